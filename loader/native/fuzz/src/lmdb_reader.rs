@@ -103,24 +103,25 @@ fn scan(table: &lmdbfile::TableReader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Sound files: with nothing, with each kind of table and page, and one that a build made.
+/// Sound files of both formats: with nothing, with each kind of table and page, and one that a build made.
 fn files() -> &'static [Vec<u8>] {
     static FILES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     FILES.get_or_init(|| {
-        let own = [0, 3, 60, 300].map(written);
-        own.into_iter().chain([crate::builder::small_file()]).collect()
+        let own = |format| [0, 3, 60, 300].map(|rows| written(format, rows));
+        let (older, newer) = (own(Format::V1), own(Format::V3));
+        older.into_iter().chain([crate::builder::small_file()]).chain(newer).collect()
     })
 }
 
-fn written(rows: u64) -> Vec<u8> {
+fn written(format: Format, rows: u64) -> Vec<u8> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("data.mdb");
-    write(&path, rows).expect("a file");
+    write(&path, format, rows).expect("a file");
     std::fs::read(&path).expect("it reads")
 }
 
-fn write(path: &Path, rows: u64) -> Result<()> {
-    let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 30 };
+fn write(path: &Path, format: Format, rows: u64) -> Result<()> {
+    let options = Options { format, page_size: 4096, map_size: 1 << 30 };
     let mut file = FileWriter::create(path, &options)?;
     let mut plain = TreeWriter::new(Flags::INTEGERKEY, file.layout());
     let mut fixed = TreeWriter::new(Flags::DUPFIXED | Flags::INTEGERDUP, file.layout());

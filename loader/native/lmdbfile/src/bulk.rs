@@ -52,11 +52,11 @@ impl Bulk {
         parts: &[&[u8]],
         size: usize,
     ) -> Result<()> {
-        let size = key.len() + size;
+        let (size, pad) = (self.layout.key_room(key.len()) + size, self.layout.key_pad(key.len()));
         if !self.leaf.has_room(size) {
             self.flush_leaf(file)?;
         }
-        let pieces = std::iter::once(key).chain(parts.iter().copied());
+        let pieces = [key, &[0][..pad]].into_iter().chain(parts.iter().copied());
         self.leaf.push(header, size, pieces);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What every key and value must be.
 
-use crate::{Error, ErrorKind, MAX_KEY, Order, Result};
+use crate::{Error, ErrorKind, Order, Result};
 
 /// `last` is empty before the first.
 #[inline]
@@ -22,11 +22,11 @@ pub(crate) fn check_order(
 }
 
 #[inline]
-pub(crate) fn check_size(what: &str, bytes: &[u8]) -> Result<()> {
+pub(crate) fn check_size(what: &str, bytes: &[u8], most: usize) -> Result<()> {
     let (kind, problem) = match bytes.len() {
-        0 => (ErrorKind::Empty, "LMDB stores no empty ones"),
-        1..=MAX_KEY => return Ok(()),
-        _ => (ErrorKind::TooLong, "LMDB ends at 511"),
+        0 => (ErrorKind::Empty, "LMDB stores no empty ones".to_owned()),
+        size if size <= most => return Ok(()),
+        _ => (ErrorKind::TooLong, format!("LMDB ends at {most}")),
     };
     let start = bytes[..bytes.len().min(40)].escape_ascii();
     Err(Error::new(kind, format!("a {what} of {} bytes ({start}); {problem}", bytes.len())))

@@ -17,7 +17,7 @@ pub enum ErrorKind {
     Full,
     /// A key or value that does not stand after the one before it.
     Order,
-    /// A key or a DUPSORT value above [`MAX_KEY`](crate::MAX_KEY) bytes, or a value above 4 GiB.
+    /// A key or a DUPSORT value above [`max_key`](crate::Layout::max_key) bytes, or a value above 4 GiB.
     TooLong,
     /// A key or a DUPSORT value of no bytes.
     Empty,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::layout::{META_PAGES, node};
+use crate::layout::{LargePointer, META_PAGES, node};
 use crate::meta::Meta;
 use crate::output::Output;
 use crate::{Error, ErrorKind, Flags, Format, Layout, Result, Table, TreeWriter};
@@ -13,7 +13,7 @@ const PART: usize = 1 << 20;
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub format: Format,
-    /// Bytes of a page, a power of two from 4096 to 32768; LMDB makes it the machine's page size.
+    /// Bytes of a page, a power of two from 4096 to 32768, in format 3 to 65536; LMDB makes it the machine's page size.
     pub page_size: u32,
     /// The size in bytes that LMDB may let the file grow to; no more is written here either.
     pub map_size: u64,
@@ -32,6 +32,8 @@ pub struct FileWriter {
     layout: Layout,
     output: Output,
     map_size: u64,
+    /// The transaction whose snapshot it will be.
+    txn: u64,
     most_pages: u64,
     pages: u64,
     /// Pages whose content comes late, with their offsets.
@@ -46,6 +48,7 @@ impl FileWriter {
             layout,
             output: Output::create(path)?,
             map_size: options.map_size,
+            txn: 1,
             most_pages: options.map_size / layout.page_size as u64,
             pages: 0,
             late: Vec::new(),
@@ -54,6 +57,12 @@ impl FileWriter {
             file.reserve()?;
         }
         Ok(file)
+    }
+
+    /// For a file that goes on from one of that transaction, before any page is written.
+    #[must_use]
+    pub(crate) fn of_transaction(self, txn: u64) -> Self {
+        Self { txn, ..self }
     }
 
     pub fn layout(&self) -> Layout {
@@ -68,7 +77,7 @@ impl FileWriter {
     /// Numbers the page and writes it.
     pub(crate) fn append(&mut self, page: &mut [u8]) -> Result<u64> {
         let number = self.allocate(1)?;
-        Layout::put_number(page, number);
+        self.layout.put_number(page, number, self.page_txn());
         self.output.write(page)?;
         Ok(number)
     }
@@ -81,23 +90,38 @@ impl FileWriter {
     }
 
     pub(crate) fn replace(&mut self, number: u64, mut page: Vec<u8>) {
-        Layout::put_number(&mut page, number);
+        self.layout.put_number(&mut page, number, self.page_txn());
         self.late.push((number * self.layout.page_size as u64, page));
     }
 
-    /// Writes a value of `size` bytes to overflow pages: the number of the first.
-    pub(crate) fn overflow(&mut self, parts: &[&[u8]], size: usize) -> Result<u64> {
-        let pages = self.layout.overflow_pages(size);
-        let number = self.allocate(pages)?;
-        let count = u32::try_from(pages).unwrap_or(u32::MAX);
-        let header = Layout::overflow_header(number, count);
-        self.output.write(&header)?;
+    /// Pages are of the older of the two snapshots that both meta pages tell of.
+    const fn page_txn(&self) -> u64 {
+        self.txn.saturating_sub(1)
+    }
+
+    /// Writes a value of `size` bytes to overflow pages.
+    pub(crate) fn overflow(&mut self, parts: &[&[u8]], size: usize) -> Result<LargePointer> {
+        let pointer = self.begin_overflow(size)?;
         for part in parts {
             self.output.write(part)?;
         }
-        let room = usize::try_from(pages).unwrap_or(usize::MAX) * self.layout.page_size;
-        self.output.zeros(room - header.len() - size)?;
-        Ok(number)
+        self.end_overflow(size)?;
+        Ok(pointer)
+    }
+
+    /// Allocates the pages of a value of `size` bytes and writes the header of the first.
+    fn begin_overflow(&mut self, size: usize) -> Result<LargePointer> {
+        let (pages, txn) = (self.layout.overflow_pages(size), self.page_txn());
+        let number = self.allocate(pages)?;
+        let count = u32::try_from(pages).unwrap_or(u32::MAX);
+        let header = self.layout.overflow_header(number, txn, count);
+        self.output.write(&header[..self.layout.page_header()])?;
+        Ok(self.layout.large_pointer(number, txn, pages))
+    }
+
+    fn end_overflow(&mut self, size: usize) -> Result<()> {
+        let used = self.layout.page_header() + size;
+        self.output.zeros(used.next_multiple_of(self.layout.page_size) - used)
     }
 
     /// The same, `part` being asked for the bytes from an offset on.
@@ -105,20 +129,16 @@ impl FileWriter {
         &mut self,
         size: usize,
         mut part: impl FnMut(usize, &mut [u8]) -> Result<()>,
-    ) -> Result<u64> {
-        let pages = self.layout.overflow_pages(size);
-        let number = self.allocate(pages)?;
-        let header = Layout::overflow_header(number, u32::try_from(pages).unwrap_or(u32::MAX));
-        self.output.write(&header)?;
+    ) -> Result<LargePointer> {
+        let pointer = self.begin_overflow(size)?;
         let mut room = vec![0; size.min(PART)];
         for from in (0..size).step_by(PART) {
             let count = PART.min(size - from);
             part(from, &mut room[..count])?;
             self.output.write(&room[..count])?;
         }
-        let whole = usize::try_from(pages).unwrap_or(usize::MAX) * self.layout.page_size;
-        self.output.zeros(whole - header.len() - size)?;
-        Ok(number)
+        self.end_overflow(size)?;
+        Ok(pointer)
     }
 
     fn allocate(&mut self, pages: u64) -> Result<u64> {
@@ -143,24 +163,24 @@ impl FileWriter {
             main.put_node(&mut self, &name, &[&table.encode()], node::SUBDATA)?;
         }
         let main = main.finish(&mut self)?;
-        self.seal(main, 1)
+        self.seal(main)
     }
 
     /// Writes both meta pages, and waits until the disk has the whole file.
-    pub(crate) fn seal(mut self, main: Table, txn: u64) -> Result<Summary> {
-        self.put_metas(main, txn);
+    pub(crate) fn seal(mut self, main: Table) -> Result<Summary> {
+        self.put_metas(main);
         let bytes = self.pages * self.layout.page_size as u64;
         self.output.finish(&self.late)?;
         Ok(Summary { pages: self.pages, bytes })
     }
 
     /// Two equal snapshots, so that either alone is enough. Transaction N writes meta page N % 2.
-    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 32768.
-    fn put_metas(&mut self, main: Table, newest: u64) {
+    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
+    fn put_metas(&mut self, main: Table) {
         let pad = self.layout.page_size as u32;
         let free = Table { pad, ..Table::empty(Flags::INTEGERKEY) };
         for number in 0..META_PAGES {
-            let txn = newest.saturating_sub(u64::from(newest % 2 != number));
+            let txn = self.txn.saturating_sub(u64::from(self.txn % 2 != number));
             let last_page = self.pages - 1;
             let meta = Meta { map_size: self.map_size, free, main, last_page, txn };
             let page = self.layout.meta_page(number, &meta);

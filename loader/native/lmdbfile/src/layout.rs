@@ -2,14 +2,17 @@
 //!
 //! Facts from libraries/liblmdb/mdb.c (`MDB_page`, `MDB_node`, `mdb_env_open2`).
 
-use crate::{Error, ErrorKind, Result};
+use crate::reader::PageCheck;
+use crate::{Error, ErrorKind, Result, Table};
 
-/// Longest key, and longest value of a table with DUPSORT (`MDB_MAXKEYSIZE`).
-pub const MAX_KEY: usize = 511;
 /// Longest value: its length is stored in 32 bits.
 pub(crate) const MAX_VALUE: usize = u32::MAX as usize;
 /// Pages 0 and 1 are meta pages.
 pub(crate) const META_PAGES: u64 = 2;
+/// Bytes of a node before its key.
+pub(crate) const NODE_HEADER: usize = 8;
+/// The longest page header of all formats.
+pub(crate) const MAX_PAGE_HEADER: usize = 24;
 
 /// Flags of a page header.
 pub(crate) mod page {
@@ -17,6 +20,7 @@ pub(crate) mod page {
     pub const LEAF: u16 = 0x02;
     pub const OVERFLOW: u16 = 0x04;
     pub const META: u16 = 0x08;
+    /// In format 1 alone.
     pub const DIRTY: u16 = 0x10;
     pub const LEAF2: u16 = 0x20;
     pub const SUBP: u16 = 0x40;
@@ -38,45 +42,107 @@ pub enum Format {
     /// Data version 1: LMDB 0.9, OpenLDAP 2.4 to 2.6.
     #[default]
     V1,
+    /// Data version 3: LMDB 1.0, OpenLDAP 2.7. Pages tell the transaction that wrote them.
+    V3,
 }
 
 /// A format with a page size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub(crate) page_size: usize,
-    /// Bytes of a page before its pointers, values or overflow data.
-    pub(crate) page_header: usize,
-    /// Bytes of a node before its key.
-    pub(crate) node_header: usize,
-    /// Largest node that stays in its leaf: any two fit on a page.
-    pub(crate) max_node: usize,
-    /// Data version, as meta pages have it.
-    pub(crate) version: u32,
+    pub(crate) format: Format,
 }
 
-/// The fields of a page header but for its number.
+/// The fields of a page header but for its number and transaction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     /// Value size of a LEAF2 page.
     pub pad: u16,
     pub flags: u16,
-    pub lower: u16,
-    pub upper: u16,
+    /// Both as offsets within the page, whatever they count from in the file.
+    pub lower: usize,
+    pub upper: usize,
+}
+
+/// What a node has in the place of a value on overflow pages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LargePointer {
+    bytes: [u8; 24],
+    size: usize,
+}
+
+impl AsRef<[u8]> for LargePointer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.size]
+    }
+}
+
+impl Format {
+    pub(crate) const ALL: [Self; 2] = [Self::V1, Self::V3];
+
+    /// As meta pages have it (`MDB_DATA_VERSION`).
+    pub const fn version(self) -> u32 {
+        match self {
+            Self::V1 => 1,
+            Self::V3 => 3,
+        }
+    }
+
+    /// In bytes; offsets within a page are stored in 16 bits.
+    const fn largest_page(self) -> u32 {
+        match self {
+            Self::V1 => 0x8000,
+            Self::V3 => 0x1_0000,
+        }
+    }
+
+    /// Bytes of a page before its pointers, values or overflow data.
+    #[inline]
+    pub(crate) const fn page_header(self) -> usize {
+        match self {
+            Self::V1 => 16,
+            Self::V3 => 24,
+        }
+    }
+
+    /// Where on a page its bounds and pointers count from (`PAGEBASE`).
+    #[inline]
+    const fn base(self) -> usize {
+        match self {
+            Self::V1 => 0,
+            Self::V3 => 24,
+        }
+    }
+
+    /// Bytes of a node that stand for a value on overflow pages: the number of the first page (`pgno_t`), or that, the
+    /// transaction and how many pages there are (`MDB_ovpage`).
+    #[inline]
+    const fn large_pointer(self) -> usize {
+        match self {
+            Self::V1 => 8,
+            Self::V3 => 24,
+        }
+    }
+
+    /// Bytes between a key of this size and its value, which format 3 lets begin at an even place.
+    #[inline]
+    const fn key_pad(self, size: usize) -> usize {
+        match self {
+            Self::V1 => 0,
+            Self::V3 => size & 1,
+        }
+    }
 }
 
 impl Layout {
-    /// `page_size`: a power of two from 4096 to 32768 bytes.
+    /// `page_size`: a power of two from 4096 to 32768 bytes, in format 3 to 65536.
     pub fn new(format: Format, page_size: u32) -> Result<Self> {
-        if !page_size.is_power_of_two() || !(4096..=32768).contains(&page_size) {
-            let message = format!("page size {page_size} is no power of two from 4096 to 32768");
+        let largest = format.largest_page();
+        if !page_size.is_power_of_two() || !(4096..=largest).contains(&page_size) {
+            let message = format!("page size {page_size} is no power of two from 4096 to {largest}");
             return Err(Error::new(ErrorKind::Misuse, message));
         }
-        let page_size = page_size as usize;
-        let (page_header, version) = match format {
-            Format::V1 => (16, 1),
-        };
-        let max_node = (((page_size - page_header) / 2) & !1) - 2;
-        Ok(Self { page_size, page_header, node_header: 8, max_node, version })
+        Ok(Self { page_size: page_size as usize, format })
     }
 
     /// In bytes.
@@ -84,45 +150,144 @@ impl Layout {
         self.page_size
     }
 
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Longest key, and longest value of a table with DUPSORT, in bytes.
+    pub const fn max_key(&self) -> usize {
+        match self.format {
+            Format::V1 => 511,
+            // A key must stand on a leaf together with the record of a table of its values (`me_maxkey`).
+            Format::V3 => self.max_node() - NODE_HEADER - Table::SIZE,
+        }
+    }
+
+    /// Bytes of a page before its pointers, values or overflow data.
+    #[inline]
+    pub(crate) const fn page_header(&self) -> usize {
+        self.format.page_header()
+    }
+
+    /// Largest node that stays in its leaf: any two fit on a page.
+    #[inline]
+    pub(crate) const fn max_node(&self) -> usize {
+        (((self.page_size - self.page_header()) / 2) & !1) - 2
+    }
+
+    /// Bytes of a node before its value, the header aside.
+    #[inline]
+    pub(crate) const fn key_room(&self, size: usize) -> usize {
+        size + self.key_pad(size)
+    }
+
+    #[inline]
+    pub(crate) const fn key_pad(&self, size: usize) -> usize {
+        self.format.key_pad(size)
+    }
+
     /// Overflow pages for a value of `size` bytes.
     pub(crate) const fn overflow_pages(&self, size: usize) -> u64 {
-        ((self.page_header + size - 1) / self.page_size + 1) as u64
+        ((self.page_header() + size - 1) / self.page_size + 1) as u64
     }
 
-    pub(crate) fn put_number(page: &mut [u8], number: u64) {
+    /// The number of a page, and the transaction that wrote it where the format tells that.
+    pub(crate) fn put_number(&self, page: &mut [u8], number: u64, txn: u64) {
         page[..8].copy_from_slice(&number.to_ne_bytes());
+        if self.format == Format::V3 {
+            page[8..16].copy_from_slice(&txn.to_ne_bytes());
+        }
     }
 
-    pub(crate) fn put_header(page: &mut [u8], header: Header) {
-        let fields = [header.pad, header.flags, header.lower, header.upper];
-        for (place, field) in page[8..16].chunks_exact_mut(2).zip(fields) {
+    #[allow(clippy::cast_possible_truncation)] // Offsets within a page take 16 bits.
+    pub(crate) fn put_header(&self, page: &mut [u8], header: Header) {
+        let base = self.format.base();
+        let bounds = [header.lower, header.upper].map(|bound| bound.saturating_sub(base) as u16);
+        let fields = [header.pad, header.flags, bounds[0], bounds[1]];
+        let end = self.page_header();
+        for (place, field) in page[end - 8..end].chunks_exact_mut(2).zip(fields) {
             place.copy_from_slice(&field.to_ne_bytes());
         }
     }
 
-    pub(crate) fn overflow_header(number: u64, pages: u32) -> [u8; 16] {
-        let mut header = [0; 16];
-        Self::put_number(&mut header, number);
-        header[10..12].copy_from_slice(&page::OVERFLOW.to_ne_bytes());
-        header[12..].copy_from_slice(&pages.to_ne_bytes());
+    /// As long as the longest of all formats; the rest is nothing.
+    pub(crate) fn overflow_header(
+        &self,
+        number: u64,
+        txn: u64,
+        pages: u32,
+    ) -> [u8; MAX_PAGE_HEADER] {
+        let (mut header, end) = ([0; MAX_PAGE_HEADER], self.page_header());
+        self.put_number(&mut header, number, txn);
+        header[end - 6..end - 4].copy_from_slice(&page::OVERFLOW.to_ne_bytes());
+        header[end - 4..end].copy_from_slice(&pages.to_ne_bytes());
         header
+    }
+
+    /// The value's place in its node.
+    pub(crate) fn large_pointer(&self, number: u64, txn: u64, pages: u64) -> LargePointer {
+        let mut bytes = [0; 24];
+        for (place, field) in bytes.chunks_exact_mut(8).zip([number, txn, pages]) {
+            place.copy_from_slice(&field.to_ne_bytes());
+        }
+        LargePointer { bytes, size: self.large_pointer_size() }
+    }
+
+    #[inline]
+    pub(crate) const fn large_pointer_size(&self) -> usize {
+        self.format.large_pointer()
     }
 
     pub(crate) fn number(page: &[u8]) -> u64 {
         read_u64(page, 0)
     }
 
-    pub(crate) fn header(page: &[u8]) -> Header {
+    /// Whether a page tells that it is the one of this number. That of a later transaction than the snapshot would be
+    /// taken by LMDB for one that is not written yet.
+    pub(crate) fn check_number(&self, page: &[u8], number: u64, snapshot: u64) -> PageCheck<()> {
+        if Self::number(page) != number {
+            return Err("a page with another number than its place");
+        }
+        if self.format == Format::V3 && read_u64(page, 8) > snapshot {
+            return Err("a page of a later transaction than that of the snapshot");
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn header(&self, page: &[u8]) -> Header {
+        let (end, base) = (self.page_header(), self.format.base());
         Header {
-            pad: read_u16(page, 8),
-            flags: read_u16(page, 10),
-            lower: read_u16(page, 12),
-            upper: read_u16(page, 14),
+            pad: read_u16(page, end - 8),
+            flags: read_u16(page, end - 6),
+            lower: base + usize::from(read_u16(page, end - 4)),
+            upper: base + usize::from(read_u16(page, end - 2)),
         }
     }
 
-    pub(crate) fn overflow_count(page: &[u8]) -> u32 {
-        read_u32(page, 12)
+    pub(crate) fn overflow_count(&self, page: &[u8]) -> u32 {
+        read_u32(page, self.page_header() - 4)
+    }
+
+    /// Where on its page the node is to which the pointer at `at` leads.
+    #[inline]
+    pub(crate) fn pointer(&self, page: &[u8], at: usize) -> usize {
+        self.format.base() + usize::from(read_u16(page, at))
+    }
+
+    /// The pointer to a node that begins at `place`.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // Offsets within a page take 16 bits.
+    pub(crate) fn pointer_to(&self, place: usize) -> [u8; 2] {
+        ((place - self.format.base()) as u16).to_ne_bytes()
+    }
+
+    /// Flags of the sub-page of a leaf's node.
+    pub(crate) const fn sub_page_flags(&self) -> u16 {
+        match self.format {
+            Format::V1 => page::LEAF | page::DIRTY | page::SUBP,
+            Format::V3 => page::LEAF | page::SUBP,
+        }
     }
 
     /// The header of a leaf's node: the value's size in 32 bits, low half first, flags, key size.
@@ -148,16 +313,20 @@ impl Layout {
         header
     }
 
-    /// The name of a table as it stands in the main table.
+    /// The name of a table as it stands in the main table: format 3 has the NUL of a C string, too.
     pub(crate) fn stored_name(&self, name: &[u8]) -> Vec<u8> {
-        debug_assert_eq!(self.version, 1);
-        name.to_vec()
+        match self.format {
+            Format::V1 => name.to_vec(),
+            Format::V3 => [name, b"\0"].concat(),
+        }
     }
 
     /// The name of a table from its key in the main table.
     pub(crate) fn name<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        debug_assert_eq!(self.version, 1);
-        key
+        match self.format {
+            Format::V1 => key,
+            Format::V3 => key.strip_suffix(b"\0").unwrap_or(key),
+        }
     }
 }
 

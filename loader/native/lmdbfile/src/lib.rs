@@ -40,7 +40,7 @@ pub use compact::ProgressCallback;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};
-pub use layout::{Format, Layout, MAX_KEY};
+pub use layout::{Format, Layout};
 pub use reader::{Cursor, PageKind, PageUsage, PageUse, Reader, Seen, TableReader};
 pub use table::Table;
 pub use writer::{PendingValue, TreeWriter};

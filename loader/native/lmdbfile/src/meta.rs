@@ -1,11 +1,13 @@
 //! Meta pages: where a snapshot of the file begins (`MDB_meta` in libraries/liblmdb/mdb.c).
 
-use crate::layout::{Header, page, read_u32, read_u64};
+use crate::layout::{Header, MAX_PAGE_HEADER, page, read_u32, read_u64};
 use crate::{Format, Layout, Table};
 
-/// Bytes of a meta page in use, its header included.
-pub(crate) const META_SIZE: usize = 152;
+/// Bytes of a meta page in use at most, its header included.
+pub(crate) const META_SIZE: usize = MAX_PAGE_HEADER + 136;
 const MAGIC: u32 = 0xBEEF_C0DE;
+/// Among the flags of an environment of LMDB 1.0, which stand in the record of free pages.
+const ENCRYPTED: u16 = 0x2000;
 
 /// What a meta page says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,33 +25,39 @@ impl Layout {
     pub(crate) fn read_meta(
         page: &[u8; META_SIZE],
     ) -> std::result::Result<(Self, Meta), &'static str> {
-        // Behind the longer page header of LMDB 1.0.
-        if read_u32(page, 24) == MAGIC {
-            return Err("LMDB file format 3 (LMDB 1.0, OpenLDAP 2.7), which is not read");
+        let format = Format::ALL.into_iter().find(|kind| read_u32(page, kind.page_header()) == MAGIC);
+        let format =
+            format.ok_or("no LMDB database, or one from a machine of the other byte order")?;
+        let body = &page[format.page_header()..];
+        if read_u32(body, 4) != format.version() {
+            return Err("an LMDB file format other than 1 (LMDB 0.9) and 3 (LMDB 1.0)");
         }
-        if Self::header(page).flags & page::META == 0 || read_u32(page, 16) != MAGIC {
-            return Err("no LMDB database, or one from a machine of the other byte order");
+        let (free, main) = (Table::decode(&body[24..72]), Table::decode(&body[72..120]));
+        let layout = Self::new(format, free.pad);
+        let layout = layout.map_err(|_| "a page size that is no power of two from 4096 on")?;
+        if layout.header(page).flags & page::META == 0 {
+            return Err("a meta page that does not say that it is one");
         }
-        if read_u32(page, 20) != 1 {
-            return Err("an LMDB file format other than 1 (LMDB 0.9)");
+        if format == Format::V3 && free.flags.bits() & ENCRYPTED != 0 {
+            return Err("an encrypted environment of LMDB 1.0, which is not read");
         }
-        let free = Table::decode(&page[40..88]);
-        let layout = Self::new(Format::V1, free.pad);
-        let layout =
-            layout.map_err(|_| "a page size that is no power of two from 4096 to 32768")?;
-        let main = Table::decode(&page[88..136]);
         let (map_size, last_page, txn) =
-            (read_u64(page, 32), read_u64(page, 136), read_u64(page, 144));
+            (read_u64(body, 16), read_u64(body, 120), read_u64(body, 128));
         Ok((layout, Meta { map_size, free, main, last_page, txn }))
+    }
+
+    /// Bytes of a checksum at the end of each page, as the last two bytes of the first meta page tell: where those are.
+    pub(crate) fn checksum_place(&self) -> Option<u64> {
+        (self.format == Format::V3).then(|| self.page_size as u64 - 2)
     }
 
     pub(crate) fn meta_page(&self, number: u64, meta: &Meta) -> Vec<u8> {
         let mut page = vec![0; self.page_size];
-        Self::put_number(&mut page, number);
-        Self::put_header(&mut page, Header { pad: 0, flags: page::META, lower: 0, upper: 0 });
-        let body = &mut page[self.page_header..];
+        self.put_number(&mut page, number, 0);
+        self.put_header(&mut page, Header { pad: 0, flags: page::META, lower: 0, upper: 0 });
+        let body = &mut page[self.page_header()..];
         body[..4].copy_from_slice(&MAGIC.to_ne_bytes());
-        body[4..8].copy_from_slice(&self.version.to_ne_bytes());
+        body[4..8].copy_from_slice(&self.format.version().to_ne_bytes());
         body[16..24].copy_from_slice(&meta.map_size.to_ne_bytes());
         body[24..72].copy_from_slice(&meta.free.encode());
         body[72..120].copy_from_slice(&meta.main.encode());

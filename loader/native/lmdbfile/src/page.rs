@@ -1,7 +1,7 @@
 //! One page in the making.
 
 use crate::Layout;
-use crate::layout::{Header, even, page, read_u16};
+use crate::layout::{Header, NODE_HEADER, even, page, read_u16};
 
 /// A leaf or branch of nodes, or a leaf of values of one size (LEAF2).
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(crate) struct Page {
 impl Page {
     pub fn new(layout: Layout, flags: u16) -> Self {
         let bytes = vec![0; layout.page_size];
-        let (lower, upper) = (layout.page_header, layout.page_size);
+        let (lower, upper) = (layout.page_header(), layout.page_size);
         Self { layout, bytes, flags, lower, upper, count: 0, fixed: 0 }
     }
 
     /// `fixed`: the size of every value of a LEAF2 page.
     pub fn clear(&mut self, fixed: usize) {
-        (self.lower, self.upper) = (self.layout.page_header, self.layout.page_size);
+        (self.lower, self.upper) = (self.layout.page_header(), self.layout.page_size);
         (self.count, self.fixed) = (0, fixed);
     }
 
@@ -39,7 +39,7 @@ impl Page {
     /// Whether a node with this many bytes of key and value fits.
     #[inline]
     pub fn has_room(&self, size: usize) -> bool {
-        self.upper - self.lower >= even(self.layout.node_header + size) + 2
+        self.upper - self.lower >= even(NODE_HEADER + size) + 2
     }
 
     /// Adds a node, which must fit: its header, then the pieces of its key and value.
@@ -59,7 +59,7 @@ impl Page {
         }
         self.bytes[at..self.upper].fill(0);
         self.upper = start;
-        self.bytes[self.lower..self.lower + 2].copy_from_slice(&offset(start).to_ne_bytes());
+        self.bytes[self.lower..self.lower + 2].copy_from_slice(&self.layout.pointer_to(start));
         self.lower += 2;
         self.count += 1;
     }
@@ -101,10 +101,10 @@ impl Page {
     /// The first value.
     pub fn first_value(&self) -> &[u8] {
         if self.fixed > 0 {
-            let start = self.layout.page_header;
+            let start = self.layout.page_header();
             return &self.bytes[start..start + self.fixed];
         }
-        let at = usize::from(read_u16(&self.bytes, self.layout.page_header));
+        let at = self.layout.pointer(&self.bytes, self.layout.page_header());
         let size = usize::from(read_u16(&self.bytes, at + 6));
         &self.bytes[at + 8..at + 8 + size]
     }
@@ -118,7 +118,7 @@ impl Page {
             self.bytes[self.lower..self.upper].fill(0);
             self.node_header(self.upper, self.flags)
         };
-        Layout::put_header(&mut self.bytes, header);
+        self.layout.put_header(&mut self.bytes, header);
         &mut self.bytes
     }
 
@@ -133,7 +133,7 @@ impl Page {
 
     /// The values as a sub-page, for the node of their key.
     pub fn sub_page(&self, sub_page: &mut Vec<u8>) {
-        let flags = page::LEAF | page::DIRTY | page::SUBP;
+        let flags = self.layout.sub_page_flags();
         sub_page.clear();
         sub_page.extend_from_slice(&self.bytes[..self.lower]);
         let header = if self.fixed > 0 {
@@ -145,35 +145,29 @@ impl Page {
             self.node_header(self.lower, flags)
         };
         // LMDB wants a number above those of the meta pages and never looks there.
-        Layout::put_number(sub_page, crate::layout::META_PAGES);
-        Layout::put_header(sub_page, header);
+        self.layout.put_number(sub_page, crate::layout::META_PAGES, 0);
+        self.layout.put_header(sub_page, header);
     }
 
     /// The nodes of a sub-page follow its pointers at once.
     fn move_pointers(&self, sub_page: &mut [u8]) {
         let gap = self.upper - self.lower;
-        for pointer in sub_page[self.layout.page_header..self.lower].chunks_exact_mut(2) {
-            let at = usize::from(read_u16(pointer, 0)) - gap;
-            pointer.copy_from_slice(&offset(at).to_ne_bytes());
+        for pointer in sub_page[self.layout.page_header()..self.lower].chunks_exact_mut(2) {
+            let at = self.layout.pointer(pointer, 0) - gap;
+            pointer.copy_from_slice(&self.layout.pointer_to(at));
         }
     }
 
     fn node_header(&self, upper: usize, flags: u16) -> Header {
-        Header { pad: 0, flags, lower: offset(self.lower), upper: offset(upper) }
+        Header { pad: 0, flags, lower: self.lower, upper }
     }
 
     /// LEAF2 pages have no pointers, but their bounds are kept as if each value had one and took
     /// that much less room.
     fn fixed_header(&self, size: usize, flags: u16) -> Header {
-        let lower = self.layout.page_header + 2 * self.count;
+        let lower = self.layout.page_header() + 2 * self.count;
         let upper = size + 2 * self.count - self.count * self.fixed;
-        Header { pad: offset(self.fixed), flags, lower: offset(lower), upper: offset(upper) }
+        #[allow(clippy::cast_possible_truncation)] // A value is no longer than a page.
+        Header { pad: self.fixed as u16, flags, lower, upper }
     }
-}
-
-/// Offsets within a page take 16 bits.
-#[inline]
-#[allow(clippy::cast_possible_truncation)] // Page sizes end at 32768.
-const fn offset(at: usize) -> u16 {
-    at as u16
 }

@@ -30,8 +30,20 @@ pub(crate) struct PageSource {
     sought: AtomicU64,
     spare: Arc<BufferPool>,
     pub layout: Layout,
+    /// The transaction of the snapshot.
+    txn: u64,
     /// Pages that are in use at most, those up to the last one that are in the file: all numbers are below it.
     pub pages: u64,
+}
+
+/// What a node tells of a value on overflow pages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LargeNode {
+    pub first: u64,
+    /// Bytes of the value.
+    pub size: usize,
+    /// In format 3 it tells how many they are, too.
+    pub pages: Option<u32>,
 }
 
 /// A value on overflow pages: the first of these and how many LMDB has given it.
@@ -42,17 +54,17 @@ pub(crate) struct Large {
 }
 
 impl PageSource {
-    /// `pages` are in the file.
-    pub fn open(path: &Path, file: File, layout: Layout, pages: u64) -> Result<Self> {
+    /// `pages` are in the file, `txn` is the transaction of the snapshot.
+    pub fn open(path: &Path, file: File, layout: Layout, pages: u64, txn: u64) -> Result<Self> {
         let ahead = Readahead::new(&file, pages * layout.page_size as u64)?;
-        let source = Self::cached(Direct::new(file, path)?, layout, pages);
+        let source = Self::cached(Direct::new(file, path)?, layout, pages, txn);
         Ok(Self { ahead: Some(ahead), ..source })
     }
 
     /// Nothing is read ahead.
-    pub fn cached(file: Direct, layout: Layout, pages: u64) -> Self {
+    pub fn cached(file: Direct, layout: Layout, pages: u64, txn: u64) -> Self {
         let (sought, spare) = Default::default();
-        Self { source: Source::new(file), ahead: None, sought, spare, layout, pages }
+        Self { source: Source::new(file), ahead: None, sought, spare, layout, txn, pages }
     }
 
     /// A number of a page of a tree.
@@ -66,21 +78,24 @@ impl PageSource {
     /// The page of a tree in that part of a block, which may end before it.
     pub fn view_in(&self, block: Arc<Buffer>, range: Range<usize>, number: u64) -> Result<View> {
         let page = block.get(range.clone()).ok_or_else(|| cut(number))?;
-        if Layout::number(page) != number {
-            return Err(misplaced(number));
-        }
+        let right = self.layout.check_number(page, number, self.txn);
+        right.map_err(|what| Error::corrupt(number, what))?;
         View::page(block, range, self.layout).map_err(|what| Error::corrupt(number, what))
     }
 
-    /// The value of `size` bytes that begins on the page of this `header`; LMDB leaves it more pages than it needs when a
-    /// shorter one replaces it.
-    pub fn large(&self, header: &[u8], first: u64, size: usize) -> Result<Large> {
+    /// The value that begins on the page of this `header`; LMDB leaves it more pages than it needs when a shorter one
+    /// replaces it.
+    pub fn large(&self, header: &[u8], node: LargeNode) -> Result<Large> {
+        let LargeNode { first, size, pages: told } = node;
         self.check(first)?;
-        let pages = u64::from(Layout::overflow_count(header));
-        let what = if Layout::number(header) != first {
-            return Err(misplaced(first));
-        } else if Layout::header(header).flags & page::OVERFLOW == 0 {
+        let count = self.layout.overflow_count(header);
+        let pages = u64::from(count);
+        let what = if let Err(what) = self.layout.check_number(header, first, self.txn) {
+            what
+        } else if self.layout.header(header).flags & page::OVERFLOW == 0 {
             "a large value that is on no overflow page"
+        } else if told.is_some_and(|told| told != count) {
+            "a large value on another number of overflow pages than its node tells"
         } else if pages < self.layout.overflow_pages(size) {
             "a large value on too few overflow pages"
         } else if pages > self.pages - first {
@@ -94,7 +109,7 @@ impl PageSource {
     /// Bytes of a large value, from its byte `from` on.
     pub fn part(&self, value: Large, from: usize, room: &mut [u8]) -> Result<()> {
         let start = value.first * self.layout.page_size as u64;
-        let offset = start + (self.layout.page_header + from) as u64;
+        let offset = start + (self.layout.page_header() + from) as u64;
         self.read_at(room, offset, value.first)
     }
 
@@ -180,8 +195,4 @@ pub(crate) fn runs(numbers: &[u64]) -> impl Iterator<Item = (u64, usize)> + '_ {
 /// The file is shorter than its meta page says.
 pub(crate) fn cut(number: u64) -> Error {
     Error::corrupt(number, "the file ends before this page")
-}
-
-fn misplaced(number: u64) -> Error {
-    Error::corrupt(number, "a page with another number than its place")
 }

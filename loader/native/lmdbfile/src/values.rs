@@ -10,6 +10,8 @@ use crate::{FileWriter, Flags, Layout, Order, Result};
 #[derive(Debug)]
 pub(crate) struct Values {
     flags: Flags,
+    /// Bytes of the longest value.
+    most: usize,
     bulk: Bulk,
     order: Option<Order>,
     last: Vec<u8>,
@@ -24,6 +26,7 @@ impl Values {
     pub fn new(flags: Flags, layout: Layout) -> Self {
         Self {
             flags,
+            most: layout.max_key(),
             bulk: Bulk::new(flags.of_values(), layout),
             order: Some(flags.value_order()),
             last: Vec::new(),
@@ -50,7 +53,7 @@ impl Values {
     }
 
     pub fn add(&mut self, file: &mut FileWriter, value: &[u8]) -> Result<()> {
-        check_size("value", value)?;
+        check_size("value", value, self.most)?;
         check_order("value", self.order, &self.last, value)?;
         self.last.clear();
         self.last.extend_from_slice(value);
@@ -115,8 +118,8 @@ impl Values {
     pub fn stored(&mut self, file: &mut FileWriter, room: usize) -> Result<(u16, &[u8])> {
         match self.count {
             0 => Err(programming_error("a key without values")),
-            1 => Ok((0, &self.last)),
-            _ if self.bulk.on_one_page() && self.bulk.leaf.sub_page_size() <= room => {
+            1 if self.last.len() <= room => Ok((0, &self.last)),
+            2.. if self.bulk.on_one_page() && self.bulk.leaf.sub_page_size() <= room => {
                 self.bulk.leaf.sub_page(&mut self.stored);
                 Ok((node::DUPDATA, &self.stored))
             }

@@ -2,7 +2,7 @@
 
 use crate::bulk::Bulk;
 use crate::checks::{check_order, check_size, programming_error};
-use crate::layout::{MAX_VALUE, node};
+use crate::layout::{MAX_VALUE, NODE_HEADER, node};
 use crate::values::Values;
 use crate::{Error, ErrorKind, FileWriter, Flags, Layout, Order, Result, Table};
 
@@ -90,11 +90,12 @@ impl TreeWriter {
             let message = format!("a value of {size} bytes; LMDB ends at {MAX_VALUE}");
             return Err(Error::new(ErrorKind::TooLong, message));
         }
-        if self.layout.node_header + key.len() + size > self.layout.max_node {
-            let number = file.overflow(parts, size)?.to_ne_bytes();
+        if NODE_HEADER + self.layout.key_room(key.len()) + size > self.layout.max_node() {
+            let pointer = file.overflow(parts, size)?;
+            let pointer = pointer.as_ref();
             self.bulk.table.overflow_pages += self.layout.overflow_pages(size);
             let header = Layout::leaf_node(size, flags | node::BIGDATA, key.len());
-            return self.bulk.add(file, header, key, &[&number], number.len());
+            return self.bulk.add(file, header, key, &[pointer], pointer.len());
         }
         let header = Layout::leaf_node(size, flags, key.len());
         self.bulk.add(file, header, key, parts, size)
@@ -131,7 +132,7 @@ impl TreeWriter {
     pub fn end(&mut self, file: &mut FileWriter) -> Result<()> {
         self.check_open()?;
         self.open = false;
-        let room = self.layout.max_node - self.layout.node_header - self.key.len();
+        let room = self.layout.max_node() - NODE_HEADER - self.layout.key_room(self.key.len());
         let Self { bulk, values, key, .. } = self;
         self.entries += values.count();
         let (flags, value) = values.stored(file, room)?;
@@ -183,7 +184,7 @@ impl TreeWriter {
         if self.open {
             return Err(programming_error("a key while another is open"));
         }
-        check_size("key", key)?;
+        check_size("key", key, self.layout.max_key())?;
         check_order("key", self.key_order, &self.key, key)?;
         self.key.clear();
         self.key.extend_from_slice(key);

@@ -6,11 +6,11 @@ mod common;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Content, kinds, rows, write_file};
+use common::{Content, FORMATS, kinds, options_of, rows, write_as, write_file};
 use fastrand::Rng;
 use heed::types::Bytes;
 use heed::{DatabaseFlags, Env, EnvOpenOptions};
-use lmdbfile::{ErrorKind, Reader};
+use lmdbfile::{ErrorKind, Format, Reader};
 
 const PAGE: usize = 4096;
 
@@ -35,9 +35,10 @@ fn content_is_kept() {
     let (source, copy) = (directory.path().join("data.mdb"), directory.path().join("copy"));
     for seed in 0..60 {
         let rng = &mut Rng::with_seed(seed);
-        let page_size = 1 << rng.usize(12..16);
+        let format = FORMATS[rng.usize(..2)];
+        let page_size = 1 << rng.usize(12..if format == Format::V1 { 16 } else { 17 });
         let tables = common::tables(rng, page_size);
-        let written = write_file(&source, page_size, &tables);
+        let written = write_as(&source, &options_of(format, page_size), &tables);
         let made = Reader::open(&source).unwrap().compact(&copy, &|_| true).unwrap();
         assert_eq!(made, written);
         check_equal(&source, &copy, &tables);

@@ -5,22 +5,22 @@ mod common;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Content, kinds, rows, write_file};
+use common::{Content, FORMATS, kinds, options_of, rows, write_as, write_file};
 use disk::Buffer;
 use fastrand::Rng;
-use lmdbfile::{Error, ErrorKind, PageUsage, Reader, Result, Seen};
+use lmdbfile::{Error, ErrorKind, Format, PageUsage, Reader, Result, Seen};
 
 const PAGE: usize = 4096;
 
 /// A small file with every kind of page.
-fn sound(path: &Path, rng: &mut Rng) -> Vec<(String, Content)> {
+fn sound(path: &Path, format: Format, rng: &mut Rng) -> Vec<(String, Content)> {
     let mut tables = Vec::new();
     for (at, flags) in kinds().into_iter().enumerate() {
         let mut content = common::content(rng, flags, PAGE);
         content.rows.truncate(40);
         tables.push((format!("table{at}"), content));
     }
-    write_file(path, PAGE, &tables);
+    write_as(path, &options_of(format, PAGE), &tables);
     tables
 }
 
@@ -51,7 +51,7 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
         }
         7 => {
             // The records in the meta pages.
-            let at = rng.usize(..2) * PAGE + 16 + 8 * rng.usize(..17);
+            let at = rng.usize(..2) * PAGE + 16 + 8 * rng.usize(..18);
             let field =
                 [0, 1, 2, 3, u64::MAX, u64::MAX - 1, rng.u64(..100), 1 << 47][rng.usize(..8)];
             bytes[at..at + 8].copy_from_slice(&field.to_ne_bytes());
@@ -105,7 +105,7 @@ fn damage_is_survived() {
     for seed in 0..2000 {
         let rng = &mut Rng::with_seed(seed);
         if seed % 200 == 0 {
-            sound(&path, &mut Rng::with_seed(seed));
+            sound(&path, FORMATS[usize::try_from(seed / 200 % 2).unwrap()], &mut Rng::with_seed(seed));
             std::fs::copy(&path, directory.path().join("sound")).unwrap();
         }
         let mut bytes = std::fs::read(directory.path().join("sound")).unwrap();
@@ -167,14 +167,14 @@ fn other_files_are_refused() {
     assert_eq!((error.kind, error.errno), (ErrorKind::Io, Some(2)));
 }
 
-/// LMDB 1.0 and other versions are told by name, not read as if they were this one.
+/// Other versions are told by name, not read as if they were this one.
 #[test]
 fn other_versions_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
     write_file(&path, PAGE, &[]);
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[20] = 3;
+    bytes[20] = 2;
     std::fs::write(&path, bytes).unwrap();
     let error = Reader::open(&path).unwrap_err();
     assert!(error.to_string().contains("LMDB file format other than 1"), "{error}");
@@ -185,19 +185,55 @@ fn other_versions_are_refused() {
 fn no_page_can_be_missing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
-    let tables = sound(&path, &mut Rng::with_seed(3));
-    let sound = std::fs::read(&path).unwrap();
+    for format in FORMATS {
+        no_page_of(format, &path);
+    }
+}
+
+fn no_page_of(format: Format, path: &Path) {
+    let tables = sound(path, format, &mut Rng::with_seed(3));
+    let header = if format == Format::V1 { 16 } else { 24 };
+    let sound = std::fs::read(path).unwrap();
     assert!(tables.iter().any(|(_, content)| !content.rows.is_empty()));
-    let overflow = |bytes: &[u8]| bytes[10] & 4 == 4;
+    let overflow = |bytes: &[u8]| bytes[header - 6] & 4 == 4;
     let mut page = 2;
     while page < sound.len() / PAGE {
         let start = page * PAGE;
         let mut bytes = sound.clone();
         bytes[start..start + PAGE].fill(0);
-        std::fs::write(&path, bytes).unwrap();
-        let walked = Reader::open(&path).and_then(|reader| reader.walk(&mut |_| {}));
+        std::fs::write(path, bytes).unwrap();
+        let walked = Reader::open(path).and_then(|reader| reader.walk(&mut |_| {}));
         assert_eq!(walked.unwrap_err().kind, ErrorKind::Corrupt);
-        let run = u32::from_ne_bytes(sound[start + 12..start + 16].try_into().unwrap());
+        let run = u32::from_ne_bytes(sound[start + header - 4..start + header].try_into().unwrap());
         page += if overflow(&sound[start..]) { usize::try_from(run).unwrap() } else { 1 };
+    }
+}
+
+/// What only format 3 has.
+#[test]
+fn what_lmdb_would_misread_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let rows = vec![(b"key".to_vec(), vec![vec![7; 3 * PAGE]])];
+    let content = Content { flags: lmdbfile::Flags::NONE, rows };
+    write_as(&path, &options_of(Format::V3, PAGE), &[("t".to_owned(), content)]);
+    let sound = std::fs::read(&path).unwrap();
+    let leaf = (2..sound.len() / PAGE).find(|page| {
+        let header = &sound[page * PAGE..];
+        header[18] == 2 && header[..PAGE].windows(3).any(|bytes| bytes == b"key")
+    });
+    let leaf = leaf.unwrap() * PAGE;
+    for (at, value, told) in [
+        (PAGE - 2, 32, "with checksums"),
+        (24 + 24 + 5, 0x20, "an encrypted environment"),
+        (2 * PAGE + 8, 9, "a page of a later transaction than that of the snapshot"),
+        (leaf + PAGE - 8, 3, "another number of overflow pages than its node tells"),
+    ] {
+        let mut bytes = sound.clone();
+        bytes[at] = value;
+        std::fs::write(&path, bytes).unwrap();
+        let error = Reader::open(&path).and_then(|reader| reader.walk(&mut |_| {})).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Corrupt);
+        assert!(error.to_string().contains(told), "{error}");
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{MAP_SIZE, options, rows, tables, write_file, write_table};
 use fastrand::Rng;
-use lmdbfile::{ErrorKind, FileWriter, Flags, Order, Reader, TreeWriter};
+use lmdbfile::{ErrorKind, FileWriter, Flags, Format, Order, Reader, TreeWriter};
 use proptest::prelude::*;
 
 proptest! {
@@ -314,4 +314,34 @@ fn a_snapshot_older_than_the_held_one_is_refused() {
     let txn = Reader::open(&path).unwrap().txn();
     assert_eq!(Reader::open_at(&path, txn).unwrap().txn(), txn);
     assert_eq!(Reader::open_at(&path, txn + 1).unwrap_err().kind, ErrorKind::Corrupt);
+}
+
+/// Each format has its own limits: what is just below them is written and read back, from pages of every size.
+#[test]
+fn formats_and_page_sizes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    for (format, bits) in [(Format::V1, 12..16), (Format::V3, 12..17)] {
+        for bits in bits {
+            let options = common::options_of(format, 1 << bits);
+            let rng = &mut Rng::with_seed(bits);
+            let mut tables: Vec<_> = (0..)
+                .zip(common::kinds())
+                .map(|(at, flags)| (format!("t{at}"), common::content(rng, flags, 1 << bits)))
+                .collect();
+            let most = FileWriter::create(&path, &options).unwrap().layout().max_key();
+            let long = |byte: u8, less: usize| vec![byte; most - less];
+            let values = vec![long(1, 0), long(2, 1), long(3, 0)];
+            let rows = vec![(long(1, 1), values[..1].to_vec()), (long(2, 0), values)];
+            tables.push(("long".to_owned(), common::Content { flags: Flags::DUPSORT, rows }));
+            common::write_as(&path, &options, &tables);
+            let reader = Reader::open(&path).unwrap();
+            assert_eq!((reader.layout().format(), reader.layout().page_size()), (format, 1 << bits));
+            assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
+            for (name, content) in &tables {
+                let found = common::rows(&reader, name.as_bytes()).unwrap();
+                assert!(found == content.rows, "{format:?} {bits} {name}");
+            }
+        }
+    }
 }

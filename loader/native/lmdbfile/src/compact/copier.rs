@@ -8,9 +8,9 @@ use super::leaf::{Leaf, leaves, only_branch};
 use super::sub_trees::{ReferencedData, ReferencedDataOfLeaves};
 use super::{ProgressCallback, cancelled};
 use crate::bulk::Bulk;
-use crate::layout::META_PAGES;
+use crate::layout::{LargePointer, MAX_PAGE_HEADER, META_PAGES};
 use crate::reader::{Pointer, Runs, TreeRules};
-use crate::source::{Large, PageSource};
+use crate::source::{Large, LargeNode, PageSource};
 use crate::{FileWriter, Layout, Reader, Result, Summary, Table};
 
 /// Lowest branches whose leaves are on their way.
@@ -71,8 +71,8 @@ impl<'p> Copier<'p> {
         main.map_err(|error| error.of_table("main"))
     }
 
-    pub fn finish(self, main: Table, txn: u64) -> Result<Summary> {
-        self.file.seal(main, txn)
+    pub fn finish(self, main: Table) -> Result<Summary> {
+        self.file.seal(main)
     }
 
     /// The record of the tree as it stands in the new file.
@@ -162,8 +162,8 @@ impl<'p> Copier<'p> {
             ReferencedData::Value { place, block, bytes } => {
                 let size = bytes.len();
                 self.value(tree, place, size)?;
-                let number = self.file.overflow(&[&block[bytes]], size)?;
-                Ok(number.to_ne_bytes().to_vec())
+                let pointer = self.file.overflow(&[&block[bytes]], size)?;
+                Ok(pointer.as_ref().to_vec())
             }
             ReferencedData::Tree { record, leaves } => {
                 let rules = tree.rules.values(record.pad);
@@ -176,28 +176,27 @@ impl<'p> Copier<'p> {
     /// The same of what the pointer leads to.
     fn follow(&mut self, tree: &mut Tree, pointer: &Pointer, key: &[u8]) -> Result<Vec<u8>> {
         match pointer {
-            Pointer::Large(first, size) => {
-                let number = self.large(tree, *first, *size)?;
-                Ok(number.to_ne_bytes().to_vec())
-            }
+            Pointer::Large(node) => Ok(self.large(tree, *node)?.as_ref().to_vec()),
             Pointer::Values(record) => {
                 let copy = self.tree(record, tree.rules.values(record.pad))?;
                 Ok(tree.values(record, &copy))
             }
             Pointer::Table(record) => {
                 let copy = self.tree(record, self.reader.rules_of(key, record.flags));
-                let copy = copy.map_err(|error| error.of_table(&key.escape_ascii().to_string()))?;
+                let name = self.pages.layout.name(key).escape_ascii();
+                let copy = copy.map_err(|error| error.of_table(&name.to_string()))?;
                 Ok(copy.encode().to_vec())
             }
         }
     }
 
-    fn large(&mut self, tree: &mut Tree, first: u64, size: usize) -> Result<u64> {
-        let mut header = [0; 16];
+    fn large(&mut self, tree: &mut Tree, node: LargeNode) -> Result<LargePointer> {
+        let LargeNode { first, size, .. } = node;
+        let mut header = [0; MAX_PAGE_HEADER];
         let pages = self.pages;
         pages.check(first)?;
         pages.read_at(&mut header, first * pages.layout.page_size as u64, first)?;
-        let place = pages.large(&header, first, size)?;
+        let place = pages.large(&header, node)?;
         self.value(tree, place, size)?;
         self.file.overflow_in_parts(size, |from, room| pages.part(place, from, room))
     }

@@ -26,7 +26,7 @@ impl Pointer {
     pub fn tree(&self) -> Option<&Table> {
         match self {
             Self::Values(record) | Self::Table(record) => Some(record),
-            Self::Large(..) => None,
+            Self::Large(_) => None,
         }
     }
 }

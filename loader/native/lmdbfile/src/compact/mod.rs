@@ -16,7 +16,7 @@ use ahead::ReadaheadPool;
 use copier::Copier;
 
 use crate::{Error, Layout};
-use crate::{ErrorKind, FileWriter, Format, Options, Reader, Result, Summary};
+use crate::{ErrorKind, FileWriter, Options, Reader, Result, Summary};
 
 /// Told how many bytes were copied since the last call; `false` gives up.
 pub type ProgressCallback<'w> = &'w (dyn Fn(u64) -> bool + Sync);
@@ -31,21 +31,21 @@ impl Reader {
     /// has no use for.
     pub fn compact(&self, target: &Path, watch: ProgressCallback<'_>) -> Result<Summary> {
         let pages = &*self.store.source;
-        let file = FileWriter::create(target, &self.options())?;
+        let file = FileWriter::create(target, &self.options())?.of_transaction(self.meta.txn);
         std::thread::scope(|scope| {
             let ahead = ReadaheadPool::start(scope, pages)?;
             let mut copier = Copier::new(self, pages, &ahead, file, watch);
             let main = copier.main(self.meta.main)?;
-            copier.finish(main, self.meta.txn)
+            copier.finish(main)
         })
     }
 
-    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 32768.
+    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
     fn options(&self) -> Options {
-        let Layout { page_size, .. } = self.layout();
+        let Layout { page_size, format } = self.layout();
         // LMDB itself reads a file whose map size is too small as if it were large enough.
         let map_size = self.map_size().max(self.pages() * page_size as u64);
-        Options { format: Format::V1, page_size: page_size as u32, map_size }
+        Options { format, page_size: page_size as u32, map_size }
     }
 }
 

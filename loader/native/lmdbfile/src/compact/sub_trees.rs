@@ -79,7 +79,7 @@ impl<'a> ReferencedDataOfLeaves<'a> {
 /// The pages of what is small, as far as the pointer tells.
 fn small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
     let count = match pointer {
-        Pointer::Large(_, size) => pages.layout.overflow_pages(*size),
+        Pointer::Large(node) => pages.layout.overflow_pages(node.size),
         Pointer::Values(record) if record.depth == 1 => 1,
         Pointer::Values(record) if record.depth == 2 => record.leaf_pages.max(1),
         Pointer::Values(..) | Pointer::Table(_) => return None,
@@ -110,7 +110,7 @@ fn batches(pages: &PageSource, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
 /// What is large is read by whoever copies it, from its beginning on.
 fn want(pages: &PageSource, pointer: &Pointer) {
     match pointer {
-        Pointer::Large(first, size) => pages.want(*first, pages.layout.overflow_pages(*size)),
+        Pointer::Large(node) => pages.want(node.first, pages.layout.overflow_pages(node.size)),
         Pointer::Values(record) | Pointer::Table(record) => pages.want(record.root, 1),
     }
 }
@@ -163,8 +163,8 @@ fn siblings(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Resu
     pages.want_branches(&roots);
     let mut views = pages.views(&roots)?.into_iter();
     let of = |pointer: &Pointer| match pointer {
-        Pointer::Large(first, size) => {
-            Ok(Siblings::value(*first, pages.layout.overflow_pages(*size)))
+        Pointer::Large(node) => {
+            Ok(Siblings::value(node.first, pages.layout.overflow_pages(node.size)))
         }
         Pointer::Values(record) | Pointer::Table(record) => match only_branch(record) {
             Some(_) => leaves_below(record, rules, views.next()),
@@ -193,11 +193,12 @@ fn thing(
     start: usize,
 ) -> Result<ReferencedData> {
     match pointer {
-        Pointer::Large(first, size) => {
+        Pointer::Large(node) => {
             let offset = start * pages.layout.page_size;
-            let place = pages.large(&block[offset..], *first, *size)?;
-            let from = offset + pages.layout.page_header;
-            Ok(ReferencedData::Value { place, block: Arc::clone(block), bytes: from..from + size })
+            let place = pages.large(&block[offset..], *node)?;
+            let from = offset + pages.layout.page_header();
+            let bytes = from..from + node.size;
+            Ok(ReferencedData::Value { place, block: Arc::clone(block), bytes })
         }
         Pointer::Values(record) => {
             let rules = rules.values(record.pad);

@@ -2,8 +2,9 @@
 //! lie in the file, before anybody knows which trees they belong to. Whether a tree may hold it, `rules` tells.
 
 use super::view::{Kind, PageCheck, View};
-use crate::layout::node;
-use crate::{MAX_KEY, Order, Table};
+use crate::layout::{MAX_PAGE_HEADER, node};
+use crate::source::LargeNode;
+use crate::{Order, Table};
 
 /// The orders in which keys, and the values on sub-pages, may stand.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +31,7 @@ pub(crate) enum Contents {
     Branch(Branch),
     Leaf(Leaf),
     /// The header of the first overflow page of a value.
-    Overflow([u8; 16]),
+    Overflow([u8; MAX_PAGE_HEADER]),
 }
 
 /// The children of a branch, and the key of each; the first key means nothing.
@@ -71,8 +72,8 @@ pub(crate) struct Others {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Pointer {
-    /// A value of this size on overflow pages, the first of which is this.
-    Large(u64, usize),
+    /// A value on overflow pages.
+    Large(LargeNode),
     /// The tree of a key's values.
     Values(Box<Table>),
     /// A table.
@@ -132,7 +133,7 @@ impl Branch {
     fn new(view: &View, orders: Orders<'_>) -> Self {
         let (mut children, mut keys) = (Vec::with_capacity(view.count), Vec::new());
         for at in 0..view.count {
-            #[allow(clippy::cast_possible_truncation, reason = "a page has at most 32768 bytes")]
+            #[allow(clippy::cast_possible_truncation, reason = "a page has at most 65536 bytes")]
             children.push((view.child(at), keys.len() as u32));
             keys.extend_from_slice(view.key(at));
         }
@@ -185,9 +186,10 @@ impl Leaf {
     }
 
     fn nodes(&mut self, view: &View, orders: &[Order]) {
+        let max_key = view.max_key();
         for at in 0..view.count {
             let (flags, key) = view.node_head(at);
-            if flags == 0 && key <= MAX_KEY {
+            if flags == 0 && key <= max_key {
                 continue;
             }
             let others = self.others.get_or_insert_default();
@@ -215,17 +217,17 @@ impl Others {
     fn add(&mut self, view: &View, at: usize, orders: &[Order]) -> PageCheck<u64> {
         const VALUES: u16 = node::DUPDATA | node::SUBDATA;
         let here = view.node(at);
-        if here.key.len() > MAX_KEY {
+        if here.key.len() > view.max_key() {
             return Err("a key longer than LMDB allows");
         }
-        let pointer = match (here.flags, here.overflow_page()) {
-            (node::BIGDATA, Some(first)) => Pointer::Large(first, here.size),
+        let pointer = match (here.flags, here.large()) {
+            (node::BIGDATA, Some(large)) => Pointer::Large(large),
             (node::DUPDATA, _) => return self.sub_page(view, at, orders),
             (VALUES, _) => Pointer::Values(Box::new(Table::read(here.data)?)),
             (node::SUBDATA, _) => Pointer::Table(Box::new(Table::read(here.data)?)),
             _ => return Err("a node with flags that make no sense"),
         };
-        #[allow(clippy::cast_possible_truncation, reason = "a page has at most 32768 bytes")]
+        #[allow(clippy::cast_possible_truncation, reason = "a page has at most 65536 bytes")]
         self.pointers.push((at as u16, pointer));
         Ok(1)
     }

@@ -158,8 +158,8 @@ impl<'r> Cursor<'r> {
         let node = self.keys.node()?;
         if node.flags & node::DUPDATA != 0 {
             self.values = Some(self.values_here()?);
-        } else if let Some(page) = node.overflow_page() {
-            let (large, pages) = self.store().large_value(page, node.size)?;
+        } else if let Some(large) = node.large() {
+            let (large, pages) = self.store().large_value(large)?;
             self.large = large;
             self.keys.count_visited(pages)?;
         }

@@ -32,7 +32,7 @@ impl Reader {
             let file = File::open(path)?;
             let (layout, meta) = settled(&file)?;
             let pages = pages_of(&file, layout, &meta)?;
-            let source = PageSource::cached(Direct::cached(file), layout, pages);
+            let source = PageSource::cached(Direct::cached(file), layout, pages, meta.txn);
             Self::with_store(BlockCache::scattered(source), meta)
         };
         open().map_err(|error: Error| error.of_file(path))
@@ -78,7 +78,7 @@ impl Reader {
 
     fn open_snapshot(path: &Path, file: File, layout: Layout, meta: Meta) -> Result<Self> {
         let pages = pages_of(&file, layout, &meta)?;
-        let source = PageSource::open(path, file, layout, pages)?;
+        let source = PageSource::open(path, file, layout, pages, meta.txn)?;
         Self::with_store(BlockCache::new(source), meta)
     }
 
@@ -90,12 +90,24 @@ impl Reader {
 
 /// Pages that are in use at most. A file may end before its last page when that one is free.
 fn pages_of(file: &File, layout: Layout, meta: &Meta) -> Result<u64> {
+    require_plain(file, layout)?;
     let in_file = file.metadata()?.len() / layout.page_size as u64;
     let pages = in_file.min(meta.last_page.saturating_add(1));
     if pages < META_PAGES || meta.last_page == u64::MAX {
         return Err(Error::corrupt(meta.txn % 2, "a last page that there cannot be"));
     }
     Ok(pages)
+}
+
+/// Pages of an environment with checksums have less room.
+fn require_plain(file: &File, layout: Layout) -> Result<()> {
+    let Some(place) = layout.checksum_place() else { return Ok(()) };
+    let mut size = [0; 2];
+    file.read_exact_at(&mut size, place)?;
+    if size == [0; 2] {
+        return Ok(());
+    }
+    Err(Error::corrupt(0, "an environment of LMDB 1.0 with checksums, which is not read"))
 }
 
 /// The newer meta page. A writer may be at it: it is read until it is the same twice.
@@ -116,7 +128,7 @@ fn newer(file: &File) -> Result<(Layout, Meta)> {
     let (layout, first) = read_meta(file, 0, 0)?;
     let (other, second) = read_meta(file, layout.page_size as u64, 1)?;
     if other != layout {
-        return Err(Error::corrupt(1, "the meta pages differ in page size"));
+        return Err(Error::corrupt(1, "the meta pages differ in format or page size"));
     }
     Ok((layout, if second.txn > first.txn { second } else { first }))
 }
@@ -141,7 +153,10 @@ fn named_tables(store: &BlockCache, meta: &Meta) -> Result<BTreeMap<Vec<u8>, Nam
         let node = position.node()?;
         if node.flags & (node::SUBDATA | node::DUPDATA) == node::SUBDATA {
             let name = store.source.layout.name(node.key);
-            tables.insert(name.to_vec(), NamedTable::new(name, position.record()?));
+            let table = NamedTable::new(name, position.record()?);
+            if tables.insert(name.to_vec(), table).is_some() {
+                return Err(Error::corrupt(position.page(), "two tables of one name"));
+            }
         }
         found = position.next(store)?;
     }

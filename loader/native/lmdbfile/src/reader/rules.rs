@@ -191,7 +191,7 @@ impl TreeRules {
         match pointer {
             Pointer::Values(record) => self.check_many().and_then(|()| self.check_values(record)),
             Pointer::Table(_) if self.role == Role::Main => Ok(()),
-            Pointer::Large(..) if !self.flags.contains(Flags::DUPSORT) => Ok(()),
+            Pointer::Large(_) if !self.flags.contains(Flags::DUPSORT) => Ok(()),
             _ => Err("a value of a kind that its table cannot have"),
         }
     }

@@ -17,6 +17,8 @@ type Piece = Vec<(u64, Option<Contents>)>;
 #[derive(Debug)]
 pub struct Seen {
     layout: Layout,
+    /// The transaction of the snapshot.
+    txn: u64,
     orders: Vec<Order>,
     /// The pages of a piece of the file in order, by its first.
     pieces: Mutex<BTreeMap<u64, Piece>>,
@@ -25,7 +27,7 @@ pub struct Seen {
 impl Seen {
     /// Of a copy of that snapshot, page for page.
     pub fn new(of: &Reader) -> Self {
-        Self { layout: of.layout(), orders: of.orders(), pieces: Mutex::default() }
+        Self { layout: of.layout(), txn: of.txn(), orders: of.orders(), pieces: Mutex::default() }
     }
 
     /// Looks at a piece of the file from the byte `start` on, and gives it back. What is no page of a tree is passed
@@ -50,10 +52,11 @@ impl Seen {
     fn page(&self, number: u64, block: &Arc<Buffer>, start: usize) -> Option<Contents> {
         let range = start..start + self.layout.page_size;
         let bytes = &block[range.clone()];
-        if number < META_PAGES || Layout::number(bytes) != number {
+        if number < META_PAGES {
             return None;
         }
-        if Layout::header(bytes).flags & page::OVERFLOW != 0 {
+        self.layout.check_number(bytes, number, self.txn).ok()?;
+        if self.layout.header(bytes).flags & page::OVERFLOW != 0 {
             return bytes.first_chunk().copied().map(Contents::Overflow);
         }
         let view = View::page(Arc::clone(block), range, self.layout).ok()?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::rules::{Place, TreeRules};
 use super::view::{Kind, View};
 use crate::Result;
-use crate::source::{Large, PageSource, cut};
+use crate::source::{Large, LargeNode, PageSource, cut};
 use disk::Buffer;
 
 /// Bytes of a block.
@@ -161,19 +161,19 @@ impl BlockCache {
         self.source.want_all();
     }
 
-    /// The value of `size` bytes that begins on overflow page `number`, and how many pages it has.
-    pub fn large_value(&self, number: u64, size: usize) -> Result<(Vec<u8>, u64)> {
-        let large = self.large(number, size)?;
-        let mut value = vec![0; size];
+    /// A value on overflow pages, and how many it has.
+    pub fn large_value(&self, node: LargeNode) -> Result<(Vec<u8>, u64)> {
+        let large = self.large(node)?;
+        let mut value = vec![0; node.size];
         self.source.part(large, 0, &mut value)?;
         Ok((value, large.pages))
     }
 
     /// The value without its bytes.
-    pub fn large(&self, number: u64, size: usize) -> Result<Large> {
-        let (block, range) = self.page(number, true)?;
-        let page = block.get(range).ok_or_else(|| cut(number))?;
-        self.source.large(page, number, size)
+    pub fn large(&self, node: LargeNode) -> Result<Large> {
+        let (block, range) = self.page(node.first, true)?;
+        let page = block.get(range).ok_or_else(|| cut(node.first))?;
+        self.source.large(page, node)
     }
 
     /// The block of a page and where in it the page lies, if the file does not end before. `in_order` as in `checked`.

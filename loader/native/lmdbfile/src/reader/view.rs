@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::layout::{Layout, even, node, page, read_u16, read_u64};
+use crate::layout::{Layout, NODE_HEADER, even, node, page, read_u16, read_u64};
+use crate::source::LargeNode;
 use disk::Buffer;
 
 /// What a page holds.
@@ -32,7 +33,7 @@ pub(crate) struct Node<'a> {
     /// Size of the value, wherever it is.
     pub size: usize,
     pub key: &'a [u8],
-    /// The value, or the number of its first overflow page.
+    /// The value, or where it is on overflow pages.
     pub data: &'a [u8],
 }
 
@@ -44,15 +45,15 @@ pub(crate) const OTHER_KIND: &str = "a page of another kind than its place wants
 impl View {
     /// A page of a tree. `range` lies within the block.
     pub fn page(block: Arc<Buffer>, range: Range<usize>, layout: Layout) -> PageCheck<Self> {
-        let header = Layout::header(&block[range.clone()]);
+        let header = layout.header(&block[range.clone()]);
         let kind = kind(header.flags, header.pad)?;
-        let (lower, upper) = (usize::from(header.lower), usize::from(header.upper));
-        let pointers = lower.checked_sub(layout.page_header).filter(|size| size % 2 == 0);
+        let (lower, upper) = (header.lower, header.upper);
+        let pointers = lower.checked_sub(layout.page_header()).filter(|size| size % 2 == 0);
         let count = pointers.ok_or("the pointers of a page end before they begin")? / 2;
         let view = Self { block, range, layout, kind, count };
         match view.kind {
             _ if count == 0 => Err("a page without content"),
-            Kind::Leaf2(size) if count * size > view.range.len() - layout.page_header => {
+            Kind::Leaf2(size) if count * size > view.range.len() - layout.page_header() => {
                 Err("a page with more values than room")
             }
             Kind::Leaf2(_) => Ok(view),
@@ -65,10 +66,10 @@ impl View {
         let (_, data) = self.node_ranges(self.pointer(at));
         let start = self.range.start;
         let range = start + data.start..start + data.end;
-        if range.len() < self.layout.page_header {
+        if range.len() < self.layout.page_header() {
             return Err("a sub-page smaller than its header");
         }
-        if Layout::header(&self.block[range.clone()]).flags & page::SUBP == 0 {
+        if self.layout.header(&self.block[range.clone()]).flags & page::SUBP == 0 {
             return Err("a sub-page that does not say that it is one");
         }
         Self::page(Arc::clone(&self.block), range, self.layout)
@@ -84,7 +85,7 @@ impl View {
         let mut room = end - upper;
         for at in 0..self.count {
             let start = self.pointer(at);
-            if start < upper || start % 2 == 1 || start + self.layout.node_header > end {
+            if start < upper || start % 2 == 1 || start + NODE_HEADER > end {
                 return Err("a pointer to outside of its page");
             }
             let node_end = self.node_ranges(start).1.end;
@@ -102,13 +103,13 @@ impl View {
 
     #[inline]
     fn pointer(&self, at: usize) -> usize {
-        usize::from(read_u16(self.bytes(), self.layout.page_header + 2 * at))
+        self.layout.pointer(self.bytes(), self.layout.page_header() + 2 * at)
     }
 
     /// Where the key of the node at `start` is.
     #[inline]
     fn key_range(&self, bytes: &[u8], start: usize) -> Range<usize> {
-        let key = start + self.layout.node_header;
+        let key = start + NODE_HEADER;
         key..key + usize::from(read_u16(bytes, start + 6))
     }
 
@@ -119,11 +120,17 @@ impl View {
         let key = self.key_range(bytes, start);
         let size = match self.kind {
             Kind::Branch => 0,
-            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => size_of::<u64>(),
+            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => self.layout.large_pointer_size(),
             _ => size(bytes, start),
         };
-        let data = key.end;
+        let data = key.end + self.layout.key_pad(key.len());
         (key, data..data + size)
+    }
+
+    /// Bytes of the longest key that LMDB puts on it.
+    #[inline]
+    pub const fn max_key(&self) -> usize {
+        self.layout.max_key()
     }
 
     /// The flags of the node and the size of its key; `at` is below `count`, the page a leaf of nodes.
@@ -138,7 +145,7 @@ impl View {
     pub fn node(&self, at: usize) -> Node<'_> {
         let bytes = self.bytes();
         if let Kind::Leaf2(size) = self.kind {
-            let start = self.layout.page_header + at * size;
+            let start = self.layout.page_header() + at * size;
             return Node { flags: 0, size: 0, key: &bytes[start..start + size], data: &[] };
         }
         let start = self.pointer(at);
@@ -181,9 +188,14 @@ impl View {
 }
 
 impl Node<'_> {
-    /// The first overflow page of the value.
-    pub fn overflow_page(&self) -> Option<u64> {
-        (self.flags & node::BIGDATA != 0).then(|| read_u64(self.data, 0))
+    /// The value on overflow pages, where it is there.
+    pub fn large(&self) -> Option<LargeNode> {
+        (self.flags & node::BIGDATA != 0).then(|| {
+            // Behind the transaction that wrote them.
+            let told = self.data.get(16..).filter(|rest| !rest.is_empty());
+            let pages = told.map(|rest| u32::try_from(read_u64(rest, 0)).unwrap_or(u32::MAX));
+            LargeNode { first: read_u64(self.data, 0), size: self.size, pages }
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use super::{NamedTable, Reader, TableReader};
 use crate::compact::cancelled;
 use crate::error::used_twice;
 use crate::layout::{META_PAGES, read_u64};
-use crate::source::Large;
+use crate::source::{Large, LargeNode};
 use crate::{Error, ErrorKind, Result, Table};
 
 /// The table of tables, in messages.
@@ -209,8 +209,8 @@ impl Walk<'_> {
 
     fn follow(&mut self, tree: &mut Tree<'_>, pointer: &Pointer) -> Result<()> {
         match pointer {
-            Pointer::Large(first, size) => {
-                let Large { first, pages } = self.large(tree.table, *first, *size)?;
+            Pointer::Large(node) => {
+                let Large { first, pages } = self.large(tree.table, *node)?;
                 tree.seen.overflow_pages += pages;
                 self.add(tree.table.name, first, pages, PageKind::Overflow)
             }
@@ -223,10 +223,10 @@ impl Walk<'_> {
         }
     }
 
-    fn large(&self, table: TableReader<'_>, first: u64, size: usize) -> Result<Large> {
-        match self.seen.and_then(|seen| seen.take(first)) {
-            Some(Contents::Overflow(header)) => table.store.source.large(&header, first, size),
-            _ => table.store.large(first, size),
+    fn large(&self, table: TableReader<'_>, node: LargeNode) -> Result<Large> {
+        match self.seen.and_then(|seen| seen.take(node.first)) {
+            Some(Contents::Overflow(header)) => table.store.source.large(&header, node),
+            _ => table.store.large(node),
         }
     }
 }

@@ -137,9 +137,15 @@ impl PartialEq for Sorted {
 
 impl Eq for Sorted {}
 
+pub const FORMATS: [Format; 2] = [Format::V1, Format::V3];
+
 pub fn options(page_size: usize) -> Options {
+    options_of(Format::V1, page_size)
+}
+
+pub fn options_of(format: Format, page_size: usize) -> Options {
     let page_size = u32::try_from(page_size).unwrap();
-    Options { format: Format::V1, page_size, map_size: MAP_SIZE }
+    Options { format, page_size, map_size: MAP_SIZE }
 }
 
 pub fn write_table(file: &mut FileWriter, content: &Content) -> Table {
@@ -170,7 +176,11 @@ pub fn number(bytes: &[u8]) -> u64 {
 }
 
 pub fn write_file(path: &Path, page_size: usize, tables: &[(String, Content)]) -> Summary {
-    let mut file = FileWriter::create(path, &options(page_size)).unwrap();
+    write_as(path, &options(page_size), tables)
+}
+
+pub fn write_as(path: &Path, options: &Options, tables: &[(String, Content)]) -> Summary {
+    let mut file = FileWriter::create(path, options).unwrap();
     let mut written = Vec::new();
     for (name, content) in tables {
         written.push((name.clone().into_bytes(), write_table(&mut file, content)));
