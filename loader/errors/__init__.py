@@ -33,6 +33,7 @@ from loader.errors.database import MadeOtherwise as MadeOtherwise
 from loader.errors.database import MapFull as MapFull
 from loader.errors.database import MdbBusy as MdbBusy
 from loader.errors.database import MdbDamaged as MdbDamaged
+from loader.errors.database import MdbProtected as MdbProtected
 from loader.errors.database import NoEntry as NoEntry
 from loader.errors.database import NoReflink as NoReflink
 from loader.errors.database import NoSuchBackup as NoSuchBackup

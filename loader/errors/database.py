@@ -131,6 +131,12 @@ class OtherFormat(LoaderError):
     )
 
 
+class MdbProtected(LoaderError):
+    code, exit_status = "mdb.protected", 100
+    message = "{path} is an environment of LMDB 1.0 with {what}, which ditseed does not read"
+    hint = "Use slapcat of the OpenLDAP that wrote it, or `ditseed export -H` from its server."
+
+
 class NoSuchBackup(LoaderError):
     code, exit_status = "backup.no_such", 60
     message = "{path}: no backup {name}"

@@ -27,7 +27,7 @@ from loader.errors import (
 )
 from loader.mdb import copying, meta
 from loader.mdb.copying import Seen
-from loader.mdb.snapshot import FORMAT, CopyableSnapshot, image, require_known
+from loader.mdb.snapshot import CopyableSnapshot, image
 from loader.progress import Meter
 
 PARTIAL = meta.DATA + ".partial"
@@ -75,7 +75,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
     """Copy the environment in directory `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
     What an earlier run left there is overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
-    NotLmdb, OtherFormat, MdbDamaged, NoReflink.
+    NotLmdb, MdbProtected, MdbDamaged, NoReflink.
     """
     partial = target / PARTIAL
     (target / JOURNAL).unlink(missing_ok=True)
@@ -105,7 +105,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
 
 
 def _noting(held: CopyableSnapshot, how: CopyMode) -> Seen | None:
-    if how.compact or not how.noting or held.facts.format != FORMAT:
+    if how.compact or not how.noting:
         return None
     return copying.noting(held.path, held.page)
 
@@ -114,14 +114,9 @@ def compact_copy(source: Path, made: Path, place: Path, meter: Meter) -> None:
     """Write the environment in directory `source` to `made`, a file in directory `place`, compacted."""
     try:
         with image(source) as held:
-            _compact(held, made, meter)
+            copying.compact(held.path, made, held.page, meter)
     except NoSpace:  # somebody else has filled the disk meanwhile
         raise _no_space(place, meta.read_meta(source).used) from None
-
-
-def _compact(held: CopyableSnapshot, made: Path, meter: Meter) -> None:
-    require_known(held.facts, held.path, "--compact")
-    copying.compact(held.path, made, held.page, meter)
 
 
 def _write(
@@ -133,7 +128,7 @@ def _write(
         if how.reflink == "must":
             raise NoReflink(path=held.path, target=partial.parent)
     if how.compact:
-        _compact(held, partial, meter)
+        copying.compact(held.path, partial, held.page, meter)
     else:
         copying.plain(held.path, partial, held.head, held.facts.used, seen, meter)
     return False

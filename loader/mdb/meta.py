@@ -19,6 +19,7 @@ from loader.errors import (
     FULL_ERRNOS,
     LoaderError,
     MdbDamaged,
+    MdbProtected,
     NoSpace,
     NoSuchPath,
     NotLmdb,
@@ -34,6 +35,7 @@ LONGEST_PAGE = 65536
 
 _HEADERS = {16: 1, 24: 3}  # length of a page header -> data format
 _META_FLAG = 0x08
+_ENCRYPTED = 0x2000  # of an environment of LMDB 1.0, among the flags of the free pages' table
 _NO_PAGE = 2**64 - 1
 _META = struct.Struct("=IIQQ")  # magic, version, address, map size
 _TABLE = struct.Struct(
@@ -90,7 +92,7 @@ def is_data_file(path: Path) -> bool:
 
 
 def read_meta(place: Path) -> MetaPage:
-    """Of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb, MdbDamaged."""
+    """Of an environment directory or data file. Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected, MdbDamaged."""
     path = data_file(place)
     try:
         with files.reading(path) as file:
@@ -131,10 +133,22 @@ def parse(head: bytes, origin: str) -> MetaPage:
     """From the first HEAD_BYTES of a file."""
     header = _find_header(head, origin)
     first = _parse_one(head, 0, header, origin)
+    _require_plain(head, first, origin)
     second = _parse_one(head, first.page_size, header, origin)
     if second.page_size != first.page_size:
         raise MdbDamaged(path=origin, reason="its two meta pages disagree about the page size")
     return second if second.txnid > first.txnid else first
+
+
+def _require_plain(head: bytes, facts: MetaPage, origin: str) -> None:
+    """LMDB 1.0 tells the size of its checksums in the last two bytes of page 0, and encryption in a flag."""
+    if facts.format != 3:
+        return
+    (flags,) = struct.unpack_from("=H", head, facts.header + _META.size + 4)
+    if flags & _ENCRYPTED:
+        raise MdbProtected(path=origin, what="encryption")
+    if head[facts.page_size - 2 : facts.page_size] != bytes(2):
+        raise MdbProtected(path=origin, what="page checksums")
 
 
 def of_page(page: bytes, origin: str) -> MetaPage:

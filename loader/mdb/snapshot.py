@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loader.errors import MdbBusy, MdbDamaged, OtherFormat
+from loader.errors import MdbBusy, MdbDamaged
 from loader.mdb import isolated, meta
 from loader.mdb.environment import Environment, explained, opened, require_table, rows
 from loader.storage import files, holders
@@ -22,8 +22,6 @@ from loader.storage.held import checked_file
 
 if TYPE_CHECKING:
     from loader.child import Child
-
-FORMAT = 1  # what the native core reads and writes
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,10 @@ class CopyableSnapshot:
 def held(place: Path, counted: bool = False) -> Iterator[Snapshot]:
     """The present snapshot of an environment directory, in use or not, or of a data file that nobody writes to.
 
-    `counted`: with its number of entries. Raises OtherFormat, NotLmdb, MdbDamaged, NotPermitted, ReadersFull,
+    `counted`: with its number of entries. Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull,
     NoSuchPath.
     """
-    require_format(place)
+    meta.read_meta(place)
     with (
         _holding(place, "counted" if counted else "slot") as found,
         checked_file(meta.data_file(place)) as path,
@@ -76,7 +74,7 @@ def held(place: Path, counted: bool = False) -> Iterator[Snapshot]:
 
 @contextmanager
 def image(place: Path) -> Iterator[CopyableSnapshot]:
-    """As `held`, of any format; raises MdbBusy too."""
+    """As `held`; raises MdbBusy too."""
     with _holding(place, "image") as found, checked_file(meta.data_file(place)) as path:
         page = bytes.fromhex(found["page"])
         yield CopyableSnapshot(path, page, meta.of_page(page, str(path)))
@@ -109,19 +107,6 @@ def _give_back(child: Child, place: Path) -> None:
     assert child.process.stdin is not None
     child.process.stdin.close()
     isolated.finish(child, meta.data_file(place))
-
-
-def require_format(place: Path) -> meta.MetaPage:
-    """One that the native core reads: LMDB 0.9's. Raises OtherFormat, NotLmdb, MdbDamaged, NoSuchPath, NotPermitted."""
-    facts = meta.read_meta(place)
-    require_known(facts, meta.data_file(place), "ditseed's own reader")
-    return facts
-
-
-def require_known(facts: meta.MetaPage, path: Path, who: str) -> None:
-    """Raise OtherFormat unless the file is LMDB 0.9's, which is what `who` reads."""
-    if facts.format != FORMAT:
-        raise OtherFormat(path=path, found=facts.format, who=who, needed=FORMAT)
 
 
 # --- in the process apart ------------------------------------------------------------------------

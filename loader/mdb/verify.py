@@ -6,28 +6,23 @@ tree     also every entry: it decodes, has its node, each node stands in its par
 indexes  also every index, made again from the entries; needs to know schema and configuration
 none     nothing is looked at
 
-`mdb_stat` is no check: it succeeds on a database that slapd cannot read. Files of LMDB 1.0 (format 3) go as far as
-pages, with py-lmdb's verifier, in a process apart.
+`mdb_stat` is no check: it succeeds on a database that slapd cannot read.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from loader import _native, naming, resources, units
 from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, UsageProblem
 from loader.ldif import with_counters
-from loader.mdb import heeded, isolated, meta, snapshot
-from loader.mdb.environment import ID, LOCK, opened, require_table, rows
+from loader.mdb import heeded, meta, snapshot
+from loader.mdb.environment import LOCK
 from loader.progress import Meter
 from loader.storage.held import checked_file
 
@@ -121,8 +116,6 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
     if level == "none":
         return Verified(level)
     path, facts = meta.data_file(place), meta.read_meta(place)
-    if facts.format != 1:
-        return _verify_other(place, level, meter)
     if path.stat().st_size < facts.used and level == "quick":
         # A page freed in the transaction that took it is never written, so the end may rightly be missing;
         # only the walk over all pages tells that from a file that was cut.
@@ -237,56 +230,3 @@ def _head_is_damaged(place: Path) -> bool:
 
 
 # --- LMDB 1.0 -----------------------------------------------------------------------------------
-
-
-def _verify_other(place: Path, level: str, meter: Meter) -> Verified:
-    if level == "tree":
-        raise UsageProblem(reason=f"verify {level}: {place} is of LMDB 1.0; pages is the highest")
-    path = meta.data_file(place)
-    found = _look_other(place, level, meter)
-    if found["problems"]:
-        first, *others = found["problems"]
-        more = f" (and {len(others)} more)" if others else ""
-        raise MdbDamaged(path=path, reason=first + more)
-    return Verified(found["level"], found["entries"])
-
-
-@isolated.isolated
-def _look_other(place: Path, level: str, meter: Meter) -> dict[str, Any]:
-    path, facts = meta.data_file(place), meta.read_meta(place)
-    if path.stat().st_size < facts.used or level == "pages":
-        level = "pages"
-        problems = _walk(path)
-        if problems:
-            return _found(level, None, problems)
-    return _count(place, level)
-
-
-def _walk(path: Path) -> list[str]:
-    """py-lmdb's verifier, in Python: 60,000 pages a second."""
-    walker: Any = importlib.import_module("lmdb.verify")
-
-    try:
-        return list(walker.verify(os.fspath(path), subdir=False))
-    except walker.VerifyError as error:
-        return [str(error)]
-
-
-def _count(place: Path, level: str) -> dict[str, Any]:
-    with opened(place) as environment:
-        entries, nodes = require_table(environment, "id2e"), require_table(environment, "dn2i")
-        with environment.begin() as transaction:
-            count, records = rows(transaction, entries), rows(transaction, nodes)
-            rooted = transaction.get(ID.pack(0), db=entries) is not None
-    # dn2i: a record of the invisible root, and two for each node (its own, and one with its parent).
-    expected = 2 * (count - rooted) + 1 if count else records
-    if records != expected:
-        problem = (
-            f"{units.number(count)} entries in id2e, but {units.number(records)} records in dn2i"
-        )
-        return _found(level, count, [problem])
-    return _found(level, count, [])
-
-
-def _found(level: str, entries: int | None, problems: list[str]) -> dict[str, Any]:
-    return dataclasses.asdict(Verified(level, entries)) | {"problems": problems}

@@ -82,7 +82,7 @@ def look(
     `whole` never more than a sample is looked at."""
     facts = meta.read_meta(place)
     if facts.format != 1:
-        return Fit()  # of LMDB 1.0, which the core does not read
+        return Fit()  # of OpenLDAP 2.7, whose indexes the core does not make
     target = _target(config, database)
     if target is None:
         return Fit(rebuild=_configured(database))

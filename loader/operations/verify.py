@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from loader.errors import (
     MdbDamaged,
     NoSuchPath,
     NotProven,
+    OtherFormat,
     SyncreplUnreadable,
     UsageProblem,
 )
-from loader.mdb import meta, snapshot, verify
+from loader.mdb import meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations.build import proven
 from loader.progress import Progress
@@ -166,25 +168,26 @@ def _place(options: VerifyOptions) -> tuple[Path, Config | None]:
 
 
 def _there(place: Path) -> Path:
-    """Raises NoSuchPath, NotPermitted, NotLmdb, OtherFormat."""
-    path = meta.data_file(place)
-    files.require_readable(path)
-    try:
-        facts = meta.read_meta(place)
-    except MdbDamaged:
-        return place  # the core tells all that is wrong with it
-    snapshot.require_known(facts, path, "ditseed verify")
+    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected."""
+    files.require_readable(meta.data_file(place))
+    with suppress(MdbDamaged):  # the core tells all that is wrong with it
+        meta.read_meta(place)
     return place
 
 
 def _level(options: VerifyOptions, place: Path) -> str:
+    """Raises OtherFormat."""
+    used, newer = 0, False
+    with suppress(MdbDamaged):
+        facts = meta.read_meta(place)
+        used, newer = facts.used, facts.format != 1
     if options.level is not None:
+        if newer and options.level == INDEXES:
+            raise OtherFormat(
+                path=meta.data_file(place), found=3, who=f"verify {INDEXES}", needed=1
+            )
         return options.level
-    try:
-        used = meta.read_meta(place).used
-    except MdbDamaged:
-        used = 0
-    levels = _UP_TO if options.config_path is not None else [*_UP_TO][1:]
+    levels = _UP_TO if options.config_path is not None and not newer else [*_UP_TO][1:]
     return next((level for level in levels if used <= _UP_TO[level]), LADDER[0])
 
 

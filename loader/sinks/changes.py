@@ -20,9 +20,11 @@ from loader.errors import (
     MapFull,
     MdbDamaged,
     NotProven,
+    OtherFormat,
     RefreshRefused,
 )
 from loader.ldif import with_counters
+from loader.mdb import meta
 from loader.mdb.environment import reached
 from loader.progress import Meter
 
@@ -52,6 +54,14 @@ class Resources:
     scratch: Path
 
 
+def _require_writable(directory: Path) -> None:
+    """The core changes files of LMDB 0.9 only."""
+    found = meta.read_meta(directory).format
+    if found != 1:
+        path = meta.data_file(directory)
+        raise OtherFormat(path=path, found=found, who="ditseed refresh", needed=1)
+
+
 def apply(
     directory: Path,
     database: Database,
@@ -65,8 +75,9 @@ def apply(
     """All of it or nothing, and durable; nothing where entries are unsettled, or `allowed`, which is called beside the
     work, raises something.
 
-    Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven.
+    Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat.
     """
+    _require_writable(directory)
     asked = with_counters(meter, str(directory))
     with (
         _beside(allowed) as ready,

@@ -14,7 +14,7 @@ from pathlib import Path
 from loader import _native, ldif, resources
 from loader._native import Counters, Dump, EntryDigests, Exported
 from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone, SystemFailed
-from loader.mdb import snapshot
+from loader.mdb import meta, snapshot
 from loader.progress import Meter
 from loader.storage.files import require_readable
 
@@ -100,9 +100,9 @@ def _ours(
 
 
 def require_database(directory: Path) -> None:
-    """Raises NoSuchPath, NotPermitted, NotLmdb, OtherFormat, MdbDamaged."""
+    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected, MdbDamaged."""
     require_readable(directory)
     if not is_database(directory):
         raise NotLmdb(path=directory, reason=f"it holds no {DATA}")
     require_readable(directory / DATA)
-    snapshot.require_format(directory)
+    meta.read_meta(directory)

@@ -11,7 +11,6 @@ import lmdb
 import pytest
 
 from loader import _native
-from loader.errors import OtherFormat
 from loader.mdb import snapshot
 from tests.support import mapped
 from tests.unit.mdb.test_environment import make
@@ -62,19 +61,9 @@ def test_a_file_without_its_directory(tmp_path: Path) -> None:
     assert [path.name for path in place.iterdir()] == ["copy"]
 
 
-def test_lmdb_1_is_refused_by_name(tmp_path: Path) -> None:
-    place = make(tmp_path, 1)
-    with pytest.raises(OtherFormat, match=r"format 3, but .* needs format 1"), snapshot.held(place):
-        pass
-    dump = _native.Dump(place / "data.mdb", txn=None, base=None, jobs=1)
-    with pytest.raises(_native.NativeError, match="format 3") as raised:
-        dump.digest(_native.tree([], _native.Counters()), _native.Counters())
-    assert raised.value.code == "build.damaged"
-
-
-def database(directory: Path) -> Path:
-    """The tables of back-mdb: a suffix and entries below it."""
-    with lmdb.open(str(directory), max_dbs=8, map_size=1 << 26) as made:
+def database(directory: Path, engine: int = 0) -> Path:
+    """The tables of back-mdb: a suffix and entries below it. `engine`: lib_version of py-lmdb, 1 for LMDB 1.0."""
+    with lmdb.open(str(directory), max_dbs=8, map_size=1 << 26, lib_version=engine) as made:
         tables = {
             name: made.open_db(name, integerkey=True, dupsort=name == b"dn2i")
             for name in (b"ad2i", b"dn2i", b"id2e")
@@ -92,10 +81,11 @@ def database(directory: Path) -> Path:
     return directory
 
 
-def test_what_is_read_is_one_moment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", [0, 1])
+def test_what_is_read_is_one_moment(tmp_path: Path, engine: int) -> None:
     """While another process commits all the time: in each export all entries are of one commit."""
     (tmp_path / "data").mkdir()
-    place = database(tmp_path / "data")
+    place = database(tmp_path / "data", engine)
     words = [sys.executable, "-c", _WRITER, str(place), str(ENTRIES)]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
         try:

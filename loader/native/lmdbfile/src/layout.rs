@@ -51,6 +51,10 @@ pub enum Format {
 pub struct Layout {
     pub(crate) page_size: usize,
     pub(crate) format: Format,
+    /// What the format says, where whoever goes through the nodes of a page asks it of each.
+    page_header: u8,
+    base: u8,
+    key_pad: u8,
 }
 
 /// The fields of a page header but for its number and transaction.
@@ -97,20 +101,16 @@ impl Format {
     }
 
     /// Bytes of a page before its pointers, values or overflow data.
-    #[inline]
     pub(crate) const fn page_header(self) -> usize {
-        match self {
-            Self::V1 => 16,
-            Self::V3 => 24,
-        }
+        self.of_nodes().0 as usize
     }
 
-    /// Where on a page its bounds and pointers count from (`PAGEBASE`).
-    #[inline]
-    const fn base(self) -> usize {
+    /// That; where on a page its bounds and pointers count from (`PAGEBASE`); and 1 where a value begins at an even place
+    /// behind its key.
+    const fn of_nodes(self) -> (u8, u8, u8) {
         match self {
-            Self::V1 => 0,
-            Self::V3 => 24,
+            Self::V1 => (16, 0, 0),
+            Self::V3 => (24, 24, 1),
         }
     }
 
@@ -123,15 +123,6 @@ impl Format {
             Self::V3 => 24,
         }
     }
-
-    /// Bytes between a key of this size and its value, which format 3 lets begin at an even place.
-    #[inline]
-    const fn key_pad(self, size: usize) -> usize {
-        match self {
-            Self::V1 => 0,
-            Self::V3 => size & 1,
-        }
-    }
 }
 
 impl Layout {
@@ -142,7 +133,8 @@ impl Layout {
             let message = format!("page size {page_size} is no power of two from 4096 to {largest}");
             return Err(Error::new(ErrorKind::Misuse, message));
         }
-        Ok(Self { page_size: page_size as usize, format })
+        let (page_header, base, key_pad) = format.of_nodes();
+        Ok(Self { page_size: page_size as usize, format, page_header, base, key_pad })
     }
 
     /// In bytes.
@@ -166,7 +158,13 @@ impl Layout {
     /// Bytes of a page before its pointers, values or overflow data.
     #[inline]
     pub(crate) const fn page_header(&self) -> usize {
-        self.format.page_header()
+        self.page_header as usize
+    }
+
+    /// Where on a page its bounds and pointers count from.
+    #[inline]
+    const fn base(&self) -> usize {
+        self.base as usize
     }
 
     /// Largest node that stays in its leaf: any two fit on a page.
@@ -181,9 +179,10 @@ impl Layout {
         size + self.key_pad(size)
     }
 
+    /// Bytes between a key of this size and its value.
     #[inline]
     pub(crate) const fn key_pad(&self, size: usize) -> usize {
-        self.format.key_pad(size)
+        size & self.key_pad as usize
     }
 
     /// Overflow pages for a value of `size` bytes.
@@ -201,7 +200,7 @@ impl Layout {
 
     #[allow(clippy::cast_possible_truncation)] // Offsets within a page take 16 bits.
     pub(crate) fn put_header(&self, page: &mut [u8], header: Header) {
-        let base = self.format.base();
+        let base = self.base();
         let bounds = [header.lower, header.upper].map(|bound| bound.saturating_sub(base) as u16);
         let fields = [header.pad, header.flags, bounds[0], bounds[1]];
         let end = self.page_header();
@@ -256,7 +255,7 @@ impl Layout {
 
     #[inline]
     pub(crate) fn header(&self, page: &[u8]) -> Header {
-        let (end, base) = (self.page_header(), self.format.base());
+        let (end, base) = (self.page_header(), self.base());
         Header {
             pad: read_u16(page, end - 8),
             flags: read_u16(page, end - 6),
@@ -272,14 +271,14 @@ impl Layout {
     /// Where on its page the node is to which the pointer at `at` leads.
     #[inline]
     pub(crate) fn pointer(&self, page: &[u8], at: usize) -> usize {
-        self.format.base() + usize::from(read_u16(page, at))
+        self.base() + usize::from(read_u16(page, at))
     }
 
     /// The pointer to a node that begins at `place`.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // Offsets within a page take 16 bits.
     pub(crate) fn pointer_to(&self, place: usize) -> [u8; 2] {
-        ((place - self.format.base()) as u16).to_ne_bytes()
+        ((place - self.base()) as u16).to_ne_bytes()
     }
 
     /// Flags of the sub-page of a leaf's node.

@@ -42,7 +42,7 @@ impl Reader {
 
     #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
     fn options(&self) -> Options {
-        let Layout { page_size, format } = self.layout();
+        let Layout { page_size, format, .. } = self.layout();
         // LMDB itself reads a file whose map size is too small as if it were large enough.
         let map_size = self.map_size().max(self.pages() * page_size as u64);
         Options { format, page_size: page_size as u32, map_size }

@@ -106,18 +106,11 @@ impl View {
         self.layout.pointer(self.bytes(), self.layout.page_header() + 2 * at)
     }
 
-    /// Where the key of the node at `start` is.
-    #[inline]
-    fn key_range(&self, bytes: &[u8], start: usize) -> Range<usize> {
-        let key = start + NODE_HEADER;
-        key..key + usize::from(read_u16(bytes, start + 6))
-    }
-
     /// Where the key and the data of the node at `start` are.
     #[inline]
     fn node_ranges(&self, start: usize) -> (Range<usize>, Range<usize>) {
         let bytes = self.bytes();
-        let key = self.key_range(bytes, start);
+        let key = key_range(bytes, start);
         let size = match self.kind {
             Kind::Branch => 0,
             _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => self.layout.large_pointer_size(),
@@ -183,7 +176,7 @@ impl View {
             return self.node(at).key;
         }
         let bytes = self.bytes();
-        &bytes[self.key_range(bytes, self.pointer(at))]
+        &bytes[key_range(bytes, self.pointer(at))]
     }
 }
 
@@ -197,6 +190,13 @@ impl Node<'_> {
             LargeNode { first: read_u64(self.data, 0), size: self.size, pages }
         })
     }
+}
+
+/// Where the key of the node at `start` is.
+#[inline]
+fn key_range(bytes: &[u8], start: usize) -> Range<usize> {
+    let key = start + NODE_HEADER;
+    key..key + usize::from(read_u16(bytes, start + 6))
 }
 
 /// The size of the value of the node at `start` of a leaf.

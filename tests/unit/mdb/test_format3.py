@@ -1,0 +1,189 @@
+"""Files of LMDB 1.0 (data format 3), which py-lmdb's second engine makes, reads and goes on with: the native core reads
+and copies them, and LMDB finds in the copy what it has put into the source."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+from loader.errors import LoaderError, MdbDamaged, MdbProtected
+from loader.mdb import copy, environment, meta, snapshot
+from loader.mdb.verify import verify
+from loader.progress import Meter
+from tests.unit.mdb.test_copy import make as database
+
+PAGE_SIZES = (4096, 16384, 65536)
+_PAGE_SIZE_AT = 48  # of a meta page: its header, and the record of the free pages' table
+TABLES: dict[str, dict[str, bool]] = {
+    "plain": {"integerkey": True},
+    "odd": {},
+    "values": {"dupsort": True},
+    "fixed": {"dupsort": True, "dupfixed": True},
+    "numbers": {"dupsort": True, "dupfixed": True, "integerdup": True},
+    "reversed": {"dupsort": True, "reverse_key": True},
+}
+
+Rows = dict[str, list[tuple[bytes, bytes]]]
+
+
+def opened(place: Path) -> Any:
+    where = {"subdir": place.is_dir(), "lock": place.is_dir()}
+    return lmdb.open(str(place), max_dbs=20, map_size=1 << 30, lib_version=1, **where)
+
+
+def make(place: Path, page_size: int, seed: int = 1) -> Path:
+    """A database with 1 entry, and tables with each kind of page."""
+    database(place, engine=1) if page_size == 4096 else empty(place, page_size)
+    with opened(place) as made:
+        for round_ in range(4):
+            fill(made, random.Random(seed * 100 + round_), page_size)
+    return place
+
+
+def empty(place: Path, page_size: int) -> None:
+    """py-lmdb makes pages as large as the machine's, but goes on with what a file has."""
+    opened(place).close()
+    head = (place / "data.mdb").read_bytes()
+    first = bytearray(head[:4096].ljust(page_size, b"\0"))
+    struct.pack_into("=I", first, _PAGE_SIZE_AT, page_size)
+    second = struct.pack("=Q", 1) + first[8:]
+    (place / "data.mdb").write_bytes(first + second)
+
+
+def fill(made: Any, rng: random.Random, page_size: int) -> None:
+    """Puts and deletes: what stands on leaves, just not, on sub-pages, in trees and on overflow pages."""
+    longest = made.max_key_size()
+    sizes = [0, 1, 20, 333, page_size // 2 - 60, page_size // 2, page_size * 3 - 24, 200_000]
+    tables = {name: made.open_db(name.encode(), **flags) for name, flags in TABLES.items()}
+    with made.begin(write=True) as transaction:
+        for number in range(400):
+            key = struct.pack("=Q", rng.randrange(1000))
+            transaction.put(
+                key, rng.randbytes(rng.choice(sizes[: 8 - number % 5])), tables["plain"]
+            )
+            name = rng.randbytes(rng.choice([1, 2, 9, 300, longest - 1, longest]))
+            transaction.put(name, rng.randbytes(rng.randrange(600)), tables["odd"])
+            if number % 3 == 0:
+                transaction.delete(struct.pack("=Q", rng.randrange(1000)), db=tables["plain"])
+        for number in range(40):
+            key = b"key" + bytes([number]) * (1 + number % 2)
+            for _ in range(rng.choice([1, 2, 30, 90, 2000])):
+                eight = struct.pack("=Q", rng.randrange(1 << 40))
+                transaction.put(key, eight, db=tables["numbers"])
+                transaction.put(key, eight[:7], db=tables["fixed"])
+                transaction.put(key, eight[: rng.randrange(1, 8)] * 5, db=tables["values"])
+                transaction.put(key, eight * rng.randrange(1, 4), db=tables["reversed"])
+            transaction.put(rng.randbytes(longest), rng.randbytes(longest), db=tables["values"])
+            transaction.put(rng.randbytes(longest), rng.randbytes(9), db=tables["values"])
+
+
+def rows(place: Path) -> Rows:
+    """Every table as LMDB reads it."""
+    found: Rows = {}
+    with opened(place) as made, made.begin() as transaction:
+        for name in [key.rstrip(b"\0") for key, _ in transaction.cursor()]:
+            table = made.open_db(name, txn=transaction, create=False)
+            found[name.decode()] = list(transaction.cursor(table))
+    return found
+
+
+@pytest.fixture(params=PAGE_SIZES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    found = make(tmp_path / "source", request.param)
+    facts = meta.read_meta(found)
+    assert (facts.format, facts.page_size) == (3, request.param)
+    return found
+
+
+def pages(place: Path) -> int | None:
+    return verify(place, "pages", Meter("verify")).entries
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_copy_has_all_that_lmdb_put_there(place: Path, tmp_path: Path, compact: bool) -> None:
+    (tmp_path / "copy").mkdir()
+    how = copy.CopyMode(compact=compact, noting=True)
+    made = copy.hot_copy(place, tmp_path / "copy", Meter("copy"), how)
+    target = made.path.rename(tmp_path / "copy" / "data.mdb").parent
+    before = rows(place)
+    assert set(TABLES) <= set(before)
+    assert rows(target) == before
+    if place_has_entries(place):
+        assert pages(target) == 1
+    # LMDB goes on with the copy, with transactions of later numbers, as it does with the source.
+    for each in (place, target):
+        with opened(each) as again:
+            fill(again, random.Random(9), meta.read_meta(each).page_size)
+    assert rows(target) == rows(place)
+    (tmp_path / "again").mkdir()
+    copy.hot_copy(target, tmp_path / "again", Meter("copy"), copy.CopyMode(compact=True))
+
+
+def place_has_entries(place: Path) -> bool:
+    return meta.read_meta(place).page_size == 4096
+
+
+def test_a_held_snapshot_keeps_its_pages(tmp_path: Path) -> None:
+    place = make(tmp_path / "source", 4096)
+    before = meta.read_meta(place).txnid
+    with snapshot.held(place) as held, opened(place) as writer:
+        assert held.txn == before
+        for number in range(5):
+            fill(writer, random.Random(number), 4096)
+        assert f" {before}" in writer.readers()
+        assert pages(place) == 1
+    assert environment.oldest_reader_lag(place) == 0
+
+
+def damaged(place: Path, tmp_path: Path) -> Iterator[Path]:
+    sound = (place / "data.mdb").read_bytes()
+    rng = random.Random(3)
+    for _ in range(60):
+        data = bytearray(sound)
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(data) // 4096) * 4096
+            data[at + rng.randrange(rng.choice([32, 4096]))] = rng.randrange(256)
+        target = tmp_path / "damaged.mdb"
+        target.write_bytes(data)
+        yield target
+
+
+def test_damage_is_an_error_or_harmless(tmp_path: Path) -> None:
+    place, refused = make(tmp_path / "source", 4096), 0
+    for one in damaged(place, tmp_path):
+        try:
+            assert pages(one) == 1
+        except LoaderError as error:
+            refused += bool(str(error))
+    assert refused > 20
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "what"), [(4094, 32, "page checksums"), (53, 0x20, "encryption")]
+)
+def test_what_is_protected_is_refused_by_name(
+    tmp_path: Path, at: int, value: int, what: str
+) -> None:
+    place = make(tmp_path / "source", 4096)
+    with (place / "data.mdb").open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([value]))
+    for look in (meta.read_meta, pages):
+        with pytest.raises(MdbProtected, match=what):
+            look(place)
+    with pytest.raises(MdbProtected), snapshot.held(place):
+        pass
+
+
+def test_a_cut_file_is_damaged(tmp_path: Path) -> None:
+    place = make(tmp_path / "source", 4096)
+    with (place / "data.mdb").open("r+b") as file:
+        file.truncate(20 * 4096)
+    with pytest.raises(MdbDamaged):
+        pages(place / "data.mdb")
