@@ -1,6 +1,6 @@
 """The pages of a snapshot as a stream, for what keeps them in another form than a data file.
 
-The meta pages are known last where the snapshot is compacted on the way, so they come apart from the others.
+It is compacted on the way, so the meta pages are known last and come apart from the others.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from typing import BinaryIO
 
 from loader.errors import LoaderError
 from loader.mdb import copying, meta
-from loader.mdb.snapshot import FORMAT, CopyableSnapshot, image
+from loader.mdb.snapshot import CopyableSnapshot, image
 from loader.progress import Meter
-from loader.storage import files
 
 _PIPE = 1 << 20  # bytes, as much as Linux gives without privileges
 
 
 class PageStream:
     """Read it once, to its end; then `head` is there. entries: None where the list of tables takes more than a page
-    (over 50 indexes). compacted: without free pages, in the order of keys."""
+    (over 50 indexes)."""
 
-    def __init__(self, file: BinaryIO, held: CopyableSnapshot, compacted: bool) -> None:
+    def __init__(self, file: BinaryIO, held: CopyableSnapshot) -> None:
         self._file = file
-        self.facts, self.compacted = held.facts, compacted
+        self.facts = held.facts
         self.head_bytes = 2 * held.facts.page_size
         self.entries = meta.entries_in(held.path, held.facts)
-        self.head = b"" if compacted else held.head
+        self.head = b""
         self.size = self.head_bytes
 
     def pieces(self, length: int) -> Iterator[bytes]:
@@ -40,30 +39,21 @@ class PageStream:
         rest = b""
         while piece := self._file.read(length):
             piece = rest + piece
-            if self.compacted:  # the last two are the meta pages
-                piece, rest = piece[: -self.head_bytes], piece[-self.head_bytes :]
-            piece = piece[: self.facts.used - self.size] if not self.compacted else piece
+            piece, rest = piece[: -self.head_bytes], piece[-self.head_bytes :]  # those come last
             self.size += len(piece)
             if piece:
                 yield piece
-        if self.compacted:
-            self.head = rest
+        self.head = rest
 
 
 @contextmanager
 def paged(source: Path, meter: Meter) -> Iterator[PageStream]:
-    """The present snapshot of an environment directory, in use or not; `meter` counts what is read.
-
-    Compacted, and checked on the way, where the core knows the data format. Raises NotLmdb, MdbDamaged, MdbBusy,
+    """The present snapshot of an environment directory, in use or not, compacted: without free pages, in the order of
+    keys, and checked on the way; `meter` counts what is read. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy,
     NotPermitted, ReadersFull.
     """
-    with image(source) as held:
-        if held.facts.format != FORMAT:
-            with files.reading(held.path) as file:
-                yield PageStream(file, held, compacted=False)
-        else:
-            with _compacted(held, meter) as file:
-                yield PageStream(file, held, compacted=True)
+    with image(source) as held, _compacted(held, meter) as file:
+        yield PageStream(file, held)
 
 
 @contextmanager

@@ -50,9 +50,10 @@ class CopyableSnapshot:
         return b"".join(self._page(number) for number in range(2))
 
     def _page(self, number: int) -> bytes:
-        """Transaction N writes meta page N % 2 (mdb_env_write_meta)."""
+        """Transaction N writes meta page N % 2 (mdb_env_write_meta). In format 3 both tell of the same transaction:
+        pages have the number of theirs, and those of a later one than the meta page's would count as not written."""
         txnid = self.facts.txnid
-        if txnid % 2 != number:
+        if self.facts.format == 1 and txnid % 2 != number:
             txnid = max(0, txnid - 1)
         return meta.renumbered(self.page, self.facts, number, txnid)
 

