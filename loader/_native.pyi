@@ -622,7 +622,8 @@ class Database:
     multival: description or "default", and the number of values above which they live in id2v.
     max_entry_size: 0 is without limit. tables: id2v is of slapd 2.5 and later (without it, index keys of
     times are those of 2.4), ixck of 2.6 and later. translucent: entries need not hold what they are named by.
-    server_id: of CSNs that are made.
+    of_2_7: of slapd 2.7 and later, whose files are LMDB 1.0's; with pages of page_size bytes. server_id: of CSNs that
+    are made.
     """
 
     def __new__(
@@ -644,6 +645,8 @@ class Database:
         tables: Sequence[Literal["id2v", "ixck"]],
         last_mod: bool,
         translucent: bool,
+        of_2_7: bool,
+        page_size: int,
         server_id: int,
     ) -> Database: ...
 

@@ -19,6 +19,7 @@ IDLEXP = 16  # back-mdb/idl.h; the least, too
 INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
 SUBSTR = (2, 4, 4)  # slap.h: if_minlen, if_maxlen, any_len
 OPTIONS = ("lang-",)  # ad.c
+PAGE_SIZE = 4096  # LMDB takes the machine's, if `dbpagesize` says nothing
 NO_LIMIT = 2**32 - 1  # of multival
 
 FRONTEND = "olcDatabase={-1}frontend,cn=config"
@@ -54,6 +55,8 @@ class Settings:
     translucent: bool  # slapo-translucent(5): entries are parts of remote ones
     subentry: bool  # contextCSN is kept in an entry of its own (sync_use_subentry)
     attribute_options: tuple[str, ...]
+    of_2_7: bool  # OpenLDAP 2.7 or later, with LMDB 1.0
+    page_size: int  # bytes
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -62,17 +65,19 @@ class Settings:
         return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
 
 
-def settings(config: Config, database: Database, superior: Database | None = None) -> Settings:
+def settings(
+    config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False
+) -> Settings:
     """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree): that one's rootdn and
-    lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.6 knows."""
+    lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
     own, everywhere = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
     named = superior or database
     return Settings(
         suffixes=database.suffixes,
         foreign=tuple(glue.suffixes_below(config, database)),
         root_dn=named.root_dn,
-        indexes=tuple(_indexes(database)),
-        hash64=everywhere.flag("olcIndexHash64", False),
+        indexes=tuple(_with_classes(_indexes(database)) if of_2_7 else _indexes(database)),
+        hash64=everywhere.flag("olcIndexHash64", of_2_7),
         intlen=min(max(everywhere.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
         substr=_substr(everywhere),
         multival=tuple(_multival(own)),
@@ -83,6 +88,8 @@ def settings(config: Config, database: Database, superior: Database | None = Non
         translucent="translucent" in database.overlays,
         subentry=own.flag("olcSyncUseSubentry", False),
         attribute_options=tuple(_options(everywhere)),
+        of_2_7=of_2_7,
+        page_size=own.number("olcDbPageSize", PAGE_SIZE) or PAGE_SIZE,
     )
 
 
@@ -91,6 +98,14 @@ def _indexes(database: Database) -> Iterator[Index]:
         if index.key != indexes.DEFAULT:
             meant = {_kind(index.attribute, kind) for kind in index.kinds}
             yield index.attribute, tuple(kind for kind in _ORDER if kind in meant)
+
+
+def _with_classes(configured: Iterable[Index]) -> Iterator[Index]:
+    """slapd 2.7 adds an index of objectClass where none is configured (mdb_db_open)."""
+    found = list(configured)
+    yield from found
+    if not any(name.lower() == "objectclass" for name, _ in found):
+        yield "objectClass", ("eq",)
 
 
 def _kind(attribute: str, word: str) -> str:

@@ -258,6 +258,8 @@ def database(target: Target) -> Database:
         tables=target.tables,
         last_mod=settings.last_mod,
         translucent=settings.translucent,
+        of_2_7=settings.of_2_7,
+        page_size=settings.page_size,
         server_id=target.server_id,
     )
 

@@ -21,10 +21,10 @@ def entry(dn: str, **values: str | list[str]) -> Entry:
     }
 
 
-def settings(*others: Entry, **own: str | list[str]) -> Settings:
+def settings(*others: Entry, of_2_7: bool = False, **own: str | list[str]) -> Settings:
     database = entry("olcDatabase={1}mdb,cn=config", olcDatabase="{1}mdb", olcSuffix=SUFFIX, **own)
     found = config.parse(Path("/etc/ldap/slapd.d"), (*others, database))
-    return backmdb.settings(found, found.database(None))
+    return backmdb.settings(found, found.database(None), of_2_7=of_2_7)
 
 
 def of_global(**values: str | list[str]) -> Settings:
@@ -48,7 +48,19 @@ def test_slapds_defaults() -> None:
         translucent=False,
         subentry=False,
         attribute_options=("lang-",),
+        of_2_7=False,
+        page_size=4096,
     )
+
+
+def test_what_2_7_does_otherwise() -> None:
+    found = settings(of_2_7=True, olcDbIndex="cn eq", olcDbPageSize="16384")
+    assert found.indexes == (("cn", ("eq",)), ("objectClass", ("eq",)))
+    assert (found.hash64, found.page_size) == (True, 16384)
+    off = entry("cn=config", olcIndexHash64="FALSE")
+    found = settings(off, of_2_7=True, olcDbIndex="ObjectClass pres,eq")
+    assert found.indexes == (("ObjectClass", ("pres", "eq")),)
+    assert not found.hash64
 
 
 def test_every_setting() -> None:

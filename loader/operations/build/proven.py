@@ -15,10 +15,11 @@ from loader.server import version
 from loader.server.version import Release
 from loader.sinks.mdb import Table
 
-OLDEST, NEWEST = (2, 4, 57), (2, 7, 0)  # proven from the one on, and before the other
+OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the other
 MOST_ENTRIES = 2**32 - 3  # as positions.rs of the core has it
 LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
+_PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)  # bytes; smaller ones were never compared
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
 
 
@@ -26,7 +27,7 @@ def settings(
     config: Config, database: Database, options: BuildOptions, superior: Database | None = None
 ) -> Settings:
     """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven."""
-    found = backmdb.settings(config, database, superior)
+    found = backmdb.settings(config, database, superior, is_2_7())
     for reason in (
         *_of_host(),
         *_of_settings(database, found),
@@ -60,6 +61,8 @@ def _of_host() -> Iterator[str]:
 
 def _of_settings(database: Database, found: Settings) -> Iterator[str]:
     yield from _of_keys(found)
+    if found.page_size not in _PAGE_SIZES:
+        yield f"dbpagesize {found.page_size}"
     for flag in database.env_flags:
         if flag.lower() not in _ENV_FLAGS:
             yield f"envflags {flag}"
@@ -90,8 +93,13 @@ def tables() -> tuple[Table, ...]:
     if release is None:
         raise NotProven(reason="slapd -VV does not say which OpenLDAP this is")
     if not OLDEST <= release < NEWEST:
-        raise NotProven(reason=f"OpenLDAP {_text(release)}; it is from {_text(OLDEST)} up to 2.6")
+        raise NotProven(reason=f"OpenLDAP {_text(release)}; it is from {_text(OLDEST)} up to 2.7")
     return tuple(name for name, since in _SINCE.items() if release >= since)
+
+
+def is_2_7() -> bool:
+    """Whether the installed slapd is of OpenLDAP 2.7 or later."""
+    return (version.release() or OLDEST) >= (2, 7, 0)
 
 
 def _text(release: Release) -> str:

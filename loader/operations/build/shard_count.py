@@ -5,14 +5,12 @@ from __future__ import annotations
 from loader import backmdb, resources
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase
-from loader.server import version
 
 MOST = 256
 # Entries of a slice: fewer are not worth a slapadd that starts, and more make each of them slower.
 _FEW = 50_000
 _MANY = 64  # slices that are cut for speed alone
 _LEAST = 5_000  # entries of a slice that has to be small for want of memory
-_FORMAT = 1  # of LMDB's data files
 _SHARE = 2  # of the memory there is, this part for environments that grow
 _WORTH = 4  # shared entries are loaded by each: together at most this part of the others
 
@@ -34,8 +32,6 @@ def _why_not(options: BuildOptions, place: TargetDatabase) -> str | None:
     own = options.write_context and not options.seeding
     if own and backmdb.settings(place.config, place.database).subentry:
         return "sync_use_subentry puts contextCSN into an entry of its own"
-    if version.lmdb_format() not in (None, _FORMAT):
-        return "the data files of this slapd are of another format than the core writes"
     return None
 
 

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.errors import FileUnsafe, LoaderError, MdbDamaged, NoSuchPath, NotLmdb
+from loader.errors import (
+    FileUnsafe,
+    LoaderError,
+    MdbDamaged,
+    MdbProtected,
+    NoSuchPath,
+    NotLmdb,
+)
 from loader.mdb import meta
 
 FORMATS = {1: 0, 3: 1}  # data format -> lib_version of py-lmdb
@@ -127,6 +134,6 @@ def test_no_damage_leads_to_a_traceback(heads: dict[int, bytes], data: st.DataOb
         found = meta.parse(bytes(head[:cut]), "stream")
         page = (found.main.root or 0) * found.page_size
         meta.tables_on(bytes(head[page:][: found.page_size]).ljust(64, b"\0"), found)
-    except (NotLmdb, MdbDamaged):
+    except (NotLmdb, MdbDamaged, MdbProtected):
         return
     assert found.used > 0

@@ -28,9 +28,6 @@ use crate::numbering::Numbering;
 use crate::shared::BuildContext;
 use crate::{Code, Error, Options, Result, Settings, context, postings, reject, reorder};
 
-/// LMDB takes the machine's page size for its own.
-const PAGE_SIZE: u32 = 4096;
-
 /// What a build made.
 #[derive(Debug)]
 pub struct Built {
@@ -156,8 +153,10 @@ impl Build<'_> {
     }
 
     pub(crate) fn create(&self) -> Result<FileWriter> {
-        let map_size = self.shared.settings.map_size;
-        let options = lmdbfile::Options { format: Format::V1, page_size: PAGE_SIZE, map_size };
+        let Settings { map_size, page_size, of_2_7, .. } = self.shared.settings;
+        let format = if *of_2_7 { Format::V3 } else { Format::V1 };
+        let options =
+            lmdbfile::Options { format, page_size: *page_size, map_size: *map_size };
         Ok(FileWriter::create(self.out, &options)?)
     }
 

@@ -39,6 +39,11 @@ pub struct Settings {
     pub last_mod: bool,
     /// slapo-translucent(5): an entry may hold no more than what differs from a remote one.
     pub translucent: bool,
+    /// slapd 2.7 and later: the file is LMDB 1.0's, and what an entry lacks of its RDN comes before its
+    /// structuralObjectClass.
+    pub of_2_7: bool,
+    /// `dbpagesize`, in bytes.
+    pub page_size: u32,
     /// Of the CSNs that are made.
     pub server_id: u16,
 }

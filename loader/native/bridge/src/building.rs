@@ -185,7 +185,7 @@ impl Database {
     #[new]
     #[pyo3(signature = (
         schema, *, suffixes, foreign, root_dn, indexes, hash64, intlen, substr, multival, sortvals, idlexp,
-        max_entry_size, map_size, tables, last_mod, translucent, server_id
+        max_entry_size, map_size, tables, last_mod, translucent, of_2_7, page_size, server_id
     ))]
     fn new(
         schema: Py<Schema>,
@@ -204,6 +204,8 @@ impl Database {
         tables: Vec<String>,
         last_mod: bool,
         translucent: bool,
+        of_2_7: bool,
+        page_size: u32,
         server_id: u16,
     ) -> PyResult<Self> {
         let settings = Settings {
@@ -224,6 +226,8 @@ impl Database {
             has_ixck: tables.iter().any(|name| name == "ixck"),
             last_mod,
             translucent,
+            of_2_7,
+            page_size,
             server_id,
         };
         let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&intlen);

@@ -78,6 +78,8 @@ pub(crate) fn settings(choice: u8) -> Settings {
         suffixes: vec!["dc=example,dc=com".into()],
         foreign: Vec::new(),
         of_2_4: false,
+        of_2_7: false,
+        page_size: 4096,
         root_dn: Some("cn=admin,dc=example,dc=com".into()),
         indexes: indexes(choice),
         wide_hash: false,

@@ -3,7 +3,7 @@
 //! Facts from libraries/liblmdb/mdb.c (`MDB_page`, `MDB_node`, `mdb_env_open2`).
 
 use crate::reader::PageCheck;
-use crate::{Error, ErrorKind, Result, Table};
+use crate::{Error, ErrorKind, Options, Result, Table};
 
 /// Longest value: its length is stored in 32 bits.
 pub(crate) const MAX_VALUE: usize = u32::MAX as usize;
@@ -144,6 +144,12 @@ impl Layout {
 
     pub const fn format(&self) -> Format {
         self.format
+    }
+
+    /// For another file of such pages.
+    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
+    pub const fn options(&self, map_size: u64) -> Options {
+        Options { format: self.format, page_size: self.page_size as u32, map_size }
     }
 
     /// Longest key, and longest value of a table with DUPSORT, in bytes.

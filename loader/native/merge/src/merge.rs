@@ -7,16 +7,13 @@ use std::thread;
 
 use codec::tables;
 use common::{Counters, lock};
-use lmdbfile::{FileWriter, Format, Table, TreeWriter};
+use lmdbfile::{FileWriter, Table, TreeWriter};
 
 use crate::context::{self, ContextCsnTarget};
 use crate::id2e::ContextCsns;
 use crate::pipe::{Batches, Rows, pipe, write};
 use crate::shards::Shards;
 use crate::{Error, Result, id2e, id2v, index, nodes};
-
-/// LMDB takes the machine's page size for its own.
-const PAGE_SIZE: u32 = 4096;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -54,9 +51,8 @@ pub fn merge(
         .as_ref()
         .map(|suffix| ContextCsnTarget::new(&shards, suffix))
         .transpose()?;
-    let map_size = options.map_size;
-    let asked = lmdbfile::Options { format: Format::V1, page_size: PAGE_SIZE, map_size };
-    let mut file = FileWriter::create(out, &asked)?;
+    let layout = shards.layout.ok_or_else(|| Error::damaged("no shard"))?;
+    let mut file = FileWriter::create(out, &layout.options(options.map_size))?;
     let task = Merge { shards, wanted, options, counters, newest: Mutex::default() };
     let tables = task.tables(&mut file)?;
     task.finish(file, tables)

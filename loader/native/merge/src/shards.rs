@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use lmdbfile::{Flags, Reader, TableReader};
+use lmdbfile::{Flags, Layout, Reader, TableReader};
 
 use crate::{Error, Result};
 
@@ -49,12 +49,14 @@ pub struct Shards {
     /// Attribute descriptions by their new numbers, from 1 on.
     pub descriptions: Vec<Vec<u8>>,
     pub tables: Vec<(Vec<u8>, Flags)>,
+    /// Of the pages of all; `None` without shards.
+    pub layout: Option<Layout>,
 }
 
 impl Shards {
     pub fn open(paths: &[PathBuf], shared: u64) -> Result<Self> {
-        let mut found =
-            Self { all: Vec::new(), shared, descriptions: Vec::new(), tables: Vec::new() };
+        let (all, descriptions, tables) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = Self { all, shared, descriptions, tables, layout: None };
         let mut known = HashMap::new();
         let mut offset = 0;
         for path in paths {
@@ -89,8 +91,11 @@ impl Shards {
         let flags = |name: &[u8]| reader.table(name).map(|table| table.record().flags);
         let tables: Vec<(Vec<u8>, Flags)> =
             reader.names().filter_map(|name| Some((name.to_vec(), flags(name)?))).collect();
+        let layout = Some(reader.layout());
         if self.all.is_empty() {
-            self.tables = tables;
+            (self.tables, self.layout) = (tables, layout);
+        } else if self.layout != layout {
+            return Err(Error::damaged(format!("{}: it has other pages", path.display())));
         } else if self.tables != tables {
             return Err(Error::damaged(format!("{}: it has other tables", path.display())));
         }

@@ -18,13 +18,20 @@ impl Encoder<'_> {
         position: u32,
     ) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
         let profile = self.checks.profile(&self.draft)?;
-        self.complete_structural(&profile.1);
-        if !self.shared.options.check_schema {
+        let (naming_first, check) =
+            (self.shared.settings.of_2_7, self.shared.options.check_schema);
+        if !naming_first || !check {
+            self.complete_structural(&profile.1);
+        }
+        if !check {
             return Ok(self.stamped(place, position, profile));
         }
         if !profile.1.is_glue() {
             self.shared.schema.check_naming(&place.rdn)?;
             self.complete_naming(place)?;
+        }
+        if naming_first {
+            self.complete_structural(&profile.1);
         }
         self.checks.attributes((profile.0, &profile.1), &self.draft, &self.lookup)?;
         Ok(self.stamped(place, position, profile))

@@ -79,6 +79,8 @@ impl Build {
             max_entry_size: 0,
             map_size: 1 << 30,
             of_2_4: false,
+            of_2_7: false,
+            page_size: 4096,
             has_id2v: true,
             has_ixck: true,
             last_mod: true,

@@ -15,7 +15,7 @@ use std::path::Path;
 use ahead::ReadaheadPool;
 use copier::Copier;
 
-use crate::{Error, Layout};
+use crate::Error;
 use crate::{ErrorKind, FileWriter, Options, Reader, Result, Summary};
 
 /// Told how many bytes were copied since the last call; `false` gives up.
@@ -40,12 +40,10 @@ impl Reader {
         })
     }
 
-    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
     fn options(&self) -> Options {
-        let Layout { page_size, format, .. } = self.layout();
+        let layout = self.layout();
         // LMDB itself reads a file whose map size is too small as if it were large enough.
-        let map_size = self.map_size().max(self.pages() * page_size as u64);
-        Options { format, page_size: page_size as u32, map_size }
+        layout.options(self.map_size().max(self.pages() * layout.page_size() as u64))
     }
 }
 
