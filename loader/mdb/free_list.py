@@ -1,7 +1,7 @@
 """The free list of an environment: pages that can be used again, by the transaction that freed them.
 
 liblmdb does not tell it. Read as bytes, every offset checked: nothing is mapped.
-Layout: MDB_page and MDB_node of LMDB 0.9; a record's key is the transaction, its value the pages, their number first.
+Layout: MDB_page and MDB_node; a record's key is the transaction, its value the pages, their number first.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def read(directory: Path) -> tuple[MetaPage, dict[int, int]]:
 
     Pages of a snapshot are not written to before the third transaction after it, so a look during which no second one
     has ended was at one state. On a busy server a snapshot is held, which clears slots of dead readers. Raises
-    OtherFormat, NotLmdb, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath.
+    NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath.
     """
     path = meta.data_file(directory)
     for _ in range(_TRIES):
-        facts = snapshot.require_format(directory)
+        facts = meta.read_meta(directory)
         try:
             found, damage = _freed(path, facts), None
         except MdbDamaged as error:
@@ -57,13 +57,15 @@ def _freed(path: Path, facts: MetaPage) -> dict[int, int]:
 
 
 def _records(descriptor: int, path: Path, facts: MetaPage) -> Iterator[tuple[int, int]]:
+    base = facts.header if facts.format == 3 else 0  # PAGEBASE
     left = [facts.free.root] if facts.free.root is not None else []
     for _ in range(_MOST):
         if not left:
             return
         page = _page(descriptor, left.pop(), path, facts)
-        _, _, flags, lower, _ = struct.unpack_from("=QHHHH", page)
-        for (at,) in struct.iter_unpack("=H", page[facts.header : lower]):
+        flags, lower = struct.unpack_from("=HH", page, facts.header - 6)
+        for (pointer,) in struct.iter_unpack("=H", page[facts.header : base + lower]):
+            at = base + pointer
             low, high, node_flags, key_length = _NODE.unpack_from(page, at)
             if flags & _BRANCH:
                 left.append(low | high << 16 | node_flags << 32)
