@@ -62,6 +62,11 @@ class Settings:
         return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
 
 
+def has_subentry(config: Config, database: Database) -> bool:
+    """Is contextCSN looked for in an entry of its own (`sync_use_subentry`), and not in that of the suffix?"""
+    return config.reader(database.entry_dn).flag("olcSyncUseSubentry", False)
+
+
 def settings(config: Config, database: Database, superior: Database | None = None) -> Settings:
     """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree): that one's rootdn and
     lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.6 knows."""
@@ -81,7 +86,7 @@ def settings(config: Config, database: Database, superior: Database | None = Non
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
         last_mod=config.reader(named.entry_dn).flag("olcLastMod", True),
         translucent="translucent" in database.overlays,
-        subentry=own.flag("olcSyncUseSubentry", False),
+        subentry=has_subentry(config, database),
         attribute_options=tuple(_options(everywhere)),
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import csn, glue, syncrepl
+from loader import backmdb, csn, glue, syncrepl
 from loader.errors import (
     NoContextCSN,
     PartialReplica,
@@ -105,6 +105,8 @@ def require_possible(options: RefreshOptions, place: TargetDatabase) -> None:
     place.require_free()
     if meta.read_meta(place.directory).format != 1:
         raise _refused(place, "its file is of LMDB 1.0", "Start slapd.")
+    if backmdb.has_subentry(place.config, place.database):
+        raise _refused(place, "sync_use_subentry keeps contextCSN in another entry", "Start slapd.")
     for one in glue.subordinates(place.config, place.database):
         raise _refused(place, f"the database of {one.suffix} is glued to it", "Start slapd.")
     if glue.is_subordinate(place.config, place.database):

@@ -224,6 +224,8 @@ def test_a_copy(servers: Servers, how: str, row: Row) -> None:
     done = ditseed(*command(how, servers, made, consumer))
     if row.code:
         assert_refused(done, row.code, consumer, b"")
+        if row.lacks == "myA":
+            assert "does not know myA; myClass [" in done.err
         return
     done.ok()
     if row.name in ("same", "index"):
