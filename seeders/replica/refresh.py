@@ -15,6 +15,7 @@ from pathlib import Path
 
 from loader import backmdb, csn, glue, syncrepl
 from loader.errors import (
+    IndexesUnknown,
     NoContextCSN,
     PartialReplica,
     RefreshRefused,
@@ -127,7 +128,10 @@ def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
 def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     """What the database has reached, and whether the provider can be asked from there."""
     suffix, directory = place.database.suffix, place.directory
-    known_to_core(place.config, place.database)
+    try:
+        known_to_core(place.config, place.database)
+    except IndexesUnknown as error:
+        raise _refused(place, str(error.facts["reason"]), "Start slapd.") from error
     _require_fit(options, place)
     reached = context_csn.stored(directory, suffix)
     if not reached:
