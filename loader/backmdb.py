@@ -65,6 +65,11 @@ class Settings:
         return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
 
 
+def has_subentry(config: Config, database: Database) -> bool:
+    """Is contextCSN looked for in an entry of its own (`sync_use_subentry`), and not in that of the suffix?"""
+    return config.reader(database.entry_dn).flag("olcSyncUseSubentry", False)
+
+
 def settings(
     config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False
 ) -> Settings:
@@ -86,7 +91,7 @@ def settings(
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
         last_mod=config.reader(named.entry_dn).flag("olcLastMod", True),
         translucent="translucent" in database.overlays,
-        subentry=own.flag("olcSyncUseSubentry", False),
+        subentry=has_subentry(config, database),
         attribute_options=tuple(_options(everywhere)),
         of_2_7=of_2_7,
         page_size=own.number("olcDbPageSize", PAGE_SIZE) or PAGE_SIZE,

@@ -121,6 +121,8 @@ _NAMES = {
     "catch_up": "catch-up",
     "first_dn": "first entry",
     "held_back": "entryCSN set back",
+    "read_twice": "  read twice",
+    "without_parent": "  parent is gone",
 }
 _REJECTS_SHOWN = 10  # the rest stands in the file
 

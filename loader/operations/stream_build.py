@@ -94,6 +94,8 @@ class _StreamStep:
                 start,
                 LiveSource(next(iter(head), None), again, containers.require_renamed),
             )
+        # What went through a file on its way, as the containers do, was counted at both of its ends.
+        meter.add(entries=facts["read"] - meter.entries)
         hidden, _ = notes(self.reading.options, meter, start, cut, facts["entries"])
         if not self.allow_hidden:
             hidden_values.require_nothing_hidden(start["uri"], hidden)

@@ -31,6 +31,7 @@ from loader.sinks.shards import Slice
 Fed = TypeVar("Fed")
 Where = Callable[[int], tuple[str, str]]  # DN and place of the record at a line of what was fed
 
+_GONE = re.compile(r"\s*entry \d+: (.*)")  # below "Error, entries missing!"
 _REFUSED = re.compile(
     r'slapadd: (?:could not (?:add|parse) entry )?.*?dn="(?P<dn>[^"]*)" \(line=(?P<line>\d+)\):?\s*(?P<why>.*)'
 )
@@ -135,7 +136,8 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
     if "No space left" in text or status in (-signal.SIGBUS, 128 + signal.SIGBUS):
         return NoSpace(path=target.directory, lack=FULL)
     if "entries missing" in text:
-        return MissingParents(count="some", first="see slapadd's words: " + " ".join(words[-3:]))
+        gone = (found[1] for found in map(_GONE.match, words) if found)
+        return MissingParents(count="some", first=next(gone, "not named"))
     for word in words:
         refused = _REFUSED.search(word)
         if refused:

@@ -3,7 +3,8 @@ provider hold this suffix, and show all of it; what will it send to the consumer
 
 from __future__ import annotations
 
-from loader import syncrepl
+from loader import backmdb, syncrepl
+from loader.errors import UsageProblem
 from loader.operations import hidden_values, replicas
 from loader.run.catalogue import Facts
 from loader.server.options import Connection
@@ -17,6 +18,7 @@ from seeders.replica.strategies import Consumer, Strategy
 def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
     """With --prepare-provider the provider is prepared, unless this is a dry run, once all other checks have passed."""
     options, consumer = strategy.options, strategy.consumer()
+    _require_suffix_entry(consumer)
     _require_source(strategy)
     suffix, provider = consumer.database.suffix, options.connection
     if provider is None:
@@ -32,6 +34,17 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
     part = consumer.partial is not None
     foreseen = forecast.forecast(provider, base, claimed, consumer.config, log_base, part)
     return {**found, "context_csns": csns, **foreseen}
+
+
+def _require_suffix_entry(consumer: Consumer) -> None:
+    """What a seeding claims stands in the entry of the suffix. slapd would not find it, and fetch every entry again."""
+    if backmdb.has_subentry(consumer.config, consumer.database):
+        reason = (
+            f"{consumer.config.where}: with sync_use_subentry the consumer does not look for contextCSN in the suffix "
+            "entry, and would fetch every entry again; remove sync_use_subentry (olcSyncUseSubentry) from the "
+            f"database of {consumer.database.suffix} first"
+        )
+        raise UsageProblem(reason=reason)
 
 
 def _base(consumer: Consumer, provider: Connection) -> str:

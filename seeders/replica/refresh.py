@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import csn, glue, syncrepl
+from loader import backmdb, csn, glue, syncrepl
 from loader.errors import (
+    IndexesUnknown,
     NoContextCSN,
     PartialReplica,
     RefreshRefused,
@@ -105,6 +106,8 @@ def require_possible(options: RefreshOptions, place: TargetDatabase) -> None:
     place.require_free()
     if meta.read_meta(place.directory).format != 1:
         raise _refused(place, "its file is of LMDB 1.0", "Start slapd.")
+    if backmdb.has_subentry(place.config, place.database):
+        raise _refused(place, "sync_use_subentry keeps contextCSN in another entry", "Start slapd.")
     for one in glue.subordinates(place.config, place.database):
         raise _refused(place, f"the database of {one.suffix} is glued to it", "Start slapd.")
     if glue.is_subordinate(place.config, place.database):
@@ -125,7 +128,10 @@ def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
 def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     """What the database has reached, and whether the provider can be asked from there."""
     suffix, directory = place.database.suffix, place.directory
-    known_to_core(place.config, place.database)
+    try:
+        known_to_core(place.config, place.database)
+    except IndexesUnknown as error:
+        raise _refused(place, str(error.facts["reason"]), "Start slapd.") from error
     _require_fit(options, place)
     reached = context_csn.stored(directory, suffix)
     if not reached:

@@ -30,12 +30,14 @@ _GOES_ON = "interrupted; the same `replica seed` command resumes"
     metavar="URI",
     help="URI of a running server, as given for the seeding, instead of --config.",
 )
-@options.suffix_option
+@click.option("-b", "--base", metavar="DN", help="Base DN, as given for the seeding.")
+@options.consumer_suffix_option
 @options.run_dir_option()
 @options.json_option
 def command(
     config_path: Path | None,
     consumer: str | None,
+    base: str | None,
     suffix: str | None,
     run_dir: Path | None,
     as_json: bool,
@@ -59,6 +61,7 @@ def command(
         raise UsageProblem(
             reason="give either --config (a stopped consumer) or --consumer (a running one)"
         )
+    suffix = base if suffix is None else suffix
     if consumer is not None:
         _online(consumer, online.run_dir_of(consumer, suffix, run_dir), as_json)
         return

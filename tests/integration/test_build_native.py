@@ -207,7 +207,10 @@ def test_file_urls_only_when_allowed(target: Slapd, tmp_path: Path) -> None:
     (tmp_path / "words").write_text("read from a file")
     path = tmp_path / "url.ldif"
     path.write_text(f"{TOP.rstrip()}\ndescription:< file://{tmp_path}/words\n\n")
-    assert _build(target, path).status not in (0, 1)
+    done = _build(target, path)
+    assert done.status == errors.EntryRefused.exit_status, done
+    assert "`ditseed build --allow-file-urls`" in done.err
+    assert f"{path}, line 1" in done.err
     _build(target, path, "--allow-file-urls").ok()
     assert "description: read from a file" in target.slapcat()
 

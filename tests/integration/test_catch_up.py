@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import os
 import re
+import shlex
 from contextlib import closing
 from pathlib import Path
 
@@ -173,6 +174,8 @@ def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
         assert bool(provider.session_log) == (point == "taken")
         provider.seed(consumer, *words).ok()
         assert provider.session_log
+        told = ditseed("replica", "status", "--consumer", provider.server.uri).ok().out
+        assert shlex.join(["ditseed", "replica", "release", *as_admin(provider)]) in told
         by_another_uri = ("-H", provider.server.ldapi_uri, *as_admin(provider)[2:])
         ditseed("replica", "release", *by_another_uri).ok()
         assert provider.session_log == []

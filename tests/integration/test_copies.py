@@ -224,6 +224,8 @@ def test_a_copy(servers: Servers, how: str, row: Row) -> None:
     done = ditseed(*command(how, servers, made, consumer))
     if row.code:
         assert_refused(done, row.code, consumer, b"")
+        if row.lacks == "myA":
+            assert "does not know myA; myClass [" in done.err
         return
     done.ok()
     if row.name in ("same", "index"):
@@ -275,6 +277,27 @@ def test_a_refresh(servers: Servers, row: Row) -> None:
         assert names(consumer, "(cn=User 9999)") == {f"uid=new,{consumer.suffix}"}
         if not row.stale:
             assert names(consumer, row.filter) == names(servers.provider, row.filter) != set()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (UNKNOWN_KEYS, "index_intlen is 20, more than 8"),
+        (indexed(*BASE, database_lines=("sync_use_subentry on",)), "sync_use_subentry"),
+    ],
+)
+def test_a_refresh_that_only_slapd_can_do(
+    servers: Servers, given: dict[str, Any], reason: str
+) -> None:
+    """Another level of `verify`, or a new seeding, would not help."""
+    row = Row("slapd", given, given, "(uid=u7)")
+    made, consumer = servers.made(row), servers.consumer(row)
+    words = command("refresh", servers, made, consumer)
+    before = (consumer.database_dir / "data.mdb").read_bytes()
+    done = ditseed(*words)
+    assert_refused(done, "refresh.refused", consumer, before)
+    assert reason in done.err
+    assert "hint: Start slapd. Nothing was changed." in done.err
 
 
 IDLEXP = 18

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from fixtures.churn import Churn
 from fixtures.replication import Refresh, refresh_report, wait_in_sync
-from tests.support.command import ditseed
+from tests.support.command import Done, ditseed
 from tests.support.seeding import STRATEGIES, Pair, pair
 from tests.support.trees import assert_same
 
@@ -71,6 +72,8 @@ def _seed_and_sync(both: Pair, strategy: str, rate: float) -> list[Refresh]:
         both.prepare(strategy)
         said = ditseed(*both.seed(strategy)).ok()
         seconds = time.monotonic() - started
+        if strategy == "search":
+            _assert_counts_add_up(said)
         both.consumer.start()
         churn.wait_for(churn.changes() + 20)
     waited = wait_in_sync(both.provider, both.consumer, timeout=120)
@@ -83,6 +86,18 @@ def _seed_and_sync(both: Pair, strategy: str, rate: float) -> list[Refresh]:
         assert refresh.cookie
         assert refresh.sent <= sum(churn.counts.values())
     return refreshes
+
+
+def _assert_counts_add_up(said: Done) -> None:
+    """Each number of entries that one seeding shows follows from the others."""
+    shown = {
+        name.strip(): value for name, value in re.findall(r"^(.+?)  +([\d,]+)$", said.out, re.M)
+    }
+    counts = {name: int(value.replace(",", "")) for name, value in shown.items()}
+    assert counts["read"] == counts["entries"] + counts["rejected"] + counts["left out"]
+    assert counts["left out"] == counts.get("read twice", 0) + counts.get("parent is gone", 0)
+    (streamed,) = re.findall(r"^stream: ([\d,]+) entries", said.err, re.M)
+    assert streamed == shown["read"]
 
 
 def _assert_equal_for_ditseed(both: Pair) -> None:

@@ -13,7 +13,7 @@ from fixtures import glued, partial, replication
 from fixtures.glued import GROUPS, SUFFIX, SubordinateDatabase
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import INDEXES, Settings
-from loader.errors import NotProven, TargetNotEmpty
+from loader.errors import NotProven, TargetNotEmpty, UsageProblem
 from tests.support.command import Done, ditseed
 
 pytestmark = pytest.mark.slapd
@@ -71,6 +71,31 @@ def ldif(provider: Slapd, tmp_path: Path) -> Path:
     path = tmp_path / "in.ldif"
     path.write_text(provider.slapcat())
     return path
+
+
+@pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
+def test_a_context_csn_that_the_consumer_would_not_find(
+    provider: Slapd, ldif: Path, tmp_path: Path, strategy: str
+) -> None:
+    """Another engine would not help: only the configuration can be changed."""
+    with consumer(provider, "whole", tmp_path) as target:
+        source = ldif if strategy == "ldif" else provider.database_dir
+        settings = dataclasses.replace(target.settings, database_lines=("sync_use_subentry on",))
+        with closing(Slapd(settings)) as other:
+            more = ("--from", source) if strategy != "search" else ()
+            bind = (
+                "-H",
+                provider.uri,
+                "-D",
+                "cn=replicator",
+                "-y",
+                provider.replicator_password_file,
+            )
+            where = ("--config", other.config_path, "--suffix", SUFFIX)
+            done = ditseed("replica", "seed", "--strategy", strategy, *bind, *more, *where)
+            assert done.status == UsageProblem.exit_status, done
+            assert "remove sync_use_subentry" in done.err
+            assert "--engine slapadd" not in done.err
 
 
 @pytest.mark.parametrize("words", UNPROVEN)

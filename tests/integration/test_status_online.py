@@ -136,6 +136,17 @@ def test_a_load_and_its_lease(slapd_instance: Slapd, tmp_path: Path) -> None:
     assert found["leases"] == []
 
 
+def test_the_base_of_a_profile(provider: Slapd, slapd_instance: Slapd, tmp_path: Path) -> None:
+    """It names the seeding, as it does for `replica seed`."""
+    home = tmp_path / "home" / "ditseed"
+    home.mkdir(parents=True, mode=0o700)
+    (home / "config.toml").write_text(f'[default]\nbase = "{provider.suffix}"\n')
+    env = {"DITSEED_STATE_DIR": str(tmp_path), "XDG_CONFIG_HOME": str(home.parent)}
+    ditseed(*seeding(provider, slapd_instance), env=env).ok()
+    where = ("--consumer", slapd_instance.ldapi_uri)
+    assert "finished" in ditseed("replica", "status", *where, env=env).ok().out
+
+
 @pytest.mark.parametrize("words", [(), ("--config", "/x", "--consumer", "ldapi:///")])
 def test_one_of_the_two(words: tuple[str, ...]) -> None:
     assert ditseed("replica", "status", *words).status == UsageProblem.exit_status

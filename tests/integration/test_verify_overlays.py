@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ import ldap
 import pytest
 
 from fixtures import replication
+from fixtures.replication import wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from tests.support.command import Done, ditseed
@@ -131,3 +133,30 @@ def test_what_ppolicy_and_dds_write_is_sound(of_overlays: Slapd) -> None:
     told = verified(of_overlays).ok().out
     for name in ("pwdReset", "entryTtl", "pwdFailureTime"):
         assert f"note: {name}: " in told
+
+
+def test_a_refresh_of_what_ppolicy_wrote(of_overlays: Slapd) -> None:
+    """It knows the index keys that slapd made of such values, and takes them away."""
+    provider, wanted = of_overlays, ("(pwdReset=TRUE)", "(pwdReset=FALSE)", "(pwdFailureTime=*)")
+    # dds runs on no consumer.
+    overlays = tuple(one for one in provider.settings.overlays if "dds" not in one)
+    settings = replication.as_consumer(provider.settings, overlays=overlays)
+    with closing(replication.consumer(provider, settings)) as consumer:
+        shutil.copy(provider.database_dir / "data.mdb", consumer.database_dir)
+        provider.start()
+        try:
+            provider.ldapmodify(f"{CHANGE}-\nreplace: pwdReset\npwdReset: FALSE\n")
+            bind = ("-D", "cn=replicator", "-y", provider.replicator_password_file)
+            where = ("--config", consumer.config_path, "-b", consumer.suffix)
+            ditseed("replica", "refresh", "-H", provider.uri, *bind, *where).ok()
+            verified(consumer).ok()
+            consumer.start()
+            wait_in_sync(provider, consumer)
+            answers = [
+                [[name for name, _ in server.search(one, ("1.1",))] for one in wanted]
+                for server in (provider, consumer)
+            ]
+        finally:
+            provider.stop()
+    name = f"uid=u0,ou=people,{SUFFIX}"
+    assert answers == [[[], [name], [name]]] * 2

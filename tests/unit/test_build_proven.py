@@ -53,9 +53,8 @@ def test_what_is_refused(entries: list[Entry], words: str) -> None:
         ask(PLAIN, *entries)
 
 
-@pytest.mark.parametrize("name", ["write_context", "seeding"])
-def test_a_context_csn_in_an_entry_of_its_own(name: str) -> None:
-    options = BuildOptions(PLAIN.inputs, PLAIN.config_path, **{name: True})
+def test_a_context_csn_in_an_entry_of_its_own() -> None:
+    options = BuildOptions(PLAIN.inputs, PLAIN.config_path, write_context=True)
     with pytest.raises(NotProven, match="sync_use_subentry"):
         ask(options, database(1, SUFFIX, olcSyncUseSubentry="TRUE"))
 

@@ -204,6 +204,7 @@ class NativeSteps:
             "entries": built.entries,
             "rejected": built.rejected,
             "left_out": built.duplicates + built.dropped,
+            **{name: count for name, count in _left_out(built) if count},
             **({"stale": len(built.stale)} if built.stale else {}),
             "rejections": [_rejection(one) for one in built.rejections],
             "phases": built.phases,
@@ -240,6 +241,11 @@ class NativeSteps:
     def publish(self, loaded: Facts, checked: Facts) -> Facts:
         counts = (loaded["entries"], checked["maxsize"])
         return finish.publish(self.options, self.place, self.made, checked, *counts)
+
+
+def _left_out(built: Built) -> tuple[tuple[str, int], ...]:
+    """Why, in the parts that make up `left_out`."""
+    return ("read_twice", built.duplicates), ("without_parent", built.dropped)
 
 
 def _misfits(built: Built) -> Facts:

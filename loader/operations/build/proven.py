@@ -74,7 +74,7 @@ def _of_keys(found: Settings) -> Iterator[str]:
 
 
 def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:
-    if found.subentry and (options.write_context or options.seeding):
+    if found.subentry and options.write_context:
         yield "sync_use_subentry puts contextCSN into an entry of its own"
 
 
