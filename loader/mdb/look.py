@@ -13,7 +13,6 @@ from typing import Any
 from loader.mdb import context_csn, isolated, names
 from loader.mdb.environment import entry_count, opened
 
-
 _LOOKED_AT = 5000  # entries, a quarter of a second
 
 

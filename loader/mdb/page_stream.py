@@ -34,20 +34,34 @@ class PageStream:
         self.head = b"" if compacted else held.head
         self.size = self.head_bytes
 
-    def pieces(self, length: int) -> Iterator[bytes]:
+    def pieces(self, length: int) -> Iterator[memoryview]:
         """All pages but the two meta pages, `length` bytes at a time."""
-        self._file.read(self.head_bytes)
-        rest = b""
-        while piece := self._file.read(length):
-            piece = rest + piece
-            if self.compacted:  # the last two are the meta pages
-                piece, rest = piece[: -self.head_bytes], piece[-self.head_bytes :]
-            piece = piece[: self.facts.used - self.size] if not self.compacted else piece
-            self.size += len(piece)
-            if piece:
-                yield piece
+        _fill(self._file, memoryview(bytearray(self.head_bytes)))
+        kept = b""  # the last bytes read may be the meta pages, where these come last
+        while True:
+            piece = memoryview(bytearray(len(kept) + length))
+            piece[: len(kept)] = kept
+            read = _fill(self._file, piece[len(kept) :])
+            if not read or (self.size == self.facts.used and not self.compacted):
+                break
+            there = len(kept) + read
+            end = there - self.head_bytes
+            if not self.compacted:
+                end = min(there, self.facts.used - self.size)
+            kept = bytes(piece[end:there]) if self.compacted else b""
+            self.size += end
+            if end:
+                yield piece[:end]
         if self.compacted:
-            self.head = rest
+            self.head = kept
+
+
+def _fill(file: BinaryIO, room: memoryview) -> int:
+    """Bytes read: fewer than there is room for at the end only."""
+    size = 0
+    while size < len(room) and (read := file.readinto(room[size:])):  # type: ignore[attr-defined]
+        size += read
+    return size
 
 
 @contextmanager
@@ -79,7 +93,7 @@ def _compacted(held: CopyableSnapshot, meter: Meter) -> Iterator[BinaryIO]:
             os.close(writing)
 
     with ThreadPoolExecutor(1, "compact") as pool:
-        file = os.fdopen(reading, "rb", buffering=_PIPE)
+        file = os.fdopen(reading, "rb", buffering=0)
         work = pool.submit(write)
         try:
             yield file

@@ -76,6 +76,7 @@ TABLE = (
         "tests/fuzz/test_short.py",
     ),
     Matrix("tests/bench/test_clone.py::test_all_copy", 1, _MATRIX),
+    Matrix("tests/bench/test_backup.py::test_all", 1, _MATRIX),
     Matrix("tests/bench/test_online.py", 6, "what bin/bench compares with"),
     Matrix("tests/golden/test_shards.py::test_equal_to_one_slapadd", 8, _CASES),
     Matrix("tests/golden/test_shards.py::test_random_trees", 1, _MATRIX),
