@@ -46,13 +46,15 @@ _UUID = "entryUUID"
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """`name`: an ID or "latest". config_path: for backups without a configuration. scratch: where it is restored."""
+    """`name`: an ID or "latest". config_path: for backups without a configuration. scratch: where it is restored. user:
+    the account that slapd runs as; None takes the one of the database on this host, or nobody's."""
 
     repo: Path
     name: str
     suffix: str | None = None
     config_path: Path | None = None
     scratch: Path | None = None
+    user: str | None = None
     lookups: int = 200
 
 
@@ -77,12 +79,13 @@ def drill(options: DrillOptions, progress: Progress) -> Drill:
         backup = repository.find(options.repo, options.name, options.suffix)
         found = configured.of(options.repo, backup, options.config_path)
         database = found.database(backup.suffix)
+        owner = _owner(options, database)
         require_readable_format(options.repo / backup.id / backup.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
     files.require_space(top, backup.data_bytes)
     with temporary.directory("drill", top) as place, files.explained(top):
         try:
-            made = _drilled(options, backup, found, database, place, progress)
+            made = _drilled(options, backup, found, database, owner, place, progress)
         except (BackupDamaged, MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             made = _record(backup, problem=str(error))
     return records.keep(options.repo, made)
@@ -93,6 +96,7 @@ def _drilled(
     backup: Backup,
     found: Config,
     database: Database,
+    owner: Owner | None,
     place: Path,
     progress: Progress,
 ) -> Drill:
@@ -107,7 +111,6 @@ def _drilled(
     is_indexed = _UUID in names.indexed(data)
     settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
     with private.configured(found, database, place, settings) as home:
-        owner = _owner(database)
         account.change_owner(owner, place)
         started = time.monotonic()
         with private_slapd.running(home, owner, configuration.tools_tmpdir()) as session:
@@ -196,9 +199,10 @@ def _lost(wanted: tuple[str, ...], found: tuple[str, ...]) -> str:
     return next(missing, "")
 
 
-def _owner(database: Database) -> Owner | None:
-    """The account of the database on this host; on another host, that of whoever drills."""
-    return account.of_directories([database.directory] if database.directory else [])
+def _owner(options: DrillOptions, database: Database) -> Owner | None:
+    """Never root: the account of the database on this host, and where there is none, nobody."""
+    directories = [database.directory] if database.directory else []
+    return account.of_directories_or(options.user, directories)
 
 
 def _record(backup: Backup, problem: str, **facts: object) -> Drill:
