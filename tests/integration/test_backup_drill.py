@@ -105,6 +105,8 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
         drill.drill(DrillOptions(repo, "latest", user="root"), QUIET)
     with pytest.raises(UsageProblem, match="no account"):
         drill.drill(DrillOptions(repo, "latest", user="no-such-account"), QUIET)
+    with pytest.raises(UsageProblem, match="--tmp"):
+        drill.drill(DrillOptions(repo, "latest", scratch=repo, user="nobody"), QUIET)
     ran: list[Owner | None] = []
     running = private_slapd.running
 
