@@ -31,7 +31,8 @@ from loader.operations.backup.records import Drill
 @optional_config_option
 @scratch_option("Directory in which the backup is restored for the drill (default: /tmp).")
 @click.option(
-    "--user",
+    "--run-as",
+    "user",
     metavar="NAME",
     help="Account that slapd runs as (default: that of the database on this host, or nobody).",
 )

@@ -220,7 +220,7 @@ def _owner(options: DrillOptions, database: Database) -> Owner | None:
 def _require_reached(owner: Owner | None, home: Path) -> None:
     if owner is not None and not account.may_read(owner, [home]):
         reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
-        raise UsageProblem(reason=f"{reason}: give another, or --user")
+        raise UsageProblem(reason=f"{reason}: give another, or --run-as")
 
 
 def _record(backup: Backup, problem: str, **facts: object) -> Drill:
