@@ -87,18 +87,19 @@ def _packed(data: bytes | memoryview, how: Packing, room: int = 0) -> tuple[Piec
     return Piece(len(data), len(stored), _sha256(data), _sha256(stored)), stored
 
 
-def predicted(source: Path, how: Packing) -> int:
-    """Bytes that a data file will come to, by a sample of its pages; free ones count."""
+def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
+    """Bytes that a data file will come to, by a sample of its pages. left_out: bytes of it that are not packed."""
     used = meta.read_meta(source).used
+    wanted = max(0, used - left_out)
     if how.compression == "none":
-        return used
+        return wanted
     compressor, data, stored = zstandard.ZstdCompressor(level=how.level), 1, 1
     with files.reading(source) as file:
         for number in range(_SAMPLES):
             piece = os.pread(file.fileno(), _SAMPLE, used * number // _SAMPLES)
             data += len(piece)
             stored += len(compressor.compress(piece))
-    return used * stored // data
+    return wanted * stored // data
 
 
 def _paced(pieces: Iterable[memoryview], rate: int) -> Iterator[memoryview]:
