@@ -30,6 +30,12 @@ from loader.operations.backup.records import Drill
 @suffix_option
 @optional_config_option
 @scratch_option("Directory in which the backup is restored for the drill (default: /tmp).")
+@click.option(
+    "--run-as",
+    "user",
+    metavar="NAME",
+    help="Account that slapd runs as (default: that of the database on this host, or nobody).",
+)
 @json_option
 @progress_option
 def drill_command(
@@ -38,6 +44,7 @@ def drill_command(
     suffix: str | None,
     config_path: Path | None,
     scratch: Path | None,
+    user: str | None,
     as_json: bool,
     progress_mode: str,
 ) -> int:
@@ -53,7 +60,7 @@ def drill_command(
     A backup that was taken without a configuration (--from):
       ditseed backup drill latest -R /srv/backup --config /etc/ldap/slapd.d
     """
-    options = DrillOptions(repo, name, suffix, config_path, scratch)
+    options = DrillOptions(repo, name, suffix, config_path, scratch, user)
     found = drill(options, progress_of(progress_mode))
     if as_json:
         show_json(dataclasses.asdict(found))

@@ -33,17 +33,31 @@ class PageStream:
         self.head = b""
         self.size = self.head_bytes
 
-    def pieces(self, length: int) -> Iterator[bytes]:
+    def pieces(self, length: int) -> Iterator[memoryview]:
         """All pages but the two meta pages, `length` bytes at a time."""
-        self._file.read(self.head_bytes)
-        rest = b""
-        while piece := self._file.read(length):
-            piece = rest + piece
-            piece, rest = piece[: -self.head_bytes], piece[-self.head_bytes :]  # those come last
-            self.size += len(piece)
-            if piece:
-                yield piece
-        self.head = rest
+        _fill(self._file, memoryview(bytearray(self.head_bytes)))
+        kept = b""  # what was read last: at the end, the meta pages
+        while True:
+            piece = memoryview(bytearray(len(kept) + length))
+            piece[: len(kept)] = kept
+            read = _fill(self._file, piece[len(kept) :])
+            if not read:
+                break
+            there = len(kept) + read
+            end = max(0, there - self.head_bytes)
+            kept = bytes(piece[end:there])
+            self.size += end
+            if end:
+                yield piece[:end]
+        self.head = kept
+
+
+def _fill(file: BinaryIO, room: memoryview) -> int:
+    """Bytes read: fewer than there is room for at the end only."""
+    size = 0
+    while size < len(room) and (read := file.readinto(room[size:])):  # type: ignore[attr-defined]
+        size += read
+    return size
 
 
 @contextmanager
@@ -69,7 +83,7 @@ def _compacted(held: CopyableSnapshot, meter: Meter) -> Iterator[BinaryIO]:
             os.close(writing)
 
     with ThreadPoolExecutor(1, "compact") as pool:
-        file = os.fdopen(reading, "rb", buffering=_PIPE)
+        file = os.fdopen(reading, "rb", buffering=0)
         work = pool.submit(write)
         try:
             yield file

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import base64
 import os
+import pwd
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from loader import child, slapd_conf, words
-from loader.errors import ToolFailed
+from loader.errors import ToolFailed, UsageProblem
 from loader.server import tools
 from loader.slapd_conf import TextOf
 from loader.storage import files, held
 from loader.storage.files import Owner
 
+NOBODY = "nobody"
 _DIRECTORY = re.compile(rb"^olcDbDirectory:(:?) *(.+)$", re.MULTILINE | re.IGNORECASE)
 _FOLDED = re.compile(rb"\r?\n ")
 
@@ -31,6 +33,27 @@ def of_directories(directories: Sequence[Path]) -> Owner | None:
         return None
     found = (path.stat() for path in directories if path.is_dir())
     return next((Owner.told(status) for status in found if status.st_uid != 0), None)
+
+
+def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | None:
+    """For a slapd that must not run as root: of `user` if one is named, else of the directories, else of nobody. None
+    where we are not root. Raises UsageProblem."""
+    if os.geteuid() != 0:
+        if user is not None:
+            raise UsageProblem(reason=f"only root can run slapd as {user}")
+        return None
+    return named(user) if user is not None else of_directories(directories) or named(NOBODY)
+
+
+def named(user: str) -> Owner:
+    """An account of this host that is not root's. Raises UsageProblem."""
+    try:
+        found = pwd.getpwnam(user)
+    except KeyError:
+        raise UsageProblem(reason=f"this host has no account {user}") from None
+    if found.pw_uid == 0:
+        raise UsageProblem(reason=f"slapd shall not run as {user}, which is root")
+    return Owner(found.pw_uid, found.pw_gid)
 
 
 def of_configuration(path: Path, text_of: TextOf) -> Owner | None:

@@ -443,20 +443,7 @@ def test_a_full_disk_leaves_nothing(source: Slapd) -> None:
             take(source, disk / "repo", compression="none")
 
 
-@pytest.mark.parametrize(
-    "point", ["look.recorded", "copy.middle", "copy.recorded", "manifest.start", "publish.start"]
-)
-def test_run_killed_then_run_again(source: Slapd, tmp_path: Path, point: str) -> None:
-    command = ("backup", "run", "--config", source.config_path, "-R", tmp_path)
-    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
-    assert bool(repository.unfinished_backups(tmp_path)) == (point != "look.recorded")
-    assert repository.listing(tmp_path) == repository.Listing((), ())
-    ditseed(*command).ok()
-    assert not repository.unfinished_backups(tmp_path)
-    assert len(repository.listing(tmp_path).backups) == 1
-
-
-@pytest.mark.parametrize("point", ["restore.unpacked", "publish.middle"])
+@pytest.mark.parametrize("point", ["publish.middle", "restore.unpacked"])
 def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, point: str) -> None:
     other.slapadd(ONE_ENTRY)
     before = other.slapcat()

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, BackupFromFuture, Locked, NoSpace, UsageProblem
+from loader.mdb import meta
 from loader.operations.backup import prune, records, repository, restore, sealed
 from loader.operations.backup import run as taking
 from loader.operations.backup import verify as verifying
@@ -203,6 +205,28 @@ def test_room_that_is_to_stay_free(source: Path) -> None:
         taking.run(dataclasses.replace(asked, packing=Packing(keep_free=free // 2)), QUIET)
 
 
+def test_free_pages_need_no_room() -> None:
+    require(missing_loop_filesystem())
+    with closing(Slapd()) as server, loop_filesystem(8) as disk:
+        server.slapadd(TREE)
+        with lmdb.open(str(server.database_dir), max_dbs=64, map_size=1 << 30) as opened:
+            with opened.begin(write=True) as transaction:
+                junk = opened.open_db(b"junk", transaction)
+                for number in range(4000):
+                    transaction.put(b"%d" % number, bytes(3000), db=junk)
+            with opened.begin(write=True) as transaction:
+                transaction.drop(junk)
+        used = meta.read_meta(server.database_dir).used
+        assert used > files.free_bytes(disk)
+        packing = Packing("none")
+        asked = BackupOptions(disk / "repo", source=server.database_dir, packing=packing)
+        made = taking.run(asked, QUIET)
+        assert made.data_bytes < used // 4
+        too_much = Packing("none", keep_free=files.free_bytes(disk))
+        with pytest.raises(NoSpace, match="needed"):
+            taking.run(dataclasses.replace(asked, packing=too_much), QUIET)
+
+
 def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
     command = ("backup", "run", "--from", source, "-R", tmp_path / "repo")
     ditseed(*command, "--only-on", "elsewhere.example.com").ok()
@@ -242,7 +266,7 @@ def test_zstd_unpacks_it(repo: Path, tmp_path: Path) -> None:
 
 def test_the_units_are_units(tmp_path: Path) -> None:
     require(None if shutil.which("systemd-analyze") else "systemd-analyze is not installed")
-    units = sorted((ROOT / "bin" / "packaging" / "systemd").iterdir())
+    units = sorted((ROOT / "bin" / "packaging" / "systemd").glob("ditseed-backup.*"))
     assert [path.name for path in units] == ["ditseed-backup.service", "ditseed-backup.timer"]
     for path in units:
         text = path.read_text().replace("ExecStart=ditseed", "ExecStart=/bin/true")

@@ -20,7 +20,10 @@ from loader.operations.backup.check import Limits, Status, check
 from loader.operations.backup.drill import DrillOptions
 from loader.operations.backup.run import BackupOptions
 from loader.progress import Progress
+from loader.server import private_slapd
+from loader.storage.files import Owner
 from tests.support.command import ditseed
+from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 PEOPLE = "ou=people,dc=example,dc=com"
@@ -93,6 +96,32 @@ def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
     (one,) = repository.listing(tmp_path).backups
     (tmp_path / one.id / one.file).write_bytes(bytes(one.stored_bytes))
     assert "piece 0" in drill.drill(asked, QUIET).problem
+
+
+def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a host that has not got the database."""
+    require(None if os.geteuid() == 0 else "only root can run slapd as another")
+    with pytest.raises(UsageProblem, match="is root"):
+        drill.drill(DrillOptions(repo, "latest", user="root"), QUIET)
+    with pytest.raises(UsageProblem, match="no account"):
+        drill.drill(DrillOptions(repo, "latest", user="no-such-account"), QUIET)
+    with pytest.raises(UsageProblem, match="--tmp"):
+        drill.drill(DrillOptions(repo, "latest", scratch=repo, user="nobody"), QUIET)
+    ran: list[Owner | None] = []
+    running = private_slapd.running
+
+    def watched(home: Path, owner: Owner | None, tmpdir: str | None = None) -> object:
+        ran.append(owner)
+        return running(home, owner, tmpdir)
+
+    monkeypatch.setattr(private_slapd, "running", watched)
+    away = server.database_dir.rename(server.database_dir.with_name("away"))
+    try:
+        assert drill.drill(DrillOptions(repo, "latest"), QUIET).is_good
+    finally:
+        away.rename(server.database_dir)
+    nobody = pwd.getpwnam("nobody")
+    assert ran == [Owner(nobody.pw_uid, nobody.pw_gid)]
 
 
 # --- extract ----------------------------------------------------------------------------------------

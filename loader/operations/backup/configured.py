@@ -10,15 +10,15 @@ from loader.errors import UsageProblem
 from loader.operations.backup import manifest
 from loader.operations.backup.manifest import Backup
 from loader.server import configuration
-from loader.storage import files
 
 
 def of(repo: Path, backup: Backup, config_path: Path | None) -> Config:
-    """Raises ConfigUnreadable, UsageProblem where there is none."""
+    """Raises ConfigUnreadable, BackupDamaged, UsageProblem where there is none."""
     if config_path is not None:
         return configuration.read(config_path)
     if not backup.with_config:
         reason = f"backup {backup.id} holds no configuration: give --config, the one to try it with"
         raise UsageProblem(reason=reason)
-    path = repo / backup.id / manifest.CONFIG
-    return config.parse(path, configuration.entries_of(files.read(path), path))
+    place = repo / backup.id
+    path = place / manifest.CONFIG
+    return config.parse(path, configuration.entries_of(manifest.config(place, backup), path))

@@ -23,6 +23,7 @@ from loader.errors import (
     NoSuchBase,
     ServerDown,
     ToolFailed,
+    UsageProblem,
 )
 from loader.mdb import meta, names
 from loader.mdb.look import summarise
@@ -31,6 +32,7 @@ from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
 from loader.operations.target import require_readable_format
 from loader.progress import Meter, Progress
+from loader.run.killpoint import killpoint
 from loader.server import account, configuration, private, private_slapd
 from loader.server.session import Session
 from loader.storage import files, temporary
@@ -46,13 +48,15 @@ _UUID = "entryUUID"
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """`name`: an ID or "latest". config_path: for backups without a configuration. scratch: where it is restored."""
+    """`name`: an ID or "latest". config_path: for backups without a configuration. scratch: where it is restored. user:
+    the account that slapd runs as; None takes the one of the database on this host, or nobody's."""
 
     repo: Path
     name: str
     suffix: str | None = None
     config_path: Path | None = None
     scratch: Path | None = None
+    user: str | None = None
     lookups: int = 200
 
 
@@ -75,17 +79,25 @@ def drill(options: DrillOptions, progress: Progress) -> Drill:
     """What came out, written down beside the backup. Raises LoaderError where it could not be tried."""
     with files.explained(options.repo):
         backup = repository.find(options.repo, options.name, options.suffix)
-        found = configured.of(options.repo, backup, options.config_path)
-        database = found.database(backup.suffix)
-        require_readable_format(options.repo / backup.id / backup.file, backup.lmdb_format)
+        try:
+            made = _tried(options, backup, progress)
+        except BackupDamaged as error:
+            made = _record(backup, problem=str(error))
+    return records.keep(options.repo, made)
+
+
+def _tried(options: DrillOptions, backup: Backup, progress: Progress) -> Drill:
+    found = configured.of(options.repo, backup, options.config_path)
+    database = found.database(backup.suffix)
+    owner = _owner(options, database)
+    require_readable_format(options.repo / backup.id / backup.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
     files.require_space(top, backup.data_bytes)
     with temporary.directory("drill", top) as place, files.explained(top):
         try:
-            made = _drilled(options, backup, found, database, place, progress)
-        except (BackupDamaged, MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
-            made = _record(backup, problem=str(error))
-    return records.keep(options.repo, made)
+            return _drilled(options, backup, found, database, owner, place, progress)
+        except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
+            return _record(backup, problem=str(error))
 
 
 def _drilled(
@@ -93,6 +105,7 @@ def _drilled(
     backup: Backup,
     found: Config,
     database: Database,
+    owner: Owner | None,
     place: Path,
     progress: Progress,
 ) -> Drill:
@@ -102,16 +115,18 @@ def _drilled(
         pack.unpack(options.repo / backup.id, backup, data / meta.DATA, meter)
         files.make_durable(data / meta.DATA)
         seconds = meter.seconds
+    killpoint("drill.restored")
     restored = _Restored(place, backup, found, database, seconds)
     stored = summarise(data, backup.suffix, newest=False)
     is_indexed = _UUID in names.indexed(data)
     settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
     with private.configured(found, database, place, settings) as home:
-        owner = _owner(database)
         account.change_owner(owner, place)
+        _require_reached(owner, home)
         started = time.monotonic()
         with private_slapd.running(home, owner, configuration.tools_tmpdir()) as session:
             came_up = time.monotonic() - started
+            killpoint("drill.started")
             with progress.step("search", backup.entries) as meter:
                 return _searched(
                     options, restored, session, meter, came_up, is_indexed, stored.context_csns
@@ -196,9 +211,16 @@ def _lost(wanted: tuple[str, ...], found: tuple[str, ...]) -> str:
     return next(missing, "")
 
 
-def _owner(database: Database) -> Owner | None:
-    """The account of the database on this host; on another host, that of whoever drills."""
-    return account.of_directories([database.directory] if database.directory else [])
+def _owner(options: DrillOptions, database: Database) -> Owner | None:
+    """Never root: the account of the database on this host, and where there is none, nobody."""
+    directories = [database.directory] if database.directory else []
+    return account.of_directories_or(options.user, directories)
+
+
+def _require_reached(owner: Owner | None, home: Path) -> None:
+    if owner is not None and not account.may_read(owner, [home]):
+        reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
+        raise UsageProblem(reason=f"{reason}: give another, or --run-as")
 
 
 def _record(backup: Backup, problem: str, **facts: object) -> Drill:

@@ -152,3 +152,16 @@ def pieces(directory: Path, backup: Backup) -> PieceList:
     except Unfit as error:
         raise BackupDamaged(path=path, reason=error) from error
     return found
+
+
+def config(directory: Path, backup: Backup) -> bytes:
+    """cn=config as LDIF, of a backup that has it. Raises BackupDamaged, NoSuchPath."""
+    path = directory / CONFIG
+    try:
+        with files.explained(path):
+            content = typed.content(path)
+    except Unfit as error:
+        raise BackupDamaged(path=path, reason=error) from error
+    if backup.config_sha256 not in (None, hashlib.sha256(content).hexdigest()):
+        raise BackupDamaged(path=path, reason="its sha256 is not the one in the manifest")
+    return content

@@ -167,7 +167,7 @@ def _fitted(
     MadeOtherwise."""
     if place.config is None or place.database is None:
         return Rebuilt()
-    origin = _origin(options.repo / backup.id / manifest.CONFIG, backup, place.config)
+    origin = _origin(options.repo / backup.id, backup, place.config)
     with progress.step("look") as meter:
         found = made_with.look(partial, place.config, place.database, meter, origin)
     found.require(options.repo / backup.id / backup.file, place.config, _ANEW)
@@ -178,15 +178,19 @@ def _fitted(
     return Rebuilt()
 
 
-def _origin(path: Path, backup: Backup, now: Config) -> Origin | None:
+def _origin(directory: Path, backup: Backup, now: Config) -> Origin | None:
     """The configuration that was backed up. What is compiled into slapd is not in it."""
     if not backup.with_config:
         return None
     try:
-        entries = configuration.entries_of(path.read_bytes(), path)
+        path = directory / manifest.CONFIG
+        entries = configuration.entries_of(manifest.config(directory, backup), path)
         own = [one for one in entries if one[0].lower() != schema.ROOT]
         found = config.parse(path, [*own, *compiled_schema.read(now)])
         return Origin(found, found.database(backup.suffix))
+    except BackupDamaged as error:
+        log.warning("the configuration of the backup is not compared: %s", error)
+        return None
     except (LoaderError, OSError) as error:
         log.info("the configuration of %s is not compared: %s", backup.id, error)
         return None

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from loader import naming, units
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
-from loader.mdb import copy, environment, look, meta
+from loader.mdb import copy, environment, free_list, look, meta
 from loader.mdb.page_stream import paged
+from loader.mdb.snapshot import FORMAT
 from loader.operations.backup import manifest, pack, prune, repository, sealed
 from loader.operations.backup.manifest import Backup, PieceList
 from loader.operations.backup.pack import PACKING, Packing
@@ -117,8 +118,7 @@ class _Steps:
         outline = look.summarise(self.source, self.origin.suffix)
         suffix = self.origin.suffix or _only_suffix(self.source, outline)
         sizes = copy.Sizes.of(meta.data_file(self.source))
-        needed = pack.predicted(meta.data_file(self.source), self.options.packing)
-        files.require_space(self.repo, needed + self.options.packing.keep_free)
+        self._require_space()
         _tell_old_reader(self.source)
         when = repository.now()
         return {
@@ -131,6 +131,16 @@ class _Steps:
             "source_apparent": sizes.apparent,
             "source_allocated": sizes.allocated,
         }
+
+    def _require_space(self) -> None:
+        """Free pages are counted only where it matters. They are packed too, where the data is not compacted."""
+        how, data = self.options.packing, meta.data_file(self.source)
+        needed = pack.predicted(data, how)
+        is_compacted = meta.read_meta(data).format == FORMAT
+        if is_compacted and files.free_bytes(self.repo) < needed + how.keep_free:
+            facts, freed = free_list.read(self.source)
+            needed = pack.predicted(data, how, sum(freed.values()) * facts.page_size)
+        files.require_space(self.repo, needed + how.keep_free)
 
     def _copy(self, home: Path, meter: Meter) -> Facts:
         packing = self.options.packing

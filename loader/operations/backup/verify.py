@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import tempfile
 import time
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import typed
 from loader.errors import BackupDamaged, LoaderError, MdbDamaged, NoSuchPath
 from loader.mdb import copy
 from loader.operations.backup import manifest, pack, records, repository
@@ -80,12 +78,8 @@ def _verified(options: VerifyOptions, backup: Backup, progress: Progress) -> Ver
 def _stored(options: VerifyOptions, backup: Backup, meter: Meter) -> int:
     """Bytes that were read. Raises BackupDamaged."""
     place = options.repo / backup.id
-    if backup.config_sha256 is not None:
-        path = place / manifest.CONFIG
-        with files.explained(path):
-            found = hashlib.sha256(_content(path)).hexdigest()
-        if found != backup.config_sha256:
-            raise BackupDamaged(path=path, reason="its sha256 is not the one in the manifest")
+    if backup.with_config:
+        manifest.config(place, backup)
     chance = random.Random()
     return pack.verify_stored(
         place,
@@ -93,13 +87,6 @@ def _stored(options: VerifyOptions, backup: Backup, meter: Meter) -> int:
         lambda number: number == 0 or chance.random() < options.sample,
         meter,
     )
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return typed.content(path)
-    except typed.Unfit as error:
-        raise BackupDamaged(path=path, reason=error) from error
 
 
 def _unpacked(options: VerifyOptions, backup: Backup, level: str, progress: Progress) -> None:

@@ -190,6 +190,15 @@ def test_newest_without_the_whole_is_that_of_the_last_second() -> None:
         assert found == {"001": csn(9, 1), "002": csn(9, 2)}
 
 
+def test_newest_of_no_more_entries_than_asked() -> None:
+    """Those with the highest IDs first (of the newest second), then those of the second before."""
+    made = [csn(9, 1, number) for number in range(5)]
+    with loaded(PLAIN, tree(csn(8, 2), csn(8, 3), *made)) as server:
+        assert context_csn.newest(server.database_dir, SUFFIX, most=2) == {"001": csn(9, 1, 4)}
+        found = context_csn.newest(server.database_dir, SUFFIX, most=6)
+        assert found == {"001": csn(9, 1, 4), "003": csn(8, 3)}
+
+
 def test_newest_adds_what_changed_since_the_context_csn_was_stored() -> None:
     stored = f"contextCSN: {csn(100, 1)}\ncontextCSN: {csn(50, 2)}\n"
     changed = [csn(5, 1), csn(101, 1), csn(100, 1), csn(100, 3), csn(120, 1, 7), csn(120, 1, 3)]
@@ -208,6 +217,8 @@ def test_newest_where_an_index_key_is_a_range() -> None:
             with opened.begin() as transaction:
                 assert environment.rows(transaction, index) < 100
         assert context_csn.newest(server.database_dir, SUFFIX) == by_looking(server)
+        found = context_csn.newest(server.database_dir, SUFFIX, whole=False, most=10)
+        assert found == {"001": made[-1]}
 
 
 def test_an_empty_database() -> None:

@@ -1,0 +1,255 @@
+"""Faults while backups are made and tried: killed at each point, a disk that fills, a repository that goes away."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from loader.errors import LoaderError, NoSpace
+from loader.mdb import environment
+from loader.operations.backup import drill, pack, records, repository
+from loader.operations.backup import run as taking
+from loader.operations.backup import verify as verifying
+from loader.operations.backup.check import Limits, Status, check
+from loader.operations.backup.drill import DrillOptions
+from loader.operations.backup.pack import Packing
+from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.verify import VerifyOptions
+from loader.progress import Progress
+from loader.storage import files
+from tests.support.command import ditseed, start
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+QUIET = Progress("none")
+STEPS = ("look", "copy", "manifest", "publish", "prune")
+POINTS = ("start", "unrecorded", "recorded")
+
+
+@pytest.fixture(scope="module")
+def server(people_ldif: Path) -> Iterator[Slapd]:
+    """With 1,029 entries; stopped."""
+    with closing(replication.provider()) as made:
+        made.slapadd(people_ldif, "-w")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def first(server: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one backup. Copy it."""
+    home = tmp_path_factory.mktemp("first") / "repo"
+    taking.run(BackupOptions(home, server.config_path), QUIET)
+    return home
+
+
+@pytest.fixture
+def repo(first: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(first, tmp_path / "repo")
+
+
+def assert_all_good(repo: Path) -> list[str]:
+    """Every backup that is listed, and there is one; IDs."""
+    listed = repository.listing(repo)
+    assert not listed.broken
+    assert all(one.is_good for one in verifying.verify(VerifyOptions(repo), QUIET))
+    for told in repo.glob(f"*/{records.VERIFIED}"):
+        told.unlink()  # or `prune` would keep it as one that was proven good
+    assert listed.backups
+    return [one.id for one in listed.backups]
+
+
+@pytest.mark.parametrize(
+    "point", ["copy.middle", *(f"{step}.{point}" for step in STEPS for point in POINTS)]
+)
+def test_run_killed(server: Slapd, repo: Path, point: str) -> None:
+    (before,) = assert_all_good(repo)
+    command = ("backup", "run", "--config", server.config_path, "-R", repo, "--keep-last", 1)
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    left = assert_all_good(repo)
+    assert before in left or len(left) == 1
+    ditseed(*command).ok()
+    assert not repository.unfinished_backups(repo)
+    (after,) = assert_all_good(repo)
+    assert after not in (before, *left)
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """That any account reaches."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        Path(made).chmod(0o711)
+        yield Path(made)
+
+
+@pytest.mark.parametrize("point", ["drill.restored", "drill.started"])
+def test_drill_killed(repo: Path, scratch: Path, point: str) -> None:
+    command = ("backup", "drill", "latest", "-R", repo, "--tmp", scratch)
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    (one,) = repository.listing(repo).backups
+    assert records.of(repo, one).drill is None
+    (left,) = scratch.iterdir()
+    _await_nobody_uses(left)
+    ditseed(*command).ok()
+    assert not list(scratch.iterdir())
+
+
+def _await_nobody_uses(place: Path) -> None:
+    """The kernel ends the drill's slapd with the drill."""
+    deadline = time.monotonic() + 20
+    while any(_uses(entry, place) for entry in Path("/proc").glob("[0-9]*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _uses(process: Path, place: Path) -> bool:
+    try:
+        return str(place).encode() in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+# --- while it copies -----------------------------------------------------------------------------
+
+
+def in_the_middle(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> None:
+    """`fault` happens once, behind the first piece that is stored; pieces are small, so that others follow."""
+    happened: list[object] = []
+
+    def happen(point: str) -> None:
+        if point == "copy.middle" and not happened:
+            happened.append(fault())
+
+    monkeypatch.setattr(pack, "PIECE", 64 << 10)
+    monkeypatch.setattr(pack, "killpoint", happen)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_the_disk_fills(server: Slapd, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
+    """Noticed before the next piece is written; or by the write itself, where the room goes just then."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(8) as disk:
+        repo, filler = disk / "repo", disk / "filler"
+        asked = BackupOptions(repo, server.config_path, packing=Packing("none"))
+        taking.run(BackupOptions(repo, server.config_path), QUIET)
+
+        def fill() -> None:
+            with filler.open("wb", buffering=0) as file:
+                while files.free_bytes(disk) > 16 << 10:
+                    file.write(bytes(8 << 10))
+                    os.fsync(file.fileno())
+            if not looks:
+                monkeypatch.setattr(files, "require_space", lambda *told: None)
+
+        with monkeypatch.context() as changed:
+            in_the_middle(changed, fill)
+            with pytest.raises(NoSpace):
+                taking.run(asked, QUIET)
+        assert len(assert_all_good(repo)) == 1
+        assert not repository.unfinished_backups(repo)
+        filler.unlink()
+        monkeypatch.undo()
+        taking.run(asked, QUIET)
+        assert len(assert_all_good(repo)) == 2
+
+
+@pytest.mark.parametrize("how", ["moved", "removed"])
+def test_the_repository_goes_away(
+    server: Slapd, repo: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    asked, away = BackupOptions(repo, server.config_path), repo.with_name("away")
+
+    def vanish() -> None:
+        repo.rename(away)
+        if how == "removed":
+            shutil.rmtree(away)
+
+    with monkeypatch.context() as changed:
+        in_the_middle(changed, vanish)
+        if how == "removed":
+            with pytest.raises(LoaderError):
+                taking.run(asked, QUIET)
+        else:  # it is held open: the backup goes where the repository has gone
+            taking.run(asked, QUIET)
+            away.rename(repo)
+            assert len(assert_all_good(repo)) == 2
+    taking.run(asked, QUIET)
+    assert not repository.unfinished_backups(repo)
+    assert len(assert_all_good(repo)) == (3 if how == "moved" else 1)
+
+
+def test_throttled(server: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "PIECE", 64 << 10)
+    rate = 4 << 20
+    asked = BackupOptions(tmp_path, server.config_path, packing=Packing(throttle=rate))
+    started = time.monotonic()
+    made = taking.run(asked, QUIET)
+    assert time.monotonic() - started > (made.data_bytes - 8192) / rate
+
+
+def test_an_old_reader_is_named(
+    people_ldif: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """That of another backup, which was stopped."""
+    monkeypatch.setattr(taking, "OLD_READER", 5)
+    other, mine = tmp_path / "other", tmp_path / "mine"
+    server = replication.provider()
+    server.slapadd(people_ldif)
+    with server:
+        command = ("backup", "run", "--config", server.config_path, "-R", other)
+        stopped = start(*command, env={"DITSEED_STOP_AT": "copy.middle"})
+        try:
+            os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+            for number in range(10):
+                server.ldapadd(
+                    f"dn: ou=w{number},dc=example,dc=com\nobjectClass: organizationalUnit\n"
+                )
+            assert environment.oldest_reader_lag(server.database_dir) > 5
+            with caplog.at_level(logging.WARNING):
+                taking.run(BackupOptions(mine, server.config_path), QUIET)
+            assert "transactions behind" in caplog.text
+        finally:
+            stopped.kill()
+            stopped.communicate()
+
+
+# --- what was damaged afterwards -------------------------------------------------------------------
+
+
+def test_a_flipped_configuration(server: Slapd, repo: Path) -> None:
+    (one,) = repository.listing(repo).backups
+    path = repo / one.id / "config.ldif"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    (found,) = verifying.verify(VerifyOptions(repo), QUIET)
+    assert "config.ldif" in found.problem
+    assert "config.ldif" in drill.drill(DrillOptions(repo, "latest"), QUIET).problem
+    tried = DrillOptions(repo, "latest", config_path=server.config_path)
+    assert drill.drill(tried, QUIET).is_good
+    done = ditseed("backup", "extract", "latest", "-R", repo, "--filter", "(ou=*)")
+    assert (done.status, "config.ldif" in done.err) == (63, True)
+
+
+def test_age_of_the_last_verification(repo: Path) -> None:
+    asked = Limits(3600, verify_age=3600)
+    before = check(repo, asked)
+    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
+    verifying.verify(VerifyOptions(repo), QUIET)
+    found = check(repo, asked)
+    assert (found.status, "verify_age=" in found.line()) == (Status.OK, True)
+    assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
