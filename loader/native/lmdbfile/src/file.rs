@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::layout::{META_PAGES, node};
 use crate::meta::Meta;
 use crate::output::Output;
-use crate::{Error, ErrorKind, Flags, Format, Layout, Result, Table, TreeWriter};
+use crate::{Error, ErrorKind, Flags, Format, Layout, Reader, Result, Table, TreeWriter};
 
 /// Bytes of a large value that are in memory at a time.
 const PART: usize = 1 << 20;
@@ -56,8 +56,20 @@ impl FileWriter {
         Ok(file)
     }
 
+    /// Goes on past the last page of a snapshot.
+    pub(crate) fn past(of: &Reader, path: &Path, map_size: u64) -> Result<Self> {
+        let (layout, pages) = (of.layout(), of.pages());
+        let size = layout.page_size as u64;
+        let output = Output::past(path, pages * size)?;
+        Ok(Self { layout, output, map_size, most_pages: map_size / size, pages, late: Vec::new() })
+    }
+
     pub fn layout(&self) -> Layout {
         self.layout
+    }
+
+    pub(crate) fn map_size(&self) -> u64 {
+        self.map_size
     }
 
     /// Pages so far, the meta pages among them.
@@ -152,6 +164,15 @@ impl FileWriter {
         let bytes = self.pages * self.layout.page_size as u64;
         self.output.finish(&self.late)?;
         Ok(Summary { pages: self.pages, bytes })
+    }
+
+    /// Waits until the disk has all pages, then writes the one meta page, and waits again. `before`: called before the meta
+    /// page. Transaction N writes meta page N % 2.
+    pub(crate) fn switch(self, meta: &Meta, before: &mut dyn FnMut()) -> Result<Summary> {
+        let (number, size) = (meta.txn % META_PAGES, self.layout.page_size as u64);
+        let page = self.layout.meta_page(number, meta);
+        self.output.switch(&self.late, &(number * size, page), before)?;
+        Ok(Summary { pages: self.pages, bytes: self.pages * size })
     }
 
     /// Two equal snapshots, so that either alone is enough. Transaction N writes meta page N % 2.
