@@ -950,8 +950,8 @@ def reindex(
     jobs: int,
     scratch: _Path,
 ) -> Reindexed:
-    """Makes the tables of these attributes' indexes again in a data file that no process has open: all of them are there
-    afterwards, or what was before.
+    """Makes the tables of these attributes' indexes again in a data file that no process has open: all of them are
+    there afterwards, or what was before.
 
     memory: bytes for sorting; what is more goes to nameless files in `scratch`. Code build.unproven, and nothing
     changed, where the keys of an index are not known well enough.

@@ -161,8 +161,8 @@ def _lock_alone(lock: int, directory: Path) -> None:
 
 
 def _tell_lock(place: Path) -> None:
-    """Whoever opens an environment that another one has open takes the number of the last transaction from lock.mdb, where
-    only the first writes it. That is us: locks of a process do not keep it from its own files."""
+    """Whoever opens an environment that another one has open takes the number of the last transaction from lock.mdb,
+    where only the first writes it. That is us: locks of a process do not keep it from its own files."""
     facts = meta.read_meta(place)
     with explained(place, facts):
         size = max(facts.map_size, facts.used)
