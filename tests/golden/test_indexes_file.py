@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.golden.tables import differences
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.defaults import ENV_KILL_AT
@@ -147,3 +148,15 @@ def test_a_full_disk_changes_nothing(server: Slapd, tmp_path: Path) -> None:
         with pytest.raises(NoSpace):
             core.rebuild(replace(task(server, tmp_path), directory=disk), Meter("index"))
         assert copy.read_bytes() == before
+
+
+def test_what_does_not_fit_into_memory_is_sorted_in_files(server: Slapd, tmp_path: Path) -> None:
+    """The tables are the same, and without a place for the files it cannot be done."""
+    little = replace(task(server, tmp_path), means=Resources(16 << 10, 2, tmp_path))
+    rebuilt(server, MADE, tmp_path)
+    shutil.copytree(server.database_dir, tmp_path / "ample")
+    core.rebuild(little, Meter("index"))
+    assert not differences(server.database_dir, tmp_path / "ample")
+    nowhere = replace(little, means=replace(little.means, scratch=tmp_path / "nowhere"))
+    with pytest.raises(LoaderError, match="nowhere"):
+        core.rebuild(nowhere, Meter("index"))
