@@ -59,8 +59,8 @@ mod tests {
             for (number, used) in (0..70).zip(model) {
                 prop_assert_eq!(gaps.iter().any(|gap| gap.contains(&number)), !used);
             }
-            let members: Vec<_> = (0..70).rev().filter(|&at| model[at as usize]).collect();
-            prop_assert_eq!(runs.descending().collect::<Vec<u64>>(), members);
+            let members = (0u32..70).zip(model).rev().filter(|(_, used)| *used);
+            prop_assert!(runs.descending().eq(members.map(|(number, _)| number.into())));
             prop_assert!(gaps.windows(2).all(|pair| pair[0].end < pair[1].start));
         }
     }
