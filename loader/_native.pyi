@@ -944,7 +944,7 @@ class Reindexed:
     def tables(self) -> dict[str, int]: ...
 
 def reindex(
-    directory: _Path,
+    path: _Path,
     database: Database,
     counters: Counters,
     *,
@@ -953,7 +953,8 @@ def reindex(
     jobs: int,
     scratch: _Path,
 ) -> Reindexed:
-    """Makes the tables of these attributes' indexes again in a database that no process has open, in one transaction.
+    """Makes the tables of these attributes' indexes again in a data file that no process has open: all of them are
+    there afterwards, or what was before.
 
     memory: bytes for sorting; what is more goes to nameless files in `scratch`. Code build.unproven, and nothing
     changed, where the keys of an index are not known well enough.

@@ -6,6 +6,7 @@ fcntl locks belong to the process, and closing one drops both.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 import time
@@ -29,6 +30,7 @@ from loader.errors import (
     ReadersFull,
     ReadOnly,
     SystemFailed,
+    TargetInUse,
     UsageProblem,
 )
 from loader.mdb import isolated, meta
@@ -135,6 +137,36 @@ def reached(directory: Path, writable: bool) -> Iterator[Path]:
             lock = stack.enter_context(held_open.pinned(LOCK, written=True))
             (private / LOCK).symlink_to(lock)
         yield private
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[Path]:
+    """The same for whoever changes data.mdb without liblmdb: nobody else has the environment open, and whoever opens it
+    waits until it is left, and is told of the last transaction then. Raises TargetInUse, and what `reached` does."""
+    with reached(directory, writable=True) as place, ExitStack() as stack:
+        if (place / LOCK).exists():
+            lock = os.open(place / LOCK, os.O_RDWR | os.O_CLOEXEC)
+            stack.callback(os.close, lock)
+            _lock_alone(lock, directory)
+        yield place
+        _tell_lock(place)
+
+
+def _lock_alone(lock: int, directory: Path) -> None:
+    """As liblmdb locks it for the first who opens an environment (`mdb_env_excl_lock`)."""
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except (BlockingIOError, PermissionError):
+        raise TargetInUse(path=directory, process="") from None
+
+
+def _tell_lock(place: Path) -> None:
+    """Whoever opens an environment that another one has open takes the number of the last transaction from lock.mdb,
+    where only the first writes it. That is us: locks of a process do not keep it from its own files."""
+    facts = meta.read_meta(place)
+    with explained(place, facts):
+        size = max(facts.map_size, facts.used)
+        lmdb.open(str(place), create=False, map_size=size, max_dbs=MANY, readahead=False).close()
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:

@@ -49,8 +49,8 @@ def rebuild(
 def by_core(
     given: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
 ) -> None:
-    """In one transaction; `given.map_size` is how large the file may become. Raises NotProven before it changes
-    anything, MapFull, NoSpace, MdbDamaged."""
+    """All of it or nothing; `given.map_size` is how large the file may become. Raises NotProven before it changes
+    anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
     found = meta.read_meta(directory).format
     if found != 1:
         raise NotProven(reason=f"the database has LMDB's data format {found}")

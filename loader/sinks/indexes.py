@@ -1,4 +1,5 @@
-"""Sink: indexes of an existing database, made again by the native core in one transaction of LMDB's.
+"""Sink: indexes of an existing database, made again by the native core, which writes their tables behind all
+that is in the file and then the one page by which they count.
 
 Another door to the part of loader._native that knows databases (see loader/sinks/mdb.py), in a process apart.
 """
@@ -14,7 +15,7 @@ from loader import _native, naming, units
 from loader.errors import FULL, LoaderError, MapFull, MdbDamaged, NoSpace, NotProven
 from loader.ldif import with_counters
 from loader.mdb import isolated, meta
-from loader.mdb.environment import reached
+from loader.mdb.environment import alone
 from loader.progress import Meter
 from loader.sinks import apart, mdb
 from loader.sinks.changes import Resources
@@ -42,7 +43,7 @@ class Rebuilt:
 def rebuild(task: Task, meter: Meter) -> Rebuilt:
     """All of it or nothing, and durable, in an environment directory that no slapd has open.
 
-    Raises NotProven, MapFull, NoSpace, MdbDamaged.
+    Raises NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse.
     """
     with apart.started(_work, task, meter) as remote:
         answer = remote.listen()
@@ -60,11 +61,11 @@ def _work(asked: str) -> dict[str, Any]:
         apart.telling("indexes") as meter,
         with_counters(meter, str(task.directory)) as counters,
         meter.following(counters),
-        reached(task.directory, writable=True) as place,
+        alone(task.directory) as place,
     ):
         try:
             made = _native.reindex(
-                str(place),
+                str(meta.data_file(place)),
                 database,
                 counters,
                 attributes=list(task.attributes),

@@ -20,7 +20,6 @@ from loader import naming, units
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import copy, environment, free_list, look, meta
 from loader.mdb.page_stream import paged
-from loader.mdb.snapshot import FORMAT
 from loader.operations.backup import manifest, pack, prune, repository, sealed
 from loader.operations.backup.manifest import Backup, PieceList
 from loader.operations.backup.pack import PACKING, Packing
@@ -133,11 +132,10 @@ class _Steps:
         }
 
     def _require_space(self) -> None:
-        """Free pages are counted only where it matters. They are packed too, where the data is not compacted."""
+        """Free pages, which are not packed, are counted only where it matters."""
         how, data = self.options.packing, meta.data_file(self.source)
         needed = pack.predicted(data, how)
-        is_compacted = meta.read_meta(data).format == FORMAT
-        if is_compacted and files.free_bytes(self.repo) < needed + how.keep_free:
+        if files.free_bytes(self.repo) < needed + how.keep_free:
             facts, freed = free_list.read(self.source)
             needed = pack.predicted(data, how, sum(freed.values()) * facts.page_size)
         files.require_space(self.repo, needed + how.keep_free)

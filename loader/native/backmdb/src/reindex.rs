@@ -1,4 +1,5 @@
-//! Indexes of an existing database made again from its entries, as slapindex makes those of emptied tables.
+//! Indexes of an existing database made again from its entries, as slapindex makes those of emptied tables: all of them
+//! are there afterwards, or what was before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codec::tables;
 use extsort::Sorted;
 use ldif::Counters;
-use lmdbfile::{Reader, TableReader};
+use lmdbfile::{NextSnapshot, Reader, TableReader};
 use schema::Schema;
 
 use crate::audit::ahead::{IdRange, StopReason, TableRange};
@@ -16,19 +17,13 @@ use crate::audit::indexes::{ConfiguredIndexes, table_name};
 use crate::audit::parts::id_ranges;
 use crate::audit::readers::side_by_side;
 use crate::numbering::Numbering;
-use crate::postings::{self, IndexWriter};
+use crate::postings;
 use crate::stored_keys::StoredKeys;
 use crate::verify::{self, Resources, wrong};
 use crate::{Code, Error, Result, Settings};
 
 /// After so many entries the sorter may put its buffers in order, and a wish to stop is heard.
 const PATIENCE: u64 = 1024;
-
-/// Takes index tables, one after the other.
-pub trait IndexSink: IndexWriter {
-    /// What follows are the rows of this table in the order of their keys, and nothing else is in it.
-    fn begin(&mut self, table: &str) -> Result<()>;
-}
 
 /// What was made.
 #[derive(Debug, Default)]
@@ -39,15 +34,15 @@ pub struct Reindexed {
     pub tables: BTreeMap<String, u64>,
 }
 
-/// Makes the tables of the indexes of `attributes` again. Nobody writes to the file at `path` meanwhile.
+/// Makes the tables of the indexes of `attributes` again in the file at `path`, which nobody else may have open; durable
+/// when it returns. The file may grow to the map size of the settings.
 ///
-/// Refuses, by name and before the sink hears of anything, what is not known well enough.
+/// Refuses, by name and before it changes anything, what is not known well enough.
 pub fn reindex(
     path: &Path,
     known: (&Schema, &Settings),
     attributes: &[String],
     means: &Resources,
-    sink: &mut impl IndexSink,
     counters: &Counters,
 ) -> Result<Reindexed> {
     let mut reader = Reader::open(path)?;
@@ -57,7 +52,12 @@ pub fn reindex(
     let keys = StoredKeys::new(known.0, &asked, &texts)?;
     let task = Task { asked: &asked, keys: &keys, means, counters };
     let (entries, sorted) = task.read(&reader)?;
-    Ok(Reindexed { entries, tables: task.write(&sorted, sink)? })
+    let mut next = NextSnapshot::begin(&reader, path, known.1.map_size)?;
+    let tables = task.write(&sorted, &mut next)?;
+    counters.begin("sync", 0);
+    counters.check()?;
+    next.commit()?;
+    Ok(Reindexed { entries, tables })
 }
 
 /// What the configuration says of the tables that `attributes` are indexed in.
@@ -116,16 +116,15 @@ impl Task<'_> {
         Ok((found, postings.finish(self.means.jobs)?))
     }
 
-    fn write(&self, sorted: &Sorted, sink: &mut impl IndexSink) -> Result<BTreeMap<String, u64>> {
+    fn write(&self, sorted: &Sorted, next: &mut NextSnapshot<'_>) -> Result<BTreeMap<String, u64>> {
         let names: Vec<_> = self.asked.indexes.tables.iter().map(|table| &table.name).collect();
         self.counters.begin("write", names.len() as u64);
         let (mut made, exponent) = (BTreeMap::new(), self.asked.settings.list_exponent);
         for (at, name) in names.into_iter().enumerate() {
             self.counters.check()?;
-            sink.begin(name)?;
-            let mut rows = Counted { sink, values: 0 };
-            postings::each_row(sorted, at, &Numbering::plain(), exponent, &mut rows)?;
-            made.insert(name.clone(), rows.values);
+            let table = postings::write(next.file(), sorted, at, &Numbering::plain(), exponent)?;
+            made.insert(name.clone(), table.entries);
+            next.put(name.as_bytes(), table);
             self.counters.advance(1);
         }
         Ok(made)
@@ -142,18 +141,6 @@ fn as_error(reason: StopReason) -> Error {
     match reason {
         StopReason::Failed(error) => *error,
         StopReason::Damage(finding) => wrong(finding.to_string()),
-    }
-}
-
-struct Counted<'s, S> {
-    sink: &'s mut S,
-    values: u64,
-}
-
-impl<S: IndexSink> IndexWriter for Counted<'_, S> {
-    fn row(&mut self, key: &[u8], ids: &[u64]) -> Result<()> {
-        self.values += ids.len() as u64;
-        self.sink.row(key, ids)
     }
 }
 

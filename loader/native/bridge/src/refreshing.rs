@@ -82,10 +82,10 @@ pub struct Reindexed {
 }
 
 #[pyfunction]
-#[pyo3(signature = (directory, database, counters, *, attributes, memory, jobs, scratch))]
+#[pyo3(signature = (path, database, counters, *, attributes, memory, jobs, scratch))]
 pub fn reindex(
     py: Python<'_>,
-    directory: PathBuf,
+    path: PathBuf,
     database: &Database,
     counters: &Counters,
     attributes: Vec<String>,
@@ -94,7 +94,7 @@ pub fn reindex(
     scratch: PathBuf,
 ) -> PyResult<Reindexed> {
     let (known, means) = (database.parts(), VerifyMeans { memory, jobs, scratch });
-    let work = || ::refresh::reindex(&directory, known, &attributes, &means, &counters.0);
+    let work = || ::backmdb::reindex::reindex(&path, known, &attributes, &means, &counters.0);
     let made = enter(py, &counters.0, work)?;
     Ok(Reindexed { entries: made.entries, tables: made.tables })
 }

@@ -5,9 +5,11 @@ mod cancellable;
 mod context;
 mod counters;
 mod error;
+mod killpoint;
 
 pub use cancellable::CancellablePipe;
 pub use context::{InFile, WithCode};
 pub use counters::{Counters, WholeFile};
 pub use error::{Code, Error, Result};
+pub use killpoint::killpoint;
 pub use workers::lock;

@@ -48,7 +48,16 @@ impl DirectWriter {
     /// Creates or empties `path`. `mode`: of a new file. `size`: bytes of one of the three buffers, a multiple of
     /// 4096.
     pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
-        let mut disk = DirectFile::create(path, mode)?;
+        Self::start(DirectFile::create(path, mode)?, size)
+    }
+
+    /// Writes to a file that is there, from `offset` on, a multiple of 4096.
+    pub fn past(path: &Path, offset: u64, size: usize) -> io::Result<Self> {
+        let file = DirectFile::existing(path)?;
+        Self::start(DirectFile { end: offset, ..file }, size)
+    }
+
+    fn start(mut disk: DirectFile, size: usize) -> io::Result<Self> {
         let (full, filled) = sync_channel::<Buffer>(BUFFERS);
         let (emptied, empty) = channel();
         let sync = Arc::new(AtomicBool::new(false));
@@ -193,8 +202,16 @@ impl DirectFile {
     /// Creates `path`, or opens what is there.
     pub fn open(path: &Path, mode: u32, empty: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(empty).mode(mode);
-        let direct = direct::open(&mut options, path)?;
+        Self::with(options.write(true).create(true).truncate(empty).mode(mode), path)
+    }
+
+    /// Opens what is there.
+    pub fn existing(path: &Path) -> io::Result<Self> {
+        Self::with(OpenOptions::new().write(true), path)
+    }
+
+    fn with(options: &mut OpenOptions, path: &Path) -> io::Result<Self> {
+        let direct = direct::open(options, path)?;
         let (direct, file) = match direct {
             Some(file) => (true, file),
             None => (false, options.custom_flags(0).open(path)?),

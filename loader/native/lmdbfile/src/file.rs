@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::layout::{LargePointer, META_PAGES, node};
 use crate::meta::Meta;
 use crate::output::Output;
-use crate::{Error, ErrorKind, Flags, Format, Layout, Result, Table, TreeWriter};
+use crate::{Error, ErrorKind, Flags, Format, Layout, Reader, Result, Table, TreeWriter};
 
 /// Bytes of a large value that are in memory at a time.
 const PART: usize = 1 << 20;
@@ -34,6 +34,8 @@ pub struct FileWriter {
     map_size: u64,
     /// The transaction whose snapshot it will be.
     txn: u64,
+    /// The transaction that pages are of, which format 3 tells.
+    page_txn: u64,
     most_pages: u64,
     pages: u64,
     /// Pages whose content comes late, with their offsets.
@@ -49,6 +51,7 @@ impl FileWriter {
             output: Output::create(path)?,
             map_size: options.map_size,
             txn: 1,
+            page_txn: 0,
             most_pages: options.map_size / layout.page_size as u64,
             pages: 0,
             late: Vec::new(),
@@ -62,11 +65,25 @@ impl FileWriter {
     /// For a file that goes on from one of that transaction, before any page is written.
     #[must_use]
     pub(crate) fn of_transaction(self, txn: u64) -> Self {
-        Self { txn, ..self }
+        // Of the older of the two snapshots that both meta pages tell of.
+        Self { txn, page_txn: txn.saturating_sub(1), ..self }
+    }
+
+    /// Goes on past the last page of a snapshot.
+    pub(crate) fn past(of: &Reader, path: &Path, map_size: u64) -> Result<Self> {
+        let (layout, pages) = (of.layout(), of.pages());
+        let size = layout.page_size as u64;
+        let output = Output::past(path, pages * size)?;
+        let (most_pages, late, txn) = (map_size / size, Vec::new(), of.txn() + 1);
+        Ok(Self { layout, output, map_size, txn, page_txn: txn, most_pages, pages, late })
     }
 
     pub fn layout(&self) -> Layout {
         self.layout
+    }
+
+    pub(crate) fn map_size(&self) -> u64 {
+        self.map_size
     }
 
     /// Pages so far, the meta pages among them.
@@ -77,7 +94,7 @@ impl FileWriter {
     /// Numbers the page and writes it.
     pub(crate) fn append(&mut self, page: &mut [u8]) -> Result<u64> {
         let number = self.allocate(1)?;
-        self.layout.put_number(page, number, self.page_txn());
+        self.layout.put_number(page, number, self.page_txn);
         self.output.write(page)?;
         Ok(number)
     }
@@ -90,13 +107,8 @@ impl FileWriter {
     }
 
     pub(crate) fn replace(&mut self, number: u64, mut page: Vec<u8>) {
-        self.layout.put_number(&mut page, number, self.page_txn());
+        self.layout.put_number(&mut page, number, self.page_txn);
         self.late.push((number * self.layout.page_size as u64, page));
-    }
-
-    /// Pages are of the older of the two snapshots that both meta pages tell of.
-    const fn page_txn(&self) -> u64 {
-        self.txn.saturating_sub(1)
     }
 
     /// Writes a value of `size` bytes to overflow pages.
@@ -111,7 +123,7 @@ impl FileWriter {
 
     /// Allocates the pages of a value of `size` bytes and writes the header of the first.
     fn begin_overflow(&mut self, size: usize) -> Result<LargePointer> {
-        let (pages, txn) = (self.layout.overflow_pages(size), self.page_txn());
+        let (pages, txn) = (self.layout.overflow_pages(size), self.page_txn);
         let number = self.allocate(pages)?;
         let count = u32::try_from(pages).unwrap_or(u32::MAX);
         let header = self.layout.overflow_header(number, txn, count);
@@ -173,6 +185,15 @@ impl FileWriter {
         let bytes = self.pages * self.layout.page_size as u64;
         self.output.finish(&self.late)?;
         Ok(Summary { pages: self.pages, bytes })
+    }
+
+    /// Waits until the disk has all pages, then writes the one meta page, and waits again. `before`: called before the meta
+    /// page. Transaction N writes meta page N % 2.
+    pub(crate) fn switch(self, meta: &Meta, before: &mut dyn FnMut()) -> Result<Summary> {
+        let (number, size) = (meta.txn % META_PAGES, self.layout.page_size as u64);
+        let page = self.layout.meta_page(number, meta);
+        self.output.switch(&self.late, &(number * size, page), before)?;
+        Ok(Summary { pages: self.pages, bytes: self.pages * size })
     }
 
     /// The table of free pages: none are free.

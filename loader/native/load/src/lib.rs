@@ -13,7 +13,6 @@ mod entry;
 mod exchange;
 mod found;
 mod journal;
-mod killpoint;
 mod options;
 mod reader;
 mod requests;

@@ -1,10 +1,8 @@
-//! Databases that no slapd has open, changed in one transaction of LMDB's own: indexes made again ([`reindex()`]), and
-//! a stopped consumer's database brought up to date in one transaction: all of it is there afterwards, or nothing.
+//! A stopped consumer's database brought up to date in one transaction: all of it is there afterwards, or nothing.
 //!
 //! What is to be done is found out by [`backmdb::changes`]; it is done by LMDB itself, for it alone changes a file in
 //! such a way that a kill leaves what was there.
 
-mod reindex;
 mod transaction;
 
 use std::fs::File;
@@ -18,7 +16,6 @@ use common::{Code, Counters, Error, InFile, Result};
 use heed::{Env, EnvOpenOptions};
 use schema::Schema;
 
-pub use reindex::reindex;
 use transaction::Transaction;
 
 /// Slapd allows 128 or 256 tables.

@@ -36,7 +36,7 @@ pub struct Reader {
 
 /// A table of the file.
 #[derive(Debug, Clone)]
-struct NamedTable {
+pub(crate) struct NamedTable {
     /// For messages.
     name: String,
     record: Table,
@@ -87,6 +87,11 @@ impl Reader {
         self.tables.keys().map(Vec::as_slice)
     }
 
+    /// The tables by name, in order.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (&[u8], Table)> {
+        self.tables.iter().map(|(name, table)| (name.as_slice(), table.record))
+    }
+
     /// For a table whose owner gave LMDB comparison functions of its own.
     pub fn set_orders(&mut self, name: &[u8], key_order: Order, value_order: Order) {
         if let Some(table) = self.tables.get_mut(name) {
@@ -125,7 +130,7 @@ impl NamedTable {
         Self { name: name.escape_ascii().to_string(), record, rules }
     }
 
-    fn reader<'r>(&'r self, store: &'r BlockCache) -> TableReader<'r> {
+    pub(crate) fn reader<'r>(&'r self, store: &'r BlockCache) -> TableReader<'r> {
         TableReader { store, name: &self.name, record: self.record, rules: self.rules }
     }
 }

@@ -25,6 +25,11 @@ impl Runs {
         true
     }
 
+    /// All numbers, the greatest first.
+    pub fn descending(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().rev().flat_map(|(&start, &end)| (start..end).rev())
+    }
+
     /// The runs of numbers below `end` that are not in the set.
     pub fn gaps(&self, end: u64) -> Vec<Range<u64>> {
         let ends = std::iter::once(0).chain(self.0.values().copied());
@@ -54,6 +59,8 @@ mod tests {
             for (number, used) in (0..70).zip(model) {
                 prop_assert_eq!(gaps.iter().any(|gap| gap.contains(&number)), !used);
             }
+            let members = (0u32..70).zip(model).rev().filter(|(_, used)| *used);
+            prop_assert!(runs.descending().eq(members.map(|(number, _)| number.into())));
             prop_assert!(gaps.windows(2).all(|pair| pair[0].end < pair[1].start));
         }
     }

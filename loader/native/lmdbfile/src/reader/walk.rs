@@ -79,11 +79,7 @@ impl Reader {
         if !(walk.visit)(&meta) {
             return (walk.found, vec![cancelled()]);
         }
-        let free = NamedTable::new(b"free", self.meta.free);
-        let main = NamedTable {
-            rules: TreeRules::main(self.meta.main.flags),
-            ..NamedTable::new(MAIN.as_bytes(), self.meta.main)
-        };
+        let (free, main) = (self.free_table(), self.main_table());
         let mut damage = Vec::new();
         for table in [&free, &main].into_iter().chain(self.tables.values()) {
             let table = table.reader(&self.store);
@@ -101,6 +97,29 @@ impl Reader {
             walk.found.unreachable = walk.used.gaps(self.pages());
         }
         (walk.found, damage)
+    }
+
+    /// The pages of these tables, as far as they are there, of the main table and of the table of free pages, but not those
+    /// that are free. Checked as [`walk`](Self::walk) does.
+    pub(crate) fn pages_of<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Result<Runs> {
+        let (used, found) = (Runs::default(), PageUsage::default());
+        let mut walk = Walk { seen: None, visit: &mut |_| true, used, found };
+        let (free, main) = (self.free_table(), self.main_table());
+        for table in names.filter_map(|name| self.tables.get(name)).chain([&main, &free]) {
+            let table = table.reader(&self.store);
+            let walked = walk.tree(table, table.record, table.rules);
+            walked.map_err(|error| error.of_table(table.name))?;
+        }
+        Ok(walk.used)
+    }
+
+    pub(crate) fn free_table(&self) -> NamedTable {
+        NamedTable::new(b"free", self.meta.free)
+    }
+
+    fn main_table(&self) -> NamedTable {
+        let rules = TreeRules::main(self.meta.main.flags);
+        NamedTable { rules, ..NamedTable::new(MAIN.as_bytes(), self.meta.main) }
     }
 
     /// Each value is a count and as many page numbers (`mdb_freelist_save`).

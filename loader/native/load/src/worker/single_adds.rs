@@ -1,12 +1,12 @@
 //! Adds outside of transactions, many of them outstanding at a time.
 
+use common::killpoint;
 use wire::Result;
 
 use super::{LOOKS, Worker, busy};
 use crate::codes;
 use crate::exchange::{Adds, Answer};
 use crate::journal::Kind;
-use crate::killpoint::killpoint;
 use crate::requests::Controls;
 use crate::work::BatchWork;
 

@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::killpoint;
 use wire::Result;
 
 use super::{REST, Worker, busy};
 use crate::codes;
 use crate::exchange::{Adds, Answer};
 use crate::journal::Kind;
-use crate::killpoint::killpoint;
 use crate::requests::Controls;
 use crate::work::BatchWork;
 

@@ -1,0 +1,104 @@
+//! Tables written behind the last page of a file: every page accounted for, and nothing of the old snapshot touched.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{MAP_SIZE, rows, tables, write_file, write_table};
+use fastrand::Rng;
+use heed::types::Bytes;
+use heed::{Database, EnvOpenOptions};
+use lmdbfile::{ErrorKind, NextSnapshot, Reader};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+
+    #[test]
+    fn one_snapshot_after_the_other(seed: u64, bits in 12usize..16) {
+        let (rng, page_size) = (&mut Rng::with_seed(seed), 1 << bits);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data.mdb");
+        let first = tables(rng, page_size);
+        write_file(&path, page_size, &first);
+        let mut expected: BTreeMap<_, _> = first.into_iter().collect();
+        for txn in 2..6 {
+            let (reader, old) = (Reader::open(&path).unwrap(), std::fs::read(&path).unwrap());
+            let mut next = NextSnapshot::begin(&reader, &path, MAP_SIZE).unwrap();
+            let given_up = rng.u8(..4) == 0;
+            for (name, content) in tables(rng, page_size) {
+                let table = write_table(next.file(), &content);
+                next.put(name.as_bytes(), table);
+                if !given_up {
+                    expected.insert(name, content);
+                }
+            }
+            if given_up {
+                drop(next);
+                prop_assert!(std::fs::read(&path).unwrap() == old);
+                break;
+            }
+            next.commit().unwrap();
+            let new = std::fs::read(&path).unwrap();
+            prop_assert!(new[2 * page_size..old.len()] == old[2 * page_size..]);
+            let reader = Reader::open(&path).unwrap();
+            prop_assert_eq!(reader.txn(), txn);
+            prop_assert_eq!(reader.walk(&mut |_| ()).unwrap().unreachable, vec![]);
+            prop_assert!(reader.names().eq(expected.keys().map(String::as_bytes)));
+            for (name, content) in &expected {
+                prop_assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows);
+            }
+        }
+    }
+}
+
+/// The free pages are taken, from the lists of several transactions.
+#[test]
+fn lmdb_goes_on_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let rng = &mut Rng::with_seed(1);
+    let mut content = common::content(rng, common::kinds()[2], 4096);
+    while content.rows.len() < 1000 {
+        content = common::content(rng, common::kinds()[2], 4096);
+    }
+    write_file(&path, 4096, &[("index".to_owned(), content.clone())]);
+    for _ in 0..3 {
+        let reader = Reader::open(&path).unwrap();
+        let mut next = NextSnapshot::begin(&reader, &path, MAP_SIZE).unwrap();
+        let table = write_table(next.file(), &content);
+        next.put(b"index", table);
+        next.commit().unwrap();
+    }
+    let before = Reader::open(&path).unwrap().walk(&mut |_| ()).unwrap();
+    let mut options = EnvOpenOptions::new();
+    // SAFETY: nobody else has the file.
+    #[allow(unsafe_code)]
+    let env = unsafe { options.map_size(1 << 30).max_dbs(4).open(directory.path()) }.unwrap();
+    for round in 0..20u64 {
+        let mut txn = env.write_txn().unwrap();
+        let other: Database<Bytes, Bytes> = env.create_database(&mut txn, Some("other")).unwrap();
+        for key in 0..200u64 {
+            other.put(&mut txn, &(key * 20 + round).to_be_bytes(), &[7; 300]).unwrap();
+        }
+        txn.commit().unwrap();
+    }
+    drop(env);
+    let reader = Reader::open(&path).unwrap();
+    let after = reader.walk(&mut |_| ()).unwrap();
+    assert_eq!(after.unreachable, vec![]);
+    assert!(after.free < before.free, "{} of {} pages are free", after.free, before.free);
+    assert!(rows(&reader, b"index").unwrap() == content.rows);
+}
+
+#[test]
+fn what_does_not_fit_into_the_map_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let content = common::content(&mut Rng::with_seed(3), common::kinds()[0], 4096);
+    write_file(&path, 4096, &[("a".to_owned(), content)]);
+    let (old, reader) = (std::fs::read(&path).unwrap(), Reader::open(&path).unwrap());
+    let next = NextSnapshot::begin(&reader, &path, old.len() as u64 + 4096).unwrap();
+    assert_eq!(next.commit().unwrap_err().kind, ErrorKind::Full);
+    assert_eq!(std::fs::read(&path).unwrap(), old);
+}

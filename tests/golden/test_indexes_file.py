@@ -1,0 +1,162 @@
+"""What is done to the file when indexes are made again: either snapshot is whole, and every page is accounted for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.golden.tables import differences
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from loader.defaults import ENV_KILL_AT
+from loader.errors import LoaderError, MapFull, NoSpace, TargetInUse
+from loader.mdb import environment, index_tables, meta
+from loader.operations.verify import given_to_core
+from loader.progress import Meter
+from loader.server import configuration
+from loader.sinks import indexes as core
+from loader.sinks.changes import Resources
+from loader.sinks.indexes import Task
+from tests.golden.everything import BY_NAME
+from tests.golden.test_indexes import loaded, rebuilt
+from tests.support.command import ditseed
+
+pytestmark = pytest.mark.slapd
+
+MADE = ["cn", "sn", "uid"]
+POINTS = {"index.written": False, "index.synced": False, "index.switched": True}
+HOLDER = """
+import sys, lmdb
+held = lmdb.open(sys.argv[1], create=False, max_dbs=64)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Slapd]:
+    with loaded(BY_NAME["broad"], tmp_path) as made:
+        yield made
+
+
+def require_whole(server: Slapd) -> None:
+    """Each page is in one table or free, and each index is that of the entries."""
+    words = ("--config", server.config_path, "-b", server.suffix, "--verify", "indexes")
+    ditseed("verify", *words).ok()
+
+
+def task(server: Slapd, scratch: Path, map_size: int | None = None) -> Task:
+    config = configuration.read(server.config_path)
+    given = given_to_core(config, config.database(server.suffix))
+    given = replace(given, map_size=map_size or given.map_size)
+    return Task(server.database_dir, given, tuple(MADE), Resources(64 << 20, 2, scratch))
+
+
+def fill(path: Path, room: int) -> None:
+    """Takes all space of the file system but `room` bytes."""
+    with open(path, "wb", buffering=0) as file:
+        for size in (1 << 20, 4 << 10):
+            with suppress(OSError):
+                while file.write(bytes(size)) == size:
+                    os.fsync(file)
+        file.truncate(file.tell() - room)
+        os.fsync(file)
+
+
+def test_liblmdb_and_slapd_go_on_with_it(server: Slapd, tmp_path: Path) -> None:
+    """Twice, so that there are pages to be freed, and lists of free pages from before; then slapd uses them."""
+    place, before = server.database_dir, meta.read_meta(server.database_dir)
+    for _ in range(2):
+        rebuilt(server, MADE, tmp_path)
+        require_whole(server)
+    assert meta.read_meta(place).txnid == before.txnid + 2
+    for command in (["mdb_stat", "-eff"], ["mdb_dump", "-a"]):
+        if shutil.which(command[0]) is None and "CI" not in os.environ:
+            pytest.skip("lmdb-utils are not installed")
+        subprocess.run(
+            [*command, "-n", str(place / meta.DATA)], stdout=subprocess.DEVNULL, check=True
+        )
+    server.start()
+    dns = [f"cn=after {number},{server.suffix}" for number in range(1000)]
+    record = "dn: {0}\nobjectClass: person\ncn: after\nsn: {1}\n\n"
+    server.ldapadd("".join(record.format(dn, at) for at, dn in enumerate(dns)))
+    change = "dn: {0}\nchangetype: modify\nreplace: sn\nsn: changed\n\n"
+    server.ldapmodify("".join(change.format(dn) for dn in dns[::2]))
+    server.ldapmodify("".join(f"dn: {dn}\nchangetype: delete\n\n" for dn in dns[:700]))
+    server.stop()
+    require_whole(server)
+    rebuilt(server, MADE, tmp_path)
+    require_whole(server)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed(server: Slapd, tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = server.database_dir
+    index_tables.empty(place, ["cn"])
+    old, before = (place / meta.DATA).read_bytes(), meta.read_meta(place)
+    monkeypatch.setenv(ENV_KILL_AT, point)
+    with pytest.raises(LoaderError):
+        core.rebuild(task(server, tmp_path), Meter("index"))
+    monkeypatch.delenv(ENV_KILL_AT)
+    assert (index_tables.keys(place)["cn"] > 0) == POINTS[point]
+    if not POINTS[point]:
+        assert (place / meta.DATA).read_bytes()[: before.used] == old[: before.used]
+        core.rebuild(task(server, tmp_path), Meter("index"))
+    require_whole(server)
+
+
+def test_a_map_too_small_changes_nothing(server: Slapd, tmp_path: Path) -> None:
+    place = server.database_dir
+    before = (place / meta.DATA).read_bytes()
+    size = meta.read_meta(place).used + 8192
+    with pytest.raises(MapFull):
+        core.rebuild(task(server, tmp_path, size), Meter("index"))
+    assert (place / meta.DATA).read_bytes() == before
+
+
+def test_who_has_it_open_is_not_disturbed(server: Slapd, tmp_path: Path) -> None:
+    place = server.database_dir
+    command = [sys.executable, "-c", HOLDER, place]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        before = (place / meta.DATA).read_bytes()
+        with pytest.raises(TargetInUse):
+            core.rebuild(task(server, tmp_path), Meter("index"))
+        assert (place / meta.DATA).read_bytes() == before
+
+
+@pytest.mark.skipif(missing_loop_filesystem() is not None, reason=str(missing_loop_filesystem()))
+def test_a_full_disk_changes_nothing(server: Slapd, tmp_path: Path) -> None:
+    """And what was written in vain is given back."""
+    origin = server.database_dir / meta.DATA
+    with loop_filesystem((origin.stat().st_size >> 20) + 24) as disk:
+        copy = disk / meta.DATA
+        shutil.copyfile(origin, copy)
+        os.truncate(copy, meta.read_meta(copy).used)  # what it has beyond would be room
+        (disk / environment.LOCK).write_bytes(bytes(16 << 10))
+        fill(disk / "filler", room=8 << 10)
+        before = copy.read_bytes()
+        with pytest.raises(NoSpace):
+            core.rebuild(replace(task(server, tmp_path), directory=disk), Meter("index"))
+        assert copy.read_bytes() == before
+
+
+def test_what_does_not_fit_into_memory_is_sorted_in_files(server: Slapd, tmp_path: Path) -> None:
+    """The tables are the same, and without a place for the files it cannot be done."""
+    little = replace(task(server, tmp_path), means=Resources(16 << 10, 2, tmp_path))
+    rebuilt(server, MADE, tmp_path)
+    shutil.copytree(server.database_dir, tmp_path / "ample")
+    core.rebuild(little, Meter("index"))
+    assert not differences(server.database_dir, tmp_path / "ample")
+    nowhere = replace(little, means=replace(little.means, scratch=tmp_path / "nowhere"))
+    with pytest.raises(LoaderError, match="nowhere"):
+        core.rebuild(nowhere, Meter("index"))
