@@ -12,7 +12,7 @@ import pytest
 
 from fixtures import replication
 from fixtures.slapd import Slapd
-from fixtures.trees import write_people
+from fixtures.trees import Load, write_people
 from tests.support.command import ditseed
 from tests.support.killing import KILL_AT
 
@@ -28,7 +28,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
     """Loaded by server ID 000, in use since; its monitor does not show how many entries there are."""
     ldif = tmp_path_factory.mktemp("ldif") / "people.ldif"
     with closing(replication.provider()) as made:
-        write_people(ldif, made.suffix, PEOPLE, loaded_from=time.time())
+        write_people(ldif, made.suffix, PEOPLE, load=Load(time.time() - 1, 0))
         made.slapadd(ldif, "-S", "0", "-w")
         with made:
             made.ldapmodify(BUSY.format(made.suffix))

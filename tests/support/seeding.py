@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fixtures import replication
 from fixtures.slapd import Slapd
-from fixtures.trees import write_people
+from fixtures.trees import Load, write_people
 from tests.support.command import ditseed
 
 STRATEGIES = ("search", "ldif", "slapcat", "clone")  # slapcat: --strategy ldif from a plain slapcat
@@ -74,7 +74,8 @@ def pair(
     source = replication.provider(session_log=session_log)
     settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None)
     ldif = scratch / "people.ldif"
-    write_people(ldif, source.suffix, people, loaded_from=time.time())
+    load = Load(time.time() - 1, source.settings.server_id or 0)
+    write_people(ldif, source.suffix, people, load=load)
     source.slapadd(ldif)
     with source, closing(replication.consumer(source, settings)) as target:
         # A provider with a life behind it: syncprov stores its contextCSN when it stops.

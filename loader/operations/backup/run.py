@@ -115,7 +115,9 @@ class _Steps:
     def _look(self, meter: Meter) -> Facts:
         """What the manifest says of the database was so before its snapshot was taken."""
         outline = look.summarise(self.source, self.origin.suffix)
-        suffix = self.origin.suffix or _only_suffix(self.source, outline)
+        suffix = self.origin.suffix
+        if suffix is None:
+            suffix = _only_suffix(self.source, outline)
         sizes = copy.Sizes.of(meta.data_file(self.source))
         self._require_space()
         _tell_old_reader(self.source)

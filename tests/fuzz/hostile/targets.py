@@ -6,16 +6,17 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from loader import backmdb, config, exports, glue, indexes, ldif, manifest, schema, syncrepl
+from loader import backmdb, config, exports, glue, indexes, ldif, manifest, schema, syncrepl, typed
 from loader.config import Config, Database
 from loader.operations import hidden_values
-from loader.operations.backup import check, repository
+from loader.operations.backup import check, repository, sealed
+from loader.operations.backup import manifest as backup_manifest
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.restore import plan as restore_plan
 from loader.operations.build import proven
@@ -25,6 +26,7 @@ from loader.run import catalogue, looking
 from loader.run.catalogue import Catalogue
 from loader.server import configuration, subschema
 from loader.sinks import mdb
+from loader.typed import Unfit
 from seeders.replica import claims
 from tests.fuzz.hostile import mutate
 
@@ -137,25 +139,42 @@ class Backup(Target):
             "compression": "none",
             "data_sha256": "0" * 64,
             "file_sha256": "0" * 64,
+            "pieces": 1,
+            "pieces_sha256": "0" * 64,
             "with_config": False,
             "ditseed": "0.1.0",
-            "format": repository.FORMAT,
+            "format": backup_manifest.FIRST,
         }
 
     def once(self, chance: Random) -> None:
         from loader.cli import backup_cmd
 
-        path = self.repo / self.name / repository.MANIFEST
-        path.write_bytes(mutate.json_text(chance, self.facts))
+        path = self.repo / self.name / backup_manifest.MANIFEST
+        facts = {
+            **self.facts,
+            "format": chance.choice((backup_manifest.FIRST, backup_manifest.FORMAT)),
+        }
+        path.write_bytes(_resealed(mutate.json_text(chance, facts)))
         limits = check.Limits(1e9)
         found = repository.listing(self.repo)
         for one in (*found.backups, *found.future):
             backup_cmd._row(one)
-            json.dumps(one.text().decode())
+            json.dumps(sealed.text(one).decode())
         if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
             raise Wrong("OK without a backup")
         check.check(self.repo, limits).line()
         restore_plan(RestoreOptions(self.repo, repository.LATEST, target=self.target))
+
+
+def _resealed(text: bytes) -> bytes:
+    """As somebody would write it who may write in the repository, so that more than the seal is tried."""
+    with suppress(Unfit):
+        found = typed.parse(
+            text, backup_manifest.Backup, backup_manifest.FIRST, backup_manifest.FORMAT
+        )
+        if found.format == backup_manifest.FORMAT:
+            return sealed.text(sealed.sealed(found))
+    return text
 
 
 _OPTIONS: dict[str, object] = {"uri": "ldap://provider", "inputs": [["/a", 1]], "suffix": None}
