@@ -155,8 +155,7 @@ impl Build<'_> {
     pub(crate) fn create(&self) -> Result<FileWriter> {
         let Settings { map_size, page_size, of_2_7, .. } = self.shared.settings;
         let format = if *of_2_7 { Format::V3 } else { Format::V1 };
-        let options =
-            lmdbfile::Options { format, page_size: *page_size, map_size: *map_size };
+        let options = lmdbfile::Options { format, page_size: *page_size, map_size: *map_size };
         Ok(FileWriter::create(self.out, &options)?)
     }
 

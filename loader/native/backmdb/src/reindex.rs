@@ -70,9 +70,9 @@ fn wanted(
     let named = attributes.iter().map(|name| table_name(schema, name).ok_or_else(|| unknown(name)));
     let tables = named.collect::<Result<BTreeSet<_>>>()?;
     let mut chosen = settings.clone();
-    chosen.indexes.retain(|(name, _)| {
-        table_name(schema, name).is_some_and(|table| tables.contains(&table))
-    });
+    chosen
+        .indexes
+        .retain(|(name, _)| table_name(schema, name).is_some_and(|table| tables.contains(&table)));
     let asked = ConfiguredIndexes::of(reader, schema, &chosen)?;
     match asked.notes.first() {
         Some(note) => Err(Error::new(Code::Unproven, note)),
@@ -132,9 +132,7 @@ impl Task<'_> {
 }
 
 fn table<'r>(reader: &'r Reader, name: &str) -> Result<TableReader<'r>> {
-    reader
-        .table(name.as_bytes())
-        .ok_or_else(|| wrong(format!("the table {name} is missing")))
+    reader.table(name.as_bytes()).ok_or_else(|| wrong(format!("the table {name} is missing")))
 }
 
 fn as_error(reason: StopReason) -> Error {

@@ -130,7 +130,8 @@ impl Layout {
     pub fn new(format: Format, page_size: u32) -> Result<Self> {
         let largest = format.largest_page();
         if !page_size.is_power_of_two() || !(4096..=largest).contains(&page_size) {
-            let message = format!("page size {page_size} is no power of two from 4096 to {largest}");
+            let message =
+                format!("page size {page_size} is no power of two from 4096 to {largest}");
             return Err(Error::new(ErrorKind::Misuse, message));
         }
         let (page_header, base, key_pad) = format.of_nodes();

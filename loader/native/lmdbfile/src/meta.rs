@@ -25,7 +25,8 @@ impl Layout {
     pub(crate) fn read_meta(
         page: &[u8; META_SIZE],
     ) -> std::result::Result<(Self, Meta), &'static str> {
-        let format = Format::ALL.into_iter().find(|kind| read_u32(page, kind.page_header()) == MAGIC);
+        let format =
+            Format::ALL.into_iter().find(|kind| read_u32(page, kind.page_header()) == MAGIC);
         let format =
             format.ok_or("no LMDB database, or one from a machine of the other byte order")?;
         let body = &page[format.page_header()..];

@@ -52,7 +52,12 @@ impl Output {
     }
 
     /// The same, and then the one page that makes the others count. `before`: called before that one.
-    pub fn switch(mut self, late: &[LatePage], last: &LatePage, before: &mut dyn FnMut()) -> Result<()> {
+    pub fn switch(
+        mut self,
+        late: &[LatePage],
+        last: &LatePage,
+        before: &mut dyn FnMut(),
+    ) -> Result<()> {
         let switch = || {
             let mut file = written(self.stream, late)?;
             killpoint("index.synced");

@@ -105,7 +105,11 @@ fn damage_is_survived() {
     for seed in 0..2000 {
         let rng = &mut Rng::with_seed(seed);
         if seed % 200 == 0 {
-            sound(&path, FORMATS[usize::try_from(seed / 200 % 2).unwrap()], &mut Rng::with_seed(seed));
+            sound(
+                &path,
+                FORMATS[usize::try_from(seed / 200 % 2).unwrap()],
+                &mut Rng::with_seed(seed),
+            );
             std::fs::copy(&path, directory.path().join("sound")).unwrap();
         }
         let mut bytes = std::fs::read(directory.path().join("sound")).unwrap();

@@ -336,7 +336,10 @@ fn formats_and_page_sizes() {
             tables.push(("long".to_owned(), common::Content { flags: Flags::DUPSORT, rows }));
             common::write_as(&path, &options, &tables);
             let reader = Reader::open(&path).unwrap();
-            assert_eq!((reader.layout().format(), reader.layout().page_size()), (format, 1 << bits));
+            assert_eq!(
+                (reader.layout().format(), reader.layout().page_size()),
+                (format, 1 << bits)
+            );
             assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
             for (name, content) in &tables {
                 let found = common::rows(&reader, name.as_bytes()).unwrap();

@@ -18,7 +18,8 @@ impl ExpectedPostings {
     /// All is handed over. Fails where an ID was too large.
     pub fn end(mut self) -> Result<()> {
         if self.overflow {
-            let message = "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
+            let message =
+                "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
             return Err(Error::new(Code::TooMany, message));
         }
         self.writer.finish_index()

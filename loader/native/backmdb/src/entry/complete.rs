@@ -18,8 +18,7 @@ impl Encoder<'_> {
         position: u32,
     ) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
         let profile = self.checks.profile(&self.draft)?;
-        let (naming_first, check) =
-            (self.shared.settings.of_2_7, self.shared.options.check_schema);
+        let (naming_first, check) = (self.shared.settings.of_2_7, self.shared.options.check_schema);
         if !naming_first || !check {
             self.complete_structural(&profile.1);
         }

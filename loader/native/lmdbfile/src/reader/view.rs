@@ -113,7 +113,9 @@ impl View {
         let key = key_range(bytes, start);
         let size = match self.kind {
             Kind::Branch => 0,
-            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => self.layout.large_pointer_size(),
+            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => {
+                self.layout.large_pointer_size()
+            }
             _ => size(bytes, start),
         };
         let data = key.end + self.layout.key_pad(key.len());
