@@ -11,6 +11,7 @@ import msgspec
 from loader import units
 from loader.cli import watch_live, watch_shown
 from loader.cli.report import show, show_json_line
+from loader.operations.storage import charts
 from loader.operations.storage.watch import chart
 from loader.operations.storage.watch import state as states
 from loader.operations.storage.watch.history import History
@@ -26,7 +27,7 @@ class Kept:
         self._state, self._metrics, self._chart = state, metrics, chart_file
         self.as_json = as_json
         if chart_file is not None:
-            chart.require(chart_file)
+            charts.require(chart_file)
 
     @contextmanager
     def shown(self, headings: Sequence[str]) -> Iterator[Callable[[State, History], None]]:

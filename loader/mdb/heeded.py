@@ -14,9 +14,8 @@ from loader.storage import holders
 
 @contextmanager
 def required(place: Path) -> Iterator[None]:
-    """For as long as a reader slot of the environment directory `place` is held: a writer that can be seen is refused
-    before, one that can not when the file has changed meanwhile. A data file alone has no slots. Raises LockUnheeded.
-    """
+    """While an environment directory `place` is read without a reader slot: a writer that is seen is refused before,
+    one that is not when the file has changed meanwhile. A data file alone has no slots. Raises LockUnheeded."""
     if not place.is_dir():
         yield
         return

@@ -7,7 +7,6 @@ Layout: MDB_txninfo and MDB_reader of LMDB 0.9, with the mutexes of glibc.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import platform
 import struct
@@ -18,14 +17,13 @@ from pathlib import Path
 from loader.errors import NotLmdb, NotPermitted
 from loader.mdb import environment, isolated, meta
 from loader.mdb.environment import LOCK
-from loader.storage import files, held
+from loader.storage import files, held, holders
 
 _FORMAT = 0x00010001  # MDB_LOCK_FORMAT of LMDB 0.9 on Linux
 _LINE = 64  # bytes of a processor's cache line: what mutexes and slots are padded to
 _MUTEX = {"aarch64": 48}.get(platform.machine(), 40)  # pthread_mutex_t
 _HEAD, _SLOT = struct.Struct("=II"), struct.Struct("=QI")
 _IDLE = 2**64 - 1  # a slot whose thread reads nothing now
-_FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, process
 _MOST = 4 << 20  # bytes of a lock.mdb: 65,000 slots
 
 
@@ -77,8 +75,7 @@ def _padded(size: int) -> int:
 
 def _is_alive(descriptor: int, pid: int) -> bool:
     """A process that reads has a lock on the byte of lock.mdb whose number is its own (mdb_reader_pid)."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, pid, 1, 0)
-    return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+    return holders.lock_holder(descriptor, pid) is not None
 
 
 def clear(directory: Path) -> int:

@@ -42,10 +42,16 @@ def locker(directory: Path) -> int | None:
     except PermissionError:
         raise NotPermitted(action="ask for locks on", path=lock, owner=owner_name(lock)) from None
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        return lock_holder(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def lock_holder(descriptor: int, byte: int) -> int | None:
+    """Process ID of one that has a lock on that byte of an open file (0: in another PID namespace); None when nobody
+    has."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 

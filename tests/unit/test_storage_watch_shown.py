@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from loader.cli.watch_live import Scale
 from loader.errors import UsageProblem
+from loader.operations.storage import charts
 from loader.operations.storage.watch import chart, replay, symptoms
 from loader.operations.storage.watch.history import History, Point
 from loader.operations.storage.watch.state import State
@@ -82,10 +83,10 @@ def test_a_chart_has_a_panel_for_each_row_whatever_it_is_called(tmp_path: Path) 
 
 def test_what_cannot_be_drawn_is_said_before_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageProblem, match=r"must end in \.svg or \.png"):
-        chart.require(Path("a.pdf"))
-    monkeypatch.setattr(chart.importlib.util, "find_spec", lambda name: None)
+        charts.require(Path("a.pdf"))
+    monkeypatch.setattr(charts.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageProblem, match=r"pip install 'ditseed\[charts\]'"):
-        chart.require(Path("a.svg"))
+        charts.require(Path("a.svg"))
 
 
 def test_bars_stand_on_whole_powers_of_ten() -> None:

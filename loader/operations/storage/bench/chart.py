@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +9,10 @@ from typing import Any
 
 import msgspec
 
-from loader.errors import UsageProblem
+from loader.operations.storage import charts
 from loader.operations.storage.bench.results import Load, Report, Row
 from loader.storage import files
 
-FORMATS = ("svg", "png")
 _PER_ROW = 1.0  # inches
 
 
@@ -53,11 +51,7 @@ _SPACE = (
 
 def require(path: Path) -> None:
     """Raises UsageProblem where such a file cannot be drawn, before anything is measured."""
-    if path.suffix.lstrip(".") not in FORMATS:
-        raise UsageProblem(reason=f"--chart {path}: the name must end in .svg or .png")
-    if importlib.util.find_spec("matplotlib") is None:
-        how = "pip install 'ditseed[charts]', or Debian's python3-matplotlib"
-        raise UsageProblem(reason=f"--chart needs matplotlib, which is not installed ({how})")
+    charts.require(path)
     with files.explained(path):
         path.absolute().parent.stat()
     files.require_writable(path.absolute().parent)
@@ -79,7 +73,7 @@ def draw(report: Report, path: Path) -> None:
         shown = rates.get_legend_handles_labels()
         figure.legend(*shown, loc="outside lower center", ncols=4, fontsize=7)
         with files.explained(path), files.creating(path) as file:
-            kind = path.suffix.lstrip(".")
+            kind = charts.kind_of(path)
             figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
             file.flush()
             os.fsync(file.fileno())

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loader import plain
-from loader.errors import UsageProblem
+from loader.operations.storage import charts
 from loader.operations.storage.watch.history import History, Point
 from loader.storage import files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-KINDS = (".svg", ".png")
 # Okabe and Ito's colours, which the colour-blind can tell apart too; weights and dashes differ besides.
 _BLUE, _ORANGE, _VERMILION, _GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"
-_LACKING = (
-    "needs the Python package matplotlib: pip install 'ditseed[charts]', or your distribution's (Debian: apt install "
-    "python3-matplotlib)"
-)
 _DAY = 86400.0  # seconds; matplotlib counts days
 _LEAST = 1e-6  # seconds: the bottom of a logarithmic axis
 _WIDTH, _PANEL, _AROUND = 10.0, 1.35, 1.1  # inches
-
-
-def require(path: Path) -> None:
-    """Before the watch, not after it. Raises UsageProblem."""
-    if path.suffix.lower() not in KINDS:
-        raise UsageProblem(reason=f"--chart {path}: the name must end in {' or '.join(KINDS)}")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UsageProblem(reason=f"--chart {_LACKING}")
 
 
 def draw(history: History, title: str, path: Path) -> None:
@@ -52,7 +38,7 @@ def draw(history: History, title: str, path: Path) -> None:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=120)
+    figure.savefig(buffer, format=charts.kind_of(path), dpi=120)
     files.write_durably(path, buffer.getvalue())
 
 
