@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -121,6 +122,32 @@ def test_what_a_stop_leaves(tmp_path: Path, sent: signal.Signals) -> None:
         assert time.monotonic() < until
         time.sleep(0.02)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_stopped_while_it_detaches(tmp_path: Path) -> None:
+    """The signal ends losetup(8) before that has done its work."""
+    require(missing_loop_filesystem("ext4"))
+    tools, reached, work = (tmp_path / name for name in ("tools", "reached", "work"))
+    tools.mkdir()
+    work.mkdir()
+    (tools / "losetup").write_text(f"""#!/bin/sh
+if [ "$1" = --detach ] && [ ! -e {reached} ]; then touch {reached}; exec sleep 600; fi
+exec {shutil.which("losetup")} "$@"
+""")
+    (tools / "losetup").chmod(0o755)
+    path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    running = start("storage", "bench", "--fs", "ext4", "--tmp", work, *FEW, env=path)
+    until = time.monotonic() + 60
+    while not reached.exists():
+        assert running.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.kill(running.pid, signal.SIGINT)
+    running.communicate()
+    while attached(work):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert [*work.iterdir()] == []
 
 
 @pytest.mark.heavy

@@ -176,6 +176,19 @@ def test_connections_cut_at_random(server: Slapd, ldif: Path) -> None:
     assert names(server) == names_in(ldif.read_text())
 
 
+def test_the_last_connection_is_cut(server: Slapd, tmp_path: Path) -> None:
+    """All entries are there by then, and what they are bound to is asked once more."""
+    server.ldapadd(TOP)
+    path = write(tmp_path / "first.ldif", person("first"))
+    who = ("-D", server.root_dn, "-y", server.password_file, "--jobs", "1")
+    with Proxy(server.uri) as proxy:
+        ditseed("add", path, "-H", proxy.uri, *who).ok()
+    path = write(tmp_path / "second.ldif", person("second"))
+    with Proxy(server.uri, reset=(proxy.connections,)) as again:
+        ditseed("add", path, "-H", again.uri, *who).ok()
+    assert again.connections == proxy.connections + 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal(server: Slapd, tmp_path: Path, number: signal.Signals) -> None:
     """At whatever moment: no commit is broken off, slapd lives on, and the same command finishes it."""

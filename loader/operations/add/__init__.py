@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from loader import defaults, dn, exports, ldif, overlays
@@ -26,6 +27,7 @@ from loader.server.subschema import SubschemaInfo
 from loader.sinks import ldap as sink
 from loader.sinks.ldap import AddRules, Journal, Loaded, Rejection
 from loader.sources import names
+from loader.sources.ldap import with_retries
 from loader.storage import files
 
 __all__ = ["ON_EXISTS", "STEPS", "AddOptions", "add", "plan"]
@@ -191,7 +193,8 @@ class _AddSteps:
             counted = self._told(loaded)
         killpoint("load.middle")
         told = {**counted, "seconds": round(meter.seconds, 3)}
-        return {**told, bound.BOUND: self._bound(scan.get("first_dn"))}
+        there = with_retries(partial(self._bound, scan.get("first_dn")), meter)
+        return {**told, bound.BOUND: there}
 
     def _bound(self, first: str | None) -> Facts | None:
         """By the suffix alone where the first entry was refused."""

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from loader import child
@@ -60,11 +61,13 @@ def _one(kind: str, size: int, work: Path) -> Iterator[Place]:
     with ExitStack() as stack:
         try:
             child.output([f"mkfs.{kind}", *OPTIONS[kind], str(image)])
-            try:
-                device, name = _attached(image)
-                stack.enter_context(private_mounts.mounted(target, "-t", kind, device))
-            finally:  # while it is mounted, the kernel only notes that: it goes with the mount, even if we are killed
-                _detach(os.path.realpath(image))
+            detach = partial(_detach, os.path.realpath(image))
+            stack.callback(
+                detach
+            )  # once more: a signal may have come while it was being detached below
+            device, name = _attached(image)
+            stack.enter_context(private_mounts.mounted(target, "-t", kind, device))
+            detach()  # while it is mounted, the kernel only notes that: it goes with the mount, even if we are killed
         except ToolFailed as error:
             raise UsageProblem(reason=f"--fs {kind}: {error}") from error
         yield places.made(f"{kind}, {name}", kind, target)
