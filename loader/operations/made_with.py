@@ -30,8 +30,9 @@ _TOLD = 10_000  # problems of a kind that are looked through
 _SHOWN = 5
 # The schema, or what values are sorted by, is another one.
 _OTHER = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.name")
-# Values stand in the entry that `multival` puts into id2v: the next change of the entry makes slapd lose them.
-_MULTIVAL = "indexes.multival"
+# Values stand in the entry that `multival` puts into id2v: the next change of the entry makes slapd lose them. Or there
+# are equal ones where `sortvals` has slapd put them in order: it cannot read the entry.
+_SETTINGS = ("indexes.multival", "indexes.sortvals")
 _SCHEMA = "indexes.schema"
 
 
@@ -147,13 +148,14 @@ class _Comparison:
         used: Sequence[str],
     ) -> _Comparison:
         if before is None:
-            return cls(asks_for_all=bool(now.multival))
+            return cls(asks_for_all=bool(now.multival or now.sortvals))
         settings, schema = before
         differing = known.differences(schema, used)
         changed, lacks = tuple(_changed(settings, now)), known.lacks_class(schema)
+        resorted = set(now.sortvals) - set(settings.sortvals)
         return cls(
             is_equal=not (differing or changed or lacks),
-            asks_for_all=lacks or settings.multival != now.multival,
+            asks_for_all=lacks or settings.multival != now.multival or bool(resorted),
             all_indexes=any(one.index_only for one in differing),
             indexes=changed,
             otherwise=tuple(one.text for one in differing if not one.index_only),
@@ -201,7 +203,7 @@ def _otherwise(found: AuditReport, facts: SchemaFacts) -> Iterator[str]:
     for problem in found.problems:
         if problem.kind in _OTHER:
             yield from _of(problem, lambda attribute: not facts.is_builtin(attribute))
-        elif problem.kind == _MULTIVAL:
+        elif problem.kind in _SETTINGS:
             yield from _of(problem)
 
 

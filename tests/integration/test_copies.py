@@ -258,6 +258,28 @@ def test_values_that_multival_would_not_leave_in_the_entry(servers: Servers) -> 
     assert problems(consumer) == {"indexes.multival"}
 
 
+@pytest.mark.parametrize("twice", [True, False])
+def test_values_that_slapd_sorts(servers: Servers, twice: bool) -> None:
+    """slapadd takes equal values; a slapd that has to sort them when it reads the entry cannot (it may crash)."""
+    row = Row("sortvals", indexed(*SUB), indexed(*BASE, global_lines=("sortvals description",)), "")
+    made, consumer = (
+        servers.server(servers.settings("caseIgnoreMatch", row.made)),
+        servers.consumer(row),
+    )
+    other = "B  c" if twice else "a c"
+    values = f"description;lang-de: z\ndescription;lang-de: b c\ndescription;lang-de: {other}\n"
+    made.slapadd(entries() + values, "-w")
+    done = ditseed(*command("clone", servers, made, consumer))
+    if twice:
+        assert_refused(done, "mdb.made_otherwise", consumer, b"")
+        assert "description;lang-de: equal values" in done.err
+        return
+    done.ok()
+    with consumer:
+        (found,) = consumer.search("(description;lang-de=a c)")
+    assert sorted(found[1]["description;lang-de"]) == [b"a c", b"b c", b"z"]
+
+
 @pytest.mark.parametrize("row", [one for one in ROWS if one.name in REFRESHED], ids=str)
 def test_a_refresh(servers: Servers, row: Row) -> None:
     made, consumer = servers.made(row), servers.consumer(row)

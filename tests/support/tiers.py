@@ -77,6 +77,7 @@ TABLE = (
     ),
     Matrix("tests/bench/test_clone.py::test_all_copy", 1, _MATRIX),
     Matrix("tests/bench/test_backup.py::test_all", 1, _MATRIX),
+    Matrix("tests/bench/test_versions.py::test_both_run", 1, _MATRIX),
     Matrix("tests/bench/test_online.py", 6, "what bin/bench compares with"),
     Matrix("tests/golden/test_shards.py::test_equal_to_one_slapadd", 8, _CASES),
     Matrix("tests/golden/test_shards.py::test_random_trees", 1, _MATRIX),

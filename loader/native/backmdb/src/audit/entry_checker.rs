@@ -144,6 +144,10 @@ impl<'a> EntryChecker<'a> {
             let finding = Finding::new("values that do not stand in their order");
             tell(Kind::Order, finding.of_attribute(&column.text));
         }
+        if column.sorted && !one.sorted && !one.apart && is_one_twice(column, &values.compared) {
+            let finding = Finding::new("equal values under sortvals: slapd cannot read this entry");
+            tell(Kind::Twice, finding.of_attribute(&column.text));
+        }
     }
 
     fn form(
@@ -248,6 +252,13 @@ impl<'a> EntryChecker<'a> {
             self.schema.rdn_value_held(ava, asserted, values.compared.iter().copied())
         })
     }
+}
+
+/// slapadd takes equal values; slapd sorts what is not marked as sorted when it reads an entry, and refuses them.
+fn is_one_twice(column: &AttributeDescription, values: &[&[u8]]) -> bool {
+    let mut found = values.to_vec();
+    found.sort_unstable_by(|left, right| column.order.compare(left, right));
+    found.windows(2).any(|pair| column.order.compare(pair[0], pair[1]).is_eq())
 }
 
 /// slapd writes such an entry again as if id2v had the values, and loses them.

@@ -35,6 +35,8 @@ pub enum Kind {
     Order,
     /// More values in the entry than `multival` leaves there.
     KeptTogether,
+    /// Equal values of an attribute that slapd sorts on reading.
+    Twice,
     Index,
     Posting,
     Missing,
@@ -72,6 +74,7 @@ impl Kind {
             Self::OwnForm => "indexes.own_form",
             Self::Order => "indexes.order",
             Self::KeptTogether => "indexes.multival",
+            Self::Twice => "indexes.sortvals",
             Self::Index => "indexes.table",
             Self::Posting => "indexes.damaged",
             Self::Missing => "indexes.missing",
