@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
@@ -14,15 +15,10 @@ from fixtures import replication
 from fixtures.slapd import Form, Slapd, missing_slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
-from tests.support import costs, preloaded, tiers
+from tests.support import costs, order, preloaded, tiers
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
-LONGEST = (
-    "tests/installed",
-    "tests/campaign",
-    "tests/fuzz",
-)  # begun first, so that no worker ends with one alone
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,7 +87,8 @@ def _keep_what_is_wanted(config: pytest.Config, items: list[pytest.Item]) -> Non
         config.hook.pytest_deselected(items=left)
         gone = set(left)
         items[:] = [item for item in items if item not in gone]
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    items[:] = order.begun_first(items, [item.nodeid for item in items], workers)
     if "heavy" in (config.option.markexpr or ""):
         return
     for item in items:

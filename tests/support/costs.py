@@ -1,11 +1,13 @@
 """What each test takes, in seconds and in processor seconds of itself and of the processes that it waited for.
 
-`bin/test --costs FILE` writes a line of JSON for each test to FILE, and prints the sums by folder."""
+`bin/test --costs FILE` writes a line of JSON for each test to FILE, as they end (`ended`: seconds after the beginning),
+and prints the sums by folder."""
 
 from __future__ import annotations
 
 import json
 import resource
+import time
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
@@ -36,6 +38,7 @@ class Costs:
         self._place = place
         self._is_worker = is_worker
         self._before = processor_seconds()
+        self._began = time.monotonic()
         self._tests: dict[str, Cost] = defaultdict(Cost)
 
     @pytest.hookimpl(wrapper=True)
@@ -49,11 +52,14 @@ class Costs:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self._is_worker:
             return
-        cost = self._tests[report.nodeid]
+        cost, ended = self._tests[report.nodeid], time.monotonic() - self._began
         cost.add(Cost(report.duration, getattr(report, "cpu", 0.0)))
         if report.when == "teardown":
             with self._place.open("a") as file:
-                file.write(json.dumps({"test": report.nodeid, **asdict(cost)}) + "\n")
+                file.write(
+                    json.dumps({"test": report.nodeid, **asdict(cost), "ended": round(ended, 1)})
+                    + "\n"
+                )
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         folders: dict[str, Cost] = defaultdict(Cost)

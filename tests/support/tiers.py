@@ -130,7 +130,10 @@ TABLE = (
     Matrix("tests/integration/test_catch_up.py", 10, _RELEASE),
     Matrix("tests/integration/test_refresh_versions.py", 1, _RELEASE),
     Matrix(
-        "tests/integration/test_refresh.py::test_what_syncrepl_itself_cannot_follow", 1, _MATRIX
+        "tests/integration/test_refresh.py::test_what_syncrepl_itself_cannot_follow",
+        0,
+        "five refreshes beside a restless provider",
+        "tests/integration/test_refresh.py",
     ),
     Matrix("tests/integration/test_refresh.py::test_a_provider_that_never_rests", 1, _MATRIX),
     Matrix("tests/integration/test_refresh.py::test_changes_of_every_kind", 1, _MATRIX),
@@ -203,7 +206,10 @@ TABLE = (
     Matrix("tests/resume/test_kill.py::test_stopped_by_a_signal", 2, _MATRIX),
     Matrix("tests/resume/test_export_cut.py::test_cut_at_random", 1, _MATRIX),
     Matrix(
-        "tests/integration/test_storage_layers.py", 1, "other kinds of layers in the storage VM"
+        "tests/integration/test_storage_layers.py",
+        0,
+        "other kinds of layers in the storage VM",
+        "tests/integration/test_storage_check.py",
     ),
     Matrix("tests/integration/test_storage_plan.py::test_its_script", 1, _MATRIX),
     Matrix(
