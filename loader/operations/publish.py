@@ -104,13 +104,13 @@ def published(data: Path, entries: int) -> Facts:
         return {
             "transaction": facts.txnid,
             "entries": entries,
-            "head": [length, _digest(pin, length)],
+            "head": [length, head_digest(pin, length)],
             **_written(pin),
         }
 
 
-def _digest(data: Path, length: int) -> str:
-    """Of both meta pages."""
+def head_digest(data: Path, length: int) -> str:
+    """Of both meta pages, `length` bytes."""
     with files.reading(data) as file:
         return xxhash.xxh3_128_hexdigest(file.read(length))
 
@@ -135,7 +135,7 @@ def _is_as_published(directory: Path, before: Facts) -> bool:
             return bool(_transaction(pin) == before["transaction"])
         length, digest = before["head"]
         now = _written(pin)
-        if _digest(pin, length) != digest:
+        if head_digest(pin, length) != digest:
             return False
     grown = bool(now["size"] > before["size"])
     return grown or now == {name: before[name] for name in now}

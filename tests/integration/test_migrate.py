@@ -274,3 +274,17 @@ def test_a_map_that_is_too_small_is_foreseen(old: Slapd, people_ldif: Path) -> N
         assert _nothing_was_made(new)
         _migrate(old, new, "--maxsize", "auto").ok()
         assert tree(new.slapcat()) == tree(old.slapcat())
+
+
+def test_another_database_of_the_same_transaction_is_not_done(
+    old: Slapd, new: Slapd, tmp_path: Path
+) -> None:
+    """What ditseed builds always has transaction 1, and cp leaves the inode as it is."""
+    for number, text in enumerate((TOP, TOP + _unit("a"))):
+        (tmp_path / f"{number}.ldif").write_text(text)
+        target = tmp_path / str(number)
+        build = ("build", tmp_path / f"{number}.ldif", "--config", old.config_path)
+        ditseed(*build, "--target", target).ok()
+        shutil.copyfile(target / "data.mdb", old.database_dir / "data.mdb")
+        done = _migrate(old, new, "--json", *(("--replace",) if number else ())).ok()
+        assert done.facts["entries"] == number + 1

@@ -19,7 +19,7 @@ from loader.operations.build import proven
 from loader.operations.build.native import NativeSteps
 from loader.operations.build.options import BuildOptions
 from loader.operations.migrate.options import MigrateOptions
-from loader.operations.publish import TargetDatabase
+from loader.operations.publish import TargetDatabase, head_digest
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
@@ -36,10 +36,11 @@ SOURCE, MADE_FOR = "source_as_read", "made_for"
 _SHOWN = 10  # names in a message
 
 
-def state_of(source: Path) -> list[int]:
-    """Of a data file: another one whenever it was written to."""
-    status = meta.data_file(source).stat()
-    return [status.st_dev, status.st_ino, meta.read_meta(source).txnid]
+def state_of(source: Path) -> list[int | str]:
+    """Of a data file: another one whenever it was written to, by LMDB or by anything else."""
+    data = meta.data_file(source)
+    status, head = data.stat(), head_digest(data, 2 * meta.read_meta(data).page_size)
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, head]
 
 
 def made_for(options: MigrateOptions, place: TargetDatabase) -> list[str]:
