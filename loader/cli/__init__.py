@@ -25,6 +25,7 @@ OWN = {
     "add": "loader.cli.add_cmd:command",
     "generate": "seeders.synthetic.generate_cmd:command",
     "clone": "loader.cli.clone_cmd:command",
+    "migrate": "loader.cli.migrate_cmd:command",
     "compare": "loader.cli.compare_cmd:command",
     "verify": "loader.cli.verify_cmd:command",
     "backup": "loader.cli.backup_cmd:command",

@@ -118,7 +118,7 @@ def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
     left in the workshop stays, for a run that goes on. Raises Locked, DirectoryUnsafe."""
     missing = not directory.exists()
     if missing:
-        _make(directory, Owner.of(like))
+        make_directory(directory, Owner.of(like))
     try:
         with held.opened(directory) as target:
             try:
@@ -141,7 +141,8 @@ def _locked(target: held.Directory, home: held.Directory) -> Iterator[BuildDirec
             home.remove("lock")
 
 
-def _make(directory: Path, owner: Owner) -> None:
+def make_directory(directory: Path, owner: Owner) -> None:
+    """An empty one for a database, of that account and for nobody else."""
     directory.mkdir(mode=0o700, parents=True)
     with held.opened(directory) as made:
         held.require_private(made.status, made.name)

@@ -70,7 +70,7 @@ def dump(path: Path) -> bytes:
 
     Raises NoSuchPath, NotPermitted, ConfigUnreadable.
     """
-    _require_readable(path)
+    require_readable(path)
     owner = account.of_configuration(path, file_text)
     with hidden_config.readable(path, tools_tmpdir(), file_text, owner) as known:
         try:
@@ -85,7 +85,8 @@ def dump(path: Path) -> bytes:
             raise ConfigUnreadable(path=path, reason=reason) from error
 
 
-def _require_readable(path: Path) -> None:
+def require_readable(path: Path) -> None:
+    """Raises NoSuchPath, NotPermitted."""
     try:
         path.stat()
     except FileNotFoundError:

@@ -41,10 +41,17 @@ def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) ->
         return dump.export(output, counters, compress=compress)
 
 
-def stream(part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter) -> Exported:
+def stream(
+    part: Part,
+    descriptor: int,
+    compress: bool,
+    jobs: int,
+    meter: Meter,
+    scratch: Path | None = None,
+) -> Exported:
     """All of it as one stream of LDIF, parents first. Raises ReaderGone; where it ends early otherwise, its end is none
-    that a reader of LDIF takes."""
-    scratch = Path(tempfile.gettempdir())
+    that a reader of LDIF takes. `scratch`: a directory for entries that have to wait for their parents."""
+    scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
         return dump.stream(descriptor, scratch, counters, compress=compress)
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,9 +12,9 @@ from loader import resources
 from loader.progress import Meter
 from loader.sources import Inputs, dit
 from loader.sources.dit import Template, TreeSpec
+from loader.sources.piped import piped
 
 MOMENT = "20260101000000Z"  # what a build of such a tree takes for its time, so that it can be made again
-_PIPE = 1 << 20  # bytes, the most that Linux gives everybody
 
 
 @dataclass(frozen=True)
@@ -59,21 +56,9 @@ class Synthetic:
     @contextmanager
     def stream(self) -> Iterator[int]:
         """A descriptor to read it from, once. What could not be made is raised when the body has ended."""
-        reading, writing = os.pipe()
-        with suppress(OSError):  # more of it than a user may have: then it stays small
-            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
-        with ThreadPoolExecutor(1, "template") as pool:
-            making = pool.submit(self._write, writing)
-            try:
-                yield reading
-            finally:
-                os.close(reading)
-            with suppress(BrokenPipeError):  # the reader had enough, and knows why
-                making.result()
+        with piped(self._write, "template") as (descriptor, _):
+            yield descriptor
 
     def _write(self, descriptor: int) -> None:
         meter, jobs = Meter("template"), resources.processors()
-        try:
-            dit.write(self.compiled, dit.whole(self.compiled), descriptor, jobs, meter)
-        finally:
-            os.close(descriptor)
+        dit.write(self.compiled, dit.whole(self.compiled), descriptor, jobs, meter)

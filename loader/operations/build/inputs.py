@@ -79,7 +79,8 @@ def input_time(options: BuildOptions) -> str:
     else:
         found = options.files.paths()
         ages = [path.stat().st_mtime for path in found if path.is_file()]
-        moment = min([time.time(), max(ages)] if len(ages) == len(found) else [time.time()])
+        known = bool(ages) and len(ages) == len(found)
+        moment = min([time.time(), max(ages)] if known else [time.time()])
     return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
 

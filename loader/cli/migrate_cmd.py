@@ -1,0 +1,138 @@
+"""ditseed migrate: a database of one OpenLDAP made again for another, without LDIF in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loader import units
+from loader.cli import options
+from loader.cli.report import show, show_facts, show_json
+from loader.errors import EXIT_DIFFERENT, EXIT_OK
+from loader.operations import migrate as operation
+from loader.operations.build import FULL
+from loader.operations.build.finish import INVALID
+from loader.operations.migrate import MigrateOptions
+
+_RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
+
+
+@click.command("migrate")
+@click.argument("source", type=click.Path(path_type=Path, readable=False))
+@click.argument("target", type=click.Path(path_type=Path, readable=False))
+@options.config_option
+@options.suffix_option
+@options.placing_options
+@options.verify_new_option(FULL)
+@options.memory_option
+@options.scratch_option("Directory for temporary files (default: beside the new database).")
+@options.threads_option
+@options.dry_run_option
+@options.timeout_option
+@options.restart_option
+@options.progress_option
+@options.json_option
+def command(
+    config_path: Path,
+    dry_run: bool,
+    timeouts: tuple[str, ...],
+    restart: bool,
+    progress_mode: str,
+    as_json: bool,
+    **asked: Any,
+) -> int:
+    """Make the database in directory SOURCE again in directory TARGET, for the slapd of another OpenLDAP.
+
+    The databases of OpenLDAP 2.4 to 2.6 and of 2.7 have different formats, and neither slapd opens the other's. SOURCE
+    may be of either, and slapd may be running on it. TARGET gets the format of the slapd that is installed here (or
+    that DITSEED_TOOLS names), and the indexes of its configuration (--config). All entries with their operational
+    attributes and the contextCSN are kept, and compared at the end. SOURCE is not changed.
+
+    Stop the old slapd before the last migration, or let a replica catch up: changes that are made while the database is
+    read are not in the new one.
+
+    \b
+    Examples:
+      ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d --dry-run
+      ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d
+    The slapd of 2.7 is not on the PATH:
+      DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/opt/openldap/libexec:/usr/bin:/bin' \\
+          ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d
+    """
+    wanted = MigrateOptions(config_path=config_path, **asked)
+    progress = options.progress_of(progress_mode)
+    if dry_run:
+        return _show_plan(operation.plan(wanted, progress), as_json)
+    steps = options.timeouts_of(timeouts, operation.STEPS)
+    found = operation.migrate(wanted, progress, steps, restart)
+    if as_json:
+        show_json(found)
+    else:
+        show_facts(_lines(found))
+    return EXIT_OK
+
+
+def _lines(found: Mapping[str, Any]) -> dict[str, object]:
+    seconds, rate = units.duration(found["seconds"]), units.number(found["rate"])
+    return {
+        "migrated": f"{found['source']} to {found['directory']}",
+        "suffix": found["suffix"] or "the empty one",
+        "data format": _formats(found),
+        "entries": f"{units.number(found['entries'])}, equal in both",
+        "contextCSN": " ".join(found["context_csns"]) or "none stored",
+        "size / maxsize": f"{units.size(found['bytes'])} / {units.size(found['maxsize'])}",
+        "took": f"{seconds} ({rate} entries/s)",
+        **_remarks(found),
+    }
+
+
+def _formats(found: Mapping[str, Any]) -> str:
+    before, after = found["format_before"], found["format"]
+    return f"{before} ({_RELEASES[before]}) to {after} (slapd {found['slapd']})"
+
+
+def _remarks(found: Mapping[str, Any]) -> dict[str, object]:
+    told: dict[str, object] = {}
+    if found.get(INVALID):
+        told[INVALID] = ", ".join(found[INVALID])
+    if found["left_out"]:
+        told["left out"] = (
+            f"values of attributes that slapd computes: {', '.join(found['left_out'])}"
+        )
+    if found.get("done_before"):
+        told["done before"] = found["done_before"]
+    return told
+
+
+def _show_plan(found: Mapping[str, Any], as_json: bool) -> int:
+    """The exit status says whether anything stands against the migration."""
+    if as_json:
+        show_json(found)
+    else:
+        show_facts(_plan_lines(found))
+        show(*(f"  {line}" for line in found["slaptest"]))
+    return EXIT_OK if found["accepted"] and not found["problems"] else EXIT_DIFFERENT
+
+
+def _plan_lines(found: Mapping[str, Any]) -> dict[str, object]:
+    told: dict[str, object] = {
+        "migrate": f"{found['source']} to {found['directory']}",
+        "suffix": found["suffix"] or "the empty one",
+        "data format": _formats(found),
+        "entries": units.number(found["entries"]),
+    }
+    if found.get("needed") is not None:
+        told["needed / free"] = f"{units.size(found['needed'])} / {units.size(found['free'])}"
+        told["maxsize"] = units.size(found["maxsize"])
+    if found.get("seconds") is not None:
+        told["will take"] = f"about {units.duration(found['seconds'])}"
+    if found.get("lacking"):
+        told["not in the schema"] = ", ".join(found["lacking"])
+    for problem in found["problems"]:
+        told["refused"] = problem
+    said = "accepts the configuration" if found["accepted"] else "does not accept the configuration"
+    told["slaptest -u"] = said + (":" if found["slaptest"] else "")
+    return told

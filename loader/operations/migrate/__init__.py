@@ -1,0 +1,105 @@
+"""A database made again for another slapd: of another version, with another LMDB, or of another configuration.
+
+Steps: look, config, load, check, compare, publish. The entries go from the pages of the old database straight to the
+native core, which makes the new one as the new slapd's slapadd would; no LDIF is in between.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loader.mdb import meta
+from loader.mdb.look import DatabaseSummary
+from loader.operations.build import proven
+from loader.operations.migrate import planning
+from loader.operations.migrate.options import MigrateOptions, place_of, source_of
+from loader.operations.migrate.steps import SOURCE, MigrateSteps, state_of
+from loader.operations.publish import TargetDatabase
+from loader.operations.target import make_directory
+from loader.progress import Progress
+from loader.run.catalogue import Facts, recorded
+from loader.run.steps import Run, open_run
+from loader.server import acceptance, version
+from loader.storage.files import Owner
+
+__all__ = ["STEPS", "MigrateOptions", "migrate", "plan"]
+
+STEPS = ("look", "config", "load", "check", "compare", "publish")
+RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
+
+
+def migrate(
+    options: MigrateOptions,
+    progress: Progress,
+    timeouts: dict[str, float],
+    restart: bool = False,
+) -> Facts:
+    """Run or resume a migration; what its steps found."""
+    source = source_of(options)
+    place = place_of(options, source)
+    run_dir, identity = place.directory / RUN_DIR, options.identity()
+    if not place.directory.exists():
+        make_directory(place.directory, Owner.of(options.source))
+    anew = place.begins_anew(run_dir, "migrate", identity, restart)
+    anew = anew or _went_on(options.source, run_dir, place)
+    with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
+        return {**_steps(options, run, place, source), **run.told_before()}
+
+
+def _went_on(source: Path, run_dir: Path, place: TargetDatabase) -> bool:
+    """Was the source written to since the unfinished run read it? Then what was made of it is out of date."""
+    with recorded(run_dir) as catalogue:
+        loaded = catalogue.found("load") if catalogue else None
+        if catalogue is None or loaded is None or place.holds(catalogue.found("check")):
+            return False
+        return bool(loaded[SOURCE] != state_of(source))
+
+
+def _steps(
+    options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary
+) -> Facts:
+    if run.catalogue.found("publish") is None:
+        place.require_free(run.catalogue.found("check"))
+    work = MigrateSteps(options, run, place)
+    looked = run.do("look", lambda meter: look(options, source))
+    run.do("config", work.building.config)
+    proven.require_numbers(source.entries, work.build_options, str(options.source))
+    loaded = run.do("load", work.load, total=source.entries)
+    checked = run.do("check", lambda meter: work.building.check(meter, loaded))
+    compared = run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded["entries"])
+    published = run.do("publish", lambda meter: work.building.publish(loaded, checked))
+    seconds = sum(step.seconds for step in run.catalogue.steps())
+    rate = round(loaded["entries"] / seconds)
+    found = {**loaded, **looked, **compared, **published}
+    return {**found, "seconds": round(seconds, 3), "rate": rate}
+
+
+def look(options: MigrateOptions, source: DatabaseSummary) -> Facts:
+    """What it is, and what it is going to be."""
+    release = version.release()
+    return {
+        "source": str(options.source),
+        "suffix": ", ".join(source.suffixes),
+        "format_before": meta.read_meta(options.source).format,
+        "format": version.lmdb_format(),
+        "slapd": ".".join(map(str, release)) if release else None,
+    }
+
+
+def plan(options: MigrateOptions, progress: Progress) -> Facts:
+    """What `migrate` would do; `accepted` is false where it would not begin. Nothing is written but in a temporary
+    directory."""
+    source = source_of(options)
+    told = acceptance.slaptest(options.config_path)
+    facts: Facts = {
+        **look(options, source),
+        "directory": str(options.target),
+        "entries": source.entries,
+        "slaptest": told.lines,
+        "accepted": told.accepted,
+        "problems": [],
+        "dry_run": "nothing was written",
+    }
+    if told.accepted:
+        facts |= planning.plan(options, place_of(options, source), source, progress)
+    return facts

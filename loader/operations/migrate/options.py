@@ -1,0 +1,106 @@
+"""What a migration was asked for, and the database that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import dn
+from loader.config import Config, Database
+from loader.errors import EmptyInput, ManySuffixes, NoSuchSuffix, UsageProblem
+from loader.mdb import look
+from loader.mdb.look import DatabaseSummary
+from loader.operations.build.options import BuildOptions
+from loader.operations.publish import TargetDatabase
+from loader.server import configuration
+from loader.sources import mdb
+from loader.sources.mdb import Part
+
+
+@dataclass(frozen=True)
+class MigrateOptions:
+    """`source`, `target`: database directories. `config_path`: of the slapd that will use the target. `suffix`: its
+    database there (None: the one that has the source's). The rest as in BuildOptions."""
+
+    source: Path
+    target: Path
+    config_path: Path
+    suffix: str | None = None
+    replace: bool = False
+    maxsize: int | str | None = None
+    verify: str = "quick"
+    memory: int | None = None
+    jobs: int | None = None
+    scratch: Path | None = None
+
+    @property
+    def part(self) -> Part:
+        return Part(self.source)
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption."""
+        return {
+            "source": str(self.source.absolute()),
+            "config": str(self.config_path.absolute()),
+            "suffix": self.suffix,
+            "maxsize": self.maxsize,
+        }
+
+    def building(self, place: TargetDatabase) -> BuildOptions:
+        """Entries are taken as they are stored, as for a replica; values that their syntax forbids are counted."""
+        beside = not _same(place.database.directory, self.target)
+        return BuildOptions(
+            inputs=(),
+            config_path=self.config_path,
+            suffix=place.database.suffix,
+            replace=self.replace,
+            maxsize=self.maxsize,
+            verify=self.verify,
+            seeding=True,
+            target=self.target if beside else None,
+            memory=self.memory,
+            jobs=self.jobs,
+            scratch=self.scratch,
+            glue=False,
+        )
+
+
+def source_of(options: MigrateOptions) -> DatabaseSummary:
+    """What is in it. Raises NotLmdb, MdbDamaged, MdbProtected, NoSuchPath, NotPermitted, EmptyInput, UsageProblem."""
+    mdb.require_database(options.source)
+    if _same(options.source, options.target):
+        raise UsageProblem(
+            reason=f"{options.target} is the source itself: name another directory for the new database, and keep the "
+            "old one until the new slapd has proved itself"
+        )
+    found = look.summarise(options.source, newest=False)
+    if not found.entries:
+        raise EmptyInput(path=options.source)
+    return found
+
+
+def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase:
+    """Where the new database goes. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable."""
+    config = configuration.read(options.config_path)
+    database = _database(config, options.suffix, source)
+    return TargetDatabase(config, database, options.target.absolute(), options.replace)
+
+
+def _database(config: Config, suffix: str | None, source: DatabaseSummary) -> Database:
+    """The one of `suffix`, or that has the source's. The empty suffix stands in no list: it is the root itself."""
+    own = source.suffixes
+    if suffix is None and len(own) > 1 and len(config.mdb_databases) > 1:
+        raise ManySuffixes(config=config.path, known=", ".join(own))
+    found = config.database(suffix or next(iter(own), None))
+    has = {dn.key(one) for one in found.suffixes}
+    for one in own:
+        if dn.key(one) not in has and "" not in has:
+            known = ", ".join(found.suffixes)
+            raise NoSuchSuffix(
+                config=config.path, suffix=f"{one}, which the source has", known=known
+            )
+    return found
+
+
+def _same(one: Path | None, other: Path) -> bool:
+    return one is not None and one.exists() and other.exists() and one.samefile(other)

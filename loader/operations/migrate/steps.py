@@ -1,0 +1,133 @@
+"""The bodies of the steps of a migration. Each can be done again from its beginning."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from loader import ldif, resources
+from loader.errors import EntryRefused, MdbDamaged, SchemaMissing
+from loader.mdb import meta, names
+from loader.operations import compare as comparing
+from loader.operations import schema
+from loader.operations.build.native import NativeSteps
+from loader.operations.build.options import BuildOptions
+from loader.operations.migrate.options import MigrateOptions
+from loader.operations.publish import TargetDatabase
+from loader.overlays import COMPUTED
+from loader.progress import Meter
+from loader.run.catalogue import Facts
+from loader.run.steps import Run
+from loader.sources import mdb
+from loader.sources.comparable import Database
+from loader.sources.configured import ConfiguredDatabase
+from loader.sources.mdb import Part
+from loader.sources.piped import piped
+
+SOURCE = "source_as_read"  # among the facts of the step `load`
+_SHOWN = 10  # names in a message
+
+
+def state_of(source: Path) -> list[int]:
+    """Of a data file: another one whenever it was written to."""
+    status = meta.data_file(source).stat()
+    return [status.st_dev, status.st_ino, meta.read_meta(source).txnid]
+
+
+@dataclass(frozen=True)
+class MigrateSteps:
+    options: MigrateOptions
+    run: Run
+    place: TargetDatabase
+
+    @cached_property
+    def building(self) -> NativeSteps:
+        return NativeSteps(self.build_options, self.run, self.place)
+
+    @cached_property
+    def build_options(self) -> BuildOptions:
+        return self.options.building(self.place)
+
+    def load(self, meter: Meter) -> Facts:
+        """One snapshot of the source, read by one native call and written by another."""
+        inner, state = Meter("read"), state_of(self.options.source)
+
+        def read(descriptor: int) -> mdb.Exported:
+            jobs = self.options.jobs or resources.processors()
+            scratch = self.options.scratch or Path(tempfile.gettempdir())
+            return mdb.stream(self.options.part, descriptor, False, jobs, inner, scratch)
+
+        with meter.cancelling(inner.cancel), piped(read, "read") as (descriptor, reading):
+            made = self._make(meter, descriptor)
+        found = reading.result()
+        return {
+            **made,
+            SOURCE: state,
+            "in_source": found.entries,
+            "checksum": found.checksum,
+            "context_csns": list(found.context_csns),
+            "late": found.late,
+        }
+
+    def _make(self, meter: Meter, descriptor: int) -> Facts:
+        try:
+            return self.building.make(meter, [descriptor], None)
+        except EntryRefused as error:
+            self._require_schema()
+            where = f"{self.options.source}; it is also in {self.building.rejects}"
+            raise EntryRefused(**{**error.facts, "where": where, "way_out": ""}) from error
+
+    def _require_schema(self) -> None:
+        """Name all that the old database uses and the new configuration lacks. Raises SchemaMissing."""
+        found = ldif.scan([self.building.rejects], Meter("schema"))
+        attributes = list(dict.fromkeys([*used(self.options.source), *found.attributes]))
+        lacking = self.lacking(attributes, list(found.object_classes))
+        if lacking:
+            more = [f"and {len(lacking) - _SHOWN} more"] if len(lacking) > _SHOWN else []
+            named = ", ".join([*lacking[:_SHOWN], *more])
+            raise SchemaMissing(config=self.place.config.path, names=named)
+
+    def lacking(self, attributes: Sequence[str], classes: Sequence[str]) -> list[str]:
+        """Names that the new configuration does not know."""
+        return schema.unknown_names(self.place, attributes, classes, self.run.directory)
+
+    def compare(self, meter: Meter, loaded: Facts) -> Facts:
+        """Every entry of the new database against what was read of the old one: number and checksum of all that they
+        hold, in whatever order. Raises MdbDamaged."""
+        made = self.building.made
+        with ldif.digesting((), meter) as tree:
+            mdb.digest(Part(made), tree, meter)
+        if (tree.entries, tree.checksum) == (loaded["in_source"], loaded["checksum"]):
+            return {"compared": "equal", "left_out": []}
+        return {"compared": "equal", "left_out": self._explained(loaded)}
+
+    def _explained(self, loaded: Facts) -> list[str]:
+        """The attributes in which both may differ, if nothing else does: those that no slapd should have stored.
+        Raises MdbDamaged, naming what differs."""
+        sides = (
+            Database(ConfiguredDatabase(one)) for one in (self.options.source, self.building.made)
+        )
+        asked = comparing.CompareOptions(
+            *sides, ignore=COMPUTED, show_attributes=True, limit=_SHOWN
+        )
+        found = comparing.compare(asked, self.run.progress)
+        if found.equal:
+            return list(COMPUTED)
+        differing = found.only_a + found.only_b + found.changed
+        shown = "; ".join(
+            f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in found.samples
+        )
+        moved = state_of(self.options.source) != loaded[SOURCE]
+        since = ", which was written to since it was read" if moved else ""
+        raise MdbDamaged(
+            path=self.building.made,
+            reason=f"it differs from {self.options.source}{since} in {differing} entries: {shown}",
+        )
+
+
+def used(source: Path) -> list[str]:
+    """Attribute descriptions that the database has, or once had."""
+    return list(names.attributes(source))
