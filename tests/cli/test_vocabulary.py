@@ -113,7 +113,7 @@ def test_the_same_name_takes_the_same_kind_of_value() -> None:
 
 def test_levels_are_one_ladder() -> None:
     found = [one for context in VERBS for one in options(context) if name_of(one) == "verify"]
-    assert len(found) == 6
+    assert len(found) == 7
     for one in found:
         assert isinstance(one.type, Level)
         steps = [level for level in one.type.choices if level != "none"]

@@ -45,7 +45,7 @@ def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 VERBS = (
     *("backup check", "backup list", "backup restore", "backup run", "build", "clone"),
-    *("compare", "generate tree", "tune maxsize", "verify"),
+    *("compare", "generate tree", "migrate", "tune maxsize", "verify"),
 )
 
 
@@ -63,6 +63,7 @@ def test_a_walk_is_the_way_that_the_verb_takes(
         "clone": (data, out),
         "compare": (data, data),
         "generate tree": ("people", "-n", 10, "-o", out),
+        "migrate": (data, other.database_dir, "--config", other.config_path),
         "tune maxsize": (
             "--maxsize",
             "2G",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from loader.operations.doctor.facts import Database, Facts
@@ -62,6 +63,7 @@ def _format(facts: Facts, release: tuple[int, int, int], database: Database) -> 
         told = f"data.mdb has data format {database.format}, which {name} reads"
         yield Finding(Severity.OK, "format", database.suffix, told)
         return
+    place, old = shlex.quote(database.directory), shlex.quote(f"{database.directory}.old")
     yield Finding(
         Severity.CRITICAL,
         "format",
@@ -69,10 +71,10 @@ def _format(facts: Facts, release: tuple[int, int, int], database: Database) -> 
         f"data.mdb has data format {database.format}; {name}, which is installed, reads format {reads}",
         "OpenLDAP 2.4 to 2.6 (LMDB 0.9) read format 1, OpenLDAP 2.7 (LMDB 1.0) reads format 3. slapd does not start "
         "on the "
-        "other one. The way from one to the other is LDIF.",
+        "other one. ditseed makes the database again in the format of this one.",
         (
-            "# slapcat of the OpenLDAP that wrote it, then:",
-            f"ditseed build FILE.ldif --config {facts.config} -b {database.suffix} --replace",
+            f"mv {place} {old}",
+            f"ditseed migrate {old} {place} --config {facts.config} -b {shlex.quote(database.suffix)}",
         ),
         "lmdb.h, MDB_VERSION_MISMATCH",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from dataclasses import dataclass
@@ -74,14 +75,21 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter) -> Facts:
 
 
 def _sample(work: MigrateSteps, meter: Meter) -> Sample:
-    text = work.run.directory / "sample.ldif"
-    text.write_bytes(_first_records(work.options))
+    """With as large a map as it takes."""
+    work = dataclasses.replace(work, options=dataclasses.replace(work.options, maxsize="auto"))
+    text = _first_records(work.options)
     began = time.monotonic()
-    made = work.building.make(meter, [text], None)
+    with piped(lambda descriptor: _write(text, descriptor), "sample") as (descriptor, _):
+        made = work.building.make(meter, [descriptor], None)
     with ldif.digesting((), Meter("digest")) as tree:
         mdb.digest(Part(work.building.made), tree, Meter("digest"))
     seconds = time.monotonic() - began
     return Sample(made["entries"], meta.read_meta(work.building.made).used, seconds)
+
+
+def _write(text: bytes, descriptor: int) -> None:
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(text)
 
 
 def _first_records(options: MigrateOptions) -> bytes:

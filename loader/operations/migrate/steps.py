@@ -83,8 +83,7 @@ class MigrateSteps:
     def _require_schema(self) -> None:
         """Name all that the old database uses and the new configuration lacks. Raises SchemaMissing."""
         found = ldif.scan([self.building.rejects], Meter("schema"))
-        attributes = list(dict.fromkeys([*used(self.options.source), *found.attributes]))
-        lacking = self.lacking(attributes, list(found.object_classes))
+        lacking = self.lacking(used(self.options.source), list(found.object_classes))
         if lacking:
             more = [f"and {len(lacking) - _SHOWN} more"] if len(lacking) > _SHOWN else []
             named = ", ".join([*lacking[:_SHOWN], *more])

@@ -1,0 +1,207 @@
+"""`ditseed migrate`: what it keeps, what it refuses, what it foresees."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader import errors
+from loader.errors import LoaderError
+from tests.support.command import Done, ditseed
+from tests.support.trees import tree
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = "dc=example,dc=com"
+TOP = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
+UNIT = "dn: ou={0}{1}\nobjectClass: organizationalUnit\nou: {0}\n\n"
+
+
+def _unit(name: str, above: str = SUFFIX) -> str:
+    return UNIT.format(name, f",{above}")
+
+
+@pytest.fixture
+def old() -> Iterator[Slapd]:
+    with closing(Slapd(Settings(indexes=("objectClass eq",)))) as server:
+        yield server
+
+
+@pytest.fixture
+def new() -> Iterator[Slapd]:
+    with closing(Slapd(Settings(indexes=("ou eq,sub", "entryUUID eq")))) as server:
+        yield server
+
+
+def _migrate(old: Slapd, new: Slapd, *more: object) -> Done:
+    return ditseed(
+        "migrate", old.database_dir, new.database_dir, "--config", new.config_path, *more
+    )
+
+
+def _refused(done: Done, kind: type[LoaderError]) -> str:
+    assert done.status == kind.exit_status, done
+    assert done.out == ""
+    return done.err
+
+
+def _nothing_was_made(new: Slapd) -> bool:
+    return not (new.database_dir / "data.mdb").exists()
+
+
+def test_all_is_kept_of_a_database_in_use(old: Slapd, new: Slapd) -> None:
+    """Names, contextCSN, an entry whose parent is younger, and indexes as the new configuration says."""
+    old.slapadd(TOP + _unit("a") + _unit("b", f"ou=a,{SUFFIX}"), "-w")
+    with old:
+        old.ldapmodify(_unit("late").replace("objectClass", "changetype: add\nobjectClass", 1))
+        old.ldapmodify(
+            f"dn: ou=a,{SUFFIX}\nchangetype: modrdn\nnewrdn: ou=moved\ndeleteoldrdn: 1\n"
+            f"newsuperior: ou=late,{SUFFIX}\n"
+        )
+        facts = _migrate(old, new, "--json").ok().facts
+        assert (facts["entries"], facts["late"], facts["compared"]) == (4, 2, "equal")
+        assert sorted(new.slapcat().split("\n\n")) == sorted(old.slapcat().split("\n\n"))
+    with new:
+        (found,) = new.search("(ou=*ove*)", base=SUFFIX)
+        assert found[0] == f"ou=moved,ou=late,{SUFFIX}"
+
+
+def test_once_done_it_says_so(old: Slapd, new: Slapd) -> None:
+    old.slapadd(TOP)
+    done = _migrate(old, new).ok()
+    assert "1, equal in both" in done.out
+    again = _migrate(old, new).ok()
+    assert "done before" in again.out
+    assert "nothing was done now" in again.err
+
+
+def test_a_new_directory_belongs_to_the_account_of_the_old_one(old: Slapd, tmp_path: Path) -> None:
+    old.slapadd(TOP)
+    shutil.chown(old.database_dir, 12345, 12345)
+    made = tmp_path / "made"
+    ditseed("migrate", old.database_dir, made, "--config", old.config_path).ok()
+    assert {path.stat().st_uid for path in (made, made / "data.mdb")} == {12345}
+
+
+def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd) -> None:
+    old.slapadd(TOP)
+    done = ditseed(
+        *("migrate", old.database_dir, new.database_dir, "--config", new.config_path),
+        env={"DITSEED_KILL_AT": "compare.start"},
+    )
+    assert done.status == -9
+    old.slapadd(_unit("since"))
+    _migrate(old, new).ok()
+    assert tree(new.slapcat()) == tree(old.slapcat())
+
+
+def test_what_breaks_its_syntax_is_kept_and_counted(old: Slapd, new: Slapd) -> None:
+    old.slapadd(TOP + _unit("a").replace("ou: a", "ou: a\ntelephoneNumber: \u00e9"))
+    facts = _migrate(old, new, "--json").ok().facts
+    assert facts["invalid values"] == ["1 of telephoneNumber (1.3.6.1.4.1.1466.115.121.1.50)"]
+    assert tree(new.slapcat()) == tree(old.slapcat())
+
+
+def test_the_source_itself_is_refused(old: Slapd) -> None:
+    old.slapadd(TOP)
+    done = ditseed("migrate", old.database_dir, old.database_dir, "--config", old.config_path)
+    assert "is the source itself" in _refused(done, errors.UsageProblem)
+
+
+def test_a_database_in_the_way_is_refused(old: Slapd, new: Slapd) -> None:
+    old.slapadd(TOP + _unit("a"))
+    new.slapadd(TOP)
+    before = new.slapcat()
+    _refused(_migrate(old, new), errors.TargetNotEmpty)
+    assert new.slapcat() == before
+    _migrate(old, new, "--replace").ok()
+    assert tree(new.slapcat()) == tree(old.slapcat())
+
+
+def test_an_empty_source_is_refused(old: Slapd, new: Slapd) -> None:
+    old.start()
+    old.stop()
+    _refused(_migrate(old, new), errors.EmptyInput)
+    assert _nothing_was_made(new)
+
+
+def test_another_suffix_is_refused(old: Slapd) -> None:
+    old.slapadd(TOP)
+    with closing(Slapd(Settings(suffix="dc=other,dc=org"))) as new:
+        assert SUFFIX in _refused(_migrate(old, new), errors.NoSuchSuffix)
+        _refused(_migrate(old, new, "-b", "dc=other,dc=org"), errors.NoSuchSuffix)
+        assert _nothing_was_made(new)
+
+
+def test_what_the_new_schema_lacks_is_named(tmp_path: Path, new: Slapd) -> None:
+    schema = tmp_path / "own.schema"
+    schema.write_text(
+        "attributetype ( 1.3.6.1.4.1.55555.1 NAME 'ownNumber' SUP name )\n"
+        "attributetype ( 1.3.6.1.4.1.55555.2 NAME 'ownName' SUP name )\n"
+        "objectclass ( 1.3.6.1.4.1.55555.3 NAME 'ownThing' SUP top AUXILIARY MAY ( ownNumber $ ownName ) )\n"
+    )
+    wanted = dataclasses.replace(Settings(), schema=(schema,))
+    with closing(Slapd(wanted)) as old:
+        one = TOP.replace("dc: example", "objectClass: ownThing\nownNumber: 1\ndc: example")
+        two = _unit("a").replace("ou: a", "objectClass: ownThing\nownName: 1\nou: a")
+        old.slapadd(one + two)
+        foreseen = _migrate(old, new, "--dry-run")
+        assert foreseen.status == 1
+        assert "ownNumber, ownName" in foreseen.out
+        said = _refused(_migrate(old, new), errors.SchemaMissing)
+        assert "ownNumber, ownName, ownthing [" in said
+        assert _nothing_was_made(new)
+
+
+def test_a_damaged_source_is_refused(old: Slapd, new: Slapd, people_ldif: Path) -> None:
+    old.slapadd(people_ldif)
+    data = old.database_dir / "data.mdb"
+    with data.open("r+b") as file:
+        for page in range(40, 60):
+            file.seek(page * 4096 + 16)
+            file.write(b"\xff" * 64)
+    _refused(_migrate(old, new), errors.MdbDamaged)
+    assert _nothing_was_made(new)
+
+
+def test_a_plan_writes_nothing(old: Slapd, new: Slapd, people_ldif: Path) -> None:
+    old.slapadd(people_ldif)
+    told = _migrate(old, new, "--dry-run", "--json").ok().facts
+    assert (told["entries"], told["accepted"], told["lacking"]) == (1029, True, [])
+    assert told["needed"] > 1 << 19
+    assert told["seconds"] > 0
+    assert not list(new.database_dir.iterdir())
+    shown = _migrate(old, new, "--dry-run").ok().out
+    assert "accepts the configuration" in shown
+
+
+def test_a_plan_tells_what_the_new_slapd_does_not_accept(old: Slapd) -> None:
+    old.slapadd(TOP)
+    with closing(Slapd(form="conf")) as new:
+        with new.config_path.open("a") as file:
+            file.write("no-such-setting on\n")
+        done = _migrate(old, new, "--dry-run")
+        assert done.status == 1, done
+        assert "does not accept the configuration:" in done.out
+        assert "no-such-setting" in done.out
+        _refused(_migrate(old, new), errors.ConfigUnreadable)
+        assert _nothing_was_made(new)
+
+
+def test_a_map_that_is_too_small_is_foreseen(old: Slapd, people_ldif: Path) -> None:
+    old.slapadd(people_ldif)
+    with closing(Slapd(Settings(maxsize=1 << 20))) as new:
+        done = _migrate(old, new, "--dry-run")
+        assert done.status == 1
+        assert "maxsize" in done.out
+        _refused(_migrate(old, new), errors.MapFull)
+        assert _nothing_was_made(new)
+        _migrate(old, new, "--maxsize", "auto").ok()
+        assert tree(new.slapcat()) == tree(old.slapcat())
