@@ -102,6 +102,15 @@ def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd
     assert tree(new.slapcat()) == tree(old.slapcat())
 
 
+def test_a_finished_migration_does_not_hide_later_changes(old: Slapd, new: Slapd) -> None:
+    old.slapadd(TOP)
+    _migrate(old, new).ok()
+    old.slapadd(_unit("since"))
+    _refused(_migrate(old, new), errors.TargetNotEmpty)
+    _migrate(old, new, "--replace").ok()
+    assert tree(new.slapcat()) == tree(old.slapcat())
+
+
 def test_what_breaks_its_syntax_is_kept_and_counted(old: Slapd, new: Slapd) -> None:
     old.slapadd(TOP + _unit("a").replace("ou: a", "ou: a\ntelephoneNumber: \u00e9"))
     facts = _migrate(old, new, "--json").ok().facts

@@ -40,19 +40,17 @@ def migrate(
     run_dir, identity = place.directory / RUN_DIR, options.identity()
     if not place.directory.exists():
         make_directory(place.directory, Owner.of(options.source))
-    anew = place.begins_anew(run_dir, "migrate", identity, restart)
-    anew = anew or _went_on(options.source, run_dir, place)
+    stale = _went_on(options.source, run_dir)
+    anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
     with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
         return {**_steps(options, run, place, source), **run.told_before()}
 
 
-def _went_on(source: Path, run_dir: Path, place: TargetDatabase) -> bool:
-    """Was the source written to since the unfinished run read it? Then what was made of it is out of date."""
+def _went_on(source: Path, run_dir: Path) -> bool:
+    """Was the source written to since the run there read it? Then what it made is out of date, published or not."""
     with recorded(run_dir) as catalogue:
         loaded = catalogue.found("load") if catalogue else None
-        if catalogue is None or loaded is None or place.holds(catalogue.found("check")):
-            return False
-        return bool(loaded[SOURCE] != state_of(source))
+        return loaded is not None and loaded[SOURCE] != state_of(source)
 
 
 def _steps(
