@@ -51,8 +51,8 @@ def command(
     that DITSEED_TOOLS names), and the indexes of its configuration (--config). All entries with their operational
     attributes and the contextCSN are kept, and compared at the end. SOURCE is not changed.
 
-    Stop the old slapd before the last migration, or let a replica catch up: changes that are made while the database is
-    read are not in the new one.
+    Stop the old slapd before the migration that counts: changes that are made after the reading began are not in the
+    new database. To fill a consumer from a running provider, use `ditseed replica seed`.
 
     \b
     Examples:

@@ -63,6 +63,8 @@ def test_read_copied_tuned_and_backed_up(server: Slapd, tmp_path: Path) -> None:
     server.slapadd(LDIF)
     ditseed("clone", server.database_dir, tmp_path / "copy").ok()
     ditseed("compare", server.config_path, tmp_path / "copy", "-b", "").ok()
+    ditseed("migrate", tmp_path / "copy", tmp_path / "made", *where).ok()
+    assert not differences(server.database_dir, tmp_path / "made", frozenset())
     done = ditseed("export", server.database_dir, "-b", "", "-o", tmp_path / "out").ok()
     assert "entries     3\n" in done.out
     ditseed("tune", "maxsize", *where, "--size", "100M", "--apply").ok()

@@ -356,3 +356,15 @@ def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:
         done = ditseed("replica", "seed", "--strategy", "ldif", "--from", ldif, *where, "-w")
         assert done.status == errors.GlueRefused.exit_status, done
         assert f"--suffix {GROUPS}" in done.err
+
+
+def test_migrated_one_by_one(tmp_path: Path, ldif: Path) -> None:
+    with server(tmp_path) as target:
+        build(target, ldif).ok()
+        suffixes = (SUFFIX, *(one.suffix for one in BELOW))
+        places = [target.database_dir, *(glued.directory(tmp_path, one) for one in suffixes[1:])]
+        for number, (suffix, place) in enumerate(zip(suffixes, places, strict=True)):
+            made = tmp_path / f"made-{number}"
+            done = ditseed("migrate", place, made, "--config", target.config_path, "--json").ok()
+            assert done.facts["suffix"] == suffix
+            ditseed("compare", place, made).ok()

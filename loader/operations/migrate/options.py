@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loader import dn
 from loader.config import Config, Database
-from loader.errors import EmptyInput, ManySuffixes, NoSuchSuffix, UsageProblem
+from loader.errors import EmptyInput, NoSuchSuffix, UsageProblem
 from loader.mdb import look
 from loader.mdb.look import DatabaseSummary
 from loader.operations.build.options import BuildOptions
@@ -87,18 +87,15 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
 
 
 def _database(config: Config, suffix: str | None, source: DatabaseSummary) -> Database:
-    """The one of `suffix`, or that has the source's. The empty suffix stands in no list: it is the root itself."""
-    own = source.suffixes
-    if suffix is None and len(own) > 1 and len(config.mdb_databases) > 1:
-        raise ManySuffixes(config=config.path, known=", ".join(own))
-    found = config.database(suffix or next(iter(own), None))
-    has = {dn.key(one) for one in found.suffixes}
-    for one in own:
-        if dn.key(one) not in has and "" not in has:
-            known = ", ".join(found.suffixes)
-            raise NoSuchSuffix(
-                config=config.path, suffix=f"{one}, which the source has", known=known
-            )
+    """The one of `suffix`, or that has one of the source's, or the only one. All of the source's belong there."""
+    if suffix is None:
+        known = {dn.key(one) for database in config.mdb_databases for one in database.suffixes}
+        suffix = next((one for one in source.suffixes if dn.key(one) in known), None)
+    found = config.database(suffix)
+    for one in source.suffixes:
+        if not any(dn.is_below(one, own) for own in found.suffixes):
+            has = ", ".join(found.suffixes)
+            raise NoSuchSuffix(config=config.path, suffix=f"{one}, which the source has", known=has)
     return found
 
 
