@@ -98,10 +98,6 @@ def _remarks(found: Mapping[str, Any]) -> dict[str, object]:
     told: dict[str, object] = {}
     if found.get(INVALID):
         told[INVALID] = ", ".join(found[INVALID])
-    if found["left_out"]:
-        told["left out"] = (
-            f"values of attributes that slapd computes: {', '.join(found['left_out'])}"
-        )
     if found.get("done_before"):
         told["done before"] = found["done_before"]
     return told

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import ldif, resources
+from loader import ldif, resources, units
 from loader.errors import EntryRefused, MdbDamaged, SchemaMissing
 from loader.mdb import meta, names
 from loader.operations import compare as comparing
@@ -17,7 +17,6 @@ from loader.operations.build.native import NativeSteps
 from loader.operations.build.options import BuildOptions
 from loader.operations.migrate.options import MigrateOptions
 from loader.operations.publish import TargetDatabase
-from loader.overlays import COMPUTED
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
@@ -99,31 +98,24 @@ class MigrateSteps:
         made = self.building.made
         with ldif.digesting((), meter) as tree:
             mdb.digest(Part(made), tree, meter)
-        if (tree.entries, tree.checksum) == (loaded["in_source"], loaded["checksum"]):
-            return {"compared": "equal", "left_out": []}
-        return {"compared": "equal", "left_out": self._explained(loaded)}
+        if (tree.entries, tree.checksum) != (loaded["in_source"], loaded["checksum"]):
+            raise self._differing(loaded)
+        return {"compared": "equal"}
 
-    def _explained(self, loaded: Facts) -> list[str]:
-        """The attributes in which both may differ, if nothing else does: those that no slapd should have stored.
-        Raises MdbDamaged, naming what differs."""
-        sides = (
-            Database(ConfiguredDatabase(one)) for one in (self.options.source, self.building.made)
-        )
-        asked = comparing.CompareOptions(
-            *sides, ignore=COMPUTED, show_attributes=True, limit=_SHOWN
-        )
+    def _differing(self, loaded: Facts) -> MdbDamaged:
+        """With the names of entries and attributes that differ."""
+        made, source = self.building.made, self.options.source
+        a, b = (Database(ConfiguredDatabase(one)) for one in (source, made))
+        asked = comparing.CompareOptions(a, b, ignore=(), show_attributes=True, limit=_SHOWN)
         found = comparing.compare(asked, self.run.progress)
-        if found.equal:
-            return list(COMPUTED)
-        differing = found.only_a + found.only_b + found.changed
         shown = "; ".join(
             f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in found.samples
         )
-        moved = state_of(self.options.source) != loaded[SOURCE]
+        moved = state_of(source) != loaded[SOURCE]
         since = ", which was written to since it was read" if moved else ""
-        raise MdbDamaged(
-            path=self.building.made,
-            reason=f"it differs from {self.options.source}{since} in {differing} entries: {shown}",
+        differing = units.number(found.only_a + found.only_b + found.changed)
+        return MdbDamaged(
+            path=made, reason=f"it differs from {source}{since} in {differing} entries: {shown}"
         )
 
 
