@@ -126,8 +126,8 @@ class OtherFormat(LoaderError):
     code, exit_status = "mdb.other_format", 56
     message = "{path} has LMDB data format {found}, but {who} needs format {needed}"
     hint = (
-        "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) cannot open each other's files. `ditseed migrate` makes the "
-        "database again in the other format."
+        "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) cannot open each other's files. Use `ditseed migrate`, which "
+        "makes the database again in the other format."
     )
 
 

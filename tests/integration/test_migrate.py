@@ -169,6 +169,20 @@ def test_what_the_new_schema_lacks_is_named(tmp_path: Path, new: Slapd) -> None:
         assert _nothing_was_made(new)
 
 
+def test_an_entry_that_the_new_schema_forbids_is_named(old: Slapd, new: Slapd) -> None:
+    wrong = _unit("wrong").replace("ou: wrong", "ou: wrong\nmail: a@b.c")
+    old.slapadd(TOP + wrong, "-s")
+    foreseen = _migrate(old, new, "--dry-run")
+    assert foreseen.status == 1
+    assert f"ou=wrong,{SUFFIX} was refused" in foreseen.out
+    said = _refused(_migrate(old, new), errors.MadeOtherwise)
+    assert f"ou=wrong,{SUFFIX} was refused" in said
+    kept = new.database_dir / ".ditseed-migrate" / "rejects.ldif"
+    assert f"the entry is in {kept}" in said
+    assert "mail: a@b.c" in kept.read_text()
+    assert _nothing_was_made(new)
+
+
 def test_a_damaged_source_is_refused(old: Slapd, new: Slapd, people_ldif: Path) -> None:
     old.slapadd(people_ldif)
     data = old.database_dir / "data.mdb"

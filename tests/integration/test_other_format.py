@@ -44,7 +44,7 @@ def test_what_needs_the_other_format_says_so(newer: Path, target: Slapd, tmp_pat
         assert done.status == OtherFormat.exit_status, (words, done)
         assert "has LMDB data format 3, but" in done.err
         assert "hint: OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3)" in done.err
-        assert "`ditseed migrate` makes the database again" in done.err
+        assert "Use `ditseed migrate`" in done.err
         assert done.out == ""
         assert not out.exists()
         assert not list(target.database_dir.glob("data.mdb*"))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import ldif, resources, units
-from loader.errors import EntryRefused, MdbDamaged, SchemaMissing
+from loader import ldif, naming, resources, units
+from loader.errors import EntryRefused, MadeOtherwise, MdbDamaged, SchemaMissing
 from loader.mdb import meta, names
 from loader.operations import compare as comparing
 from loader.operations import schema
@@ -76,8 +76,13 @@ class MigrateSteps:
             return self.building.make(meter, [descriptor], None)
         except EntryRefused as error:
             self._require_schema()
-            where = f"{self.options.source}; it is also in {self.building.rejects}"
-            raise EntryRefused(**{**error.facts, "where": where, "way_out": ""}) from error
+            raise MadeOtherwise(
+                path=self.options.source,
+                config=self.place.config.path,
+                reason=error,
+                advice="Correct that entry in the old server, or the schema in the new configuration; the entry is in "
+                f"{naming.with_operator_paths(str(self.building.rejects))}.",
+            ) from error
 
     def _require_schema(self) -> None:
         """Name all that the old database uses and the new configuration lacks. Raises SchemaMissing."""
