@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import child
+from loader import child, log
 from loader.server import account, configuration, hidden_config, tools
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """`lines`: all that slaptest said, warnings of an accepted configuration too."""
+    """`lines`: all that slaptest said, warnings of an accepted configuration too; passwords are blanked."""
 
     accepted: bool
     lines: tuple[str, ...]
@@ -26,5 +26,5 @@ def slaptest(path: Path) -> Acceptance:
         how = ("-u", "-F" if path.is_dir() else "-f", str(known))
         uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
         answer = child.ask(tools.server_tool_as(uid, gid, "slaptest", *how))
-        lines = (line.replace(str(known), str(path)) for line in answer.words)
+        lines = (log.redact(line.replace(str(known), str(path))) for line in answer.words)
     return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))

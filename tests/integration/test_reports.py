@@ -54,6 +54,9 @@ def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ..
     yield ("verify", data)
     yield ("clone", data, scratch / "c", "--dry-run")
     yield ("clone", data, scratch / "c")
+    migrate = ("migrate", data, scratch / "m", "--config", new.config_path)
+    yield (*migrate, "--dry-run")
+    yield migrate
     repo = ("-R", scratch / "repo")
     yield ("-v", "backup", "run", "--source", data, *repo)
     yield ("backup", "list", *repo)
