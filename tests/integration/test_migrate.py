@@ -119,6 +119,20 @@ def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd
     assert tree(new.slapcat()) == tree(old.slapcat())
 
 
+def test_what_does_not_equal_the_source_is_not_published(old: Slapd, new: Slapd) -> None:
+    """Another database in the place of the one that was made."""
+    old.slapadd(TOP + _unit("a"))
+    command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
+    assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
+    made = new.database_dir / ".ditseed-migrate" / "environment" / "data.mdb"
+    with closing(Slapd(new.settings)) as other:
+        other.slapadd(old.slapcat().replace("\nou: a\n", "\nou: a\ndescription: x\n"))
+        shutil.copyfile(other.database_dir / "data.mdb", made)
+    said = _refused(ditseed(*command), errors.MdbDamaged)
+    assert f"in 1 entries: ou=a,{SUFFIX} (description)" in said
+    assert _nothing_was_made(new)
+
+
 def test_a_finished_migration_does_not_hide_later_changes(old: Slapd, new: Slapd) -> None:
     old.slapadd(TOP)
     _migrate(old, new).ok()
