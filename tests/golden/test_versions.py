@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fixtures.chroots import Chroot, chroot, missing_chroot
 from fixtures.golden.case import Case
+from fixtures.golden.of_2_7 import ALL
 from fixtures.golden.random_trees import case as random_case
+from fixtures.golden.tables import differences
 from loader.defaults import ENGINES
 from tests.golden import test_glued
 from tests.golden.everything import CASES
-from tests.support.golden import compared
+from tests.support.command import ditseed
+from tests.support.golden import compared, fresh, slapadd
 from tests.support.require import require
 
 # Making a root directory takes half a minute, and more where the mirror is far.
@@ -96,3 +100,21 @@ def test_all_of_it(other: Chroot, tmp_path: Path) -> None:
     every += [random_case(seed, 150, old) for seed in range(100, 200)]
     failed = {case.name: found[:3] for case in every if (found := compared(case, tmp_path, other))}
     assert not failed, failed
+
+
+def test_migrated_from_that_version_and_back(other: Chroot, tmp_path: Path) -> None:
+    """Each equals what slapadd of its version makes of the other's slapcat."""
+    case, text = ALL["most"].case, tmp_path / "all.ldif"
+    with closing(fresh(case, other)) as first, closing(fresh(case)) as here:
+        slapadd(first, case.write(tmp_path))
+        ditseed("migrate", first.database_dir, here.database_dir, "--config", here.config_path).ok()
+        with closing(fresh(case)) as oracle:
+            text.write_text(first.slapcat())
+            slapadd(oracle, text)
+            assert not differences(oracle.database_dir, here.database_dir)
+        with closing(fresh(case, other)) as back, closing(fresh(case, other)) as oracle:
+            where = ("--config", back.config_path)
+            env = {"DITSEED_TOOLS": other.tools}
+            ditseed("migrate", here.database_dir, back.database_dir, *where, env=env).ok()
+            slapadd(oracle, text)
+            assert not differences(oracle.database_dir, back.database_dir)
