@@ -119,6 +119,22 @@ def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd
     assert tree(new.slapcat()) == tree(old.slapcat())
 
 
+def test_a_configuration_that_changed_meanwhile_counts(old: Slapd) -> None:
+    old.slapadd(TOP)
+    with closing(Slapd(Settings(indexes=()), form="conf")) as new:
+        command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
+        assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
+        assert (
+            "load: done before" in ditseed(*command, env={"DITSEED_KILL_AT": "publish.start"}).err
+        )
+        text = new.config_path.read_text()
+        new.config_path.write_text(text.replace("maxsize ", "index dc eq\nmaxsize "))
+        assert ditseed(*command, "--json").ok().facts["tables"]["dc"] == 1
+        assert "nothing was done now" in ditseed(*command).ok().err
+        new.config_path.write_text(text)
+        _refused(ditseed(*command), errors.TargetNotEmpty)
+
+
 def test_what_does_not_equal_the_source_is_not_published(old: Slapd, new: Slapd) -> None:
     """Another database in the place of the one that was made."""
     old.slapadd(TOP + _unit("a"))

@@ -13,7 +13,7 @@ from loader.mdb.look import DatabaseSummary
 from loader.operations.build import proven
 from loader.operations.migrate import planning
 from loader.operations.migrate.options import MigrateOptions, place_of, source_of
-from loader.operations.migrate.steps import SOURCE, MigrateSteps, state_of
+from loader.operations.migrate.steps import MADE_FOR, SOURCE, MigrateSteps, made_for, state_of
 from loader.operations.publish import TargetDatabase
 from loader.operations.target import make_directory
 from loader.progress import Progress
@@ -40,17 +40,21 @@ def migrate(
     run_dir, identity = place.directory / RUN_DIR, options.identity()
     if not place.directory.exists():
         make_directory(place.directory, Owner.of(options.source))
-    stale = _went_on(options.source, run_dir)
+    stale = _is_out_of_date(options, place, run_dir)
     anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
     with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
         return {**_steps(options, run, place, source), **run.told_before()}
 
 
-def _went_on(source: Path, run_dir: Path) -> bool:
-    """Was the source written to since the run there read it? Then what it made is out of date, published or not."""
+def _is_out_of_date(options: MigrateOptions, place: TargetDatabase, run_dir: Path) -> bool:
+    """Was the source written to, or the new slapd or its configuration changed, since the run there read the source?
+    Then what it made is of no use, published or not."""
     with recorded(run_dir) as catalogue:
         loaded = catalogue.found("load") if catalogue else None
-        return loaded is not None and loaded[SOURCE] != state_of(source)
+    if loaded is None:
+        return False
+    now = state_of(options.source), made_for(options, place)
+    return now != (loaded[SOURCE], loaded[MADE_FOR])
 
 
 def _steps(

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import xxhash
+
 from loader import ldif, naming, resources, units
 from loader.errors import EntryRefused, MadeOtherwise, MdbDamaged, SchemaMissing
 from loader.mdb import meta, names
 from loader.operations import compare as comparing
 from loader.operations import schema
+from loader.operations.build import proven
 from loader.operations.build.native import NativeSteps
 from loader.operations.build.options import BuildOptions
 from loader.operations.migrate.options import MigrateOptions
@@ -20,13 +23,16 @@ from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
+from loader.schema import definitions, effects
+from loader.server import version
 from loader.sources import mdb
 from loader.sources.comparable import Database
 from loader.sources.configured import ConfiguredDatabase
 from loader.sources.mdb import Part
 from loader.sources.piped import piped
 
-SOURCE = "source_as_read"  # among the facts of the step `load`
+# Among the facts of the step `load`.
+SOURCE, MADE_FOR = "source_as_read", "made_for"
 _SHOWN = 10  # names in a message
 
 
@@ -34,6 +40,14 @@ def state_of(source: Path) -> list[int]:
     """Of a data file: another one whenever it was written to."""
     status = meta.data_file(source).stat()
     return [status.st_dev, status.st_ino, meta.read_meta(source).txnid]
+
+
+def made_for(options: MigrateOptions, place: TargetDatabase) -> list[str]:
+    """The new slapd's release, and a checksum of what decides how it stores entries. Raises NotProven."""
+    settings = proven.settings(place.config, place.database, options.building(place))
+    known = definitions(place.config, ())
+    deciding = repr((settings, known, effects(place.config, place.database)))
+    return [str(version.release()), xxhash.xxh3_128_hexdigest(deciding.encode())]
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,7 @@ class MigrateSteps:
         return {
             **made,
             SOURCE: state,
+            MADE_FOR: made_for(self.options, self.place),
             "in_source": found.entries,
             "checksum": found.checksum,
             "context_csns": list(found.context_csns),
