@@ -60,10 +60,10 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> None:
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
     """The same, without a step. Raises NotProven."""
-    assert _target(options, place)
+    assert target_of(options, place)
 
 
-def _target(options: BuildOptions, place: TargetDatabase) -> Target:
+def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
     """What the configuration says now. Raises NotProven."""
     settings = proven.settings(place.config, place.database, options, place.superior)
     known = schema_of(
@@ -104,7 +104,7 @@ class NativeSteps:
 
     @cached_property
     def target(self) -> Target:
-        return _target(self.options, self.place)
+        return target_of(self.options, self.place)
 
     def config(self, meter: Meter) -> Facts:
         """What is refused is refused here, before anything is read."""
