@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from loader.errors import MaxsizeTooSmall
 from loader.mdb import meta
 from loader.operations.tune import forecast
 from loader.operations.tune.target import opened
@@ -84,6 +86,26 @@ def test_windows_lie_over_all_of_the_input(ldif: Path) -> None:
     assert numbers == sorted(numbers)
     assert numbers[0] < 0.1 * size
     assert numbers[-1] > 0.8 * size
+
+
+def test_a_build_that_would_not_fit_is_refused_before_it_reads(server: Slapd, ldif: Path) -> None:
+    words = ("--config", server.config_path, "--replace", "--maxsize", "150M", "--progress", "json")
+    done = ditseed("build", ldif, *words)
+    assert done.status == MaxsizeTooSmall.exit_status, done
+    needed = re.search(r"about (\d+\.\d) MiB", done.err)
+    assert needed
+    assert 150 < float(needed[1]) < 220
+    assert not (server.database_dir / ".ditseed-build" / "environment").exists()
+
+
+def test_an_add_that_would_not_fit_sends_nothing(ldif: Path, tmp_path: Path) -> None:
+    settings = Settings(indexes=INDEXES, maxsize=100 << 20)
+    environment = {"DITSEED_STATE_DIR": str(tmp_path)}
+    with Slapd(settings) as server:
+        words = ("add", ldif, "-H", server.ldapi_uri, "-Y", "EXTERNAL")
+        done = ditseed(*words, env=environment)
+        assert done.status == MaxsizeTooSmall.exit_status, done
+        assert server.slapcat() == ""
 
 
 def test_no_source_no_sample(server: Slapd) -> None:

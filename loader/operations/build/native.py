@@ -16,6 +16,7 @@ from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, proven
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
+from loader.operations.sizing import guard
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -123,6 +124,7 @@ class NativeSteps:
     def load(self, meter: Meter, scan: Facts) -> Facts:
         """One native call; what it could not take is told, or refused."""
         files.require_space(self.place.directory, self._least())
+        self._require_map()
         with self.options.source.reading(meter) as read:
             loaded = self.make(meter, read, scan.get("claimed"))
         exports.require_entries(self.options.inputs, loaded["read"])
@@ -149,6 +151,12 @@ class NativeSteps:
         if built.stale:
             stale.remove(self.made, built.stale)
         return self._told(built)
+
+    def _require_map(self) -> None:
+        """Raises MaxsizeTooSmall before anything is read to its end; `auto` asks afterwards."""
+        if self.options.tree is None and self.options.maxsize != "auto":
+            room, suffix = self.target.map_size, self.place.database.suffix
+            guard.require_room(self.target, self.options.files, suffix, room, Meter("sample"))
 
     def _least(self) -> int:
         """Bytes that the database takes at least, as far as files tell; compressed ones tell less than they hold."""

@@ -54,8 +54,8 @@ def forecast(sample: Sample, target: Target, scratch: Path, meter: Meter) -> For
     above, text = scratch / "parents.ldif", scratch / "sample.ldif"
     files.write_durably(above, b"".join(map(_stand_in, missing)), 0o600)
     files.write_durably(text, sample.text, 0o600)
-    before = _built(target, [above], scratch / "parents", meter) if missing else None
-    after = _built(target, [above, text] if missing else [text], scratch / "sample", meter)
+    before = _timed(target, [above], scratch / "parents", meter) if missing else None
+    after = _timed(target, [above, text] if missing else [text], scratch / "sample", meter)
     base = before.entries if before else 0
     sampled = after.entries - base
     if sampled <= 0:
@@ -93,6 +93,12 @@ def _stand_in(name: str) -> bytes:
     return f"dn:: {coded}\n{_GLUE.format(uuid=known)}".encode()
 
 
+def _timed(target: Target, inputs: list[Path], place: Path, meter: Meter) -> _Made:
+    """Built twice, for the first time is that of a host that does other things, too."""
+    first, second = (_built(target, inputs, place, meter) for _ in range(2))
+    return dataclasses.replace(second, seconds=min(first.seconds, second.seconds))
+
+
 def _built(target: Target, inputs: list[Path], place: Path, meter: Meter) -> _Made:
     files.remove_tree(place)
     place.mkdir(mode=0o700)
@@ -105,5 +111,4 @@ def _built(target: Target, inputs: list[Path], place: Path, meter: Meter) -> _Ma
     rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
     started = time.monotonic()
     built = mdb.build(target, inputs, place / DATA, rules, means, meter)
-    seconds = time.monotonic() - started
-    return _Made(place, built.entries, built.rejected, seconds)
+    return _Made(place, built.entries, built.rejected, time.monotonic() - started)

@@ -10,11 +10,11 @@ from loader import units
 from loader.config import Config, Database
 from loader.errors import LoaderError
 from loader.mdb import environment, growth, meta
-from loader.operations import sizing
 from loader.operations.build import native
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import Forecast
+from loader.operations.sizing import sampled
+from loader.operations.sizing.model import Forecast
 from loader.operations.tune.maxsize import GIB
 from loader.operations.tune.target import Target
 from loader.progress import Meter, Progress
@@ -94,7 +94,7 @@ def of_sample(config: Config, database: Database, sample: Sample, meter: Meter) 
     place = TargetDatabase(config, database, database.directory or Path())
     target = native.target_of(BuildOptions((), config.path, database.suffix), place)
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        return sizing.forecast(sample, target, scratch, meter)
+        return sampled.forecast(sample, target, scratch, meter)
 
 
 def _sample(found: Location, wanted: SampleSize, meter: Meter) -> Sample:
