@@ -100,8 +100,10 @@ def test_two_at_once_by_two_uris_share_one_lease(server: Slapd, tmp_path: Path) 
 
 
 def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
-    """Those that may not change cn=config, or ask no server at all; and what is told does it. Taken over the network, so
-    that no account is known by which another verb could put it back."""
+    """Those that may not change cn=config, or ask no server at all; and what is told does it.
+
+    Taken over the network, so that no account is known by which another verb could put it back.
+    """
     secret = tmp_path / "secret"
     secret.touch(0o600)
     secret.write_bytes(server.password_file.read_bytes())
