@@ -98,13 +98,18 @@ def _status(command: click.Command, name: str) -> int:
 
 
 def _called(command: click.Command, name: str) -> int:
-    """And say what earlier runs have left loosened on servers, where this one has not given it back."""
+    """Put back what earlier runs have left loosened on servers, where that can be; and say what is still left."""
     temporary.sweep()
+    completes = f"_{name.upper()}_COMPLETE" in os.environ
+    if not completes and _has_leases():
+        from loader.cli import leases  # it is seldom needed
+
+        leases.give_back(sys.argv[1:])
     try:
         return _call(command, name)
     finally:
-        if f"_{name.upper()}_COMPLETE" not in os.environ and _has_leases():
-            from loader.cli import leases  # it is seldom needed
+        if not completes and _has_leases():
+            from loader.cli import leases
 
             leases.warn()
 

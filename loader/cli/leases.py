@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
 from loader.errors import LoaderError
+from loader.operations.add import left, nosync
 from loader.run import lease
+from loader.server.options import Connection
 
 _STAYS = "sessionlog"  # until `replica release` puts it back
 log = logging.getLogger(__name__)
+
+
+_SHOWS = {"tune", "doctor", "release"}  # what these show, they put back when they are asked to
+
+
+def give_back(words: Sequence[str]) -> None:
+    """Switch off nosync that killed runs have left on at servers of this host, before the verb does anything."""
+    with suppress(LoaderError):
+        if _SHOWS.isdisjoint(words):
+            give_back_local()
+
+
+def give_back_local() -> list[str]:
+    """What came of each, in words."""
+    told = []
+    for one in lease.left():
+        if one.kind == nosync.KIND and left.is_local(one):
+            came = left.put_back(one, Connection())
+            told.append(f"nosync of {one.database} at {one.target}: {came}")
+    return told
 
 
 def warn() -> None:

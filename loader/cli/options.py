@@ -40,6 +40,22 @@ class Size(click.ParamType[int | str]):
             self.fail(str(error), param, ctx)
 
 
+class Duration(click.ParamType[float]):
+    """Seconds, written 90, 30s, 15m or 4h."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return units.parse_duration(value)
+        except LoaderError as error:
+            self.fail(str(error), param, ctx)
+
+
 def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
     """Several options as one."""
 

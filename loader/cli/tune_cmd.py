@@ -11,17 +11,21 @@ from typing import Any
 import click
 
 from loader import units
-from loader.cli import access, options
+from loader.cli import access, leases, load_report, options
+from loader.cli.load_report import Sampled, Share
 from loader.cli.report import show, show_json, show_table
 from loader.cli.vocabulary import Option
-from loader.errors import UsageProblem
-from loader.operations.add import nosync, shadow
-from loader.operations.tune import history, indexing, maxsize, syncing
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
+from loader.operations.add import nosync as switching
+from loader.operations.add import shadow
+from loader.operations.tune import forecast, history, indexing, maxsize, syncing
+from loader.operations.tune.forecast import LoadPlan
 from loader.operations.tune.indexing import IndexChange
 from loader.operations.tune.plan import Outcome, State
 from loader.operations.tune.target import Target, opened
 from loader.run.journal import Outcome as Ended
 from loader.server.options import Connection
+from loader.sources.sampling import SampleSize
 
 target_options = options.stack(
     options.optional_config_option,
@@ -59,26 +63,66 @@ def command() -> None:
     type=options.Size(auto=True),
     help="The new maxsize; `auto` computes it (the default with --apply).",
 )
+@click.option(
+    "--for",
+    "source",
+    metavar="SOURCE",
+    help="LDIF, an export or a database directory that is to be loaded: builds a sample of it in a temporary "
+    "directory, and computes the size from that.",
+)
+@click.option(
+    "--growth",
+    type=Share(),
+    default="50%",
+    show_default=True,
+    help="With --for: growth to be expected after the load.",
+)
+@click.option(
+    "--sample-size",
+    type=Sampled(),
+    metavar="N|SHARE",
+    help="With --for: entries of the sample, 20000 or 5% (default: 1%, and at least 10,000).",
+)
+@options.progress_option
 @target_options
-def maxsize_command(size: int | str | None, **given: Any) -> None:
+def maxsize_command(
+    size: int | str | None,
+    source: str | None,
+    growth: float,
+    sample_size: SampleSize | None,
+    progress_mode: str,
+    **given: Any,
+) -> None:
     """Show how large each database is and may become; set maxsize.
 
-    The recommendation is three times the bytes in use, in whole GiB, and never less than what is configured.
+    The recommendation is three times the bytes in use, in whole GiB, and never less than what is configured. With --for
+    it is the sum of what the load takes and the room that slapd needs beside it.
 
     \b
     Examples:
       ditseed tune maxsize --config /etc/ldap/slapd.conf
+      ditseed tune maxsize --config /etc/ldap/slapd.d --for /srv/export --growth 20% --apply
       ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --maxsize 250G --apply
     """
     apply, as_json, suffix, wished = _taken(given)
+    if source is None:
+        options.refuse_given(("growth", "sample_size"), "--for")
     with _target(given, apply) as target:
         found = maxsize.standings(target, suffix)
+        load = None
+        if source is not None:
+            database = target.config.database(suffix)
+            progress = options.progress_of(progress_mode)
+            wanted = sample_size or SampleSize()
+            load = forecast.plan(target, database, source, wanted, growth, progress)
+            if size in (None, "auto"):
+                size = load.recommended if wished or size else None
         outcome = (
             maxsize.change_maxsize(target, suffix, size, apply)
             if wished or size is not None
             else None
         )
-    _show(target, found, outcome, as_json, _MAXSIZE, map(_maxsize_row, found))
+    _show(target, found, outcome, as_json, _MAXSIZE, map(_maxsize_row, found), load)
 
 
 _MAXSIZE = ("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended")
@@ -167,8 +211,18 @@ def _index_rows(one: indexing.IndexSettings) -> Iterator[tuple[str, str, str, st
     type=click.Choice(["on", "off"]),
     help="on: slapd no longer syncs commits to disk; off: it does so again.",
 )
+@click.option(
+    "--lease",
+    type=options.Duration(),
+    help="With --nosync on, over LDAP: only for so long (90m, 4h), and until the next boot at most.",
+)
+@click.option(
+    "--give-back",
+    is_flag=True,
+    help="Switch off nosync that killed runs, and leases that have ended, left on at the servers of this host.",
+)
 @target_options
-def sync_command(nosync: str | None, **given: Any) -> None:
+def sync_command(nosync: str | None, lease: float | None, give_back: bool, **given: Any) -> int:
     """Show whether commits are synced to disk (nosync, envflags, checkpoint); switch nosync.
 
     nosync makes a load faster, but while it is on, a crash of the host can lose or damage the database.
@@ -177,17 +231,37 @@ def sync_command(nosync: str | None, **given: Any) -> None:
     Examples:
       ditseed tune sync --config /etc/ldap/slapd.d
       ditseed tune sync -H ldapi:/// -Y EXTERNAL --nosync off --apply
+      ditseed tune sync -H ldapi:/// -Y EXTERNAL --nosync on --lease 4h --apply
+      ditseed tune sync --give-back
     """
+    if give_back:
+        return _give_back()
     apply, as_json, suffix, wished = _taken(given)
+    if lease is not None and (nosync != "on" or given["config_path"] is not None):
+        raise UsageProblem(reason="--lease is for --nosync on, of a running server (-H)")
     if wished and nosync is None:
         raise UsageProblem(reason="say what to change: --nosync on, or --nosync off")
+    lent_by = None if lease is None else access.connection_of(dict(given))
     with _target(given, apply) as target:
         found = syncing.syncing(target, suffix)
-        outcome = (
-            None if nosync is None else syncing.change_nosync(target, suffix, nosync == "on", apply)
-        )
+        outcome = None
+        if nosync is not None:
+            lent = apply and lease is not None
+            # A lease is written down before nosync is switched on.
+            outcome = syncing.change_nosync(target, suffix, nosync == "on", apply and not lent)
+    if outcome is not None and lease is not None and lent_by is not None and apply:
+        switching.lend(lent_by, lease)
+        outcome = Outcome(State.CHANGED, outcome.difference, outcome.notes)
     headings = ("suffix", "nosync", "envflags", "checkpoint")
     _show(target, found, outcome, as_json, headings, map(_sync_row, found))
+    return EXIT_OK
+
+
+def _give_back() -> int:
+    """1 where something is still left."""
+    told = leases.give_back_local()
+    show(*(told or ["no leases of nosync are left at servers of this host"]))
+    return EXIT_OK if all(one.endswith("put back") for one in told) else EXIT_DIFFERENT
 
 
 def _sync_row(one: syncing.SyncSettings) -> tuple[str, str, str, str]:
@@ -237,7 +311,7 @@ def _target(given: dict[str, Any], apply: bool) -> Iterator[Target]:
         )
     where: Path | Connection = access.connection_of(given) if path is None else path
     if apply and isinstance(where, Connection):
-        nosync.release_open_leases(where)
+        switching.release_open_leases(where)
         shadow.give_back_standing(where)
     with opened(where) as target:
         yield target
@@ -250,13 +324,17 @@ def _show(
     as_json: bool,
     headings: Sequence[str],
     rows: Iterable[Sequence[str]],
+    load: LoadPlan | None = None,
 ) -> None:
     if as_json:
         change = None if outcome is None else dataclasses.asdict(outcome)
         databases = [dataclasses.asdict(one) for one in found]
-        show_json({"target": target.config.where, "databases": databases, "change": change})
+        told = {"load": dataclasses.asdict(load)} if load else {}
+        show_json({"target": target.config.where, "databases": databases, "change": change, **told})
         return
     show_table(headings, list(rows))
+    if load is not None:
+        load_report.show_plan(load)
     show(*(f"{one.suffix}: {note}" for one in found for note in one.notes))
     if outcome is not None:
         _show_outcome(outcome)

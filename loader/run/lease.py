@@ -1,33 +1,38 @@
 """What was loosened on a server for the time of a run: written down before, forgotten once it is tightened again.
 
-One JSON file a lease in state_dir()/leases, mode 0600, without secrets. Its holder keeps the file beside it locked, and
-the kernel lets go of the lock with the process: a lease that stands and is not locked is of a run that was killed.
+One JSON file a lease in state_dir()/leases, mode 0600, without secrets. Its holders keep the file beside it locked, and
+the kernel lets go of the lock with the process: a lease that stands and is not locked is of a run that was killed. One
+that no process holds has an end, and ends with the boot.
 
 A server has several URIs, so a lease is known by a mark that the server itself shows (loader/operations/leases.py).
 """
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from loader.defaults import state_dir
-from loader.errors import Locked, NotPermitted
-from loader.run.lock import exclusive, locking_process
+from loader.errors import ConfigNotEditable, ConfigRefused, Locked, NotPermitted
+from loader.run.lock import exclusive, locking_process, shared
 from loader.storage import files, held
 
 FORMAT = 1
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
 class Lease:
     """One setting of one database. `undo`: the command that tightens it by hand. `taken`: UTC, ISO 8601. `before`: the
-    value to put back, where that is not the same for all. `mark`: of the database, "" where it has shown none."""
+    value to put back, where that is not the same for all. `mark`: of the database, "" where it has shown none.
+    `by`: who took it. `expires`: as `taken`, of a lease that no process holds, which ends with the boot, too."""
 
     kind: str  # "nosync", "updatedn", "sessionlog"
     target: str  # URI
@@ -36,6 +41,9 @@ class Lease:
     taken: str = ""
     before: str = ""
     mark: str = ""
+    by: str = ""
+    expires: str = ""
+    boot: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,9 +65,73 @@ def taken(lease: Lease) -> Iterator[Callable[[], None]]:
     """
     path = _made(_path(lease))
     with exclusive(_lock(path)):
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        _write(path, {"format": FORMAT, **asdict(lease), "taken": now})
+        _note(path, lease)
         yield lambda: _forget(path)
+
+
+@contextmanager
+def joined(lease: Lease, take: Callable[[], None], give_back: Callable[[], None]) -> Iterator[None]:
+    """Held together with whoever else needs the same: the first writes it down, the last one to leave gives it back.
+
+    `take` is called by each, and must do no harm where it is so already. `give_back` raises LeaseStands where it
+    cannot, and then the lease stands.
+    """
+    path, refused = _made(_path(lease)), False
+    with ExitStack() as holding:
+        with exclusive(_guard(path), wait=True):
+            holding.enter_context(shared(_lock(path)))
+            if not path.exists():
+                _note(path, lease)
+        try:
+            try:
+                take()
+            except (ConfigNotEditable, ConfigRefused):
+                refused = True  # nothing was changed
+                raise
+            yield
+        finally:
+            with exclusive(_guard(path), wait=True):
+                holding.close()
+                with suppress(Locked):  # then others have it still
+                    _leave(path, None if refused else give_back)
+
+
+def _leave(path: Path, give_back: Callable[[], None] | None) -> None:
+    """Raises Locked while somebody has the lease."""
+    with exclusive(_lock(path)):
+        standing = _read(path)
+        if standing is None or _lasts(standing):
+            return
+        if give_back is not None:
+            give_back()
+        _forget(path)
+
+
+def until(lease: Lease, seconds: float, take: Callable[[], None]) -> None:
+    """Taken, and held by no process, but until then or the next boot. `take` as in `joined`."""
+    path = _made(_path(lease))
+    end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+    expires = end.isoformat(timespec="seconds")
+    with exclusive(_guard(path), wait=True), shared(_lock(path)):
+        # What it was before is what the first one found.
+        _note(path, replace(_read(path) or lease, expires=expires, boot=boot_id()))
+        take()
+
+
+def stands(lease: Lease) -> bool:
+    """Is there one of the same setting, whoever has it?"""
+    return _path(lease).exists()
+
+
+def boot_id() -> str:
+    """Another one after each boot (random(4))."""
+    return files.read(_BOOT).decode().strip()
+
+
+def _note(path: Path, lease: Lease) -> None:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
+    _write(path, {"format": FORMAT, **asdict(lease), "taken": now, "by": by})
 
 
 def of(target: str) -> list[tuple[Lease, int | None]]:
@@ -85,6 +157,13 @@ def left() -> list[Lease]:
 def open_leases(server: ServerIdentity, kind: str) -> list[Lease]:
     """Those of that server."""
     return [one for one in left() if one.kind == kind and server.has(one)]
+
+
+def lasting(server: ServerIdentity, kind: str) -> list[Lease]:
+    """Those of that server that somebody has, or that last."""
+    paths = sorted(_place().glob("*.json"))
+    found = [_read(path) for path in paths if _is_held(path)]
+    return [one for one in found if one is not None and one.kind == kind and server.has(one)]
 
 
 def _place() -> Path:
@@ -121,12 +200,24 @@ def _read(path: Path) -> Lease | None:
         return None
 
 
+def _guard(path: Path) -> Path:
+    """Held while the first comes or the last goes."""
+    return path.with_suffix(".guard")
+
+
 def _is_held(path: Path) -> bool:
     try:
         with exclusive(_lock(path)):
-            return False
+            standing = _read(path)
+            return standing is not None and _lasts(standing)
     except Locked:
         return True
+
+
+def _lasts(lease: Lease) -> bool:
+    if not lease.expires or lease.boot != boot_id():
+        return False
+    return datetime.now(timezone.utc) < datetime.fromisoformat(lease.expires)
 
 
 def _forget(path: Path) -> None:

@@ -23,7 +23,7 @@ def locking_process(path: Path) -> int | None:
         # NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ... The device of some file systems is another there.
         words = line.split()
         if (
-            words[1:4:2] == ["FLOCK", "WRITE"]
+            words[1:4:2] in (["FLOCK", "WRITE"], ["FLOCK", "READ"])
             and words[4] == pid
             and words[5].endswith(f":{inode}")
         ):
@@ -32,8 +32,19 @@ def locking_process(path: Path) -> int | None:
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold `path` (a lock file, made when absent). The kernel drops the lock with the process."""
+def exclusive(path: Path, wait: bool = False) -> Iterator[None]:
+    """Hold `path` (a lock file, made when absent). The kernel drops the lock with the process. Raises Locked, unless it
+    is to `wait`."""
+    yield from _held(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+@contextmanager
+def shared(path: Path) -> Iterator[None]:
+    """Hold it as others may at the same time; waits for whoever has it `exclusive`."""
+    yield from _held(path, fcntl.LOCK_SH)
+
+
+def _held(path: Path, how: int) -> Iterator[None]:
     try:
         with held.opened(path.parent) as place:
             descriptor = place.found_or_made(path.name)
@@ -41,7 +52,7 @@ def exclusive(path: Path) -> Iterator[None]:
         raise NotPermitted(action="lock", path=path, owner="root, as a rule") from error
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, how)
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise Locked(path=path, pid=holder) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from fixtures.replication import provider as made_provider
 from fixtures.slapd import Slapd
 from tests.support.adding import SUFFIX, TOP, people, person, write
-from tests.support.command import COMMAND, Done, ditseed, environment
+from tests.support.command import COMMAND, Done, ditseed, environment, start
 
 pytestmark = pytest.mark.slapd
 
@@ -99,8 +100,17 @@ def test_two_at_once_by_two_uris_share_one_lease(server: Slapd, tmp_path: Path) 
 
 
 def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
-    """Those that may not change cn=config, or ask no server at all; and what is told does it."""
-    _killed(server, tmp_path, tmp_path)
+    """Those that may not change cn=config, or ask no server at all; and what is told does it.
+
+    Taken over the network, so that no account is known by which another verb could put it back.
+    """
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_bytes(server.password_file.read_bytes())
+    path = write(tmp_path / "x.ldif", TOP, people(5))
+    command = ("add", path, "-H", server.uri, "-D", server.root_dn, "-y", secret, "-b", SUFFIX)
+    killed = _run(tmp_path, *command, "--nosync", kill_at="nosync.taken")
+    assert killed.status == -signal.SIGKILL
     server.ldapadd(write(tmp_path / "top.ldif", TOP))
     verbs: dict[str, tuple[object, ...]] = {
         "that server": ("export", "-H", server.uri, "-b", SUFFIX, "-o", tmp_path / "out"),
@@ -121,6 +131,64 @@ def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
     assert "was left" not in _run(tmp_path, *command).ok().err
 
 
+def test_the_next_start_of_anything_puts_it_back(server: Slapd, tmp_path: Path) -> None:
+    """A verb that has nothing to do with that server, once the holder was killed."""
+    _killed(server, tmp_path, tmp_path)
+    _run(tmp_path, "generate", "people", "-n", "3").ok()
+    assert _settings(server) == set()
+    assert _leases(tmp_path) == []
+
+
+def _lent(server: Slapd, state: Path, span: str) -> dict[str, str]:
+    words = ("-b", SUFFIX, "--nosync", "on", "--lease", span, "--apply")
+    _run(state, "tune", "sync", *_ways(server)["ldapi"], *words).ok()
+    (path,) = _leases(state)
+    return json.loads(path.read_text())
+
+
+def test_a_lease_lasts_until_its_end_or_the_next_boot(server: Slapd, tmp_path: Path) -> None:
+    told = _lent(server, tmp_path, "4h")
+    where = ("tune", "sync", *_ways(server)["ldapi"], "-b", SUFFIX)
+    assert f"until {told['expires']} or the next boot" in _run(tmp_path, *where).ok().out
+    assert "no leases" in _run(tmp_path, "tune", "sync", "--give-back").ok().out
+    assert _settings(server) == {"olcDbNoSync"}
+    (path,) = _leases(tmp_path)
+    path.write_text(json.dumps({**told, "boot": "of the day before"}))
+    assert "put back" in _run(tmp_path, "tune", "sync", "--give-back").ok().out
+    assert (_settings(server), _leases(tmp_path)) == (set(), [])
+
+
+def test_a_lease_that_has_ended_is_put_back(server: Slapd, tmp_path: Path) -> None:
+    _lent(server, tmp_path, "0")
+    _run(tmp_path, "generate", "people", "-n", "3").ok()
+    assert (_settings(server), _leases(tmp_path)) == (set(), [])
+
+
+def test_the_last_of_two_holders_gives_it_back(server: Slapd, tmp_path: Path) -> None:
+    """The first one ends while the second loads."""
+    slow = write(tmp_path / "slow.ldif", TOP, people(2000))
+    quick = write(tmp_path / "quick.ldif", person("quick"))
+    to = (*_ways(server)["ldapi"], "-b", SUFFIX, "--nosync")
+    state = {"DITSEED_STATE_DIR": str(tmp_path)}
+    process = start("add", slow, *to, "--max-rate", "500", env=state)
+    deadline = time.monotonic() + 60
+    while _settings(server) != {"olcDbNoSync"} or not server.log_lines(" ADD dn="):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    _run(tmp_path, "add", quick, *to).ok()
+    assert process.poll() is None
+    assert _settings(server) == {"olcDbNoSync"}
+    process.communicate()
+    assert (process.returncode, _settings(server), _leases(tmp_path)) == (0, set(), [])
+
+
+def test_a_load_within_a_lease_leaves_it(server: Slapd, tmp_path: Path) -> None:
+    _lent(server, tmp_path, "4h")
+    path = write(tmp_path / "x.ldif", TOP)
+    _run(tmp_path, "add", path, *_ways(server)["ldapi"], "-b", SUFFIX, "--nosync").ok()
+    assert (_settings(server), len(_leases(tmp_path))) == ({"olcDbNoSync"}, 1)
+
+
 def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path: Path) -> None:
     _killed(server, tmp_path, tmp_path)
     server.stop()
@@ -135,7 +203,7 @@ def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path:
 
 def test_another_server_keeps_its_own(server: Slapd, tmp_path: Path) -> None:
     """The same suffix, and nosync is what its operator wants."""
-    _killed(server, tmp_path, tmp_path)
+    _killed(server, tmp_path, tmp_path, "localhost")
     with Slapd() as other:
         change = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: TRUE\n"
         other.configure(change)

@@ -14,7 +14,7 @@ from loader import defaults, dn, exports, ldif, overlays
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
 from loader.ldif import ScanResult
 from loader.operations import bound
-from loader.operations.add import nosync, shadow
+from loader.operations.add import nosync, room, shadow
 from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
 from loader.progress import Meter, Progress
@@ -66,6 +66,7 @@ def add(
         work = _AddSteps(options, run, offer)
         start = run.do("start", work.start)
         scan = {} if options.files.streamed else run.do("scan", work.scan)
+        work.require_room(scan)
         with work.lease():
             facts = run.do("load", lambda meter: work.load(meter, start, scan), scan.get("entries"))
         work.journal.unlink(missing_ok=True)
@@ -149,6 +150,14 @@ class _AddSteps:
     @property
     def journal(self) -> Path:
         return self.run.directory / JOURNAL
+
+    def require_room(self, scan: Facts) -> None:
+        """Raises MaxsizeTooSmall. Only of a load that has not begun, and whose entries are not there."""
+        options = self.options
+        begun = self.journal.exists() or self.run.catalogue.found("load") is not None
+        if begun or options.tree is not None or options.on_exists != ON_EXISTS[0]:
+            return
+        room.require(options.connection, options.files, scan.get("first_dn"))
 
     def lease(self) -> AbstractContextManager[None]:
         """nosync where it is asked for, and there is something left to do."""

@@ -12,6 +12,23 @@ from loader.run.lease import Lease
 
 
 @contextmanager
+def sharing(one: Lease, take: Callable[[], None], give_back: Callable[[], None]) -> Iterator[None]:
+    """As `lending`, together with other runs that need the same; the last one to leave gives it back."""
+
+    def taking() -> None:
+        killpoint(f"{one.kind}.written-down")
+        take()
+
+    def giving_back() -> None:
+        give_back()
+        killpoint(f"{one.kind}.given-back")
+
+    with lease.joined(one, taking, giving_back):
+        killpoint(f"{one.kind}.taken")
+        yield
+
+
+@contextmanager
 def lending(one: Lease, take: Callable[[], None], give_back: Callable[[], None]) -> Iterator[None]:
     """Written down, taken, given back. `give_back` raises LeaseStands where it cannot, and then the lease stands."""
     with lease.taken(one) as given_back:

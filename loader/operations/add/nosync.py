@@ -11,9 +11,10 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from loader.errors import LeaseStands, LoaderError
+from loader.config import Database
+from loader.errors import LeaseStands, LoaderError, UsageProblem
 from loader.operations import leases
-from loader.operations.add.leases import lending
+from loader.operations.add.leases import sharing
 from loader.operations.tune import syncing
 from loader.operations.tune.target import opened
 from loader.run import lease
@@ -35,24 +36,37 @@ def nosync_on(connection: Connection) -> Iterator[None]:
 
     A server that has nosync on already keeps it. Raises ConfigHidden, LeaseStands.
     """
-    with opened(connection) as target:
-        database = target.config.database(connection.base)
-        place = target.place
-        one = Lease(
-            *(KIND, target.config.uri or "", database.suffix),
-            shlex.join([*_UNDO, *place, "-b", database.suffix, "--nosync", "off", "--apply"]),
-            mark=leases.mark(target.config, database),
-        )
-    if database.nosync:
+    one, database = _lease(connection)
+    if database.nosync and not lease.stands(one):
         log.warning("%s has nosync on already, and keeps it", database.suffix)
         yield
         return
-    with lending(
+    with sharing(
         one,
         lambda: _switch_on(connection, database.suffix),
         lambda: _give_back(connection, one),
     ):
         yield
+
+
+def lend(connection: Connection, seconds: float) -> None:
+    """nosync on for so long, or until the next boot. Then the next start of ditseed on this host switches it off.
+
+    Raises ConfigHidden, ConfigNotEditable, UsageProblem if it is on already for good.
+    """
+    one, database = _lease(connection)
+    if database.nosync and not lease.stands(one):
+        raise UsageProblem(reason=f"{database.suffix} has nosync on already, and no lease of it")
+    lease.until(one, seconds, lambda: _switch_on(connection, database.suffix))
+
+
+def _lease(connection: Connection) -> tuple[Lease, Database]:
+    with opened(connection) as target:
+        database, place = target.config.database(connection.base), target.place
+        undo = [*_UNDO, *place, "-b", database.suffix, "--nosync", "off", "--apply"]
+        mark = leases.mark(target.config, database)
+        target_uri = target.config.uri or ""
+    return Lease(KIND, target_uri, database.suffix, shlex.join(undo), mark=mark), database
 
 
 def release_open_leases(connection: Connection) -> None:

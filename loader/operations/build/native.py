@@ -16,6 +16,7 @@ from loader.mdb.meta import DATA
 from loader.operations.build import finish, inputs, proven
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
+from loader.operations.sizing import guard
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -60,10 +61,10 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> None:
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
     """The same, without a step. Raises NotProven."""
-    assert _target(options, place)
+    assert target_of(options, place)
 
 
-def _target(options: BuildOptions, place: TargetDatabase) -> Target:
+def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
     """What the configuration says now. Raises NotProven."""
     settings = proven.settings(place.config, place.database, options, place.superior)
     known = schema_of(
@@ -104,7 +105,7 @@ class NativeSteps:
 
     @cached_property
     def target(self) -> Target:
-        return _target(self.options, self.place)
+        return target_of(self.options, self.place)
 
     def config(self, meter: Meter) -> Facts:
         """What is refused is refused here, before anything is read."""
@@ -123,6 +124,7 @@ class NativeSteps:
     def load(self, meter: Meter, scan: Facts) -> Facts:
         """One native call; what it could not take is told, or refused."""
         files.require_space(self.place.directory, self._least())
+        self._require_map()
         with self.options.source.reading(meter) as read:
             loaded = self.make(meter, read, scan.get("claimed"))
         exports.require_entries(self.options.inputs, loaded["read"])
@@ -149,6 +151,12 @@ class NativeSteps:
         if built.stale:
             stale.remove(self.made, built.stale)
         return self._told(built)
+
+    def _require_map(self) -> None:
+        """Raises MaxsizeTooSmall before anything is read to its end; `auto` asks afterwards."""
+        if self.options.tree is None and self.options.maxsize != "auto":
+            room, suffix = self.target.map_size, self.place.database.suffix
+            guard.require_room(self.target, self.options.files, suffix, room, Meter("sample"))
 
     def _least(self) -> int:
         """Bytes that the database takes at least, as far as files tell; compressed ones tell less than they hold."""

@@ -7,40 +7,21 @@ from pathlib import Path
 
 import msgspec
 
+from loader.operations.map_room import Reader, Room
 from loader.operations.storage.findings import Finding
 from loader.storage.asking import Unseen
 
-
-class Reader(msgspec.Struct, frozen=True):
-    """A process that has a snapshot of the database. `lag`: transactions that have ended since."""
-
-    pid: int
-    process: str
-    lag: int
-    is_alive: bool
-
-
-class Room(msgspec.Struct, frozen=True):
-    """What MDB_MAP_FULL depends on, in bytes. `used`: up to the last page ever used. `reusable`: free pages among them
-    that the next transactions may use; `held`: those that they may not, for the oldest reader may want them.
-    `disk_free`: on the file system, with the holes of the file. `growth`: bytes a second, now;
-    None where no reader lags, for then pages are used again."""
-
-    maxsize: int
-    used: int
-    reusable: int
-    held: int
-    disk_free: int
-    growth: float | None
-
-    @property
-    def unused(self) -> int:
-        """Of the map, as far as the disk has room for it."""
-        return max(0, min(self.maxsize - self.used, self.disk_free))
-
-    @property
-    def available(self) -> int:
-        return self.unused + self.reusable
+__all__ = [
+    "Backup",
+    "Certificate",
+    "Database",
+    "Drift",
+    "Facts",
+    "Lease",
+    "Reader",
+    "Replication",
+    "Room",
+]
 
 
 class Drift(msgspec.Struct, frozen=True):

@@ -6,21 +6,16 @@ Everything else stays a command that is printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from loader import units
 from loader.errors import LoaderError
 from loader.mdb import readers
-from loader.operations.add import nosync, shadow
-from loader.operations.doctor.facts import Database, Facts, Lease
+from loader.operations.add import left
+from loader.operations.doctor.facts import Database, Facts
 from loader.run import lease
 from loader.server.options import Connection
-
-_GIVE_BACK: dict[str, Callable[[Connection], None]] = {
-    nosync.KIND: nosync.release_open_leases,
-    shadow.KIND: shadow.give_back_standing,
-}
 
 
 def fix(facts: Facts, access: Connection) -> Iterator[str]:
@@ -28,9 +23,9 @@ def fix(facts: Facts, access: Connection) -> Iterator[str]:
     for database in facts.databases:
         if any(not one.is_alive for one in database.readers):
             yield _cleared(database)
-    for one in facts.leases:
-        if one.kind in _GIVE_BACK and _stands(one):
-            yield f"{one.kind} of {one.database} at {one.target}: {_put_back(one, access)}"
+    for one in lease.left():
+        if one.kind in left.GIVE_BACK and left.is_left(one.kind, one.target, one.database):
+            yield f"{one.kind} of {one.database} at {one.target}: {left.put_back(one, access)}"
 
 
 def _cleared(database: Database) -> str:
@@ -39,23 +34,3 @@ def _cleared(database: Database) -> str:
     except LoaderError as error:
         return f"{database.suffix}: slots of dead readers could not be cleared ({error})"
     return f"{database.suffix}: slots of dead readers cleared: {units.number(count)}"
-
-
-def _put_back(one: Lease, access: Connection) -> str:
-    """By the account that was given for that server, or as root by ldapi."""
-    if access.uri == one.target:
-        connection = access
-    elif one.target.startswith("ldapi:"):
-        connection = Connection(uri=one.target, mechanism="EXTERNAL")
-    else:
-        return f"left: give -H {one.target} and an account, or the command that is printed"
-    try:
-        _GIVE_BACK[one.kind](connection)
-    except LoaderError as error:
-        return f"left ({error})"
-    return "left" if _stands(one) else "put back"
-
-
-def _stands(one: Lease) -> bool:
-    known = (one.kind, one.target, one.database)
-    return any((each.kind, each.target, each.database) == known for each in lease.left())

@@ -17,12 +17,12 @@ from loader.config import Config
 from loader.config import Database as Configured
 from loader.errors import LoaderError, NoSuchPath
 from loader.mdb import meta
+from loader.operations import map_room
 from loader.operations.doctor import (
     backups,
     certificates,
     indexes,
     replication,
-    room,
     storage,
     sync,
 )
@@ -119,7 +119,7 @@ def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -
     directory = one.directory
     if directory is None or looker.at(one.suffix, lambda: _require_there(directory)) is None:
         return known
-    seen = looker.at(f"{one.suffix}: pages and readers", lambda: room.look(one))
+    seen = looker.at(f"{one.suffix}: pages and readers", lambda: map_room.look(one))
     dead = any(not each.is_alive for each in (seen or (None, ()))[1])
     found = looker.at(f"{one.suffix}: storage", lambda: storage.look(one, config.path))
     looker.unseen += [each for each in (found or ((), ()))[1] if each not in looker.unseen]

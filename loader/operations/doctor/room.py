@@ -5,56 +5,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 from loader import units
-from loader.config import Database as Configured
-from loader.mdb import free_list, growth, meta, readers
-from loader.mdb.meta import MetaPage
-from loader.mdb.readers import Slot
-from loader.operations.doctor.facts import Database, Facts, Reader, Room
+from loader.operations.doctor.facts import Database, Facts, Room
 from loader.operations.storage.findings import Finding, Severity
-from loader.storage import files, holders, mapped
 
 WARNING, CRITICAL = 0.20, 0.10  # of maxsize, available
 _SOON, _VERY_SOON = 900.0, 300.0  # seconds until the map is full
 _SOURCE = "slapd-mdb(5), maxsize; lmdb.h, MDB_MAP_FULL"
-
-
-def look(database: Configured) -> tuple[Room, tuple[Reader, ...]]:
-    """Raises LoaderError, also where whoever writes to the data file does not use the lock.mdb that is there."""
-    directory = database.directory
-    assert directory is not None
-    holders.require_heeded(directory)
-    slots = readers.slots(directory)
-    facts, freed = free_list.read(directory)
-    oldest = min((one.txnid for one in slots if one.txnid is not None), default=facts.txnid + 1)
-    reusable = sum(count for txnid, count in freed.items() if txnid < oldest)
-    seen = tuple(_readers(slots, facts))
-    moving = growth.measure(directory) if any(one.lag for one in seen) else None
-    room = Room(
-        maxsize=database.maxsize,
-        used=facts.used,
-        reusable=reusable * facts.page_size,
-        held=(sum(freed.values()) - reusable) * facts.page_size,
-        disk_free=_disk_free(directory, facts),
-        growth=moving.rate if moving else None,
-    )
-    return room, seen
-
-
-def _disk_free(directory: Path, facts: MetaPage) -> int:
-    """With what the file has in blocks already beyond its last page."""
-    allocated = files.allocated_bytes(meta.data_file(directory))
-    return files.free_bytes(directory) + max(0, allocated - facts.used)
-
-
-def _readers(slots: tuple[Slot, ...], facts: MetaPage) -> Iterator[Reader]:
-    for one in slots:
-        if one.txnid is not None or not one.is_alive:
-            name = mapped.command_name(one.pid) if one.is_alive else ""
-            lag = 0 if one.txnid is None else max(0, facts.txnid - one.txnid)
-            yield Reader(one.pid, name, lag, one.is_alive)
 
 
 def findings(facts: Facts) -> Iterator[Finding]:

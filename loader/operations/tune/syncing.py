@@ -44,6 +44,10 @@ def _lent(config: Config, database: Database) -> Iterable[str]:
             f"nosync was switched on by a `ditseed add` of {one.taken} that was killed; "
             "the next one, or --apply, switches it off"
         )
+    for one in lease.lasting(leases.known(config), NOSYNC):
+        if one.database == database.suffix:
+            until = f", until {one.expires} or the next boot" if one.expires else ""
+            yield f"nosync is lent since {one.taken} ({one.by}){until}"
 
 
 def _notes(database: Database) -> Iterable[str]:

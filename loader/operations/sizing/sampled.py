@@ -1,0 +1,114 @@
+"""Two builds by the core in a scratch directory: of the parents of a sample alone, and of the sample with them.
+
+What the second one has more is what the entries of the sample take; parents that the sample lacks are stood in for by
+entries of the class glue, as slapd itself has them.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import dn, resources
+from loader.errors import EmptyInput
+from loader.mdb import table_sizes
+from loader.mdb.meta import DATA
+from loader.operations.sizing import model
+from loader.operations.sizing.model import Forecast, Growth
+from loader.progress import Meter
+from loader.sinks import mdb
+from loader.sinks.mdb import BuildRules, Target
+from loader.sources import sampling
+from loader.sources.sampling import Sample
+from loader.storage import files
+
+_ROOM = 1 << 44  # bytes: maxsize of the sample's database, which is what is asked for
+_SHARE = 4  # of the memory there is
+_NOW = "20260101000000Z"
+_GLUE = """objectClass: glue
+structuralObjectClass: glue
+entryUUID: {uuid}
+entryCSN: 20000101000000.000000Z#000000#000#000000
+createTimestamp: 20000101000000Z
+modifyTimestamp: 20000101000000Z
+
+"""
+
+
+@dataclass(frozen=True)
+class _Made:
+    directory: Path
+    entries: int
+    rejected: int
+    seconds: float
+
+
+def forecast(sample: Sample, target: Target, scratch: Path, meter: Meter) -> Forecast:
+    """Raises EmptyInput where no entry of the sample belongs into the database, NotProven, NoSpace."""
+    target = dataclasses.replace(target, map_size=_ROOM)
+    missing = sampling.parents(sample, target.settings.suffixes[0])
+    above, text = scratch / "parents.ldif", scratch / "sample.ldif"
+    files.write_durably(above, b"".join(map(_stand_in, missing)), 0o600)
+    files.write_durably(text, sample.text, 0o600)
+    before = _timed(target, [above], scratch / "parents", meter) if missing else None
+    after = _timed(target, [above, text] if missing else [text], scratch / "sample", meter)
+    base = before.entries if before else 0
+    sampled = after.entries - base
+    if sampled <= 0:
+        raise EmptyInput(path="the sample")
+    return _forecast(sample, target, before, after, sampled)
+
+
+def _forecast(
+    sample: Sample, target: Target, before: _Made | None, after: _Made, sampled: int
+) -> Forecast:
+    growth = Growth(
+        before=table_sizes.read(before.directory) if before else None,
+        after=table_sizes.read(after.directory, before.directory if before else None),
+        sampled=sampled,
+        wanted=max(sampled, sample.total),
+        longest=(1 << target.settings.idlexp) - 1,
+    )
+    tables = model.tables(growth)
+    fixed = before.seconds if before else 0.0
+    return Forecast(
+        entries=sample.total,
+        is_counted=sample.is_counted,
+        sampled=sampled,
+        rejected=after.rejected,
+        how=sample.how,
+        bytes=sum(one.bytes for one in tables),
+        seconds=fixed + (after.seconds - fixed) * growth.factor,
+        tables=tables,
+    )
+
+
+def _stand_in(name: str) -> bytes:
+    coded = base64.b64encode(name.encode("utf-8", "surrogateescape")).decode()
+    known = uuid.uuid5(uuid.NAMESPACE_X500, dn.key(name))
+    return f"dn:: {coded}\n{_GLUE.format(uuid=known)}".encode()
+
+
+def _timed(target: Target, inputs: list[Path], place: Path, meter: Meter) -> _Made:
+    """Built twice, for the first time is that of a host that does other things, too."""
+    first, second = (_built(target, inputs, place, meter) for _ in range(2))
+    return dataclasses.replace(second, seconds=min(first.seconds, second.seconds))
+
+
+def _built(target: Target, inputs: list[Path], place: Path, meter: Meter) -> _Made:
+    files.remove_tree(place)
+    place.mkdir(mode=0o700)
+    means = mdb.Resources(
+        memory=resources.memory() // _SHARE,
+        jobs=resources.processors(),
+        scratch=place,
+        rejects=place / "rejects.ldif",
+    )
+    rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
+    started = time.monotonic()
+    built = mdb.build(target, inputs, place / DATA, rules, means, meter)
+    return _Made(place, built.entries, built.rejected, time.monotonic() - started)

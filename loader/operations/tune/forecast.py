@@ -1,0 +1,159 @@
+"""maxsize for a load that is to come: what the database will take, and the room that LMDB needs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import units
+from loader.config import Config, Database
+from loader.errors import LoaderError
+from loader.mdb import environment, growth, meta
+from loader.operations.build import native
+from loader.operations.build.options import BuildOptions
+from loader.operations.publish import TargetDatabase
+from loader.operations.sizing import sampled
+from loader.operations.sizing.model import Forecast
+from loader.operations.tune.maxsize import GIB
+from loader.operations.tune.target import Target
+from loader.progress import Meter, Progress
+from loader.server import configuration
+from loader.sources import sampling
+from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import Kind, Location, locate
+from loader.sources.sampling import Sample, SampleSize
+from loader.storage import temporary
+
+READER = 3600.0  # seconds: a slapcat, a backup, an export
+LEAST_WRITES = 10.0  # transactions a second while it reads, where the server shows fewer
+
+
+@dataclass(frozen=True)
+class Term:
+    """One summand of the recommendation. `why`: how it comes about."""
+
+    what: str
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """`now`: bytes in use. `after`: once the load is done. `recommended`: the sum of the terms in whole GiB, or what is
+    configured if that is more."""
+
+    suffix: str
+    maxsize: int
+    now: int
+    after: int
+    load: Forecast
+    terms: tuple[Term, ...]
+    recommended: int
+
+    @property
+    def needed(self) -> int:
+        return sum(one.bytes for one in self.terms)
+
+
+def plan(
+    target: Target,
+    database: Database,
+    source: str,
+    wanted: SampleSize,
+    share: float,
+    progress: Progress,
+) -> LoadPlan:
+    """`share`: growth to be expected, of what is there after the load. Raises what
+    reading the source raises, NotProven where the core does not build such a database, EmptyInput."""
+    found = locate(source, Kind.LDIF, Kind.DATABASE)
+    load = of_location(target.config, database, found, wanted, progress)
+    now, keeps = _now(database, found) if target.local else (0, 0)
+    after = load.bytes + keeps
+    terms = tuple(_terms(database, load, keeps, share))
+    needed = sum(one.bytes for one in terms)
+    recommended = max(-(-needed // GIB) * GIB, database.maxsize)
+    return LoadPlan(database.suffix, database.maxsize, now, after, load, terms, recommended)
+
+
+def of_location(
+    config: Config,
+    database: Database,
+    found: Location,
+    wanted: SampleSize,
+    progress: Progress,
+) -> Forecast:
+    with progress.step("sample") as meter:
+        sample = _sample(found, wanted, meter)
+    with progress.step("build") as meter:
+        return of_sample(config, database, sample, meter)
+
+
+def of_sample(config: Config, database: Database, sample: Sample, meter: Meter) -> Forecast:
+    """Raises NotProven, EmptyInput."""
+    place = TargetDatabase(config, database, database.directory or Path())
+    target = native.target_of(BuildOptions((), config.path, database.suffix), place)
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        return sampled.forecast(sample, target, scratch, meter)
+
+
+def _sample(found: Location, wanted: SampleSize, meter: Meter) -> Sample:
+    if found.kind is Kind.DATABASE:
+        return sampling.of_database(found.path, wanted, meter)
+    given = LdifFiles(found.paths)
+    return sampling.of_files(given.paths(), given.entries(), wanted, meter)
+
+
+def _now(database: Database, found: Location) -> tuple[int, int]:
+    """Bytes in use, and those that stay when the source is loaded: none where the source is this database."""
+    directory = database.directory
+    try:
+        if directory is None or not (directory / meta.DATA).exists():
+            return 0, 0
+        used = meta.read_meta(directory).used
+        is_source = found.kind is Kind.DATABASE and found.path.samefile(directory)
+        return used, 0 if is_source or not environment.entry_count(directory) else used
+    except LoaderError:
+        return 0, 0
+
+
+def _terms(database: Database, load: Forecast, keeps: int, share: float) -> Iterator[Term]:
+    counted = "counted" if load.is_counted else "by the mean of the sample"
+    yield Term(
+        "the load",
+        load.bytes,
+        f"{units.number(load.entries)} entries ({counted}), from a sample of {units.number(load.sampled)}",
+    )
+    if keeps:
+        yield Term("what is there", keeps, "stays, unless `ditseed build --replace` makes it anew")
+    yield Term(
+        "growth",
+        round((load.bytes + keeps) * share),
+        f"{share:.0%} of what is there after the load",
+    )
+    yield _reader(database)
+    yield Term(
+        "largest transaction",
+        load.largest_index,
+        "the largest index, made again in one (tune indexes); its old pages are free only afterwards",
+    )
+
+
+def _reader(database: Database) -> Term:
+    measured = _writes(database)
+    writes = max(LEAST_WRITES, measured)
+    seen = f"; {measured:.0f} were measured just now" if measured else ""
+    size = round(READER * writes * growth.PAGES * 4096)
+    why = (
+        f"one that reads for {units.duration(READER)} (slapcat, a backup), {writes:.0f} transactions a second "
+        f"of {growth.PAGES} pages each{seen}"
+    )
+    return Term("longest reader", size, why)
+
+
+def _writes(database: Database) -> float:
+    """Transactions a second at the moment."""
+    try:
+        return growth.measure(database.directory).transactions if database.directory else 0.0
+    except LoaderError:
+        return 0.0

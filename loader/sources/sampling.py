@@ -1,0 +1,208 @@
+"""A sample of the records of LDIF or of a database, spread evenly over all of it: windows of a few dozen records each.
+
+The first records only would be biased: containers, old accounts and service entries come first. Files are read at
+even places; what is compressed, and a database, is read to its end, for its records can only be found from the one
+before.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+import zstandard
+
+from loader import dn, ldif, resources
+from loader.errors import EmptyInput
+from loader.progress import Meter
+from loader.sources import mdb
+from loader.sources.mdb import Part
+
+WINDOW = 64 << 10  # bytes of LDIF that are taken together: children stand near their parents
+_RECORD = 1024  # bytes, roughly
+_HEAD = 1 << 20  # bytes by which the mean record of a file is judged
+_COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """At least so many records, and at least that share of all."""
+
+    records: int = 10_000
+    share: float = 0.01
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`text`: whole records. `total`: records of all, `is_counted`: or as the mean of the sample has it."""
+
+    text: bytes
+    names: Sequence[str]  # DNs of its records
+    total: int
+    is_counted: bool
+    how: str
+
+    @property
+    def is_whole(self) -> bool:
+        return self.is_counted and len(self.names) == self.total
+
+
+def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
+    """Of LDIF files. `known`: records of all, if a manifest tells. Raises EmptyInput, LdifSyntax and what else reading
+    LDIF raises."""
+    origin = ", ".join(map(str, paths))
+    if any(map(is_compressed, paths)):
+        return _of_stream(lambda end: ldif.join(paths, end, meter), wanted, origin)
+    size = sum(path.stat().st_size for path in paths)
+    step = _step(paths, size, wanted)
+    if step <= WINDOW:
+        return _of_stream(lambda end: ldif.join(paths, end, meter), wanted, origin)
+    text = b"".join(_windows(paths, step))
+    found = _names(text, origin)
+    total = known or round(size * len(found) / len(text))
+    how = f"windows of {WINDOW >> 10} KiB at {size // step + 1} even places of the files"
+    return Sample(text, found, total, known is not None, how)
+
+
+def of_heads(paths: Sequence[Path], known: int | None, wanted: SampleSize) -> Sample:
+    """Of compressed LDIF, which is not read to its end: the first records of each file, biased where there are few.
+    Raises as `of_files`."""
+    origin, each = ", ".join(map(str, paths)), max(WINDOW, wanted.records * _RECORD // len(paths))
+    text, read = b"", 0
+    for path in paths:
+        with path.open("rb") as file:
+            head = _decompressed(file).read(each)
+            read += file.tell()
+        text += _whole(head, at_start=True)
+    found = _names(text, origin)
+    total = known or round(sum(path.stat().st_size for path in paths) * len(found) / read)
+    return Sample(text, found, total, known is not None, "the first records of each file")
+
+
+def _decompressed(file: BinaryIO) -> IO[bytes]:
+    magic = file.read(4)
+    file.seek(0)
+    if magic.startswith(_COMPRESSED[0]):
+        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    return (
+        cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic.startswith(_COMPRESSED[1]) else file
+    )
+
+
+def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
+    """Of a database, beside a running slapd too. Raises MdbDamaged, NotLmdb, NotPermitted."""
+
+    def write(end: int) -> int:
+        return int(mdb.stream(Part(directory), end, False, resources.processors(), meter).entries)
+
+    return _of_stream(write, wanted, str(directory))
+
+
+def is_compressed(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4).startswith(_COMPRESSED)
+
+
+def _step(paths: Sequence[Path], size: int, wanted: SampleSize) -> int:
+    """Bytes from the beginning of a window to that of the next one."""
+    heads = []
+    for path in (paths[0], paths[-1]):
+        with path.open("rb") as file:
+            heads.append(file.read(_HEAD))
+    records = sum(head.count(b"\n\n") + head.count(b"\n\r\n") for head in heads) or 1
+    mean = sum(map(len, heads)) / records
+    bytes_wanted = max(wanted.records * mean, size * wanted.share, WINDOW)
+    return int(WINDOW * size / bytes_wanted)
+
+
+def _windows(paths: Sequence[Path], step: int) -> Iterator[bytes]:
+    """The middle of each step, over all files as if they were one."""
+    start = 0
+    for path in paths:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            first = -(-(start - step // 2) // step)
+            place = max(0, first) * step + step // 2 - start
+            while place < size:
+                yield _whole(os.pread(file.fileno(), WINDOW, place), place == 0)
+                place += step
+        start += size
+
+
+def _whole(text: bytes, at_start: bool = False) -> bytes:
+    """The records that are whole in a window, each with its blank line."""
+    text = text.replace(b"\r\n", b"\n")
+    first = 0 if at_start else text.find(b"\n\n") + 2
+    last = text.rfind(b"\n\n") + 2
+    return text[first:last] if 2 <= first < last or at_start else b""
+
+
+def _of_stream(write: Callable[[int], int], wanted: SampleSize, origin: str) -> Sample:
+    """`write` writes LDIF into a descriptor, and returns the number of its records."""
+    reading, writing = os.pipe()
+    told: list[int | BaseException] = []
+
+    def work() -> None:
+        try:
+            told.append(write(writing))
+        except BaseException as error:
+            told.append(error)
+        finally:
+            os.close(writing)
+
+    writer = threading.Thread(target=work, daemon=True)
+    writer.start()
+    with os.fdopen(reading, "rb") as stream:
+        text, sparse = _thinned(stream.read, wanted)
+    writer.join()
+    if isinstance(told[0], BaseException):
+        raise told[0]
+    found = _names(text, origin)
+    how = "all of it" if sparse == 1 else f"one window of {WINDOW >> 10} KiB in {sparse}"
+    return Sample(text, found, told[0], True, f"{how}; all was read")
+
+
+def _thinned(read: Callable[[int], bytes], wanted: SampleSize) -> tuple[bytes, int]:
+    """One window of so many, evenly, whatever the length: half of them go whenever there are twice as many records as
+    wanted."""
+    kept: list[bytes] = []
+    sparse, number, records = 1, 0, 0
+    sparsest = 1 / wanted.share if wanted.share else math.inf
+    while window := read(WINDOW):
+        if number % sparse == 0:
+            kept.append(window)
+            records += window.count(b"\n\n")
+            if records > 2 * wanted.records and 2 * sparse <= sparsest:
+                kept, sparse = kept[::2], sparse * 2
+                records = sum(one.count(b"\n\n") for one in kept)
+        number += 1
+    if sparse == 1:
+        return b"".join(kept), 1
+    return b"".join(_whole(one, place == 0) for place, one in enumerate(kept)), sparse
+
+
+def _names(text: bytes, origin: str) -> list[str]:
+    found = [name for name, _ in ldif.records(text, origin, most=1 << 32)]
+    if not found:
+        raise EmptyInput(path=origin)
+    return found
+
+
+def parents(sample: Sample, suffix: str) -> list[str]:
+    """DNs from `suffix` down that entries of the sample are below, and that are not in it; parents first."""
+    present = {dn.key(name) for name in sample.names}
+    missing: dict[str, str] = {}
+    for name in filter(lambda one: dn.is_below(one, suffix), sample.names):
+        while dn.key(name) != dn.key(suffix):
+            name = dn.parent(name)
+            found = dn.key(name)
+            if found in present or found in missing:
+                break
+            missing[found] = name
+    return sorted(missing.values(), key=lambda name: dn.key(name).count(","))

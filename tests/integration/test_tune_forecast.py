@@ -1,0 +1,113 @@
+"""maxsize computed from a sample, against the database that is then built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.errors import MaxsizeTooSmall
+from loader.mdb import meta
+from loader.operations.tune import forecast
+from loader.operations.tune.target import opened
+from loader.progress import Meter, Progress
+from loader.sources import sampling
+from loader.sources.sampling import SampleSize
+from tests.support import generating
+from tests.support.command import ditseed
+
+pytestmark = pytest.mark.slapd
+
+PEOPLE = 100_000
+SMALL = SampleSize(2000, 0.0)
+INDEXES = ("objectClass,entryUUID,entryCSN,uid,mail eq", "cn,sn eq,sub")
+
+
+@pytest.fixture(scope="module")
+def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("people") / "people.ldif"
+    path.write_bytes(generating.text_of(generating.people(PEOPLE), jobs=2))
+    return path
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Slapd]:
+    made = Slapd(Settings(indexes=INDEXES, maxsize=8 << 30), form="conf")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def built(server: Slapd, ldif: Path) -> int:
+    """Bytes that the database takes."""
+    ditseed("build", ldif, "--config", server.config_path, "--verify", "none").ok()
+    return meta.read_meta(server.database_dir).used
+
+
+def plan(server: Slapd, source: Path, size: SampleSize = SMALL) -> forecast.LoadPlan:
+    with opened(server.config_path) as target:
+        database = target.config.database(None)
+        return forecast.plan(target, database, str(source), size, 0.5, Progress())
+
+
+def test_from_a_fiftieth_of_the_ldif(server: Slapd, ldif: Path, built: int) -> None:
+    found = plan(server, ldif)
+    assert 1000 < found.load.sampled < 6000
+    assert found.load.entries == pytest.approx(PEOPLE, rel=0.02)
+    assert found.load.bytes == pytest.approx(built, rel=0.15)
+
+
+def test_from_the_database_that_is_there(server: Slapd, built: int) -> None:
+    """What is read is not counted twice."""
+    found = plan(server, server.database_dir)
+    assert found.load.is_counted
+    assert (found.now, found.after) == (built, found.load.bytes)
+    assert found.load.bytes == pytest.approx(built, rel=0.15)
+
+
+def test_the_recommendation_is_the_sum_of_its_terms(server: Slapd, ldif: Path, built: int) -> None:
+    words = ("--for", ldif, "--sample-size", "2000", "--growth", "1000%", "--json")
+    done = ditseed("tune", "maxsize", "--config", server.config_path, *words)
+    load = done.ok().facts["load"]
+    needed = sum(term["bytes"] for term in load["terms"])
+    assert load["after"] == load["load"]["bytes"] + built  # it is added to what is there
+    assert load["recommended"] == max(8, -(-needed // (1 << 30))) << 30
+
+
+def test_windows_lie_over_all_of_the_input(ldif: Path) -> None:
+    """A sample of the first records would end after a fiftieth."""
+    found = sampling.of_files([ldif], None, SMALL, Meter("sample"))
+    whole, size = ldif.read_bytes(), ldif.stat().st_size
+    numbers = [whole.find(f"dn: {name}\n".encode()) for name in found.names[::400]]
+    assert numbers == sorted(numbers)
+    assert numbers[0] < 0.1 * size
+    assert numbers[-1] > 0.8 * size
+
+
+def test_a_build_that_would_not_fit_is_refused_before_it_reads(server: Slapd, ldif: Path) -> None:
+    words = ("--config", server.config_path, "--replace", "--maxsize", "150M", "--progress", "json")
+    done = ditseed("build", ldif, *words)
+    assert done.status == MaxsizeTooSmall.exit_status, done
+    needed = re.search(r"about (\d+\.\d) MiB", done.err)
+    assert needed
+    assert 150 < float(needed[1]) < 220
+    assert not (server.database_dir / ".ditseed-build" / "environment").exists()
+
+
+def test_an_add_that_would_not_fit_sends_nothing(ldif: Path, tmp_path: Path) -> None:
+    settings = Settings(indexes=INDEXES, maxsize=100 << 20)
+    environment = {"DITSEED_STATE_DIR": str(tmp_path)}
+    with Slapd(settings) as server:
+        words = ("add", ldif, "-H", server.ldapi_uri, "-Y", "EXTERNAL")
+        done = ditseed(*words, env=environment)
+        assert done.status == MaxsizeTooSmall.exit_status, done
+        assert server.slapcat() == ""
+
+
+def test_no_source_no_sample(server: Slapd) -> None:
+    done = ditseed("tune", "maxsize", "--config", server.config_path, "--growth", "10%")
+    assert (done.status, "--growth is only for --for" in done.err) == (3, True)

@@ -1,0 +1,47 @@
+"""From the tables of a sample to those of the whole: what grows with the entries, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from loader.mdb.table_sizes import IndexCounts, TableSizes
+from loader.operations.sizing import model
+from loader.operations.sizing.model import Growth, TableForecast
+
+PAGE = 4096
+LONGEST = 65_535
+
+
+def forecast(keys: dict[int, int], own: int, factor: int = 100) -> dict[str, TableForecast]:
+    after = TableSizes(1000 + own, PAGE, {"id2e": 500, "x": own}, {"x": IndexCounts(keys, 4)})
+    before = TableSizes(20, PAGE, {"id2e": 4, "x": 1}, {"x": IndexCounts({}, 4)})
+    growth = Growth(before, after, 10_000, 10_000 * factor, LONGEST)
+    return {one.name: one for one in model.tables(growth)}
+
+
+def test_what_the_parents_take_does_not_grow() -> None:
+    found = forecast({}, 1)
+    assert found["id2e"].bytes == (4 + 496 * 100) * PAGE
+
+
+def test_a_key_of_each_entry_grows_with_them() -> None:
+    found = forecast({1: 10_000}, 55)["x"]
+    assert found.bytes == pytest.approx(55 * 100 * PAGE, rel=0.05)
+
+
+def test_a_key_of_all_becomes_a_range() -> None:
+    """Its 10,000 IDs take 20 pages, 1,000,000 take three numbers."""
+    found = forecast({10_000: 1}, 1)["x"]
+    assert (found.degenerated, found.bytes < 6 * PAGE, found.sample) == (1, True, 22 * PAGE)
+
+
+def test_a_key_below_the_limit_keeps_its_numbers() -> None:
+    found = forecast({600: 1}, 1)["x"]
+    assert found.degenerated == 0
+    assert found.bytes == pytest.approx(600 * 100 * 8, rel=0.05)
+
+
+def test_keys_that_all_have_been_met_do_not_become_more() -> None:
+    """Each of 1,000 words in 10 entries: later each in 1,000, a tree of two pages and its root."""
+    found = forecast({10: 1000}, 30)["x"]
+    assert found.bytes == pytest.approx(1000 * 3 * PAGE, rel=0.1)
