@@ -805,6 +805,51 @@ class Seen:
     def __new__(cls, source: _Path, meta: bytes) -> Seen:
         """Of the snapshot that the meta page `meta` of `source` tells of. A reader has to hold it meanwhile."""
 
+@final
+class PagePacks:
+    """Packs of pages: number, path, name for errors, entries of its frames. transaction: of every page, in format 3."""
+
+    def __new__(
+        cls,
+        packs: Sequence[tuple[int, _Path, _Path, bytes]],
+        page_size: int,
+        transaction: int | None,
+    ) -> PagePacks: ...
+    def size(self, number: int) -> tuple[int, int]:
+        """Frames and pages of a pack."""
+
+    def verify(self, number: int, frame: int) -> int:
+        """Compares a frame with its checksum; the bytes that were read."""
+
+    def pages(self, of: tuple[bytes, int, int], own: int, first: int) -> bytes:
+        """The pages of a segment (runs, own pages before it, pages), numbered from `first` on."""
+
+@final
+class KnownPages:
+    """Pages by their ids: 40 bytes of memory for each. Without packs, none."""
+
+    def __new__(
+        cls,
+        packs: PagePacks | None = None,
+        segments: Sequence[tuple[bytes, int, int]] = (),
+        own: int = 0,
+        *,
+        retired: Sequence[tuple[int, int]] = (),
+    ) -> KnownPages:
+        """Of the backup that consists of these segments. retired: of a pack, so many of its pages are left out."""
+
+    def sift(
+        self,
+        data: bytes,
+        first: int,
+        own: int,
+        *,
+        page_size: int,
+        transaction: int | None,
+        level: int,
+    ) -> tuple[bytes, bytes, bytes, list[tuple[int, int]]]:
+        """Whole pages as runs, frames of those that are new, the entries of these, pages used of each pack."""
+
 def clone_plain(
     source: _Path,
     target: _Path,

@@ -45,6 +45,7 @@ GUARDED = {
     "loader._native": (
         "loader.ldif",
         "loader.mdb.copying",
+        "loader.mdb.pages",
         "loader.mdb.verify",
         "loader.server.wire",
         "loader.sinks.changes",
@@ -198,7 +199,7 @@ def test_only_the_layer_that_makes_text_fit_prints() -> None:
         (
             "loader.mdb.copy",
             "from loader import _native",
-            "only loader.ldif and loader.mdb.copying and loader.mdb.verify and",
+            "only loader.ldif and loader.mdb.copying and loader.mdb.pages and",
         ),
         ("loader.operations.tune", "import sqlite3", "only loader.run"),
         ("loader.sinks.slapadd", "from loader.errors import *", "from nowhere"),

@@ -26,9 +26,9 @@ from loader.cli.report import show_facts, show_json, show_table
 from loader.defaults import LEVELS
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.backup import prune as pruning
-from loader.operations.backup import records, repository
+from loader.operations.backup import records, repository, shared
 from loader.operations.backup import verify as verifying
-from loader.operations.backup.manifest import Backup
+from loader.operations.backup.manifest import SHARED, Backup
 from loader.operations.backup.prune import Policy, Pruned
 from loader.operations.backup.records import Proofs, Verification
 from loader.operations.backup.verify import VerifyOptions
@@ -85,7 +85,7 @@ def show_command(name: str, repo: Path, suffix: str | None, as_json: bool) -> No
     if as_json:
         show_json({"backup": dataclasses.asdict(backup), **dataclasses.asdict(proofs)})
     else:
-        show_facts(_facts(backup, proofs))
+        show_facts(_facts(backup, proofs) | of_a_full(repo, backup))
 
 
 def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
@@ -106,6 +106,14 @@ def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
         "verified": verified_text(proofs),
         "drilled": drilled_text(proofs),
     }
+
+
+def of_a_full(repo: Path, one: Backup) -> dict[str, object]:
+    """How much less was stored than all of it would take."""
+    if one.format != SHARED:
+        return {}
+    full = shared.full_bytes(repo / one.id, one)
+    return {"stored, of a full": f"{100 * one.stored_bytes / full:.1f} % of {units.size(full)}"}
 
 
 def verified_text(proofs: Proofs) -> str:

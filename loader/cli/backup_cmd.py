@@ -12,6 +12,7 @@ import click
 from loader import log, units
 from loader.cli.backup_care_cmd import (
     keep_options,
+    of_a_full,
     policy_of,
     prune_command,
     show_command,
@@ -87,6 +88,11 @@ command.add_command(verify_command)
     help="Level of zstd; a higher level makes a smaller file and takes longer.",
 )
 @click.option(
+    "--incremental",
+    is_flag=True,
+    help="Store only the pages that the last incremental backup of this suffix does not have.",
+)
+@click.option(
     "--keep-free",
     type=Size(),
     default=0,
@@ -117,6 +123,7 @@ def run_command(
     repo: Path,
     compress: str,
     level: int,
+    incremental: bool,
     keep_free: int,
     throttle: int,
     hosts: tuple[str, ...],
@@ -136,6 +143,8 @@ def run_command(
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
     The same line on every server, where two are chosen to do it; old backups are removed after a good one:
       ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
+    Only what has changed since the last one:
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
     One of several databases, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
@@ -149,13 +158,17 @@ def run_command(
         if talks:
             show_facts({"backup": f"none: this host is not {' or '.join(hosts)}"})
         return
+    if incremental and compress != "zstd":
+        raise UsageProblem(reason="--incremental compresses with zstd: leave --compress out")
     packing = Packing(compress, level, throttle, keep_free)
-    options = BackupOptions(repo, config_path, source, suffix, packing, policy_of(kept))
+    options = BackupOptions(
+        repo, config_path, source, suffix, packing, policy_of(kept), incremental
+    )
     made = run(options, progress_of(progress_mode))
     if as_json:
         show_json(dataclasses.asdict(made))
     elif talks:
-        show_facts(_lines(made))
+        show_facts(_lines(made) | of_a_full(repo, made))
 
 
 @command.command("list")

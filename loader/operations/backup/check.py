@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import LoaderError
-from loader.operations.backup import records, repository
+from loader.operations.backup import pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill, Proofs, Verification
 from loader.operations.monitoring import Status
@@ -122,8 +122,10 @@ def _judge(repo: Path, found: repository.Listing, age: float, limits: Limits) ->
     path = repo / latest.id / latest.file
     if not path.is_file():
         return Status.CRITICAL, f"{path} is missing"
-    if path.stat().st_size != latest.stored_bytes:
-        return Status.CRITICAL, f"{path} is not as long as its manifest says"
+    try:
+        pack.require_whole(repo / latest.id, latest)
+    except LoaderError as error:
+        return Status.CRITICAL, str(error)
     if age > limits.max_age:
         return Status.CRITICAL, f"the latest, {latest.id}, is {old} old"
     if count < limits.min_count:

@@ -1,7 +1,8 @@
 """What lies beside the data of a backup: its manifest, and the list of the pieces that the data is stored in.
 
 Format 2: the data is a sequence of pieces, each compressed by itself, with a SHA-256 of what it holds and one of what
-is stored. The first holds both meta pages, the others PIECE bytes each. Format 1 is one stream with one sum.
+is stored. The first holds both meta pages, the others PIECE bytes each. Format 1 is one stream with one sum. Format 3
+shares pages with other backups (page_list.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
 MANIFEST, PIECES, CONFIG = "manifest.json", "pieces.json", "config.ldif"
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
-FIRST, FORMAT = 1, 2
+FIRST, FORMAT, SHARED = 1, 2, 3
+MAP = "pages.map"  # format 3
 LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
 
 Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
@@ -105,8 +107,8 @@ def read(directory: Path) -> Backup:
     path = directory / MANIFEST
     try:
         content = typed.content(path)
-        found = typed.parse(content, Backup, FIRST, FORMAT)
-        if found.format == FORMAT:
+        found = typed.parse(content, Backup, FIRST, FORMAT, SHARED)
+        if found.format != FIRST:
             sealed.require(found, content)
         _require_sense(found, directory)
     except FileNotFoundError:
@@ -119,7 +121,7 @@ def read(directory: Path) -> Backup:
 def _require_sense(found: Backup, directory: Path) -> None:
     if found.id != directory.name:
         raise Unfit("is not the manifest of this directory")
-    if found.file != NAMES.get(found.compression):
+    if found.file != (MAP if found.format == SHARED else NAMES.get(found.compression)):
         raise Unfit(f"says that {found.file} is compressed with {found.compression}")
     sums = (
         (found.data_sha256, found.file_sha256)

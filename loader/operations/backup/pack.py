@@ -3,26 +3,23 @@ processors, at lower priority than slapd's."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, cast
 
 import zstandard
 
-from loader import resources, units
+from loader import units
 from loader.errors import BackupDamaged
 from loader.mdb import meta
 from loader.mdb.page_stream import PageStream
-from loader.operations.backup import first_format, manifest
-from loader.operations.backup.manifest import FIRST, Backup, Piece, PieceList
+from loader.operations.backup import first_format, manifest, shared
+from loader.operations.backup.manifest import FIRST, SHARED, Backup, Piece, PieceList
+from loader.operations.backup.parallel import in_order, sha256
 from loader.progress import Meter
 from loader.run.killpoint import killpoint
 from loader.storage import files, holes
@@ -31,11 +28,7 @@ PIECE = 8 << 20  # bytes of data; a copy of 1 TB has a list of 20 MB
 LEVEL = 2  # of zstd: pages come to 3 % more than at 3, in two thirds of the time
 _HEAD_ROOM = 1024  # for the frame around the meta pages, and what fills the rest
 _SKIPPED = b"\x50\x2a\x4d\x18"  # magic number of a frame that zstd passes over (RFC 8878, 3.1.2)
-_NICE = 10
 _SAMPLES, _SAMPLE = 16, 256 << 10  # places in a file, bytes
-
-Asked = TypeVar("Asked")
-Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
@@ -54,16 +47,15 @@ PACKING = Packing()
 def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceList:
     """Write the snapshot to `target` (mode 0600). The meta pages come last, and go to the room left at its beginning.
     Raises NoSpace."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     room = stream.head_bytes + (_HEAD_ROOM if how.compression == "zstd" else 0)
-    with os.fdopen(descriptor, "wb", buffering=0) as file, files.explained(target):
+    with creating(target) as file:
         pieces = []
         file.write(bytes(room))
-        asked = _paced(stream.pieces(PIECE), how.throttle)
-        for piece, stored in _in_order(lambda data: _packed(data, how), asked):
+        asked = paced(stream.pieces(PIECE), how.throttle)
+        for piece, stored in in_order(lambda data: _packed(data, how), asked):
             files.require_space(target, how.keep_free + len(stored))
             file.write(stored)
-            _send_to_disk(file.fileno())
+            send_to_disk(file.fileno())
             pieces.append(piece)
             meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
             killpoint("copy.middle")
@@ -72,7 +64,15 @@ def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceL
     return PieceList((head, *pieces))
 
 
-def _send_to_disk(descriptor: int) -> None:
+@contextmanager
+def creating(target: Path) -> Iterator[BinaryIO]:
+    """An empty file of mode 0600, unbuffered."""
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb", buffering=0) as file, files.explained(target):
+        yield cast(BinaryIO, file)
+
+
+def send_to_disk(descriptor: int) -> None:
     """What was written begins to be stored now, and leaves the page cache to slapd once it is."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -84,7 +84,7 @@ def _packed(data: bytes | memoryview, how: Packing, room: int = 0) -> tuple[Piec
         if room:
             left = room - len(stored) - 8
             stored += _SKIPPED + left.to_bytes(4, "little") + bytes(left)
-    return Piece(len(data), len(stored), _sha256(data), _sha256(stored)), stored
+    return Piece(len(data), len(stored), sha256(data), sha256(stored)), stored
 
 
 def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
@@ -102,7 +102,7 @@ def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
     return wanted * stored // data
 
 
-def _paced(pieces: Iterable[memoryview], rate: int) -> Iterator[memoryview]:
+def paced(pieces: Iterable[memoryview], rate: int) -> Iterator[memoryview]:
     """No more than `rate` bytes a second, if it is not 0."""
     started, size = time.monotonic(), 0
     for piece in pieces:
@@ -121,11 +121,14 @@ def unpack(directory: Path, backup: Backup, target: Path, meter: Meter) -> None:
         if backup.format == FIRST:
             first_format.unpack(stored, backup, out, meter)
             return
+        if backup.format == SHARED:
+            shared.unpack(directory, backup, out, meter)
+            return
         known = manifest.pieces(directory, backup)
         require_length(stored, known.stored_bytes)
         packed = backup.compression == "zstd"
         read = _stored_pieces(stored, known.pieces)
-        for data in _in_order(lambda one: _unpacked(stored, *one, packed), read):
+        for data in in_order(lambda one: _unpacked(stored, *one, packed), read):
             holes.write(out, data)
             meter.add(size=len(data))
         holes.finish(out)
@@ -141,7 +144,7 @@ def _unpacked(path: Path, number: int, piece: Piece, stored: bytes, packed: bool
         data = zstandard.ZstdDecompressor().decompress(stored) if packed else stored
     except zstandard.ZstdError as error:
         raise BackupDamaged(path=path, reason=f"{place} cannot be unpacked: {error}") from error
-    if _sha256(data) != piece.sha256:
+    if sha256(data) != piece.sha256:
         raise BackupDamaged(path=path, reason=f"the sha256 of {place} is not the one in its list")
     return data
 
@@ -155,21 +158,31 @@ def verify_stored(
         require_length(stored, backup.stored_bytes)
         first_format.verify(stored, backup, meter)
         return backup.stored_bytes
+    if backup.format == SHARED:
+        return shared.verify(directory, backup, chosen, meter)
     known = manifest.pieces(directory, backup)
     require_length(stored, known.stored_bytes)
 
     def check(one: tuple[int, Piece, bytes]) -> int:
         number, piece, content = one
-        if _sha256(content) != piece.stored_sha256:
+        if sha256(content) != piece.stored_sha256:
             reason = f"the sha256 of piece {number} is not the one in its list"
             raise BackupDamaged(path=stored, reason=reason)
         return len(content)
 
     size = 0
-    for length in _in_order(check, _stored_pieces(stored, known.pieces, chosen)):
+    for length in in_order(check, _stored_pieces(stored, known.pieces, chosen)):
         size += length
         meter.add(size=length)
     return size
+
+
+def require_whole(directory: Path, backup: Backup) -> None:
+    """All that it needs is there, and as long as it should be. Raises BackupDamaged, NoSuchPath."""
+    if backup.format == SHARED:
+        shared.require_whole(directory, backup)
+    else:
+        require_length(directory / backup.file, backup.stored_bytes)
 
 
 def require_length(stored: Path, wanted: int) -> None:
@@ -190,30 +203,3 @@ def _stored_pieces(
             if chosen(number):
                 yield number, piece, os.pread(file.fileno(), piece.stored, start)
             start += piece.stored
-
-
-def _in_order(work: Callable[[Asked], Done], asked: Iterable[Asked]) -> Iterator[Done]:
-    """As `map`, by threads, no more than two for each processor ahead."""
-    threads = resources.processors()
-    waiting: deque[Future[Done]] = deque()
-    with ThreadPoolExecutor(threads, "pack", initializer=_be_nice) as pool:
-        try:
-            for one in asked:
-                waiting.append(pool.submit(work, one))
-                if len(waiting) > 2 * threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
-
-
-def _be_nice() -> None:
-    """Of a thread, as Linux has it: slapd's come first."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-
-
-def _sha256(data: bytes | memoryview) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -6,6 +6,7 @@ the latest that was proven good. What cannot be read is never removed: nobody kn
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from pathlib import Path
 
 from loader import dn
 from loader.errors import BackupFromFuture, UsageProblem
-from loader.operations.backup import records, repository
-from loader.operations.backup.manifest import Backup
+from loader.operations.backup import packs, records, repository
+from loader.operations.backup.manifest import SHARED, Backup
 from loader.operations.backup.records import Proofs
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
@@ -82,7 +83,7 @@ def pruned(repo: held.Directory, policy: Policy, suffix: str | None) -> Pruned:
     planned = plan(repo.path, policy, suffix)
     for name in planned.removed:
         _remove(repo, name)
-    return planned
+    return dataclasses.replace(planned, freed=planned.freed + packs.collect(repo))
 
 
 def _remove(repo: held.Directory, name: str) -> None:
@@ -108,7 +109,7 @@ def plan(repo: Path, policy: Policy, suffix: str | None = None) -> Pruned:
     return Pruned(
         tuple(sorted(kept, key=lambda one: one.id)),
         tuple(sorted(one.id for one in removed)),
-        sum(one.stored_bytes for one in removed),
+        sum(one.stored_bytes for one in removed if one.format != SHARED),
         tuple(repository.name_of(error) for error in found.broken),
     )
 

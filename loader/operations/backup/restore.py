@@ -106,7 +106,7 @@ def _plan(options: RestoreOptions, place: RestoreTarget) -> RestorePlan:
     _require_fitting(options, backup, place)
     require_target(place.directory, options.replace)
     free = require_space(place.directory, backup.data_bytes)
-    pack.require_length(options.repo / backup.id / backup.file, backup.stored_bytes)
+    pack.require_whole(options.repo / backup.id, backup)
     there = (place.directory / meta.DATA).exists()
     return RestorePlan(backup, str(place.directory), backup.data_bytes, free, there)
 

@@ -20,13 +20,15 @@ from loader import naming, units
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import copy, environment, free_list, look, meta
 from loader.mdb.page_stream import paged
-from loader.operations.backup import manifest, pack, prune, repository, sealed
+from loader.operations.backup import manifest, pack, packs, prune, repository, sealed, sharing
 from loader.operations.backup.manifest import Backup, PieceList
 from loader.operations.backup.pack import PACKING, Packing
+from loader.operations.backup.page_list import PageList
 from loader.operations.backup.prune import KEEP_ALL, Policy
 from loader.operations.clone import OLD_READER, require_source
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
 from loader.run.steps import Run, open_run
 from loader.server import configuration
@@ -38,7 +40,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class BackupOptions:
     """The database of a configuration, or one in a directory (`source`); one of the two. policy: by which backups of
-    this suffix are removed after a good one."""
+    this suffix are removed after a good one. incremental: only pages that the last such backup has not are stored."""
 
     repo: Path
     config_path: Path | None = None
@@ -46,6 +48,7 @@ class BackupOptions:
     suffix: str | None = None
     packing: Packing = PACKING
     policy: Policy = KEEP_ALL
+    incremental: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def run(
         with held.opened(options.repo) as repo, exclusive(repo.path / repository.LOCK):
             for left in repository.unfinished_backups(repo.path):
                 files.remove_tree(left)
+            packs.collect(repo)
             home, asked = repo.path / repository.RUN, {"source": str(origin.directory)}
             with open_run(home, "backup run", asked, progress, timeouts, restart=True) as steps:
                 return _Steps(replace(options, repo=repo.path), origin, steps).all()
@@ -88,7 +92,7 @@ class _Steps:
     def __init__(self, options: BackupOptions, origin: Origin, run: Run) -> None:
         self.options, self.origin, self.run = options, origin, run
         self.repo, self.source = options.repo, origin.directory
-        self.list = PieceList(())
+        self.list: PieceList | PageList = PieceList(())
 
     def all(self) -> Backup:
         looked = self.run.do("look", self._look)
@@ -96,10 +100,12 @@ class _Steps:
         partial = final.with_name(final.name + files.PARTIAL)
         try:
             with held.private(partial) as home:
-                copied = self.run.do("copy", lambda meter: self._copy(home.path, meter))
+                copied = self.run.do(
+                    "copy", lambda meter: self._copy(home.path, looked["suffix"], meter)
+                )
                 made = _described(looked, copied, self.origin, self.options, self.list)
                 self.run.do("manifest", lambda meter: self._write(home.path, made))
-            self.run.do("publish", lambda meter: _publish(partial, final))
+            self.run.do("publish", lambda meter: self._publish(partial, final))
         except BaseException:
             files.remove_tree(partial)
             raise
@@ -134,19 +140,29 @@ class _Steps:
         }
 
     def _require_space(self) -> None:
-        """Free pages, which are not packed, are counted only where it matters."""
+        """Free pages, which are not packed, are counted only where it matters. How much has changed nobody knows
+        beforehand."""
         how, data = self.options.packing, meta.data_file(self.source)
-        needed = pack.predicted(data, how)
+        needed = (
+            0
+            if self.options.incremental and sharing.is_begun(self.repo)
+            else pack.predicted(data, how)
+        )
         if files.free_bytes(self.repo) < needed + how.keep_free:
             facts, freed = free_list.read(self.source)
             needed = pack.predicted(data, how, sum(freed.values()) * facts.page_size)
         files.require_space(self.repo, needed + how.keep_free)
 
-    def _copy(self, home: Path, meter: Meter) -> Facts:
+    def _copy(self, home: Path, suffix: str, meter: Meter) -> Facts:
         packing = self.options.packing
         target = home / manifest.NAMES[packing.compression]
+        if self.options.incremental:
+            target, before = home / sharing.PACK, sharing.earlier(self.repo, suffix)
         with paged(self.source, meter) as stream:
-            self.list = pack.pack(stream, target, packing, meter)
+            if self.options.incremental:
+                self.list = sharing.store(stream, home, before, packing, meter)
+            else:
+                self.list = pack.pack(stream, target, packing, meter)
         files.make_durable(target)
         facts = stream.facts
         return {
@@ -160,6 +176,13 @@ class _Steps:
             "stored_bytes": self.list.stored_bytes,
         }
 
+    def _publish(self, partial: Path, final: Path) -> Facts:
+        if isinstance(self.list, PageList):
+            sharing.publish(self.repo, partial, self.list)
+            killpoint("publish.middle")
+        files.publish(partial, final)
+        return {"backup": final.name}
+
     def _write(self, home: Path, made: Backup) -> Facts:
         """Everything on the disk, before the name."""
         if self.origin.config is not None:
@@ -167,11 +190,6 @@ class _Steps:
         files.write_durably(home / manifest.PIECES, self.list.text(), 0o600)
         files.write_durably(home / manifest.MANIFEST, sealed.text(made), 0o600)
         return {}
-
-
-def _publish(partial: Path, final: Path) -> Facts:
-    files.publish(partial, final)
-    return {"backup": final.name}
 
 
 def _only_suffix(directory: Path, outline: look.DatabaseSummary) -> str:
@@ -194,7 +212,11 @@ def _tell_old_reader(source: Path) -> None:
 
 
 def _described(
-    looked: Facts, copied: Facts, origin: Origin, options: BackupOptions, pieces: PieceList
+    looked: Facts,
+    copied: Facts,
+    origin: Origin,
+    options: BackupOptions,
+    listed: PieceList | PageList,
 ) -> Backup:
     """The manifest. Facts are those of the snapshot; the others were taken just before it."""
     config = origin.config
@@ -204,14 +226,15 @@ def _described(
         host=socket.gethostname(),
         source=str(origin.directory.absolute()),
         machine=machine(),
-        data_bytes=pieces.data_bytes,
-        file=manifest.NAMES[options.packing.compression],
+        data_bytes=listed.data_bytes,
+        file=manifest.MAP if options.incremental else manifest.NAMES[options.packing.compression],
         compression=options.packing.compression,
-        pieces=len(pieces.pieces),
-        pieces_sha256=hashlib.sha256(pieces.text()).hexdigest(),
+        pieces=len(listed.pieces),
+        pieces_sha256=hashlib.sha256(listed.text()).hexdigest(),
         with_config=config is not None,
         config_sha256=None if config is None else hashlib.sha256(config).hexdigest(),
         ditseed=version("ditseed"),
+        format=listed.format,
     )
     return sealed.sealed(found)
 

@@ -18,6 +18,7 @@ mod gate;
 mod learning;
 mod loading;
 mod merging;
+mod paging;
 mod refreshing;
 mod results;
 mod selecting;
@@ -52,6 +53,8 @@ mod _native {
     use super::loading::{Loaded, add};
     #[pymodule_export]
     use super::merging::{Merged, Plan, Slice, find_name, merge, plan};
+    #[pymodule_export]
+    use super::paging::{KnownPages, PagePacks};
     #[pymodule_export]
     use super::refreshing::{Refreshed, Reindexed, refresh, reindex};
     #[pymodule_export]

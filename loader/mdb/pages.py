@@ -1,0 +1,120 @@
+"""The door to the part of loader._native that stores pages by their content, and its errors made ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import _native
+from loader.errors import BackupDamaged
+from loader.mdb import meta
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive pages of a backup: runs of pages of packs. own: the number of its own pack, of which so many pages
+    came `before`."""
+
+    runs: bytes
+    pages: int
+    own: int
+    before: int
+
+
+@dataclass(frozen=True)
+class PackFile:
+    """`name`: for errors. index: the entries of its frames, found to be the right ones."""
+
+    number: int
+    path: Path
+    name: Path
+    index: bytes
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """Consecutive pages as runs; the frames of the new ones, and their entries for an index. used: pages of each
+    pack."""
+
+    runs: bytes
+    frames: bytes
+    entries: bytes
+    used: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the pages of one snapshot. transaction: that every page bears, in format 3."""
+
+    page_size: int
+    transaction: int | None
+
+
+class Packs:
+    """The packs that a backup needs."""
+
+    def __init__(self, files: Sequence[PackFile], shape: Shape) -> None:
+        given = [(one.number, one.path, one.name, one.index) for one in files]
+        with _explained(files[0].name.parent if files else Path()):
+            self.native = _native.PagePacks(given, shape.page_size, shape.transaction)
+
+    def frames(self, number: int) -> int:
+        with _explained(Path()):
+            return self.native.size(number)[0]
+
+    def verify(self, number: int, frame: int) -> int:
+        """Bytes that were compared with their checksum. Raises BackupDamaged."""
+        with _explained(Path()):
+            return self.native.verify(number, frame)
+
+    def pages(self, segment: Segment, first: int, place: Path) -> bytes:
+        """Of which the first has the number `first`. Raises BackupDamaged, of `place` where no pack is to blame."""
+        with _explained(place):
+            return self.native.pages(_fields(segment), segment.own, first)
+
+
+class Known:
+    """The pages of an earlier backup: some 40 bytes of memory for each."""
+
+    def __init__(self, native: _native.KnownPages | None = None) -> None:
+        self._native = native or _native.KnownPages()
+
+    @classmethod
+    def of(
+        cls, packs: Packs, segments: Sequence[Segment], retired: Sequence[tuple[int, int]]
+    ) -> Known:
+        """`retired`: packs, and how many of their pages shall be stored again. Raises BackupDamaged."""
+        own = segments[0].own if segments else 0
+        with _explained(Path()):
+            fields = [_fields(one) for one in segments]
+            return cls(_native.KnownPages(packs.native, fields, own, retired=retired))
+
+    def sift(self, data: bytes, first: int, own: int, shape: Shape, level: int) -> Sifted:
+        """`data`: whole pages, of which the first has the number `first`; new ones are for pack `own`."""
+        with _explained(Path()):
+            runs, frames, entries, used = self._native.sift(
+                data,
+                first,
+                own,
+                page_size=shape.page_size,
+                transaction=shape.transaction,
+                level=level,
+            )
+        return Sifted(runs, frames, entries, dict(used))
+
+
+def _fields(segment: Segment) -> tuple[bytes, int, int]:
+    return segment.runs, segment.before, segment.pages
+
+
+@contextmanager
+def _explained(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except _native.NativeError as error:
+        path = Path(error.path) if error.path is not None else place
+        if error.errno is not None:
+            raise meta.system_error(error.errno, path) from error
+        raise BackupDamaged(path=path, reason=error.message) from error

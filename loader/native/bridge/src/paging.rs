@@ -1,0 +1,111 @@
+//! Pages of backups, stored by their content. These calls are short, and made from many threads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pagestore::{Assembly, Pack, Segment, Shape};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::error::raised;
+
+/// Runs, the first of the backup's own pages, how many pages.
+type SegmentFields = (Vec<u8>, u32, u64);
+
+/// Runs, frames, entries of the index, pages that were used of each pack.
+type SiftedFields<'py> =
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(u32, u64)>);
+
+fn segment((runs, first, pages): SegmentFields) -> Segment {
+    Segment { runs, first, pages }
+}
+
+fn shape(page_size: usize, transaction: Option<u64>) -> Shape {
+    Shape { page_size, transaction }
+}
+
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct PagePacks(Arc<Assembly>);
+
+#[pymethods]
+impl PagePacks {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        packs: Vec<(u32, PathBuf, PathBuf, Vec<u8>)>,
+        page_size: usize,
+        transaction: Option<u64>,
+    ) -> PyResult<Self> {
+        let opened = packs.iter().map(|(number, path, name, index)| {
+            Ok((*number, Pack::open(path, name, index, page_size)?))
+        });
+        let opened: common::Result<Vec<_>> = opened.collect();
+        let assembly = |packs| Assembly::new(packs, shape(page_size, transaction));
+        Ok(Self(Arc::new(raised(py, opened.map(assembly))?)))
+    }
+
+    /// Frames and pages of a pack.
+    fn size(&self, py: Python<'_>, number: u32) -> PyResult<(usize, u32)> {
+        let size = self.0.pack(number).map(|pack| (pack.frames(), pack.pages()));
+        raised(py, size)
+    }
+
+    fn verify(&self, py: Python<'_>, number: u32, frame: usize) -> PyResult<usize> {
+        let read = py.detach(|| self.0.pack(number)?.verify(frame));
+        raised(py, read)
+    }
+
+    fn pages<'py>(
+        &self,
+        py: Python<'py>,
+        of: SegmentFields,
+        own: u32,
+        first: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let of = segment(of);
+        let data = py.detach(|| self.0.pages(&of, own, first));
+        Ok(PyBytes::new(py, &raised(py, data)?))
+    }
+}
+
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug, Default)]
+pub struct KnownPages(pagestore::Known);
+
+#[pymethods]
+impl KnownPages {
+    #[new]
+    #[pyo3(signature = (packs=None, segments=Vec::new(), own=0, *, retired=Vec::new()))]
+    fn new(
+        py: Python<'_>,
+        packs: Option<&PagePacks>,
+        segments: Vec<SegmentFields>,
+        own: u32,
+        retired: Vec<(u32, u64)>,
+    ) -> PyResult<Self> {
+        let Some(PagePacks(packs)) = packs else { return Ok(Self::default()) };
+        let segments: Vec<_> = segments.into_iter().map(segment).collect();
+        let known = py.detach(|| pagestore::Known::of(packs, &segments, own, &retired));
+        raised(py, known).map(Self)
+    }
+
+    #[pyo3(signature = (data, first, own, *, page_size, transaction, level))]
+    fn sift<'py>(
+        &self,
+        py: Python<'py>,
+        mut data: Vec<u8>,
+        first: u64,
+        own: u32,
+        page_size: usize,
+        transaction: Option<u64>,
+        level: i32,
+    ) -> PyResult<SiftedFields<'py>> {
+        let shape = shape(page_size, transaction);
+        let sifted = py.detach(|| pagestore::sift(&self.0, shape, own, &mut data, first, level));
+        let sifted = raised(py, sifted)?;
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+        let (runs, frames) = (bytes(&sifted.runs), bytes(&sifted.frames));
+        Ok((runs, frames, bytes(&sifted.entries), sifted.used))
+    }
+}

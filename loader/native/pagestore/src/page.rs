@@ -1,0 +1,51 @@
+//! What makes two pages the same: all but the number that a page bears, and in format 3 the transaction.
+//!
+//! A compacted copy numbers its pages anew, so one page more at the beginning changes the numbers of all others.
+
+/// The first bytes of a BLAKE3 hash: enough that nobody can make two pages with the same one.
+pub const ID: usize = 20;
+
+pub type PageId = [u8; ID];
+
+const NUMBER: usize = 8;
+
+/// Of the pages of one snapshot. transaction: which every page bears, in format 3.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub page_size: usize,
+    pub transaction: Option<u64>,
+}
+
+impl Shape {
+    /// What a page of that number begins with, and how many bytes of it count.
+    fn beginning(self, number: u64) -> ([u8; 2 * NUMBER], usize) {
+        let mut bytes = [0; 2 * NUMBER];
+        bytes[..NUMBER].copy_from_slice(&number.to_ne_bytes());
+        bytes[NUMBER..].copy_from_slice(&self.transaction.unwrap_or_default().to_ne_bytes());
+        (bytes, if self.transaction.is_some() { 2 * NUMBER } else { NUMBER })
+    }
+
+    /// Takes the number out; whether it was there. Pages behind the first of a large value bear none.
+    pub(crate) fn mask(self, page: &mut [u8], number: u64) -> bool {
+        let (beginning, length) = self.beginning(number);
+        let found = page[..length] == beginning[..length];
+        if found {
+            page[..length].fill(0);
+        }
+        found
+    }
+
+    pub(crate) fn number(self, page: &mut [u8], number: u64) {
+        let (beginning, length) = self.beginning(number);
+        page[..length].copy_from_slice(&beginning[..length]);
+    }
+}
+
+/// Of a page that was masked, or had no number.
+pub fn id(page: &[u8], masked: bool) -> PageId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(page).update(&[masked.into()]);
+    let mut id = [0; ID];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..ID]);
+    id
+}

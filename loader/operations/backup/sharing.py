@@ -1,0 +1,149 @@
+"""A backup that stores only the pages that the one before it does not have.
+
+Pages are known by their content without their number, for a compacted copy numbers them anew. No backup needs another
+one, only packs. So that old packs do not stay for a few pages each, pages of those that are used least are stored
+again, a few in each backup, as long as the packs hold more than half as much again as is used.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from loader import units
+from loader.errors import BackupDamaged, NoSuchPath
+from loader.mdb.page_stream import PageStream
+from loader.mdb.pages import Known, Shape, Sifted
+from loader.operations.backup import manifest, pack, packs, page_list, repository
+from loader.operations.backup.manifest import SHARED, Backup
+from loader.operations.backup.pack import PIECE, Packing
+from loader.operations.backup.page_list import PackUse, PageList, PagePiece
+from loader.operations.backup.parallel import in_order, sha256
+from loader.operations.backup.shared import FIRST_PAGE
+from loader.progress import Meter
+from loader.run.killpoint import killpoint
+from loader.storage import files, held
+
+log = logging.getLogger(__name__)
+PACK = "pages.pack"  # in the backup's own directory, until it is published
+_SLACK = 1.5  # pages that packs hold, for each that is used
+_AGAIN = 50  # one in so many pages is stored again, at most
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The backup whose pages are shared. own: the number of the new pack."""
+
+    known: Known
+    packs: tuple[PackUse, ...] = ()
+    own: int = 0
+
+
+def earlier(repo: Path, suffix: str) -> Earlier:
+    """The last one of format 3 and of this suffix; none where it is damaged, for what is stored then has to be whole
+    without it."""
+    found = [one for one in repository.listing(repo, suffix).backups if one.format == SHARED]
+    if not found:
+        return Earlier(Known())
+    try:
+        return _known(repo, found[-1])
+    except (BackupDamaged, NoSuchPath) as error:
+        log.warning("no pages are shared with %s, all are stored: %s", found[-1].id, error)
+        return Earlier(Known())
+
+
+def _known(repo: Path, backup: Backup) -> Earlier:
+    """Raises BackupDamaged, NoSuchPath."""
+    listed = page_list.read(repo / backup.id, backup)
+    found = page_list.read_map(repo / backup.id, listed)
+    there = packs.opened(repo, listed.packs, listed.shape)
+    pages = Known.of(there, found.segments, _retired(listed.packs))
+    return Earlier(pages, listed.packs, listed.own + 1)
+
+
+def _retired(uses: tuple[PackUse, ...]) -> list[tuple[int, int]]:
+    """Those that are used least, and of how many pages they are relieved; none while little is wasted."""
+    retired: list[tuple[int, int]] = []
+    there, used = sum(use.pages for use in uses), sum(use.used for use in uses)
+    left = used // _AGAIN
+    for use in sorted(uses, key=lambda one: one.used / one.pages):
+        if there <= used * _SLACK or left <= 0:
+            break
+        retired.append((use.number, min(left, use.used)))
+        there, left = there - (use.pages - use.used), left - use.used
+    return retired
+
+
+def _shape(stream: PageStream) -> Shape:
+    """A compacted copy's pages are of the transaction before that of its meta pages."""
+    facts = stream.facts
+    return Shape(facts.page_size, None if facts.format == 1 else max(0, facts.txnid - 1))
+
+
+def _numbered(stream: PageStream, how: Packing) -> Iterator[tuple[int, bytes]]:
+    first = FIRST_PAGE
+    for piece in pack.paced(stream.pieces(PIECE), how.throttle):
+        yield first, bytes(piece)
+        first += len(piece) // stream.facts.page_size
+
+
+def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: Meter) -> PageList:
+    """Write the new pages and the map into `home`; nothing is published yet. Raises NoSpace."""
+    facts, target = stream.facts, home / PACK
+    shape = _shape(stream)
+    pieces, runs, entries, used = [], [], [], Counter[int]()
+
+    def sifted(one: tuple[int, bytes]) -> tuple[Sifted, str, int]:
+        first, data = one
+        found = before.known.sift(data, first, before.own, shape, how.level)
+        return found, sha256(data), len(data)
+
+    with pack.creating(target) as file:
+        for found, digest, length in in_order(sifted, _numbered(stream, how)):
+            files.require_space(target, how.keep_free + len(found.frames))
+            file.write(found.frames)
+            pack.send_to_disk(file.fileno())
+            pieces.append(PagePiece(length, len(found.runs), found.used.get(before.own, 0), digest))
+            runs.append(found.runs)
+            entries.append(found.entries)
+            used.update(found.used)
+            meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
+            killpoint("copy.middle")
+        index = packs.index(entries)
+        file.write(packs.ending(index))
+        size = file.tell()
+    own = PackUse(before.own, sha256(index), size, used[before.own], used[before.own])
+    uses = [
+        PackUse(use.number, use.sha256, use.stored, use.pages, used[use.number])
+        for use in before.packs
+        if used[use.number]
+    ]
+    content = page_list.pack_map(stream.head, runs)
+    files.write_durably(home / manifest.MAP, content, 0o600)
+    return PageList(
+        page_size=facts.page_size,
+        transaction=shape.transaction,
+        own=before.own,
+        packs=tuple(uses + [own] * (own.pages > 0)),
+        pieces=tuple(pieces),
+        map_bytes=len(content),
+        map_sha256=sha256(content),
+    )
+
+
+def is_begun(repo: Path) -> bool:
+    """Whether there are pages to share."""
+    return (repo / packs.PAGES).is_dir()
+
+
+def publish(repo: Path, home: Path, made: PageList) -> None:
+    """Put the new pack into its place. Until a backup needs it, the next run removes it."""
+    for use in made.packs:
+        if use.number == made.own:
+            with held.private(repo / packs.PAGES) as place:
+                place.take(home / PACK, packs.name(use))
+            return
+    (home / PACK).unlink()

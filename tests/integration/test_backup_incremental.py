@@ -1,0 +1,280 @@
+"""Backups that share their pages: what a changed database adds, what comes back, what damage and kills do."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import random
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.slapd import Slapd
+from loader.errors import BackupDamaged, LoaderError
+from loader.mdb import environment
+from loader.operations.backup import (
+    drill,
+    manifest,
+    pack,
+    packs,
+    page_list,
+    prune,
+    repository,
+    restore,
+    sealed,
+)
+from loader.operations.backup import run as taking
+from loader.operations.backup import verify as verifying
+from loader.operations.backup.check import Limits, Status, check
+from loader.operations.backup.drill import DrillOptions
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.prune import Policy
+from loader.operations.backup.restore import RestoreOptions
+from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.verify import VerifyOptions
+from loader.progress import Progress
+from tests.support.command import ditseed
+
+pytestmark = pytest.mark.slapd
+QUIET = Progress("none")
+PEOPLE = 4000
+SUFFIX = "dc=example,dc=com"
+
+
+def take(server: Slapd, repo: Path, incremental: bool = True) -> Backup:
+    return taking.run(BackupOptions(repo, server.config_path, incremental=incremental), QUIET)
+
+
+def put_back(repo: Path, name: str, target: Path) -> Path:
+    restore.restore(RestoreOptions(repo, name, target=target), QUIET)
+    return target / "data.mdb"
+
+
+def stored_bytes(repo: Path) -> int:
+    return sum(path.stat().st_size for path in (repo / packs.PAGES).iterdir())
+
+
+def assert_all_good(repo: Path) -> list[str]:
+    found = repository.listing(repo)
+    assert not found.broken
+    assert all(one.is_good for one in verifying.verify(VerifyOptions(repo), QUIET))
+    return [one.id for one in found.backups]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Incremental backups of a database that changed between them, and a full one of each moment."""
+
+    server: Slapd
+    repo: Path
+    fulls: Path
+    links: tuple[Backup, ...]
+
+
+def person(number: int) -> str:
+    return (
+        f"dn: uid=p{number:05},{SUFFIX}\nobjectClass: inetOrgPerson\nuid: p{number:05}\n"
+        f"cn: Person {number:05}\nsn: Person\nmail: p{number:05}@example.com\n"
+        f"userPassword: {random.Random(number).getrandbits(512):x}\n\n"
+    )
+
+
+def change(server: Slapd, link: int) -> None:
+    """1 % of the entries: most modified, one added, one deleted."""
+    numbers = [(link * 37 + one * 101) % PEOPLE for one in range(PEOPLE // 100)]
+    names = [f"dn: uid=p{number:05},{SUFFIX}\nchangetype: " for number in numbers]
+    modified = [f"{name}modify\nreplace: title\ntitle: at {link}\n\n" for name in names[:-1]]
+    added = person(PEOPLE + link).replace("\nobject", "\nchangetype: add\nobject", 1)
+    server.ldapmodify("".join([*modified, f"{names[-1]}delete\n\n", added]))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    """Three links. Copy the repository before you change it."""
+    home = tmp_path_factory.mktemp("chain")
+    ldif = home / "people.ldif"
+    root = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
+    ldif.write_text(root + "".join(map(person, range(PEOPLE))))
+    with closing(replication.provider()) as server:
+        server.slapadd(ldif, "-q")
+        with server:
+            links = []
+            for link in range(3):
+                if link:
+                    change(server, link)
+                links.append(take(server, home / "repo"))
+                take(server, home / "fulls", incremental=False)
+            yield Chain(server, home / "repo", home / "fulls", tuple(links))
+
+
+@pytest.fixture
+def repo(made: Chain, tmp_path: Path) -> Path:
+    return shutil.copytree(made.repo, tmp_path / "repo")
+
+
+def test_what_changed_is_stored_and_no_more(made: Chain) -> None:
+    first, *others = made.links
+    for link in others:
+        listed = page_list.read(made.repo / link.id, link)
+        assert link.stored_bytes < first.stored_bytes / 10
+        assert listed.full_bytes > first.stored_bytes * 0.9
+        assert len(listed.packs) > 1
+    full = repository.listing(made.fulls).backups[0]
+    assert first.stored_bytes < full.stored_bytes * 1.15  # the ids of its pages
+
+
+def test_each_link_is_the_full_backup_of_its_moment(made: Chain, tmp_path: Path) -> None:
+    fulls = repository.listing(made.fulls).backups
+    for link, full in zip(made.links, fulls, strict=True):
+        found = put_back(made.repo, link.id, tmp_path / link.id)
+        wanted = put_back(made.fulls, full.id, tmp_path / f"full-{full.id}")
+        assert found.read_bytes() == wanted.read_bytes()
+        assert environment.entry_count(found.parent) == link.entries
+    assert assert_all_good(made.repo) == [one.id for one in made.links]
+    assert check(made.repo, Limits(3600)).status is Status.OK
+
+
+def test_any_flipped_bit_is_found(made: Chain, repo: Path) -> None:
+    """In the packs, the map and the lists: at their ends, and at some places in between."""
+    last = made.links[-1]
+    files = [
+        *(repo / packs.PAGES).iterdir(),
+        repo / last.id / "pages.map",
+        repo / last.id / "pieces.json",
+    ]
+    for path in files:
+        content = path.read_bytes()
+        for place in {
+            0,
+            9,
+            len(content) // 3,
+            len(content) // 2,
+            len(content) - 60,
+            len(content) - 1,
+        }:
+            path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+            (found,) = verifying.verify(VerifyOptions(repo, [last.id]), QUIET)
+            assert not found.is_good, (path.name, place)
+        path.write_bytes(content)
+    assert assert_all_good(repo)
+
+
+@pytest.mark.parametrize("case", ["missing", "short", "swapped", "link"])
+def test_a_pack_that_is_not_the_right_one_is_refused(
+    made: Chain, repo: Path, tmp_path: Path, case: str
+) -> None:
+    last = made.links[-1]
+    own = page_list.read(repo / last.id, last).packs[-1]
+    path = repo / packs.PAGES / packs.name(own)
+    other = next(one for one in path.parent.iterdir() if one != path)
+    content = path.read_bytes()
+    path.unlink()
+    if case == "short":
+        path.write_bytes(content[:-1])
+    elif case == "swapped":
+        path.write_bytes(other.read_bytes())
+    elif case == "link":
+        (tmp_path / "outside").write_bytes(content)
+        path.symlink_to(tmp_path / "outside")
+    with pytest.raises(BackupDamaged):
+        put_back(repo, last.id, tmp_path / "there")
+    assert not (tmp_path / "there" / "data.mdb").exists()
+    if case != "link":
+        assert check(repo, Limits(3600)).status is Status.CRITICAL
+
+
+@pytest.mark.parametrize("name", ["../outside", "0" * 63 + "/", "0" * 64])
+def test_no_forged_list_leads_out_of_the_repository(
+    made: Chain, repo: Path, tmp_path: Path, name: str
+) -> None:
+    """Whoever forges it forges the seal of the manifest too."""
+    last = made.links[-1]
+    place = repo / last.id
+    listed = page_list.read(place, last)
+    packs_named = (*listed.packs[:-1], dataclasses.replace(listed.packs[-1], sha256=name))
+    text = dataclasses.replace(listed, packs=packs_named).text()
+    (place / manifest.PIECES).write_bytes(text)
+    digest = hashlib.sha256(text).hexdigest()
+    forged = sealed.sealed(dataclasses.replace(last, pieces_sha256=digest))
+    (place / manifest.MANIFEST).write_bytes(sealed.text(forged))
+    with pytest.raises(BackupDamaged):
+        put_back(repo, last.id, tmp_path / "there")
+
+
+def test_entries_are_extracted_and_a_slapd_runs_on_it(made: Chain, repo: Path) -> None:
+    last, dn = made.links[1], f"uid=p{PEOPLE + 1:05},{SUFFIX}"
+    found = ditseed("backup", "extract", last.id, "-R", repo, "--dn", dn)
+    assert found.out.startswith(f"dn: {dn}\n")
+    drilled = drill.drill(DrillOptions(repo, last.id), QUIET)
+    assert (drilled.problem, drilled.entries) == ("", last.entries)
+
+
+def test_pruning_removes_what_nobody_needs(made: Chain, repo: Path, tmp_path: Path) -> None:
+    before = stored_bytes(repo)
+    found = prune.prune(repo, Policy(last=1))
+    assert found.removed == tuple(one.id for one in made.links[:-1])
+    last = made.links[-1]
+    needed = page_list.read(repo / last.id, last).packs
+    assert {path.name for path in (repo / packs.PAGES).iterdir()} == {
+        packs.name(use) for use in needed
+    }
+    assert stored_bytes(repo) == sum(use.stored for use in needed)
+    assert found.freed == before - stored_bytes(repo)
+    put_back(repo, last.id, tmp_path / "there")
+
+
+def test_while_a_backup_cannot_be_read_no_page_is_removed(made: Chain, repo: Path) -> None:
+    (repo / made.links[0].id / "manifest.json").write_text("{}")
+    before = stored_bytes(repo)
+    prune.prune(repo, Policy(last=1))
+    assert stored_bytes(repo) == before
+
+
+def test_after_damage_all_pages_are_stored_again(made: Chain, repo: Path) -> None:
+    last = made.links[-1]
+    (repo / last.id / "pages.map").write_bytes(b"")
+    again = take(made.server, repo)
+    assert again.stored_bytes > made.links[0].stored_bytes * 0.9
+    (found,) = verifying.verify(VerifyOptions(repo, [again.id]), QUIET)
+    assert found.is_good
+
+
+def test_nothing_new_takes_nearly_nothing(made: Chain, repo: Path) -> None:
+    take(made.server, repo)
+    again = take(made.server, repo)
+    assert again.stored_bytes < 1000 + made.links[0].stored_bytes / 100
+    assert_all_good(repo)
+
+
+@pytest.mark.parametrize("point", ["copy.middle", "publish.middle", "publish.recorded"])
+def test_killed(made: Chain, repo: Path, point: str) -> None:
+    before = assert_all_good(repo)
+    command = ("backup", "run", "--config", made.server.config_path, "-R", repo, "--incremental")
+    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    assert assert_all_good(repo)[: len(before)] == before
+    assert ditseed(*command).status == 0
+    assert_all_good(repo)
+    assert not repository.unfinished_backups(repo)
+    needed = {
+        packs.name(use)
+        for one in repository.listing(repo).backups
+        for use in page_list.read(repo / one.id, one).packs
+    }
+    assert {path.name for path in (repo / packs.PAGES).iterdir()} == needed
+
+
+def test_a_disk_that_fills(made: Chain, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = assert_all_good(repo)
+    options = BackupOptions(
+        repo, made.server.config_path, incremental=True, packing=pack.Packing(keep_free=1 << 60)
+    )
+    with pytest.raises(LoaderError):
+        taking.run(options, QUIET)
+    assert assert_all_good(repo) == before
+    assert not repository.unfinished_backups(repo)
