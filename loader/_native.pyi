@@ -28,10 +28,12 @@ __all__ = [
     "Exported",
     "Feed",
     "Finding",
+    "KnownPages",
     "LearnResult",
     "Loaded",
     "Merged",
     "NativeError",
+    "PagePacks",
     "Part",
     "Plan",
     "Problem",
@@ -830,11 +832,11 @@ class KnownPages:
 
     def __new__(
         cls,
-        packs: PagePacks | None = None,
-        segments: Sequence[tuple[bytes, int, int]] = (),
-        own: int = 0,
+        packs: PagePacks | None,
+        segments: Sequence[tuple[bytes, int, int]],
+        own: int,
         *,
-        retired: Sequence[tuple[int, int]] = (),
+        retired: Sequence[tuple[int, int]],
     ) -> KnownPages:
         """Of the backup that consists of these segments. retired: of a pack, so many of its pages are left out."""
 

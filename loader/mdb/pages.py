@@ -79,7 +79,7 @@ class Known:
     """The pages of an earlier backup: some 40 bytes of memory for each."""
 
     def __init__(self, native: _native.KnownPages | None = None) -> None:
-        self._native = native or _native.KnownPages()
+        self._native = native or _native.KnownPages(None, (), 0, retired=())
 
     @classmethod
     def of(

@@ -76,7 +76,7 @@ pub struct KnownPages(pagestore::Known);
 #[pymethods]
 impl KnownPages {
     #[new]
-    #[pyo3(signature = (packs=None, segments=Vec::new(), own=0, *, retired=Vec::new()))]
+    #[pyo3(signature = (packs, segments, own, *, retired))]
     fn new(
         py: Python<'_>,
         packs: Option<&PagePacks>,
