@@ -12,6 +12,7 @@ from types import ModuleType
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
+from loader.operations.build.made_for import made_for
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.build.shard_count import MOST as MOST_SHARDS
 from loader.operations.publish import TargetDatabase
@@ -45,7 +46,8 @@ def build(
     options.require_fitting()
     place = target_database(options.config_path, options.suffix, options.replace, options.target)
     options = options.below(place.database.suffix)
-    identity = options.identity()
+    made = made_for(place.config, place.database, options)
+    identity = {**options.identity(), "configuration": made}
     run_dir = place.directory / RUN_DIR
     # What came from a stream is gone, and nobody knows whether the next one brings the same.
     anew = place.begins_anew(run_dir, "build", identity, restart or options.files.streamed)

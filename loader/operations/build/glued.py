@@ -20,6 +20,7 @@ from loader.mdb import context_csn
 from loader.mdb.meta import DATA
 from loader.operations.build import division, finish, inputs
 from loader.operations.build.division import HOME, GluedBuild
+from loader.operations.build.made_for import made_for
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import PUBLISHED, TargetDatabase, require_as_published
 from loader.progress import Meter
@@ -166,7 +167,9 @@ def _opened(work: GluedBuild, number: int) -> AbstractContextManager[Run]:
     database, run = work.places[number].database, work.run
     directory = work.places[number].directory / RUN_DIR
     share = files.identity(work.share(number))
-    identity = {"of": str(run.name), "share": share, **work.options.identity()}
+    made = made_for(work.places[number].config, database, work.options)
+    about = {"of": str(run.name), "share": share, "configuration": made}
+    identity = {**about, **work.options.identity()}
     anew = _differs(directory, identity)
     return open_run(directory, _VERB, identity, run.progress, run.timeouts, anew, database.suffix)
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from loader.mdb import meta
 from loader.mdb.look import DatabaseSummary
 from loader.operations.build import proven
+from loader.operations.build.made_for import made_for
 from loader.operations.migrate import planning
 from loader.operations.migrate.options import MigrateOptions, place_of, source_of
-from loader.operations.migrate.steps import MADE_FOR, SOURCE, MigrateSteps, made_for, state_of
+from loader.operations.migrate.steps import MADE_FOR, SOURCE, MigrateSteps, state_of
 from loader.operations.publish import TargetDatabase
 from loader.operations.target import make_directory
 from loader.progress import Progress
@@ -53,7 +54,8 @@ def _is_out_of_date(options: MigrateOptions, place: TargetDatabase, run_dir: Pat
         loaded = catalogue.found("load") if catalogue else None
     if loaded is None:
         return False
-    now = state_of(options.source), made_for(options, place)
+    made = made_for(place.config, place.database, options.building(place))
+    now = state_of(options.source), made
     return now != (loaded[SOURCE], loaded[MADE_FOR])
 
 

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import xxhash
-
 from loader import ldif, naming, resources, units
 from loader.errors import EntryRefused, MadeOtherwise, MdbDamaged, SchemaMissing
 from loader.mdb import meta, names
 from loader.operations import compare as comparing
 from loader.operations import schema
-from loader.operations.build import proven
+from loader.operations.build.made_for import made_for
 from loader.operations.build.native import NativeSteps
 from loader.operations.build.options import BuildOptions
 from loader.operations.migrate.options import MigrateOptions
@@ -23,8 +21,6 @@ from loader.operations.publish import TargetDatabase, head_digest
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
-from loader.schema import definitions, effects
-from loader.server import version
 from loader.sources import mdb
 from loader.sources.comparable import Database
 from loader.sources.configured import ConfiguredDatabase
@@ -41,14 +37,6 @@ def state_of(source: Path) -> list[int | str]:
     data = meta.data_file(source)
     status, head = data.stat(), head_digest(data, 2 * meta.read_meta(data).page_size)
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, head]
-
-
-def made_for(options: MigrateOptions, place: TargetDatabase) -> list[str]:
-    """The new slapd's release, and a checksum of what decides how it stores entries. Raises NotProven."""
-    settings = proven.settings(place.config, place.database, options.building(place))
-    known = definitions(place.config, ())
-    deciding = repr((settings, known, effects(place.config, place.database)))
-    return [str(version.release()), xxhash.xxh3_128_hexdigest(deciding.encode())]
 
 
 @dataclass(frozen=True)
@@ -80,7 +68,7 @@ class MigrateSteps:
         return {
             **made,
             SOURCE: state,
-            MADE_FOR: made_for(self.options, self.place),
+            MADE_FOR: made_for(self.place.config, self.place.database, self.build_options),
             "in_source": found.entries,
             "checksum": found.checksum,
             "context_csns": list(found.context_csns),

@@ -15,6 +15,7 @@ from loader.config import Database
 from loader.errors import NoRun, UsageProblem
 from loader.operations import moved
 from loader.operations.build import BuildOptions, require, target_database
+from loader.operations.build.made_for import made_for
 from loader.operations.publish import TargetDatabase
 from loader.operations.shards import clear
 from loader.progress import Progress
@@ -78,6 +79,7 @@ class StoppedConsumer(Strategy):
         return {
             "strategy": options.strategy,
             "config": str(self.config_path.absolute()),
+            "configuration": made_for(self.place.config, self.place.database, self.building()),
             "suffix": options.suffix,
             "source": [str(path.absolute()) for path in options.source],
             "provider": options.connection.identity() if options.connection else None,

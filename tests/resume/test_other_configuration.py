@@ -1,0 +1,50 @@
+"""A run that was killed does not go on under another configuration: what it made by then is of the former one."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.mdb import names
+from tests.support import killing
+from tests.support.command import ditseed
+
+pytestmark = pytest.mark.slapd
+UNIT = "dn: ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\nou: a\n"
+
+
+@pytest.fixture
+def ldif(tmp_path: Path) -> Path:
+    path = tmp_path / "x.ldif"
+    path.write_text(f"dn: {Settings.suffix}\nobjectClass: domain\ndc: example\n\n{UNIT}")
+    return path
+
+
+def _with_an_index(server: Slapd) -> None:
+    """Of ou, in slapd.conf."""
+    path = Path(server.config_path)
+    lines = path.read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("index "))
+    path.write_text("\n".join([*lines[: at + 1], "index ou eq", *lines[at + 1 :], ""]))
+
+
+@pytest.mark.parametrize("engine", ["native", "slapadd"])
+@pytest.mark.parametrize("done", [False, True], ids=["killed", "done"])
+def test_build(ldif: Path, engine: str, done: bool) -> None:
+    with closing(Slapd(Settings(indexes=("objectClass eq",)), form="conf")) as server:
+        where = ("--config", server.config_path, "--engine", engine)
+        env = {} if done else {killing.KILL_AT: "check.recorded"}
+        ended = ditseed("build", ldif, *where, env=env)
+        assert ended.status == (0 if done else -signal.SIGKILL)
+        _with_an_index(server)
+        again = ditseed("build", ldif, *where)
+        if done:  # it is in its place by then, and perhaps in use
+            assert "[mdb.target_not_empty]" in again.err
+            return
+        again.ok()
+        assert names.indexed(server.database_dir) == ["objectClass", "ou"]
