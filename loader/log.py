@@ -21,7 +21,9 @@ _SECRETS = [
     # LDIF, folded lines included; also a dictionary that was printed. To the end of the line: values may have spaces.
     re.compile(rf"((?:{_NAMES})(?:;[\w-]+)*['\"]?\s*::?\s*)\S[^\n]*(?:\n [^\n]*)*", re.IGNORECASE),
     re.compile(rf"((?:credentials|bindpw)\s*=\s*){_VALUE}", re.IGNORECASE),  # a syncrepl directive
-    re.compile(rf"(\brootpw\s+){_VALUE}", re.IGNORECASE),  # slapd.conf
+    re.compile(
+        rf"((?<![\w/.-])rootpw\s+){_VALUE}", re.IGNORECASE
+    ),  # slapd.conf; no file of that name
 ]
 
 

@@ -53,6 +53,8 @@ def test_a_secret_is_blanked(line: str) -> None:
         "uid=17,ou=people,dc=example,dc=com",
         "invalid credentials",
         "bindmethod=simple provider=ldap://x",
+        "-y /etc/ldap/rootpw -b dc=example",  # a file: of a command that is to be typed
+        "-y ldap.rootpw -b dc=example",
     ],
 )
 def test_what_is_no_secret_stays(line: str) -> None:
