@@ -10,7 +10,6 @@ Item = TypeVar("Item")
 # Beginnings of IDs: what takes more than ten seconds, much of it waiting. `bin/test --costs FILE` tells.
 LONGEST = (
     "tests/installed/",
-    "tests/campaign/test_faults.py::test_each_call",
     "tests/campaign/test_faults.py::test_the_same_command",
     "tests/campaign/test_symlinks.py",
     "tests/compat/test_topologies.py",
