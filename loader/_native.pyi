@@ -51,6 +51,7 @@ __all__ = [
     "SplitResult",
     "Synced",
     "Template",
+    "Transferred",
     "add",
     "arrange",
     "audit",
@@ -67,6 +68,7 @@ __all__ = [
     "merge",
     "plan",
     "records",
+    "records_checksum",
     "refresh",
     "reindex",
     "scan",
@@ -74,6 +76,7 @@ __all__ = [
     "select",
     "shard",
     "split",
+    "transfer",
     "tree",
     "verify",
     "version",
@@ -1006,6 +1009,39 @@ def reindex(
     memory: bytes for sorting; what is more goes to nameless files in `scratch`. Code build.unproven, and nothing
     changed, where the keys of an index are not known well enough.
     """
+
+@final
+class Transferred:
+    """checksum: of the records that were copied. tables: table -> values in it. misfits as in `Built`."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def checksum(self) -> str: ...
+    @property
+    def tables(self) -> dict[str, int]: ...
+    @property
+    def misfits(self) -> list[tuple[str, str, int]]: ...
+
+def transfer(
+    path: _Path,
+    out: _Path,
+    database: Database,
+    counters: Counters,
+    *,
+    txn: int | None,
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+) -> Transferred:
+    """Makes the data file `out` from the snapshot `txn` of the file `path`: its entries and names as they are, with
+    their IDs, in the format of `database`, whose indexes are made anew. Synced when this returns.
+
+    Code build.unproven where an entry is not stored as the slapd of `database` would store it.
+    """
+
+def records_checksum(path: _Path, counters: Counters, *, jobs: int) -> str:
+    """Of all records of a data file that `transfer` copies, in whatever order; nobody writes to it."""
 
 def audit(
     path: _Path,

@@ -15,7 +15,7 @@ from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import migrate as operation
 from loader.operations.build import FULL
 from loader.operations.build.finish import INVALID
-from loader.operations.migrate import MigrateOptions
+from loader.operations.migrate import AGAIN, MigrateOptions
 
 _RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
 
@@ -98,6 +98,8 @@ def _remarks(found: Mapping[str, Any]) -> dict[str, object]:
     told: dict[str, object] = {}
     if found.get(INVALID):
         told[INVALID] = ", ".join(found[INVALID])
+    if found.get(AGAIN):
+        told["entries made again"] = found[AGAIN]
     if found.get("done_before"):
         told["done before"] = found["done_before"]
     return told

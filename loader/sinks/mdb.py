@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from loader import _native, units
-from loader._native import Built, Database, Feed, Rejection, Schema, SplitResult
+from loader._native import Built, Database, Feed, Rejection, Schema, SplitResult, Transferred
 from loader.backmdb import Settings
 from loader.errors import (
     FULL,
@@ -28,10 +28,11 @@ from loader.errors import (
 )
 from loader.ldif import with_counters
 from loader.mdb import meta
+from loader.mdb.snapshot import Snapshot
 from loader.progress import Meter
 from loader.schema import Definition, Effects
 
-__all__ = ["Built", "Database", "Feed", "Rejection", "Schema", "SplitResult"]
+__all__ = ["Built", "Database", "Feed", "Rejection", "Schema", "SplitResult", "Transferred"]
 
 _VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
@@ -174,6 +175,43 @@ def build(
             if ours is None:
                 raise  # of reading LDIF: counting() knows it
             raise ours from error
+
+
+def transfer(
+    target: Target, source: Snapshot, out: Path, means: Resources, meter: Meter
+) -> Transferred:
+    """Make the file `out`, mode 0600, from the records of a held snapshot as they are; synced when this returns.
+
+    Raises NotProven, saying what is stored there otherwise than the target's slapd would store it; MapFull, NoSpace.
+    """
+    with with_counters(meter, str(source.path)) as counters, meter.following(counters):
+        try:
+            return _native.transfer(
+                str(source.path),
+                str(out),
+                database(target),
+                counters,
+                txn=source.txn,
+                memory=means.memory,
+                jobs=means.jobs,
+                scratch=str(means.scratch),
+            )
+        except _native.NativeError as error:
+            ours = _ours(error, target, [source.path], out, means)
+            if ours is None:
+                raise
+            raise ours from error
+
+
+def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
+    """Of all records of a data file that `transfer` copies. Raises MdbDamaged."""
+    with with_counters(meter, str(path)) as counters, meter.following(counters):
+        try:
+            return _native.records_checksum(str(path), counters, jobs=jobs)
+        except _native.NativeError as error:
+            if error.code == "build.damaged":
+                raise MdbDamaged(path=path.parent, reason=error.message) from error
+            raise
 
 
 @dataclass(frozen=True)

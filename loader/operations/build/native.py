@@ -13,6 +13,7 @@ from loader import exports, resources
 from loader.errors import EntriesLost
 from loader.mdb import map_size, meta, stale, verify
 from loader.mdb.meta import DATA
+from loader.mdb.snapshot import Snapshot
 from loader.operations.build import finish, inputs, proven
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
@@ -23,7 +24,15 @@ from loader.run.killpoint import killpoint
 from loader.run.steps import Run
 from loader.sinks import mdb
 from loader.sinks.configured import schema_of
-from loader.sinks.mdb import BuildRules, Built, LiveSource, Rejection, Resources, Target
+from loader.sinks.mdb import (
+    BuildRules,
+    Built,
+    LiveSource,
+    Rejection,
+    Resources,
+    Target,
+    Transferred,
+)
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
@@ -138,19 +147,44 @@ class NativeSteps:
         beside: LiveSource | None = None,
     ) -> Facts:
         """The database of what is read. `claimed` and `beside` as in `loader.sinks.mdb`."""
+        with self._making() as (partial, means):
+            how = (self._rules(claimed), means, meter)
+            built = mdb.build(self.target, read, partial, *how, beside=beside)
+        if built.stale:
+            stale.remove(self.made, built.stale)
+        return self._told(built)
+
+    def transfer(self, meter: Meter, source: Snapshot) -> Facts:
+        """The database of the records of another one, as they are. Raises NotProven where they would be others."""
+        with self._making() as (partial, means):
+            made = mdb.transfer(self.target, source, partial, means, meter)
+        return {
+            "read": made.entries,
+            "entries": made.entries,
+            "rejected": 0,
+            "left_out": 0,
+            "records": made.checksum,
+            "tables": made.tables,
+            **_misfits(made),
+        }
+
+    def records_checksum(self, meter: Meter) -> str:
+        """Of what `transfer` made, as the disk has it."""
+        jobs = self.options.jobs or resources.processors()
+        return mdb.records_checksum(self.made / DATA, jobs, meter)
+
+    @contextmanager
+    def _making(self) -> Iterator[tuple[Path, Resources]]:
+        """A place for the new file, which is there under its own name afterwards, and what may be used."""
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
         with files.explained(self.rejects):
             self.rejects.unlink(missing_ok=True)
         partial = self.made / (DATA + files.PARTIAL)
         with self._scratch() as scratch:
-            how = (self._rules(claimed), self._means(scratch), meter)
-            built = mdb.build(self.target, read, partial, *how, beside=beside)
+            yield partial, self._means(scratch)
         killpoint("load.middle")
         files.publish(partial, self.made / DATA)
-        if built.stale:
-            stale.remove(self.made, built.stale)
-        return self._told(built)
 
     def _require_map(self) -> None:
         """Raises MaxsizeTooSmall before anything is read to its end; `auto` asks afterwards."""
@@ -256,7 +290,7 @@ def _left_out(built: Built) -> tuple[tuple[str, int], ...]:
     return ("read_twice", built.duplicates), ("without_parent", built.dropped)
 
 
-def _misfits(built: Built) -> Facts:
+def _misfits(built: Built | Transferred) -> Facts:
     """Values that their syntax forbids, as the report shows them."""
     told = [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]
     return {finish.INVALID: told} if told else {}

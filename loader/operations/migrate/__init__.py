@@ -14,7 +14,7 @@ from loader.operations.build import proven
 from loader.operations.build.made_for import made_for
 from loader.operations.migrate import planning
 from loader.operations.migrate.options import MigrateOptions, place_of, source_of
-from loader.operations.migrate.steps import MADE_FOR, SOURCE, MigrateSteps, state_of
+from loader.operations.migrate.steps import AGAIN, MADE_FOR, SOURCE, MigrateSteps, state_of
 from loader.operations.publish import TargetDatabase
 from loader.operations.target import make_directory
 from loader.progress import Progress
@@ -23,7 +23,7 @@ from loader.run.steps import Run, open_run
 from loader.server import acceptance, version
 from loader.storage.files import Owner
 
-__all__ = ["STEPS", "MigrateOptions", "migrate", "plan"]
+__all__ = ["AGAIN", "STEPS", "MigrateOptions", "migrate", "plan"]
 
 STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename

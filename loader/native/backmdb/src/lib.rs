@@ -50,6 +50,7 @@ mod subtrees;
 mod superseded;
 #[cfg(test)]
 mod tests;
+pub mod transfer;
 mod verify;
 mod worker;
 

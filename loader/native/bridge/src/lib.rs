@@ -56,7 +56,9 @@ mod _native {
     #[pymodule_export]
     use super::paging::{KnownPages, PagePacks};
     #[pymodule_export]
-    use super::refreshing::{Refreshed, Reindexed, refresh, reindex};
+    use super::refreshing::{
+        Refreshed, Reindexed, Transferred, records_checksum, refresh, reindex, transfer,
+    };
     #[pymodule_export]
     use super::results::{Arrangement, Difference, EntryDigests, ScanResult, Shard};
     #[pymodule_export]

@@ -1,9 +1,11 @@
-//! The calls that change a database in one transaction: bring it up to date, make its indexes again.
+//! The calls that make a database from another's records: bring it up to date, make its indexes again, or make it for
+//! another slapd.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use backmdb::changes::{ChangeCounts, SyncResult};
+use backmdb::transfer::Records;
 use backmdb::{Options, ValueCheck, VerifyMeans};
 use pyo3::prelude::*;
 
@@ -97,4 +99,51 @@ pub fn reindex(
     let work = || ::backmdb::reindex::reindex(&path, known, &attributes, &means, &counters.0);
     let made = enter(py, &counters.0, work)?;
     Ok(Reindexed { entries: made.entries, tables: made.tables })
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Transferred {
+    entries: u64,
+    checksum: String,
+    tables: BTreeMap<String, u64>,
+    misfits: Vec<(String, String, u64)>,
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, out, database, counters, *, txn, memory, jobs, scratch))]
+pub fn transfer(
+    py: Python<'_>,
+    path: PathBuf,
+    out: PathBuf,
+    database: &Database,
+    counters: &Counters,
+    txn: Option<u64>,
+    memory: usize,
+    jobs: usize,
+    scratch: PathBuf,
+) -> PyResult<Transferred> {
+    let (known, means) = (database.parts(), VerifyMeans { memory, jobs, scratch });
+    let work = || ::backmdb::transfer::transfer((&path, txn), &out, known, &means, &counters.0);
+    let made = enter(py, &counters.0, work)?;
+    let checksum = text_of(made.records);
+    let misfits = made.misfits.into_iter().map(|one| (one.attribute, one.syntax, one.count));
+    let misfits = misfits.collect();
+    Ok(Transferred { entries: made.entries, checksum, tables: made.tables, misfits })
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, counters, *, jobs))]
+pub fn records_checksum(
+    py: Python<'_>,
+    path: PathBuf,
+    counters: &Counters,
+    jobs: usize,
+) -> PyResult<String> {
+    let work = || ::backmdb::transfer::records(&path, jobs, &counters.0);
+    Ok(text_of(enter(py, &counters.0, work)?))
+}
+
+fn text_of(records: Records) -> String {
+    format!("{}-{:032x}", records.count, records.sum)
 }

@@ -1,5 +1,6 @@
 //! What the walk finds of an entry: is it there, does it decode, are its attributes and values known?
 
+use super::as_loaded::AsLoaded;
 use super::findings::{Finding, Kind};
 use super::walk::{MultivalRecords, Walk, of_number};
 use codec::dn2i;
@@ -33,6 +34,7 @@ impl Walk<'_> {
             Some(parts) => {
                 self.attributes(id, &parts, rows);
                 self.judged(id, &parts, rows, own);
+                self.as_loaded(id, &parts, value.len(), own);
             }
             None => self.add(Kind::Entry, id, "its value in id2e cannot be read"),
         }
@@ -81,6 +83,15 @@ impl Walk<'_> {
     fn text(&self, number: u32) -> Option<&str> {
         let at = (number as usize).checked_sub(1)?;
         self.texts.get(at).map(String::as_str)
+    }
+
+    fn as_loaded(&mut self, id: u64, parts: &id2e::Parts<'_>, size: usize, own: Option<&[u8]>) {
+        let Some(ask) = &mut self.as_loaded else { return };
+        let node = own.and_then(dn2i::read);
+        let name = |ask: &AsLoaded<'_>| node.map_or(Ok(()), |node| ask.name(&node));
+        if let Err(refusal) = ask.entry(parts, size).and_then(|()| name(ask)) {
+            self.add(Kind::Schema, id, refusal.0);
+        }
     }
 
     fn judged(

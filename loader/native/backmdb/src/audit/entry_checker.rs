@@ -61,7 +61,7 @@ impl<'a> EntryChecker<'a> {
         })
     }
 
-    fn column(&self, number: u32) -> Option<&AttributeDescription> {
+    pub fn column(&self, number: u32) -> Option<&AttributeDescription> {
         let at = (number as usize).checked_sub(1)?;
         self.columns.get(at)?.1.as_deref()
     }

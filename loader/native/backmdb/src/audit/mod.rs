@@ -5,12 +5,13 @@
 //! [`indexes`]: every index, made again.
 
 pub(crate) mod ahead;
-mod descriptions;
+pub(crate) mod as_loaded;
+pub(crate) mod descriptions;
 mod entries;
 mod entry_checker;
 pub(crate) mod expected_postings;
-mod findings;
-mod head;
+pub(crate) mod findings;
+pub(crate) mod head;
 mod index_comparison;
 pub(crate) mod indexes;
 mod names;
@@ -20,7 +21,7 @@ pub(crate) mod parts;
 pub(crate) mod readers;
 mod row;
 mod sampled;
-mod sums;
+pub(crate) mod sums;
 pub(crate) mod walk;
 
 use std::collections::BTreeSet;

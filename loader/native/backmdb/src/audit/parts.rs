@@ -39,7 +39,8 @@ pub fn check(
         let judge =
             judging.map(|(judge, postings)| (judge, ExpectedPostings::new(postings.writer())));
         let (part, counters) = (IdRangeResult::new(look.limit), look.counters);
-        let mut walk = Walk { tables, texts, scattered: look.new, judge, part, counters };
+        let mut walk =
+            Walk { tables, texts, scattered: look.new, judge, as_loaded: None, part, counters };
         for at in turns.iter() {
             walk.span(spans[at])?;
             let part = std::mem::replace(&mut walk.part, IdRangeResult::new(look.limit));

@@ -9,6 +9,7 @@ use ldif::Counters;
 use lmdbfile::{Reader, TableReader};
 
 use super::ahead::{IdRange, StopReason, TableRange};
+use super::as_loaded::AsLoaded;
 use super::entry_checker::EntryChecker;
 use super::expected_postings::ExpectedPostings;
 use super::findings::{Finding, Findings, Kind};
@@ -56,6 +57,8 @@ pub struct Walk<'a> {
     /// Attributes may stand in several pieces, as `slapadd -q` leaves them.
     pub scattered: bool,
     pub judge: Option<(&'a EntryChecker<'a>, ExpectedPostings)>,
+    /// For whoever takes entries as they are; only besides `judge`.
+    pub as_loaded: Option<AsLoaded<'a>>,
     pub part: IdRangeResult,
     pub counters: &'a Counters,
 }

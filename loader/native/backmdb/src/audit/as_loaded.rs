@@ -1,0 +1,204 @@
+//! Is an entry stored as slapadd would store it from slapcat's output, byte for byte but for the normal forms that slapd
+//! leaves out of what it makes itself?
+//!
+//! [`super::EntryChecker`] tells whether what is stored is right; this asks for what slapadd would add, leave out, refuse or
+//! put elsewhere.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use schema::{AttributeId, Normalise, ObjectClassSet};
+use values::InvalidValue;
+
+use super::entry_checker::EntryChecker;
+use crate::descriptions::AttributeDescription;
+use codec::dn2i::Node;
+use codec::id2e::{Attribute, Parts};
+
+/// Answers kept in mind; others are worked out again.
+const SHAPES: usize = 65_536;
+
+/// slapd 2.6.11 and later leave them out, slapd works them out when they are asked for.
+const DYNAMIC: [&str; 3] = ["hasSubordinates", "subschemaSubentry", "entryDN"];
+
+/// What slapadd gives to entries that lack it (`lastmod`).
+const OPERATIONAL: [&str; 6] = [
+    "entryUUID",
+    "creatorsName",
+    "createTimestamp",
+    "entryCSN",
+    "modifiersName",
+    "modifyTimestamp",
+];
+
+type Answer = Result<(), InvalidValue>;
+
+/// One worker's memory of what it was asked.
+#[derive(Debug)]
+pub struct AsLoaded<'a> {
+    checker: &'a EntryChecker<'a>,
+    /// Normal forms.
+    suffixes: &'a [Vec<u8>],
+    profiles: FxHashMap<Vec<u8>, (u32, ObjectClassSet)>,
+    /// Of entries that are as they should be: the number of the profile, then each attribute as [`shape_of`] has it.
+    shapes: FxHashSet<Vec<u32>>,
+    key: Vec<u8>,
+    shape: Vec<u32>,
+}
+
+impl<'a> AsLoaded<'a> {
+    pub fn new(checker: &'a EntryChecker<'a>, suffixes: &'a [Vec<u8>]) -> Self {
+        Self {
+            checker,
+            suffixes,
+            profiles: FxHashMap::default(),
+            shapes: FxHashSet::default(),
+            key: Vec::new(),
+            shape: Vec::new(),
+        }
+    }
+
+    /// `size`: of its record.
+    pub fn entry(&mut self, parts: &Parts<'_>, size: usize) -> Answer {
+        let most = self.checker.settings.max_entry_size;
+        if most > 0 && size > most {
+            return refused(format!("larger than maxentrysize ({most} bytes)"));
+        }
+        let classes = self.only(parts, "objectClass")?;
+        let structural = self.only(parts, "structuralObjectClass")?;
+        let Some(structural) = structural.and_then(|one| one.values.first().copied()) else {
+            return refused("it has no structuralObjectClass");
+        };
+        let classes = classes.map_or(&[][..], |one| &one.values);
+        let number = self.profile(classes, structural)?;
+        self.shape.clear();
+        self.shape.push(number);
+        for one in &parts.attributes {
+            let column = self.checker.column(one.number);
+            let limit = column.map_or(0, |column| column.apart_above);
+            self.shape.push(shape_of(one, limit));
+            if let Some(column) = column.filter(|column| !column.is_dn) {
+                self.count_invalid(column, one);
+            }
+        }
+        if self.shapes.contains(&self.shape) {
+            return Ok(());
+        }
+        self.attributes(parts)?;
+        if self.shapes.len() < SHAPES {
+            self.shapes.insert(self.shape.clone());
+        }
+        Ok(())
+    }
+
+    /// Values that their syntax forbids. DNs are looked at as they are given their normal forms.
+    fn count_invalid(&self, column: &AttributeDescription, one: &Attribute<'_>) {
+        let schema = self.checker.schema;
+        for value in &one.values {
+            if schema.check_value(column.attribute, value).is_err() {
+                column.count_invalid_value();
+            }
+        }
+    }
+
+    /// A suffix is one of the configuration's.
+    pub fn name(&self, node: &Node<'_>) -> Answer {
+        if node.id == 0 && !self.suffixes.iter().any(|suffix| suffix == node.normal) {
+            return refused("the suffix is not one of the configuration's");
+        }
+        Ok(())
+    }
+
+    fn only<'p>(
+        &self,
+        parts: &'p Parts<'_>,
+        name: &str,
+    ) -> Result<Option<&'p Attribute<'p>>, InvalidValue> {
+        let is_it = |one: &&Attribute<'_>| {
+            self.checker.column(one.number).is_some_and(|column| column.text == name)
+        };
+        let found = parts.attributes.iter().find(is_it);
+        match found {
+            Some(one) if one.apart => refused(format!("its values of {name} are in id2v")),
+            found => Ok(found),
+        }
+    }
+
+    /// What follows from the entry's classes: the number that stands for it.
+    fn profile(&mut self, classes: &[&[u8]], structural: &[u8]) -> Result<u32, InvalidValue> {
+        self.key.clear();
+        for value in classes.iter().chain([&structural]) {
+            self.key.extend_from_slice(value);
+            self.key.push(0);
+        }
+        if let Some((number, _)) = self.profiles.get(&self.key) {
+            return Ok(*number);
+        }
+        let profile = self.checker.schema.profile(classes, Some(structural))?;
+        if profile.replaces_structural || profile.is_glue() {
+            return refused("it is a glue entry");
+        }
+        if self.profiles.len() >= SHAPES {
+            self.profiles.clear();
+            self.shapes.clear();
+        }
+        let number = u32::try_from(self.profiles.len()).unwrap_or(u32::MAX);
+        self.profiles.insert(self.key.clone(), (number, profile));
+        Ok(number)
+    }
+
+    /// `self.key` tells the profile.
+    fn attributes(&self, parts: &Parts<'_>) -> Answer {
+        let mut present: Vec<(AttributeId, bool)> = Vec::new();
+        for one in &parts.attributes {
+            present.push((self.attribute(one)?, one.count > 1));
+        }
+        if self.checker.settings.last_mod {
+            for name in OPERATIONAL {
+                if self.only(parts, name)?.is_none() {
+                    return refused(format!("it has no {name}"));
+                }
+            }
+        }
+        match self.profiles.get(&self.key) {
+            Some((_, profile)) => profile.check(self.checker.schema, &present),
+            None => refused("its object classes are not known"),
+        }
+    }
+
+    fn attribute(&self, one: &Attribute<'_>) -> Result<AttributeId, InvalidValue> {
+        let Some(column) = self.checker.column(one.number) else {
+            return refused("an attribute that the schema does not know");
+        };
+        let (text, kind) = (&column.text, self.checker.schema.get(column.attribute));
+        if let Some(rule) = &column.unproven {
+            return refused(format!("{text} is compared by {rule}"));
+        }
+        if DYNAMIC.contains(&kind.name.as_str()) {
+            return refused(format!("{text} is stored, which slapd works out"));
+        }
+        if one.count == 0 {
+            return refused(format!("{text} has no values"));
+        }
+        if one.sorted != column.sorted {
+            return refused(format!("{text}: sortvals is another"));
+        }
+        if one.apart != (one.count > column.apart_above) {
+            return refused(format!("{text}: multival would put its values elsewhere"));
+        }
+        if !one.has_normals && kind.normaliser != Normalise::None && !kind.operational() {
+            return refused(format!("{text} has no normal forms"));
+        }
+        Ok(column.attribute)
+    }
+}
+
+/// The number of an attribute, and all else that is asked of it: whether it has values, several, in order, in id2v or more
+/// than stay in the entry, and normal forms.
+fn shape_of(one: &Attribute<'_>, limit: u32) -> u32 {
+    let told =
+        [one.count > 0, one.count > 1, one.count > limit, one.sorted, one.apart, one.has_normals];
+    told.into_iter().fold(one.number, |shape, one| shape << 1 | u32::from(one))
+}
+
+fn refused<T>(why: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {
+    Err(InvalidValue(why.into()))
+}

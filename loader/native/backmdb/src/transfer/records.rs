@@ -1,0 +1,128 @@
+//! Records of the tables that are copied as they are, and a checksum of them that does not depend on their order.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use codec::tables::{self, AD2I, DN2I, ID2E, ID2V};
+use ldif::Counters;
+use lmdbfile::{Cursor, FileWriter, Flags, Reader, Table};
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+
+use crate::audit::ahead::IdRange;
+use crate::audit::parts::id_ranges;
+use crate::audit::readers::side_by_side;
+use crate::{Result, lock};
+
+/// In the order in which they are written.
+pub const COPIED: [tables::Table; 4] = [ID2E, ID2V, DN2I, AD2I];
+
+/// After so many records a wish to stop is heard.
+const PATIENCE: u64 = 4096;
+
+/// How many there are, and the sum of a hash of each.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Records {
+    pub count: u64,
+    pub sum: u128,
+}
+
+impl Records {
+    /// `seed`: of the table.
+    #[inline]
+    fn add(&mut self, seed: u64, key: &[u8], value: &[u8]) {
+        let hash = xxh3_128_with_seed(value, xxh3_64_with_seed(key, seed));
+        (self.count, self.sum) = (self.count + 1, self.sum.wrapping_add(hash));
+    }
+
+    fn add_all(&mut self, other: Self) {
+        (self.count, self.sum) = (self.count + other.count, self.sum.wrapping_add(other.sum));
+    }
+}
+
+fn seed(name: &str) -> u64 {
+    xxh3_64_with_seed(name.as_bytes(), 0)
+}
+
+/// Writes the table once more; an empty one where the reader's file has none.
+pub fn copy(
+    reader: &Reader,
+    name: &str,
+    file: &mut FileWriter,
+    counters: &Counters,
+    sum: &mut Records,
+) -> lmdbfile::Result<Table> {
+    let mut tree = tables::writer(name, file.layout());
+    let Some(table) = reader.table(name.as_bytes()) else { return tree.finish(file) };
+    let (several, seed) = (tables::flags(name).contains(Flags::DUPSORT), seed(name));
+    let (mut cursor, mut open) = (table.cursor()?, None::<Vec<u8>>);
+    while let Some((key, value)) = cursor.next()? {
+        sum.add(seed, key, value);
+        if sum.count % PATIENCE == 0 {
+            counters.check().map_err(|_| std::io::Error::from(std::io::ErrorKind::Interrupted))?;
+        }
+        if !several {
+            tree.put(file, key, value)?;
+            continue;
+        }
+        if open.as_deref() != Some(key) {
+            if open.is_some() {
+                tree.end(file)?;
+            }
+            tree.begin(key)?;
+            let mut kept = open.take().unwrap_or_default();
+            kept.clear();
+            kept.extend_from_slice(key);
+            open = Some(kept);
+        }
+        tree.dup(file, value)?;
+    }
+    if open.is_some() {
+        tree.end(file)?;
+    }
+    tree.finish(file)
+}
+
+/// All such records of the file at `path`, which nobody writes to.
+pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records> {
+    let mut reader = Reader::open(path)?;
+    tables::set_orders(&mut reader);
+    let mut parts: Vec<(&str, IdRange)> = Vec::new();
+    for name in COPIED.map(|table| table.name) {
+        match reader.table(name.as_bytes()) {
+            Some(table) if name == "id2e" || name == "dn2i" => {
+                parts.extend(id_ranges(&table).into_iter().map(|span| (name, span)));
+            }
+            Some(_) => parts.push((name, IdRange { from: 0, to: None })),
+            None => {}
+        }
+    }
+    counters.begin("records", parts.len() as u64);
+    let found = Mutex::new(Records::default());
+    side_by_side(&reader, jobs, parts.len(), |reader, turns| {
+        let mut sum = Records::default();
+        for at in turns.iter() {
+            let (name, span) = parts[at];
+            let Some(table) = reader.table(name.as_bytes()) else { continue };
+            sum.add_all(of_part(table.cursor()?, name, span)?);
+            counters.check()?;
+            counters.advance(1);
+        }
+        lock(&found).add_all(sum);
+        Ok(())
+    })?;
+    Ok(*lock(&found))
+}
+
+fn of_part(mut cursor: Cursor<'_>, name: &str, span: IdRange) -> Result<Records> {
+    let (seed, mut sum) = (seed(name), Records::default());
+    if span.from > 0 {
+        cursor.seek(&span.from.to_ne_bytes())?;
+    }
+    while let Some((key, value)) = cursor.next()? {
+        if span.to.is_some_and(|to| codec::id::first(key).is_some_and(|id| id >= to)) {
+            break;
+        }
+        sum.add(seed, key, value);
+    }
+    Ok(sum)
+}
