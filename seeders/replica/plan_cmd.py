@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from loader import resources
+from loader import resources, units
 from loader.cli import access, options
-from loader.cli.report import show, show_json
+from loader.cli.report import show, show_facts, show_json, show_table
 from loader.errors import EXIT_DIFFERENT
 from loader.sources.location import Kind, locate
-from seeders.replica.planning import making, plan, words
+from seeders.replica.planning import making
+from seeders.replica.planning import plan as plans
 from seeders.replica.planning.making import PlanOptions
+from seeders.replica.planning.plan import SeedPlan, StrategyPlan
 from seeders.replica.strategies import SeedOptions
+
+_UNKNOWN = "not known"
 
 
 @click.command("plan")
@@ -51,7 +57,7 @@ from seeders.replica.strategies import SeedOptions
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="Write the plan into FILE, for `ditseed replica seed --plan FILE`.",
 )
@@ -81,13 +87,13 @@ def command(
     """
     made = making.make(_options_of(given), options.progress_of(progress_mode))
     if output is not None:
-        plan.write(made, output)
+        plans.write(made, output)
     if as_json:
         show_json(dataclasses.asdict(made))
     else:
-        words.tell(made)
+        _tell(made)
         if output is not None and made.chosen:
-            show("", f"carry it out with: {words.command(made, output)}")
+            show("", f"carry it out with: {_command(made, output)}")
     if made.chosen is None:
         click.get_current_context().exit(EXIT_DIFFERENT)
 
@@ -107,3 +113,69 @@ def _options_of(given: dict[str, Any]) -> PlanOptions:
     ldif = tuple(path for one in found if one.kind is Kind.LDIF for path in one.paths)
     databases = tuple(path for one in found if one.kind is Kind.DATABASE for path in one.paths)
     return PlanOptions(asked, ldif, databases)
+
+
+def _tell(plan: SeedPlan) -> None:
+    chosen = plan.choice
+    show_facts(dict(_head(plan)))
+    show("")
+    headings = ("strategy", "feasible", "time", "disk", "provider sends", "then, to catch up")
+    show_table(headings, [_row(one) for one in plan.strategies])
+    for one in plan.strategies:
+        show("", *_refused(one)) if not one.feasible else None
+    if chosen is not None:
+        _tell_steps(chosen)
+        for note in chosen.notes:
+            show("", *note.split("\n"))
+
+
+def _head(plan: SeedPlan) -> Iterator[tuple[str, object]]:
+    yield "take", f"--strategy {plan.chosen}" if plan.chosen else "none"
+    yield "why", plan.why
+    yield "suffix", plan.suffix
+    if plan.entries is not None:
+        yield "entries", units.number(plan.entries)
+    for line in plan.measured:
+        what, _, found = line.partition(": ")
+        yield what, found
+
+
+def _row(one: StrategyPlan) -> tuple[str, ...]:
+    if not one.feasible:
+        return (one.strategy, f"no: {one.refused}", "", "", "", "")
+    seconds = _UNKNOWN if one.seconds is None else units.duration(one.seconds)
+    disk = _UNKNOWN if one.disk is None else units.size(one.disk)
+    load = one.load
+    sent = (
+        f"{units.size(load.bytes)} over {load.connections} connections, "
+        f"{units.number(round(load.entries_per_second))} entries/s"
+        if load
+        else "nothing"
+    )
+    return (one.strategy, "yes", seconds, disk, sent, _catch_up(one))
+
+
+def _catch_up(one: StrategyPlan) -> str:
+    if one.loses_deletions:
+        return "NO deletions"
+    return "what changed" if one.only_changes else one.catch_up.partition(":")[0]
+
+
+def _refused(one: StrategyPlan) -> Iterator[str]:
+    yield f"{one.strategy} cannot be taken: {one.reason}"
+    if one.advice:
+        yield f"  {one.advice}"
+
+
+def _tell_steps(chosen: StrategyPlan) -> None:
+    show("")
+    rows = [
+        (one.name, units.duration(one.seconds), units.duration(one.timeout), one.why)
+        for one in chosen.steps
+    ]
+    show_table(("step", "planned", "timeout", "because"), rows, f"steps of {chosen.strategy}")
+
+
+def _command(plan: SeedPlan, path: object) -> str:
+    """What carries it out; the options of the connection and --config as they were given for the plan."""
+    return shlex.join(["ditseed", "replica", "seed", "--plan", str(path)]) + " ..."

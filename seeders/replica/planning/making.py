@@ -55,6 +55,7 @@ class PlanOptions:
 class _Measured:
     """What strategies have in common is measured once."""
 
+    given: int | None = None  # entries of what --from names, for a provider that does not tell
     reading: Reading | None = None
     building: Building | None = None
     of_ldif: Building | None = None
@@ -67,7 +68,7 @@ class _Measured:
 
 def make(options: PlanOptions, progress: Progress) -> SeedPlan:
     """Changes nothing. Raises what reading the consumer's configuration raises."""
-    asked, measured = options.asked, _Measured()
+    asked, measured = options.asked, _Measured(given=_given(options))
     config = configuration.read(asked.config_path) if asked.config_path else None
     suffix = config.database(asked.suffix).suffix if config else asked.suffix or ""
     rows = tuple(_row(name, options, measured, progress) for name in STRATEGIES)
@@ -84,6 +85,16 @@ def make(options: PlanOptions, progress: Progress) -> SeedPlan:
         chosen=chosen,
         why=why,
     )
+
+
+def _given(options: PlanOptions) -> int | None:
+    """What is wrong with the files, the strategies tell."""
+    try:
+        for database in options.databases:
+            return environment.entry_count(database)
+        return measuring.entries_of(options.ldif) if options.ldif else None
+    except LoaderError:
+        return None
 
 
 def _uuid(asked: SeedOptions, suffix: str) -> str:
@@ -191,6 +202,7 @@ def _of_provider(
     strategy: Strategy, known: Known, measured: _Measured, progress: Progress
 ) -> Known:
     entries = _count(strategy, known)
+    entries = measured.given if entries is None else entries
     if measured.reading is None or measured.building is None:
         _read(strategy, known, entries, measured, progress)
     reading = measured.reading

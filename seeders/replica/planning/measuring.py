@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import exports, ldif, resources
-from loader.errors import Cancelled, LoaderError
+from loader.errors import Cancelled, LoaderError, SchemaMissing
 from loader.mdb.meta import DATA
 from loader.operations import schema
 from loader.operations.export import ExportOptions, plan_of
@@ -68,7 +68,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Building:
-    """forecast: from a build of a sample. scan: bytes of LDIF a second that are looked through. text: bytes of all LDIF."""
+    """forecast: from a build of a sample. scan: bytes of LDIF a second that are looked through. text: bytes of all."""
 
     forecast: Forecast
     scan: float
@@ -140,7 +140,10 @@ def _build(place: TargetDatabase, sample: Sample, text: int, progress: Progress)
         with progress.step("scan") as meter:
             found = ldif.scan([path], meter)
             rate = len(sample.text) / max(meter.seconds, 1e-3)
-        schema.require_known(place, found.attributes, found.object_classes, scratch)
+        names = (list(found.attributes), list(found.object_classes))
+        unknown = schema.unknown_names(place, *names, scratch)
+    if unknown:
+        raise SchemaMissing(config=place.config.path, names=", ".join(unknown))
     with progress.step("build") as meter:
         forecast = of_sample(place.config, place.database, sample, meter)
     return Building(forecast, rate, text)

@@ -1,5 +1,5 @@
-"""The plan as a file: what `replica plan -o` writes and `replica seed --plan` reads. Nothing in it is believed before it was
-held against its types, its owner, and the provider and consumer as they are now."""
+"""The plan as a file: what `replica plan -o` writes and `replica seed --plan` reads. Nothing in it is believed before
+it is held against its types, its owner, and the provider and consumer as they are now."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class StrategyPlan:
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """Of one provider and one consumer. `chosen` None: no strategy is feasible. `provider`: URI, and the entryUUID of its
-    suffix entry; `configuration`: SHA-256 of the consumer's."""
+    """Of one provider and one consumer. `chosen` None: no strategy is feasible. `provider`: its URI, and the entryUUID
+    of the suffix entry there; `configuration`: SHA-256 of the consumer's."""
 
     suffix: Text
     provider: Text | None
