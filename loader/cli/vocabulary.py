@@ -49,13 +49,14 @@ OPTIONS = {
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
-            "replace dry-run restart forget run-dir timeout progress json profile quiet:q verbose:v log-file",
+            "plan replace dry-run restart forget run-dir timeout progress json profile quiet:q verbose:v log-file",
         )
         for word in words.split()
     )
 }
 # What a command does, and to what: on the command line only, so that no variable or profile decides it unseen.
 TYPED = {
+    "plan",
     *("from", "target", "output", "keep-export", "range", "skip", "strategy", "prepare-provider"),
     *(
         "set",

@@ -51,6 +51,7 @@ class ReportedForecast:
             "seconds": round(self.cost.seconds, 1) if self._is_priced else None,
             "memory": self.cost.memory if self._is_priced else None,
             "logged": self.logged,
+            "lost": self.expected.lost,
         }
 
     @property

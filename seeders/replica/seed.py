@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import open_run
-from seeders.replica import forecast
+from seeders.replica import forecast, planned
 from seeders.replica.preflight import preflight
 from seeders.replica.strategies import SeedOptions, Strategy
 from seeders.replica.strategies.clone import Clone
@@ -28,14 +28,20 @@ STRATEGIES: dict[str, type[Strategy]] = {
 
 
 def seed(
-    options: SeedOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False
+    options: SeedOptions,
+    progress: Progress,
+    timeouts: Mapping[str, float],
+    restart: bool = False,
+    seconds: Mapping[str, float] | None = None,
 ) -> Facts:
-    """Run or resume the seeding; the facts for the report. Once it has finished, it does nothing."""
+    """Run or resume the seeding; the facts for the report. Once it has finished, it does nothing. `seconds`: that a
+    plan gave each step."""
     strategy = STRATEGIES[options.strategy](options)
     run_dir, identity = strategy.run_dir, strategy.identity()
     anew = strategy.begins_anew(restart)
     with open_run(run_dir, strategy.verb, identity, progress, timeouts, anew) as run:
         strategy.begin(run, anew)
+        planned.note(run.catalogue, seconds or {})
         foreseen = run.do("preflight", lambda meter: preflight(strategy))
         made = strategy.run(run)
         told = forecast.told(foreseen, made.get("entries"))
@@ -46,5 +52,5 @@ def plan(options: SeedOptions, progress: Progress) -> Facts:
     """What a seeding would do: all checks that change nothing, and the number of entries."""
     strategy = STRATEGIES[options.strategy](options)
     seen = preflight(strategy, dry_run=True)
-    planned = strategy.plan(seen["suffix"], progress)
-    return {**seen, **planned, "dry_run": "nothing was changed"}
+    found = strategy.plan(seen["suffix"], progress)
+    return {**seen, **found, "dry_run": "nothing was changed"}

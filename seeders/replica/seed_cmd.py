@@ -16,6 +16,7 @@ from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.server.options import Connection
 from seeders.replica import seed as seeding
+from seeders.replica.planning.following import Followed
 from seeders.replica.preparing import Admin
 from seeders.replica.seed import STRATEGIES
 from seeders.replica.strategies import SeedOptions
@@ -48,8 +49,15 @@ def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
 @click.option(
     "--strategy",
     type=click.Choice(list(STRATEGIES)),
-    required=True,
-    help="Source of the entries: a search, LDIF or a database directory; online loads into a running consumer.",
+    help="Source of the entries: a search, LDIF or a database directory; online loads into a running consumer "
+    "(default: that of --plan).",
+)
+@click.option(
+    "--plan",
+    "plan_path",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="Carry out a plan of `ditseed replica plan -o FILE`: its strategy, --from and timeouts.",
 )
 @access.providers_options_beside_w
 @options.optional_config_option
@@ -112,6 +120,7 @@ def command(
     restart: bool,
     progress_mode: str,
     as_json: bool,
+    plan_path: Path | None,
     **given: Any,
 ) -> None:
     """Fill a consumer's empty database, so that its own syncrepl only fetches what has changed since.
@@ -132,14 +141,22 @@ def command(
           -D cn=replicator,dc=example,dc=com -y /root/replicator.pw --config /etc/ldap/slapd.d
       ditseed replica seed --strategy online -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldapi:/// --consumer-mechanism EXTERNAL
+      ditseed replica seed --plan /root/replica.plan -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --config /etc/ldap/slapd.d
     """
+    followed = Followed.read(plan_path, given) if plan_path else None
+    if given["strategy"] is None:
+        raise UsageProblem(reason="give --strategy, or --plan FILE of `ditseed replica plan`")
     strategy = STRATEGIES[given["strategy"]]
     _refuse_unfitting(given)
     serving = [strategy] if options.is_given("timeouts") else [*STRATEGIES.values()]
     steps = dict.fromkeys(step for one in serving for step in one.steps)
     allowed = options.timeouts_of(timeouts, tuple(steps))
     asked, progress = _options_of(strategy.takes, given), options.progress_of(progress_mode)
-    how = (progress, allowed, restart)
+    if followed:
+        allowed = followed.timeouts(allowed)
+        followed.require_same(asked)
+    how = (progress, allowed, restart, followed.seconds if followed else {})
     facts = seeding.plan(asked, progress) if dry_run else seeding.seed(asked, *how)
     if as_json:
         show_json(facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -14,7 +14,7 @@ from loader.cli.report import show, show_facts, show_json, show_table
 from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.catalogue import DoneStep, Facts
-from seeders.replica import preparing
+from seeders.replica import planned, preparing
 from seeders.replica import status as standing
 from seeders.replica.status import Status
 from seeders.replica.strategies import online, stopped
@@ -67,11 +67,14 @@ def command(
         return
     assert config_path is not None
     place = build.target_database(config_path, suffix, replace=False)
-    steps, done = stopped.status(stopped.run_dir_of(run_dir, place))
+    directory = stopped.run_dir_of(run_dir, place)
+    steps, done = stopped.status(directory)
+    expected = planned.of(directory)
     if as_json:
-        show_json({"done": done, "steps": [step.__dict__ for step in steps]})
+        told = {"planned": expected} if expected else {}
+        show_json({"done": done, "steps": [step.__dict__ for step in steps], **told})
         return
-    _show_steps(steps)
+    _show_steps(steps, expected)
     show("finished" if done else _GOES_ON)
 
 
@@ -80,27 +83,39 @@ def _online(uri: str, directory: Path, as_json: bool) -> None:
     found = standing.of_online(directory, uri)
     if found is None and not loads and not leases:
         raise NoRun(path=directory)
+    expected = planned.of(directory) if found else {}
     if as_json:
-        seed = {**dataclasses.asdict(found), "done": found.done} if found else None
+        told = {"planned": expected} if expected else {}
+        seed = {**dataclasses.asdict(found), "done": found.done, **told} if found else None
         show_json({"seed": seed, "loads": loads, "leases": leases})
         return
     if found is not None:
-        _show_seed(found)
+        _show_seed(found, expected)
     _show_loads(loads)
     for one in leases:
         _show_lease(one)
 
 
-def _show_steps(steps: Sequence[DoneStep]) -> None:
+def _show_steps(steps: Sequence[DoneStep], expected: Mapping[str, float]) -> None:
+    """What was done, and beside it what a plan had; then the steps of the plan that are left."""
     rows = []
     for step in steps:
         rate = units.rate(step.entries, step.seconds)
         rows.append((step.name, units.number(step.entries), units.duration(step.seconds), rate))
-    show_table(("step", "entries", "time", "entries/s"), rows)
+    if not expected:
+        show_table(("step", "entries", "time", "entries/s"), rows)
+        return
+    done = [step.name for step in steps]
+    rows += [(name, "", "", "") for name in expected if name not in done]
+    beside = [
+        (*row, units.duration(expected[row[0]]) if row[0] in expected else "") for row in rows
+    ]
+    show_table(("step", "entries", "time", "entries/s", "planned"), beside)
+    show(f"left by the plan: {units.duration(planned.left(expected, done))}")
 
 
-def _show_seed(found: Status) -> None:
-    _show_steps(found.steps)
+def _show_seed(found: Status, expected: Mapping[str, float]) -> None:
+    _show_steps(found.steps, expected)
     if found.step is None:
         show("finished")
         return

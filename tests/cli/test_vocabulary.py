@@ -23,7 +23,7 @@ OTHERWISE = {
     "--base": {"--basedn", "--base-dn", "--search-base"},
     "--suffix": {"--suffix-dn", "--database"},
     "--json": {"--format-json", "--as-json"},
-    "--dry-run": {"--simulate", "--plan", "--no-act", "--check-only"},
+    "--dry-run": {"--simulate", "--no-act", "--check-only"},
     "--bind-dn": {"--binddn", "--user", "--bind"},
     "--password-file": {"--passfile", "--pwfile"},
     "--uri": {"--url", "--host", "--server", "--provider"},
@@ -113,7 +113,7 @@ def test_the_same_name_takes_the_same_kind_of_value() -> None:
 
 def test_levels_are_one_ladder() -> None:
     found = [one for context in VERBS for one in options(context) if name_of(one) == "verify"]
-    assert len(found) == 7
+    assert len(found) == 8
     for one in found:
         assert isinstance(one.type, Level)
         steps = [level for level in one.type.choices if level != "none"]
@@ -129,7 +129,7 @@ def test_the_second_server_has_one_prefix() -> None:
         for names in [{name_of(one) for one in options(context)}]
         if names & SECOND - {"consumer"}
     ]
-    assert len(two) == 3
+    assert len(two) == 4
     assert all(names >= SECOND - {"consumer"} for names in two)
 
 

@@ -175,6 +175,12 @@ TABLE = (
         "OpenDJ's makeldif in a JVM",
         "tests/bench/test_generate.py",
     ),
+    Matrix(
+        "tests/integration/test_replica_plan.py::test_a_slow_link",
+        0,
+        "a seeding over a slow link",
+        "tests/integration/test_replica_plan.py",
+    ),
     Matrix("tests/compat/test_topologies.py::test_topology", 1, _MATRIX),
     Matrix("tests/golden/test_glued.py::test_no_csn", 2, _MATRIX),
     Matrix("tests/golden/test_glued.py::test_the_context_csn", 2, _MATRIX),

@@ -37,10 +37,10 @@ class Search(StoppedConsumer):
             fitting.require(provider, base, consumer, self.place)
 
     def estimate(self, progress: Progress) -> Facts:
-        return reading.estimate(self._reading(self.place.directory), progress)
+        return reading.estimate(self.reading(self.place.directory), progress)
 
     def fill(self, run: Run) -> Facts:
-        asked = self._reading(self.options.keep_export or run.directory / "export")
+        asked = self.reading(self.options.keep_export or run.directory / "export")
         if self._is_stream_build(run):
             allow_hidden = self.options.allow_hidden
             return stream_build.build(asked, self.building(), run, self.place, allow_hidden)
@@ -51,7 +51,7 @@ class Search(StoppedConsumer):
             files.remove_tree(asked.output)
         return built
 
-    def _reading(self, output: Path) -> ExportOptions:
+    def reading(self, output: Path) -> ExportOptions:
         return reading.reading(self.options, self.place.database.suffix, output, self.partial)
 
     def _build(self, exported: Path, run: Run) -> Facts:
@@ -62,6 +62,12 @@ class Search(StoppedConsumer):
         return partial.build(self.partial, building, run, self.place, csns)
 
     def _is_stream_build(self, run: Run) -> bool:
+        # An older ditseed began the run where it has a step `read`.
+        return self.streams and run.catalogue.found("read") is None
+
+    @property
+    def streams(self) -> bool:
+        """Is the database built while the provider is read, without files in between?"""
         options, place = self.options, self.place
         glued = any(one.backend == "mdb" for one in glue.subordinates(place.config, place.database))
         return (
@@ -71,5 +77,4 @@ class Search(StoppedConsumer):
             and self.partial is None
             and not glued
             and not empty_suffix.is_empty(place.database.suffix)
-            and run.catalogue.found("read") is None  # a run that an older ditseed began
         )

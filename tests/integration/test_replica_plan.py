@@ -1,0 +1,219 @@
+"""`replica plan` in prepared situations: the right strategy, or why none; and `seed --plan` carries it out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import replication
+from fixtures.chroots import chroot, missing_chroot
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.network import Proxy
+from fixtures.slapd_config import Installation, Settings
+from seeders.replica.planning import windows
+from tests.support.command import Done, ditseed
+from tests.support.require import require
+from tests.support.seeding import Pair, consumer_of, pair
+
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+
+PEOPLE = 2000
+LOG = 8  # writes that the provider's session log holds
+RATE = 10 << 20  # bytes a second
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A provider with an export that is older than its session log reaches back."""
+    with pair(tmp_path_factory.mktemp("plan"), PEOPLE, session_log=LOG) as made:
+        made.prepare("ldif")
+        suffix = made.provider.suffix
+        changes = (
+            f"dn: {suffix}\nchangetype: modify\nreplace: description\ndescription: {number}\n"
+            for number in range(3 * LOG)
+        )
+        made.provider.ldapmodify("\n".join(changes))
+        yield made
+
+
+def where(both: Pair) -> tuple[object, ...]:
+    return (*both.bind, "--config", both.consumer.config_path, "-b", both.consumer.suffix)
+
+
+def planned(both: Pair, *more: object) -> dict[str, Any]:
+    found: dict[str, Any] = ditseed("replica", "plan", *where(both), "--json", *more).facts
+    return found
+
+
+def rows(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["strategy"]: one for one in plan["strategies"]}
+
+
+def carried_out(both: Pair, file: Path, *more: object) -> Done:
+    return ditseed("replica", "seed", "--plan", file, *where(both), *more)
+
+
+def test_same_format_and_access(both: Pair, tmp_path: Path) -> None:
+    """A fresh copy and a search are answered with changes; the old export is not, so it is not taken."""
+    with consumer_of(both) as other:
+        _is_planned_and_seeded(other, tmp_path)
+
+
+def _is_planned_and_seeded(both: Pair, tmp_path: Path) -> None:
+    file, sources = (
+        tmp_path / "plan",
+        ("--from", both.provider.database_dir, "--from", both.export_dir),
+    )
+    plan = planned(both, *sources, "-o", file)
+    found = rows(plan)
+    assert plan["chosen"] in ("search", "clone")
+    assert all(found[name]["refused"] is None for name in ("search", "ldif", "clone"))
+    assert found["online"]["refused"] == "usage"
+    assert "--consumer" in found["online"]["reason"]
+    assert found["search"]["only_changes"]
+    assert found["clone"]["only_changes"]
+    assert {one["name"] for one in found["search"]["steps"]} >= {"preflight", "stream", "publish"}
+    assert found["search"]["load"]["bytes"] > 100 * PEOPLE
+    assert plan["entries"] > PEOPLE
+    carried_out(both, file).ok()
+    status = ditseed("replica", "status", *where(both)[-4:], "--json").facts
+    done = {step["name"] for step in status["steps"]}
+    assert status["done"]
+    assert done <= status["planned"].keys() - {"catch-up"}
+    shown = ditseed("replica", "status", *where(both)[-4:]).ok().out
+    assert "planned" in shown
+    assert "left by the plan" in shown
+    with both.consumer:
+        replication.wait_in_sync(both.provider, both.consumer)
+        assert len(both.consumer.search()) == len(both.provider.search())
+
+
+def test_a_window_that_is_too_short(both: Pair, tmp_path: Path) -> None:
+    """Of the two, LDIF would be built sooner; but it is older than the session log reaches back."""
+    with consumer_of(both) as other:
+        file = tmp_path / "plan"
+        plan = planned(other, "--from", both.export_dir, "-o", file)
+        old = rows(plan)["ldif"]
+        assert plan["chosen"] == "search"
+        assert not old["only_changes"]
+        assert "entryUUIDs" in old["catch_up"]
+        assert "session log" in old["catch_up"]
+        carried_out(other, file).ok()
+
+
+def test_a_purge_is_a_window() -> None:
+    assert windows.age_of("07+00:00") == 7 * 86400
+    assert windows.age_of("00:10:30") == 630
+    assert windows.age_of("a week") is None
+    hour = windows.Window(3600.0, "cn=log is purged of what is older than 1 h")
+    assert hour.too_short(3600.0) is None
+    assert "cn=log" in str(hour.too_short(3601.0))
+
+
+@contextmanager
+def lacking(both: Pair, **changed: Any) -> Iterator[Pair]:
+    settings = replication.as_consumer(both.provider.settings, **changed)
+    with closing(replication.consumer(both.provider, settings)) as consumer:
+        yield dataclasses.replace(both, consumer=consumer)
+
+
+def test_a_schema_that_the_consumer_lacks(both: Pair, tmp_path: Path) -> None:
+    sources = ("--from", both.provider.database_dir, "--from", both.export_dir)
+    with lacking(both, base_schemas=("core", "cosine")) as other:
+        file = tmp_path / "plan"
+        done = ditseed("replica", "plan", *where(other), *sources, "-o", file, "--json")
+        assert done.status == 1
+        assert done.facts["chosen"] is None
+        for name in ("search", "ldif", "clone"):
+            found = rows(done.facts)[name]
+            assert found["refused"] == "config.schema_missing", found
+            assert "inetorgperson" in found["reason"].lower()
+        refused = carried_out(other, file)
+        assert refused.status == 3
+        assert "no strategy can be carried out" in refused.err
+
+
+def test_no_space(both: Pair) -> None:
+    require(missing_loop_filesystem())
+    sources = ("--from", both.provider.database_dir, "--from", both.export_dir)
+    with loop_filesystem(2) as disk, consumer_of(both) as other:
+        place = str(other.consumer.database_dir)
+        subprocess.run(["mount", "--bind", str(disk), place], check=True)
+        try:
+            plan = planned(other, *sources)
+        finally:
+            subprocess.run(["umount", place], check=True)
+    assert plan["chosen"] is None
+    assert {rows(plan)[name]["refused"] for name in ("search", "ldif", "clone")} == {
+        "storage.no_space"
+    }
+
+
+def test_a_slow_link(both: Pair, tmp_path: Path) -> None:
+    """What the link lets through is what is planned; the copy does not cross it."""
+    file = tmp_path / "plan"
+    with Proxy(both.provider.uri, rate=RATE) as proxy, consumer_of(both) as near:
+        other = dataclasses.replace(near, uri=proxy.uri)
+        plan = planned(other, "--from", both.provider.database_dir, "-o", file)
+        load = rows(plan)["search"]["load"]
+        mean = load["bytes"] / plan["entries"]
+        assert load["entries_per_second"] * mean < 2 * RATE
+        elsewhere = ditseed("replica", "seed", "--plan", file, *where(near))
+        assert elsewhere.status == 3
+        assert "it is for the provider" in elsewhere.err
+        carried_out(other, file, "--strategy", "search").ok()
+
+
+@pytest.mark.parametrize("suite", ["bullseye"])
+def test_an_older_provider(suite: str, tmp_path: Path, people_ldif: Path) -> None:
+    """OpenLDAP 2.4, and nothing but LDAP to reach it by."""
+    require(missing_chroot())
+    old = chroot(suite)
+    settings = Settings(modules=("back_mdb", "back_monitor", "syncprov"))
+    where_it_is = Installation(prefix=old.prefix)
+    with closing(replication.provider(settings, installation=where_it_is)) as source:
+        source.slapadd(people_ldif, "-w")
+        with source, closing(replication.consumer(source)) as target:
+            other = Pair(source, target, tmp_path)
+            plan = planned(other, "-o", tmp_path / "plan")
+            assert plan["chosen"] == "search"
+            assert "only one" in plan["why"]
+            assert rows(plan)["clone"]["refused"] == "usage"
+            carried_out(other, tmp_path / "plan").ok()
+
+
+@pytest.fixture
+def plan_file(both: Pair, tmp_path: Path) -> Path:
+    file = tmp_path / "plan"
+    with consumer_of(both) as other:
+        ditseed("replica", "plan", *where(other), "-o", file).ok()
+    return file
+
+
+def test_a_plan_is_hostile_until_it_is_checked(both: Pair, plan_file: Path) -> None:
+    told = json.loads(plan_file.read_text())
+    spoiled = {
+        "format": {**told, "format": 99},
+        "strange": {**told, "more": 1},
+        "types": {**told, "chosen": "guess"},
+        "not feasible": {**told, "chosen": "online"},
+        "configuration": told,  # of another consumer
+    }
+    for name, content in spoiled.items():
+        plan_file.write_text(json.dumps(content))
+        done = carried_out(both, plan_file)
+        assert done.status == 3, (name, done.err)
+        assert "[usage]" in done.err, (name, done.err)
+    plan_file.write_text(json.dumps(told))
+    plan_file.chmod(0o666)
+    assert "others may write to it" in carried_out(both, plan_file).err
+    link = plan_file.with_name("link")
+    link.symlink_to(plan_file)
+    assert "symbolic link" in carried_out(both, link).err
