@@ -91,7 +91,7 @@ def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: 
     with pack.creating(target) as file:
         for found, digest, length in in_order(sifted, _numbered(stream, how)):
             files.require_space(target, how.keep_free + len(found.frames))
-            file.write(found.frames)
+            pack.write_all(file, found.frames)
             pack.send_to_disk(file.fileno())
             pieces.append(PagePiece(length, len(found.runs), found.used.get(before.own, 0), digest))
             runs.append(found.runs)
@@ -100,7 +100,7 @@ def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: 
             meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
             killpoint("copy.middle")
         index = packs.index(entries)
-        file.write(packs.ending(index))
+        pack.write_all(file, packs.ending(index))
         size = file.tell()
     own = PackUse(before.own, sha256(index), size, used[before.own], used[before.own])
     uses = [
