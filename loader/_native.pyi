@@ -839,9 +839,10 @@ class KnownPages:
         segments: Sequence[tuple[bytes, int, int]],
         own: int,
         *,
-        retired: Sequence[tuple[int, int]],
+        again: int,
     ) -> KnownPages:
-        """Of the backup that consists of these segments. retired: of a pack, so many of its pages are left out."""
+        """Of the backup that consists of these segments. again: so many of its pages, at most, are
+        left out, those of the frames that are used least."""
 
     def sift(
         self,

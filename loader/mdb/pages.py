@@ -79,17 +79,15 @@ class Known:
     """The pages of an earlier backup: some 40 bytes of memory for each."""
 
     def __init__(self, native: _native.KnownPages | None = None) -> None:
-        self._native = native or _native.KnownPages(None, (), 0, retired=())
+        self._native = native or _native.KnownPages(None, (), 0, again=0)
 
     @classmethod
-    def of(
-        cls, packs: Packs, segments: Sequence[Segment], retired: Sequence[tuple[int, int]]
-    ) -> Known:
-        """`retired`: packs, and how many of their pages shall be stored again. Raises BackupDamaged."""
+    def of(cls, packs: Packs, segments: Sequence[Segment], again: int) -> Known:
+        """`again`: so many pages at most shall be stored again, of frames that are used least. Raises BackupDamaged."""
         own = segments[0].own if segments else 0
         with _explained(Path()):
             fields = [_fields(one) for one in segments]
-            return cls(_native.KnownPages(packs.native, fields, own, retired=retired))
+            return cls(_native.KnownPages(packs.native, fields, own, again=again))
 
     def sift(self, data: bytes, first: int, own: int, shape: Shape, level: int) -> Sifted:
         """`data`: whole pages, of which the first has the number `first`; new ones are for pack `own`."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import random
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fixtures import replication
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from loader.errors import BackupDamaged, LoaderError
+from loader.errors import BackupDamaged, LoaderError, NoSpace
 from loader.mdb import environment
 from loader.operations.backup import (
     drill,
@@ -28,6 +30,7 @@ from loader.operations.backup import (
     repository,
     restore,
     sealed,
+    sharing,
 )
 from loader.operations.backup import run as taking
 from loader.operations.backup import verify as verifying
@@ -39,7 +42,9 @@ from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
 from loader.operations.backup.verify import VerifyOptions
 from loader.progress import Progress
+from loader.storage import files
 from tests.support.command import ditseed
+from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 QUIET = Progress("none")
@@ -278,3 +283,33 @@ def test_a_disk_that_fills(made: Chain, repo: Path, monkeypatch: pytest.MonkeyPa
         taking.run(options, QUIET)
     assert assert_all_good(repo) == before
     assert not repository.unfinished_backups(repo)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
+    """Noticed before new pages are written; or by the write itself."""
+    require(missing_loop_filesystem())
+    change(made.server, 10 + looks)
+    with loop_filesystem(16) as disk:
+        repo, filler = disk / "repo", disk / "filler"
+        shutil.copytree(made.repo, repo)
+        before, real = assert_all_good(repo), sharing.earlier
+
+        def fill(place: Path, suffix: str) -> sharing.Earlier:
+            with filler.open("wb", buffering=0) as file, suppress(OSError):
+                while True:  # into what is reserved for root too
+                    file.write(bytes(4 << 10))
+                    os.fsync(file.fileno())
+            if not looks:
+                monkeypatch.setattr(files, "require_space", lambda *told: None)
+            return real(place, suffix)
+
+        monkeypatch.setattr(sharing, "earlier", fill)
+        with pytest.raises(NoSpace):
+            take(made.server, repo)
+        monkeypatch.undo()
+        filler.unlink()
+        assert assert_all_good(repo) == before
+        assert not repository.unfinished_backups(repo)
+        take(made.server, repo)
+        assert len(assert_all_good(repo)) == len(before) + 1

@@ -50,17 +50,18 @@ def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceL
     room = stream.head_bytes + (_HEAD_ROOM if how.compression == "zstd" else 0)
     with creating(target) as file:
         pieces = []
-        file.write(bytes(room))
+        write_all(file, bytes(room))
         asked = paced(stream.pieces(PIECE), how.throttle)
         for piece, stored in in_order(lambda data: _packed(data, how), asked):
             files.require_space(target, how.keep_free + len(stored))
-            file.write(stored)
+            write_all(file, stored)
             send_to_disk(file.fileno())
             pieces.append(piece)
             meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
             killpoint("copy.middle")
         head, stored = _packed(stream.head, how, room)
-        os.pwrite(file.fileno(), stored, 0)
+        file.seek(0)
+        write_all(file, stored)
     return PieceList((head, *pieces))
 
 
@@ -70,6 +71,13 @@ def creating(target: Path) -> Iterator[BinaryIO]:
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb", buffering=0) as file, files.explained(target):
         yield cast(BinaryIO, file)
+
+
+def write_all(file: BinaryIO, content: bytes) -> None:
+    """One write to an unbuffered file may take only a part."""
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
 
 
 def send_to_disk(descriptor: int) -> None:

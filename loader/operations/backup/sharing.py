@@ -1,8 +1,8 @@
 """A backup that stores only the pages that the one before it does not have.
 
 Pages are known by their content without their number, for a compacted copy numbers them anew. No backup needs another
-one, only packs. So that old packs do not stay for a few pages each, pages of those that are used least are stored
-again, a few in each backup, as long as the packs hold more than half as much again as is used.
+one, only packs. So that a restore does not unpack frames of old packs for a few pages each, pages of nearly empty
+frames and of the packs that are used least are stored again, a few in each backup.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from loader.storage import files, held
 
 log = logging.getLogger(__name__)
 PACK = "pages.pack"  # in the backup's own directory, until it is published
-_SLACK = 1.5  # pages that packs hold, for each that is used
 _AGAIN = 50  # one in so many pages is stored again, at most
 
 
@@ -60,21 +59,9 @@ def _known(repo: Path, backup: Backup) -> Earlier:
     listed = page_list.read(repo / backup.id, backup)
     found = page_list.read_map(repo / backup.id, listed)
     there = packs.opened(repo, listed.packs, listed.shape)
-    pages = Known.of(there, found.segments, _retired(listed.packs))
+    again = sum(use.used for use in listed.packs) // _AGAIN
+    pages = Known.of(there, found.segments, again)
     return Earlier(pages, listed.packs, listed.own + 1)
-
-
-def _retired(uses: tuple[PackUse, ...]) -> list[tuple[int, int]]:
-    """Those that are used least, and of how many pages they are relieved; none while little is wasted."""
-    retired: list[tuple[int, int]] = []
-    there, used = sum(use.pages for use in uses), sum(use.used for use in uses)
-    left = used // _AGAIN
-    for use in sorted(uses, key=lambda one: one.used / one.pages):
-        if there <= used * _SLACK or left <= 0:
-            break
-        retired.append((use.number, min(left, use.used)))
-        there, left = there - (use.pages - use.used), left - use.used
-    return retired
 
 
 def _shape(stream: PageStream) -> Shape:
@@ -104,7 +91,7 @@ def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: 
     with pack.creating(target) as file:
         for found, digest, length in in_order(sifted, _numbered(stream, how)):
             files.require_space(target, how.keep_free + len(found.frames))
-            file.write(found.frames)
+            pack.write_all(file, found.frames)
             pack.send_to_disk(file.fileno())
             pieces.append(PagePiece(length, len(found.runs), found.used.get(before.own, 0), digest))
             runs.append(found.runs)
@@ -113,7 +100,7 @@ def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: 
             meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
             killpoint("copy.middle")
         index = packs.index(entries)
-        file.write(packs.ending(index))
+        pack.write_all(file, packs.ending(index))
         size = file.tell()
     own = PackUse(before.own, sha256(index), size, used[before.own], used[before.own])
     uses = [

@@ -64,8 +64,11 @@ impl PagePacks {
         first: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let of = segment(of);
-        let data = py.detach(|| self.0.pages(&of, own, first));
-        Ok(PyBytes::new(py, &raised(py, data)?))
+        let length = raised(py, self.0.bytes(&of))?;
+        PyBytes::new_with(py, length, |room| {
+            let filled = py.detach(|| self.0.fill(&of, own, first, room));
+            raised(py, filled)
+        })
     }
 }
 
@@ -76,17 +79,17 @@ pub struct KnownPages(pagestore::Known);
 #[pymethods]
 impl KnownPages {
     #[new]
-    #[pyo3(signature = (packs, segments, own, *, retired))]
+    #[pyo3(signature = (packs, segments, own, *, again))]
     fn new(
         py: Python<'_>,
         packs: Option<&PagePacks>,
         segments: Vec<SegmentFields>,
         own: u32,
-        retired: Vec<(u32, u64)>,
+        again: u64,
     ) -> PyResult<Self> {
         let Some(PagePacks(packs)) = packs else { return Ok(Self::default()) };
         let segments: Vec<_> = segments.into_iter().map(segment).collect();
-        let known = py.detach(|| pagestore::Known::of(packs, &segments, own, &retired));
+        let known = py.detach(|| pagestore::Known::of(packs, &segments, own, again));
         raised(py, known).map(Self)
     }
 

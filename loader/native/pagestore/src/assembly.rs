@@ -39,12 +39,17 @@ impl Assembly {
         self.packs.get(&number).ok_or_else(what)
     }
 
-    /// The pages of a segment, the first of which has the number `first`.
-    pub fn pages(&self, segment: &Segment, own: u32, first: u64) -> Result<Vec<u8>> {
-        let size = self.shape.page_size;
+    /// What the pages of a segment come to.
+    pub fn bytes(&self, segment: &Segment) -> Result<usize> {
+        let pages = usize::try_from(segment.pages).ok();
+        let bytes = pages.and_then(|pages| pages.checked_mul(self.shape.page_size));
+        bytes.ok_or_else(wrong)
+    }
+
+    /// Fills `data`, of so many bytes, with the pages of a segment, the first of which has the number `first`.
+    pub fn fill(&self, segment: &Segment, own: u32, first: u64, data: &mut [u8]) -> Result<()> {
         let runs = runs::read(&segment.runs, own, segment.first, segment.pages)?;
-        let length = usize::try_from(segment.pages).unwrap_or(usize::MAX).saturating_mul(size);
-        let (mut data, mut number) = (Vec::with_capacity(length), first);
+        let mut room = (first..).zip(data.chunks_exact_mut(self.shape.page_size));
         for run in runs {
             let pack = self.pack(run.pack)?;
             let (mut page, end) = (run.start, run.start + run.count);
@@ -52,17 +57,17 @@ impl Assembly {
                 let (place, mut within) = pack.find(page)?;
                 let frame = self.frame(run.pack, place)?;
                 while page < end && within < frame.pages() {
+                    let (number, to) = room.next().ok_or_else(wrong)?;
                     let (bytes, masked) = frame.page(within);
-                    let start = data.len();
-                    data.extend_from_slice(bytes);
+                    to.copy_from_slice(bytes);
                     if masked {
-                        self.shape.number(&mut data[start..], number);
+                        self.shape.number(to, number);
                     }
-                    (page, within, number) = (page + 1, within + 1, number + 1);
+                    (page, within) = (page + 1, within + 1);
                 }
             }
         }
-        Ok(data)
+        Ok(())
     }
 
     fn frame(&self, pack: u32, number: usize) -> Result<Arc<Frame>> {
@@ -84,6 +89,10 @@ impl Assembly {
         *used = now;
         Some(Arc::clone(frame))
     }
+}
+
+fn wrong() -> Error {
+    Error::damaged("the list of its pages makes no sense")
 }
 
 impl Cache {

@@ -1,11 +1,11 @@
 //! The pages of an earlier backup by their ids.
 
 use common::{Error, Result};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::assembly::Assembly;
 use crate::page::{ID, PageId};
-use crate::runs;
+use crate::runs::{self, Run};
 
 /// Consecutive pages of a backup. first: of the pages of the backup's own pack, how many came before.
 #[derive(Debug, Clone)]
@@ -15,37 +15,35 @@ pub struct Segment {
     pub pages: u64,
 }
 
+/// How much of a frame or pack is used is told in parts of so many.
+const PARTS: u64 = 1000;
+const NEARLY_EMPTY: u64 = PARTS / 10;
+
 /// By id: pack and number in it. Some 40 bytes of memory for each page.
 #[derive(Debug, Default)]
 pub struct Known(FxHashMap<PageId, (u32, u32)>);
 
 impl Known {
-    /// Of a backup with that pack of its own. retired: of a pack, so many of the pages that it uses count as not known. They
-    /// will be stored again, and nobody needs them there any more.
-    pub fn of(
-        packs: &Assembly,
-        segments: &[Segment],
-        own: u32,
-        retired: &[(u32, u64)],
-    ) -> Result<Self> {
-        let mut retired: FxHashMap<u32, u64> = retired.iter().copied().collect();
+    /// Of a backup with that pack of its own. again: so many of its pages, at most, count as not known, those that keep
+    /// much for little. They will be stored again, and nobody unpacks these frames any more.
+    pub fn of(packs: &Assembly, segments: &[Segment], own: u32, again: u64) -> Result<Self> {
+        let read = |one: &Segment| runs::read(&one.runs, own, one.first, one.pages);
+        let runs: Vec<_> = segments.iter().map(read).collect::<Result<_>>()?;
+        let retired = retired(packs, runs.iter().flatten(), again)?;
         let (mut known, mut last) =
             (Self::default(), FxHashMap::<u32, (usize, Vec<u8>)>::default());
-        for segment in segments {
-            for run in runs::read(&segment.runs, own, segment.first, segment.pages)? {
-                let pack = packs.pack(run.pack)?;
-                for page in run.start..run.start + run.count {
-                    if let Some(left) = retired.get_mut(&run.pack).filter(|left| **left > 0) {
-                        *left -= 1;
-                        continue;
-                    }
-                    let (frame, place) = pack.find(page)?;
-                    let there = last.entry(run.pack).or_insert((usize::MAX, Vec::new()));
-                    if there.0 != frame {
-                        *there = (frame, pack.ids(frame)?);
-                    }
-                    known.0.insert(id_at(&there.1, place)?, (run.pack, page));
+        for run in runs.iter().flatten() {
+            let pack = packs.pack(run.pack)?;
+            for page in run.start..run.start + run.count {
+                let (frame, place) = pack.find(page)?;
+                if retired.contains(&(run.pack, frame)) {
+                    continue;
                 }
+                let there = last.entry(run.pack).or_insert((usize::MAX, Vec::new()));
+                if there.0 != frame {
+                    *there = (frame, pack.ids(frame)?);
+                }
+                known.0.insert(id_at(&there.1, place)?, (run.pack, page));
             }
         }
         Ok(known)
@@ -54,6 +52,53 @@ impl Known {
     pub(crate) fn get(&self, id: &PageId) -> Option<(u32, u32)> {
         self.0.get(id).copied()
     }
+}
+
+/// Frames whose pages are stored again, as long as all frames hold more than half as much again as is used, and while no more
+/// than `again` pages are used in them: the nearly empty ones, which cost a restore most for each page, then those of the
+/// packs that are used least, which can be removed then.
+fn retired<'a>(
+    packs: &Assembly,
+    runs: impl Iterator<Item = &'a Run>,
+    mut again: u64,
+) -> Result<FxHashSet<(u32, usize)>> {
+    let mut frames = FxHashMap::<(u32, usize), u64>::default();
+    let mut whole = FxHashMap::<u32, u64>::default();
+    for run in runs {
+        let pack = packs.pack(run.pack)?;
+        *whole.entry(run.pack).or_default() += u64::from(run.count);
+        for page in run.start..run.start + run.count {
+            *frames.entry((run.pack, pack.find(page)?.0)).or_default() += 1;
+        }
+    }
+    let mut order = Vec::with_capacity(frames.len());
+    for (&(number, frame), &used) in &frames {
+        let pack = packs.pack(number)?;
+        let there = pack.pages_of(frame);
+        let rank = match part(used, there) {
+            own if own < NEARLY_EMPTY => own,
+            _ => NEARLY_EMPTY + part(whole[&number], pack.pages().into()),
+        };
+        order.push((rank, number, frame, there, used));
+    }
+    order.sort_unstable();
+    let mut held: u64 = order.iter().map(|frame| frame.3).sum();
+    let all: u64 = frames.values().sum();
+    let mut retired = FxHashSet::default();
+    for (_, number, frame, there, used) in order {
+        if used > again || 2 * held <= 3 * all {
+            break;
+        }
+        again -= used;
+        held -= there.min(held);
+        held += used;
+        retired.insert((number, frame));
+    }
+    Ok(retired)
+}
+
+fn part(used: u64, there: u64) -> u64 {
+    used * PARTS / there.max(1)
 }
 
 fn id_at(ids: &[u8], place: usize) -> Result<PageId> {

@@ -56,6 +56,10 @@ impl Pack {
         self.pages
     }
 
+    pub(crate) fn pages_of(&self, frame: usize) -> u64 {
+        self.places.get(frame).map_or(0, |place| place.entry.pages.into())
+    }
+
     /// Compares a frame with its checksum; its bytes.
     pub fn verify(&self, frame: usize) -> Result<usize> {
         let place = self.places.get(frame).ok_or_else(|| Error::damaged("no such frame"))?;

@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::Path;
 
+use common::Result;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -49,6 +50,13 @@ impl Backups {
         Assembly::new((0..).zip(&self.packs).map(open), SHAPE)
     }
 
+    fn put_back(&self, segment: &Segment, own: u32) -> Result<Vec<u8>> {
+        let packs = self.assembly();
+        let mut data = vec![0; packs.bytes(segment)?];
+        packs.fill(segment, own, 2, &mut data)?;
+        Ok(data)
+    }
+
     fn take(&mut self, data: &[u8]) -> (Sifted, Segment) {
         let own = self.own();
         let sifted = sift(&self.known, SHAPE, own, &mut data.to_vec(), 2, 1).unwrap();
@@ -57,7 +65,7 @@ impl Backups {
         let pages = (data.len() / SIZE) as u64;
         let segment = Segment { runs: sifted.runs.clone(), first: 0, pages };
         let made = std::slice::from_ref(&segment);
-        self.known = Known::of(&self.assembly(), made, own, &[]).unwrap();
+        self.known = Known::of(&self.assembly(), made, own, 0).unwrap();
         (sifted, segment)
     }
 }
@@ -74,9 +82,8 @@ proptest! {
             let (_, segment) = backups.take(&data);
             made.push((data, segment));
         }
-        let packs = backups.assembly();
         for (own, (data, segment)) in (0..).zip(&made) {
-            prop_assert_eq!(&packs.pages(segment, own, 2).unwrap(), data);
+            prop_assert_eq!(&backups.put_back(segment, own).unwrap(), data);
         }
     }
 
@@ -85,7 +92,7 @@ proptest! {
         let segment = Segment { runs: bytes, first: 0, pages };
         let mut backups = Backups::new();
         backups.take(&crate::tests::pages(&[1, 2, 3], 2));
-        let _ = backups.assembly().pages(&segment, 0, 2);
+        let _ = backups.put_back(&segment, 0);
     }
 }
 
@@ -124,14 +131,19 @@ fn an_index_of_what_is_never_written_is_refused() {
 }
 
 #[test]
-fn retired_pages_are_not_known() {
+fn pages_of_frames_that_are_used_least_are_not_known() {
     let mut backups = Backups::new();
-    let data = pages(&[2, 4, 6, 8], 2);
-    let (_, segment) = backups.take(&data);
-    backups.known = Known::of(&backups.assembly(), &[segment], 0, &[(0, 3)]).unwrap();
-    let mut used = backups.take(&data).0.used;
-    used.sort_unstable();
-    assert_eq!(used, [(0, 1), (1, 3)]);
+    let (contents, few): (Vec<u16>, _) = ((0..500).map(|one| 2 * one).collect(), 3);
+    backups.take(&pages(&contents, 2));
+    let left = &contents[256 - few..256]; // of the first frame
+    let (_, segment) = backups.take(&pages(left, 2));
+    for (again, stored) in [(2, 0), (3, 3)] {
+        let made = std::slice::from_ref(&segment);
+        let known = Known::of(&backups.assembly(), made, 1, again).unwrap();
+        let sifted = sift(&known, SHAPE, 2, &mut pages(left, 2), 2, 1).unwrap();
+        let used: u64 = sifted.used.iter().filter(|one| one.0 == 2).map(|one| one.1).sum();
+        assert_eq!(used, stored);
+    }
 }
 
 #[test]
