@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -27,6 +28,7 @@ FIRST, FORMAT, SHARED = 1, 2, 3
 MAP = "pages.map"  # format 3
 LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
 
+Listed = TypeVar("Listed")
 Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
 
 
@@ -140,17 +142,32 @@ def _require_sense(found: Backup, directory: Path) -> None:
 
 def pieces(directory: Path, backup: Backup) -> PieceList:
     """Of a backup of format 2. Raises BackupDamaged, NoSuchPath."""
+    return read_list(directory, backup, PieceList, FORMAT, _require_fitting_pieces)
+
+
+def _require_fitting_pieces(found: PieceList, backup: Backup) -> None:
+    if len(found.pieces) != backup.pieces or found.data_bytes != backup.data_bytes:
+        raise Unfit("its pieces do not make up the data that the manifest tells of")
+    if any(piece.data > LARGEST_PIECE for piece in found.pieces):
+        raise Unfit("one of its pieces is larger than any that ditseed writes")
+
+
+def read_list(
+    directory: Path,
+    backup: Backup,
+    kind: type[Listed],
+    format_: int,
+    require: Callable[[Listed, Backup], None],
+) -> Listed:
+    """pieces.json, which the manifest has the sum of. `require` raises Unfit. Raises BackupDamaged, NoSuchPath."""
     path = directory / PIECES
     try:
         with files.explained(path):
             content = typed.content(path)
         if hashlib.sha256(content).hexdigest() != backup.pieces_sha256:
             raise Unfit("its sha256 is not the one in the manifest")
-        found = typed.parse(content, PieceList, FORMAT)
-        if len(found.pieces) != backup.pieces or found.data_bytes != backup.data_bytes:
-            raise Unfit("its pieces do not make up the data that the manifest tells of")
-        if any(piece.data > LARGEST_PIECE for piece in found.pieces):
-            raise Unfit("one of its pieces is larger than any that ditseed writes")
+        found = typed.parse(content, kind, format_)
+        require(found, backup)
     except Unfit as error:
         raise BackupDamaged(path=path, reason=error) from error
     return found

@@ -14,11 +14,10 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from loader import typed
 from loader.errors import BackupDamaged
 from loader.mdb.pages import Segment, Shape
 from loader.operations.backup import manifest
-from loader.operations.backup.manifest import LARGEST_PIECE, PIECES, SHARED, Backup
+from loader.operations.backup.manifest import LARGEST_PIECE, SHARED, Backup
 from loader.storage import files
 from loader.typed import Count, Digest64, Unfit
 
@@ -96,17 +95,7 @@ class PageMap:
 
 def read(directory: Path, backup: Backup) -> PageList:
     """Raises BackupDamaged, NoSuchPath."""
-    path = directory / PIECES
-    try:
-        with files.explained(path):
-            content = typed.content(path)
-        if hashlib.sha256(content).hexdigest() != backup.pieces_sha256:
-            raise Unfit("its sha256 is not the one in the manifest")
-        found = typed.parse(content, PageList, SHARED)
-        _require_sense(found, backup)
-    except Unfit as error:
-        raise BackupDamaged(path=path, reason=error) from error
-    return found
+    return manifest.read_list(directory, backup, PageList, SHARED, _require_sense)
 
 
 def _require_sense(found: PageList, backup: Backup) -> None:

@@ -70,6 +70,10 @@ class StoppedConsumer(Strategy):
         asked = (self.options.strategy, provider.uri if provider else None, self.options.engine)
         return partial.of(config, self.place.database, *asked)
 
+    @cached_property
+    def _made_for(self) -> str:
+        return made_for(self.place.config, self.place.database, self.building())
+
     @property
     def run_dir(self) -> Path:
         return run_dir_of(self.options.run_dir, self.place)
@@ -79,7 +83,7 @@ class StoppedConsumer(Strategy):
         return {
             "strategy": options.strategy,
             "config": str(self.config_path.absolute()),
-            "configuration": made_for(self.place.config, self.place.database, self.building()),
+            "configuration": self._made_for,
             "suffix": options.suffix,
             "source": [str(path.absolute()) for path in options.source],
             "provider": options.connection.identity() if options.connection else None,
