@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from loader.errors import LoaderError
-from loader.operations.add import left, nosync
 from loader.run import lease
-from loader.server.options import Connection
 
 _STAYS = "sessionlog"  # until `replica release` puts it back
 log = logging.getLogger(__name__)
@@ -19,14 +17,18 @@ _SHOWS = {"tune", "doctor", "release"}  # what these show, they put back when th
 
 
 def give_back(words: Sequence[str]) -> None:
-    """Switch off nosync that killed runs have left on at servers of this host, before the verb does anything."""
-    with suppress(LoaderError):
+    """Switch off nosync that killed runs have left on at servers of this host, before the verb does anything. Where
+    python-ldap cannot be loaded, that is for the verbs that need it to say."""
+    with suppress(LoaderError, ImportError):
         if _SHOWS.isdisjoint(words):
             give_back_local()
 
 
 def give_back_local() -> list[str]:
-    """What came of each, in words."""
+    """What came of each, in words. Raises ImportError where python-ldap cannot be loaded."""
+    from loader.operations.add import left, nosync
+    from loader.server.options import Connection
+
     told = []
     for one in lease.left():
         if one.kind == nosync.KIND and left.is_local(one):

@@ -170,7 +170,9 @@ def test_without_python_ldap_a_verb_that_needs_it_says_what_to_install(tmp_path:
     does not load it."""
     reason = "libldap-2.5.so.0: cannot open shared object file"
     (tmp_path / "ldap.py").write_text(f"raise ImportError({reason!r}, name='_ldap')\n")
-    there = {"PYTHONPATH": str(tmp_path)}
+    (tmp_path / "leases").mkdir()  # what is left on this host, each verb looks at
+    (tmp_path / "leases" / "one.json").write_text("{}")
+    there = {"PYTHONPATH": str(tmp_path), "DITSEED_STATE_DIR": str(tmp_path)}
     assert command.ditseed("--help", env=there).status == 0
     for verb, *words in (["verify"], ["build", "--config", "/none"], ["export", "-o", "out"]):
         alone = command.ditseed(verb, str(tmp_path), *words, env=there)

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from loader.errors import (
     TargetNotEmpty,
     UsageProblem,
 )
-from loader.mdb import context_csn, environment, meta
+from loader.mdb import context_csn, copy, environment, meta
 from loader.operations.clone import CloneOptions, CloneReport, clone, plan
 from loader.operations.target import WORKSHOP
 from loader.progress import Progress
@@ -200,26 +199,28 @@ def test_a_small_disk(stopped: Slapd) -> None:
         assert not (disk / "clone").exists()
 
 
-def test_a_disk_that_fills_up_meanwhile(stopped: Slapd) -> None:
+def test_a_disk_that_fills_up_meanwhile(stopped: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By somebody else, once there was found to be room."""
     require(missing_loop_filesystem())
+    enough = copy.require_space
     with loop_filesystem(32) as disk:
         target = disk / "clone"
-        filler = threading.Thread(
-            target=_fill_once_there, args=(target / WORKSHOP / "data.mdb.partial",)
-        )
-        filler.start()
+
+        def enough_until_now(*asked: Path) -> int:
+            found = enough(*asked)
+            _fill(disk)
+            return found
+
+        monkeypatch.setattr(copy, "require_space", enough_until_now)
         with pytest.raises(NoSpace, match=str(target)):
             run(stopped.database_dir, target)
-        filler.join()
+        assert (disk / "filler").exists()
         assert not target.exists()
 
 
-def _fill_once_there(partial: Path) -> None:
-    """Take the whole disk as soon as the copy's file is there: at once, before the child that fills it has started."""
-    while not partial.exists():
-        time.sleep(0.001)
-    with (partial.parents[2] / "filler").open("wb") as file:
-        free = os.statvfs(partial.parent)
+def _fill(disk: Path) -> None:
+    with (disk / "filler").open("wb") as file:
+        free = os.statvfs(disk)
         for size in (free.f_bavail * free.f_frsize, 1 << 20, 1 << 16, free.f_frsize):
             _take(file.fileno(), size)
 
