@@ -33,6 +33,9 @@ _OTHER = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.nam
 # Values stand in the entry that `multival` puts into id2v: the next change of the entry makes slapd lose them. Or there
 # are equal ones where `sortvals` has slapd put them in order: it cannot read the entry.
 _SETTINGS = ("indexes.multival", "indexes.sortvals")
+# No equality rule was there when the entries were written. Overlays store values so, too: where the configuration that
+# the file was made with is known, the rules themselves are compared.
+_WITHOUT_RULE = "indexes.no_normal_form"
 _SCHEMA = "indexes.schema"
 
 
@@ -89,7 +92,8 @@ def look(
         return Fit(rebuild=_configured(database))
     followed = _followed(target)
     known, used = SchemaFacts.of(target.schema), names.attributes(place)
-    compared = _Comparison.of(_before(origin), target.settings, known, used)
+    before = _before(origin)
+    compared = _Comparison.of(before, target.settings, known, used)
     every = compared.asks_for_all or (whole and not compared.is_equal and facts.used <= ALL_UP_TO)
     found = verify.audit(
         place,
@@ -105,7 +109,7 @@ def look(
     return Fit(
         rebuild=tuple(dict.fromkeys((*rebuild, *found.drifted, *unproven))),
         unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *_classes(found)))),
-        otherwise=(*compared.otherwise, *_otherwise(found, known)),
+        otherwise=(*compared.otherwise, *_otherwise(found, known, of_unknown=before is None)),
         entries=found.entries if every else min(SAMPLE, found.entries),
         left_out=found.left_out,
     )
@@ -198,12 +202,13 @@ def _classes(found: AuditReport) -> Iterator[str]:
             yield from (message.rpartition(" ")[2] for message in told)
 
 
-def _otherwise(found: AuditReport, facts: SchemaFacts) -> Iterator[str]:
-    """What is compiled into slapd no configuration changes; slapd and its overlays store some of that otherwise."""
+def _otherwise(found: AuditReport, facts: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
+    """What is compiled into slapd no configuration changes; slapd and its overlays store some of that otherwise.
+    of_unknown: nothing is known of the configuration that the file was made with."""
     for problem in found.problems:
         if problem.kind in _OTHER:
             yield from _of(problem, lambda attribute: not facts.is_builtin(attribute))
-        elif problem.kind in _SETTINGS:
+        elif problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
             yield from _of(problem)
 
 

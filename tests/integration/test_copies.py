@@ -280,6 +280,23 @@ def test_values_that_slapd_sorts(servers: Servers, twice: bool) -> None:
     assert sorted(found[1]["description;lang-de"]) == [b"a c", b"b c", b"z"]
 
 
+def test_values_without_normal_forms(servers: Servers) -> None:
+    """The file was made when the attribute had no equality rule. slapd does not find them, and crashes when one is
+    added."""
+    without = servers.scratch / "no_rule.schema"
+    without.write_text(ATTRIBUTE.replace("EQUALITY {} ", "") + CLASS)
+    settings = replace(servers.settings("caseIgnoreMatch", indexed(*BASE)), schema=(without,))
+    made = servers.server(settings)
+    made.slapadd(entries(), "-w")
+    consumer = servers.consumer(Row("rule", indexed(*BASE), indexed(*BASE), ""))
+    done = ditseed(*command("clone", servers, made, consumer))
+    assert_refused(done, "mdb.made_otherwise", consumer, b"")
+    assert "myA: values without the normal forms" in done.err
+    shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)
+    assert problems(consumer) == {"indexes.no_normal_form"}
+    assert problems(made) == set()
+
+
 @pytest.mark.parametrize("row", [one for one in ROWS if one.name in REFRESHED], ids=str)
 def test_a_refresh(servers: Servers, row: Row) -> None:
     made, consumer = servers.made(row), servers.consumer(row)

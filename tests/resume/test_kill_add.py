@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 
 import ldap
+import lmdb
 import pytest
 
 from fixtures.network import Proxy
@@ -187,6 +190,42 @@ def test_the_last_connection_is_cut(server: Slapd, tmp_path: Path) -> None:
     with Proxy(server.uri, reset=(proxy.connections,)) as again:
         ditseed("add", path, "-H", again.uri, *who).ok()
     assert again.connections == proxy.connections + 1
+
+
+def test_responses_lost_again_and_again(server: Slapd, tmp_path: Path) -> None:
+    """While another holds the writer lock, slapd keeps every add that came in, and makes the first of them later. To
+    the last it says entryAlreadyExists, of an entry that this load has added."""
+    server.ldapadd(TOP)
+    mark = "only in the request that adds it"
+    path = write(tmp_path / "x.ldif", person("held", SUFFIX, ("description", mark)))
+    who = ("-D", server.root_dn, "-y", server.password_file, "--jobs", "1", "--batch", "1")
+    with Proxy(server.uri, record=True) as proxy:
+        with _writer_lock(server):
+            process = start("add", path, "-H", proxy.uri, *who)
+            for sent in range(1, 5):
+                _wait_until(lambda sent=sent: _holding(proxy, mark) == sent, process)
+                proxy.cut()
+            _wait_until(lambda: _holding(proxy, mark) == 5, process)
+        _, words = process.communicate()
+    assert process.returncode == 0, words
+    assert names(server) == names_in(TOP + path.read_text())
+
+
+@contextmanager
+def _writer_lock(server: Slapd) -> Iterator[None]:
+    with lmdb.open(str(server.database_dir), max_dbs=1) as held, held.begin(write=True):
+        yield
+
+
+def _holding(proxy: Proxy, text: str) -> int:
+    """Connections on which it was sent."""
+    return sum(text.encode() in sent for sent in proxy.sent)
+
+
+def _wait_until(is_so: Callable[[], bool], process: Popen[str]) -> None:
+    while not is_so():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -18,10 +18,17 @@ pub struct EntryState {
     pub uncertain: bool,
     /// It must be looked for on the server before it is sent.
     pub look: bool,
-    /// How often it was looked for and not found.
+    /// How often it was looked for and not found since it was sent for the last time.
     pub looks: u8,
     /// It must be added outside of a transaction.
     pub alone: bool,
+}
+
+impl EntryState {
+    /// Its add was sent, and the response was lost: the server may have added it, or may still do so.
+    pub const fn lost(&mut self) {
+        (self.uncertain, self.look, self.looks) = (true, true, 0);
+    }
 }
 
 #[derive(Debug)]

@@ -16,6 +16,19 @@ use codec::id2e::{Attribute, Parts};
 /// The flag of the class of glue entries, which need not hold what they are named by.
 const GLUE: u32 = 0x20;
 
+/// Attributes of schema files whose values overlays of OpenLDAP store without normal forms: smbk5pwd and autoca, which
+/// give slapd no normalised values (`sml_nvalues`).
+const OF_OVERLAYS: [&str; 8] = [
+    "cACertificate",
+    "krb5KeyVersionNumber",
+    "sambaLMPassword",
+    "sambaNTPassword",
+    "sambaPwdCanChange",
+    "sambaPwdLastSet",
+    "sambaPwdMustChange",
+    "shadowLastChange",
+];
+
 #[derive(Debug)]
 pub struct EntryChecker<'a> {
     pub schema: &'a Schema,
@@ -138,6 +151,8 @@ impl<'a> EntryChecker<'a> {
                 }
                 Some(NormalForm::Right) | None => {}
             }
+        } else {
+            self.without_normal_forms(column, values, tell);
         }
         let unordered = |pair: &[&[u8]]| column.order.compare(pair[0], pair[1]).is_ge();
         if (one.sorted || one.apart) && values.compared.windows(2).any(unordered) {
@@ -148,6 +163,28 @@ impl<'a> EntryChecker<'a> {
             let finding = Finding::new("equal values under sortvals: slapd cannot read this entry");
             tell(Kind::Twice, finding.of_attribute(&column.text));
         }
+    }
+
+    /// slapd looks for normal forms in values that were stored without, for the attribute had no equality rule then.
+    /// When a value is added to them, it takes both lists for one (`attr_valadd`).
+    fn without_normal_forms(
+        &self,
+        column: &AttributeDescription,
+        values: &Values<'_>,
+        tell: Report<'_>,
+    ) {
+        let kind = self.schema.get(column.attribute);
+        let Some(value) = values.given.first() else { return };
+        // What slapd and its overlays define themselves they also store so.
+        let its_own = kind.builtin || kind.operational();
+        if its_own || self.schema.normalise(column.attribute, value, &mut Vec::new()) != Ok(true) {
+            return;
+        }
+        if OF_OVERLAYS.contains(&kind.name.as_str()) {
+            return tell(Kind::OwnForm, Finding::default().of_attribute(&column.text));
+        }
+        let finding = Finding::new("values without the normal forms that its equality rule makes");
+        tell(Kind::NoNormal, finding.of_attribute(&column.text));
     }
 
     fn form(

@@ -28,6 +28,8 @@ pub enum Kind {
     Naming,
     Flags,
     Normal,
+    /// No normal forms where there should be some.
+    NoNormal,
     /// A value of which slapd makes no index key.
     NoKey,
     /// Not a problem: it ends among the notes.
@@ -70,6 +72,7 @@ impl Kind {
             Self::Naming => "indexes.naming",
             Self::Flags => "indexes.flags",
             Self::Normal => "indexes.normal_form",
+            Self::NoNormal => "indexes.no_normal_form",
             Self::NoKey => "indexes.no_key",
             Self::OwnForm => "indexes.own_form",
             Self::Order => "indexes.order",

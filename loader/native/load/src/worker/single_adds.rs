@@ -31,8 +31,7 @@ impl Worker<'_> {
                     there |= answer.code == codes::EXISTS;
                     self.judge(work, at, &answer)?;
                 }
-                // It was sent, and the response was lost.
-                None if id != 0 => (work.marks[at].uncertain, work.marks[at].look) = (true, true),
+                None if id != 0 => work.marks[at].lost(),
                 None => {}
             }
         }

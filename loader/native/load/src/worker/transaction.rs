@@ -102,7 +102,7 @@ impl Worker<'_> {
         let ended = calm.without_interruption(|| exchange.end(true, transaction));
         if ended.is_err() {
             for &at in queued {
-                (work.marks[at].uncertain, work.marks[at].look) = (true, true);
+                work.marks[at].lost();
             }
         }
         let settled = ended?;
