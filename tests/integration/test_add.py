@@ -188,7 +188,7 @@ def test_no_faster_than_asked(slapd_instance: Slapd, tmp_path: Path) -> None:
     path = write(tmp_path / "x.ldif", TOP, people(299))
     began = time.monotonic()
     facts(slapd_instance, path, "--max-rate", 100)
-    assert 1.9 < time.monotonic() - began < 30
+    assert time.monotonic() - began > 1.9
 
 
 def test_dry_run_adds_nothing(slapd_instance: Slapd, tmp_path: Path) -> None:

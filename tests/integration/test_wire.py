@@ -285,7 +285,7 @@ def test_a_server_that_stands_still(
             begun = time.monotonic()
             with pytest.raises(ConnectionLost, match="silent"):
                 reader.digest(Search(SUFFIX), _native.tree([], reader.counters))
-            assert time.monotonic() - begun < 10
+            assert time.monotonic() - begun < 40
         finally:
             os.kill(own.pid, signal.SIGCONT)
 

@@ -81,10 +81,10 @@ def test_one_server_makes_no_copies() -> None:
 
 @pytest.mark.alone
 def test_what_a_slow_server_reads_is_read_again() -> None:
-    servers = Servers({0: 20_000, 1: 200})
+    servers = Servers({0: 20_000, 1: 10})
     begun = time.monotonic()
     servers.assert_all(servers.share())
-    assert time.monotonic() - begun < 3, "alone the slow one takes 5 s for a piece"
+    assert time.monotonic() - begun < 30, "alone the slow one takes 100 s for a piece"
     assert [slot.server for slot, _ in servers.discarded] == [1]
 
 
@@ -99,7 +99,7 @@ def test_a_server_that_hangs() -> None:
     servers = Servers({0: 20_000, 1: 1e-3})
     begun = time.monotonic()
     servers.assert_all(servers.share(each=2))
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
 
 
 def test_a_server_that_dies() -> None:
@@ -146,11 +146,11 @@ def test_an_error_ends_it_for_all(error: Exception) -> None:
         if piece is PIECES[1]:
             raise error
 
-    servers = Servers({0: 100, 1: 100}, refuses)
+    servers = Servers({0: 10, 1: 10}, refuses)
     begun = time.monotonic()
     with pytest.raises(type(error)):
         servers.share()
-    assert time.monotonic() - begun < 5, "the other would take 10 s"
+    assert time.monotonic() - begun < 30, "the other would take 100 s"
     assert servers.kept == []
 
 
