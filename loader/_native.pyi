@@ -43,6 +43,8 @@ __all__ = [
     "ScanResult",
     "Schema",
     "Search",
+    "SearchGroup",
+    "SearchesFound",
     "Seen",
     "Selected",
     "Selection",
@@ -73,6 +75,7 @@ __all__ = [
     "reindex",
     "scan",
     "schema",
+    "searches",
     "select",
     "shard",
     "split",
@@ -533,6 +536,66 @@ class Selection:
         """The attributes to ask the provider for."""
     def left_out(self) -> list[str]:
         """Attributes of what the provider sends that the consumer does not store."""
+
+@final
+class SearchGroup:
+    """Searches that differ in their values only."""
+
+    @property
+    def filter(self) -> str:
+        """With `x` for each value; a piece of a substring that is too short for an index has its length."""
+    @property
+    def searches(self) -> int: ...
+    @property
+    def indexed(self) -> bool:
+        """slapd finds the candidates by indexes alone."""
+    @property
+    def used(self) -> list[tuple[str, str]]:
+        """Indexes: the attribute as it is configured, and the kind (pres, eq, approx, sub)."""
+    @property
+    def lacking(self) -> list[tuple[str, str]]:
+        """Indexes that would serve it, by attribute description."""
+    @property
+    def answered(self) -> int:
+        """Of those whose results are known."""
+    @property
+    def entries(self) -> int:
+        """Found by those that are answered, in all."""
+    @property
+    def seconds(self) -> float:
+        """etime of those that are answered, in all; 0 where the log does not tell it."""
+
+@final
+class SearchesFound:
+    @property
+    def groups(self) -> list[SearchGroup]: ...
+    @property
+    def lines(self) -> int: ...
+    @property
+    def of_base(self) -> int:
+        """Searches with the scope base, which need no index; not among the groups."""
+    @property
+    def elsewhere(self) -> int:
+        """In other databases."""
+    @property
+    def unreadable(self) -> int:
+        """Filters that cannot be read."""
+    @property
+    def others(self) -> int:
+        """Beyond the kinds of searches that are told apart (50,000)."""
+
+def searches(
+    paths: Sequence[_Path],
+    schema: Schema,
+    counters: Counters,
+    *,
+    filters: bool,
+    suffix: str,
+    indexes: Sequence[tuple[str, Sequence[str]]],
+    substr: tuple[int, int, int],
+) -> SearchesFound:
+    """Reads slapd's log, or with `filters` a filter on each line; files may be compressed (zstd, gzip). `substr`: as of
+    `Database`. Memory: the distinct filters without their values, at most 50,000."""
 
 @final
 class Selected:

@@ -54,6 +54,7 @@ GUARDED = {
         "loader.sinks.mdb",
         "loader.sources.dit",
         "loader.sources.mdb",
+        "loader.sources.searches",
         "loader.sources.selection",
         "loader.sinks.shards",
         "loader.dn",

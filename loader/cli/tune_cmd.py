@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ import click
 
 from loader import units
 from loader.cli import access, leases, load_report, options
+from loader.cli.index_use_report import show_usage
 from loader.cli.load_report import Sampled, Share
 from loader.cli.report import show, show_json, show_table
 from loader.cli.vocabulary import Option
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import nosync as switching
 from loader.operations.add import shadow
-from loader.operations.tune import forecast, history, indexing, maxsize, syncing
-from loader.operations.tune.forecast import LoadPlan
+from loader.operations.tune import forecast, history, index_use, indexing, maxsize, syncing
+from loader.operations.tune.index_use import Asked
 from loader.operations.tune.indexing import IndexChange
 from loader.operations.tune.plan import Outcome, State
 from loader.operations.tune.target import Target, opened
@@ -122,7 +123,8 @@ def maxsize_command(
             if wished or size is not None
             else None
         )
-    _show(target, found, outcome, as_json, _MAXSIZE, map(_maxsize_row, found), load)
+    more = None if load is None else Further("load", load, lambda: load_report.show_plan(load))
+    _show(target, found, outcome, as_json, _MAXSIZE, map(_maxsize_row, found), more)
 
 
 _MAXSIZE = ("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended")
@@ -161,6 +163,22 @@ def _maxsize_row(one: maxsize.MapUsage) -> list[str]:
     is_flag=True,
     help="Offline: only change the configuration, and print the slapindex command to run.",
 )
+@click.option(
+    "--stats-log",
+    "logs",
+    multiple=True,
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="slapd's log (loglevel stats), compressed or not, several times if need be: shows which indexes its searches "
+    "use, which searches have none, and what an index for them would take.",
+)
+@click.option(
+    "--filters",
+    multiple=True,
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="The same for a file with a search filter on each line.",
+)
 @options.progress_option
 @target_options
 def indexes_command(
@@ -168,6 +186,8 @@ def indexes_command(
     add: tuple[str, ...],
     remove: tuple[str, ...],
     no_reindex: bool,
+    logs: tuple[Path, ...],
+    filters: tuple[Path, ...],
     progress_mode: str,
     **given: Any,
 ) -> None:
@@ -179,22 +199,29 @@ def indexes_command(
     \b
     Examples:
       ditseed tune indexes -H ldapi:/// -Y EXTERNAL
+      ditseed tune indexes --config /etc/ldap/slapd.d --stats-log /var/log/slapd.log
       ditseed tune indexes --config /etc/ldap/slapd.d --add "entryUUID,entryCSN eq" --apply
     """
     apply, as_json, suffix, wished = _taken(given)
     wish = IndexChange(wanted or None, add, remove)
     if wished and wish == IndexChange():
         raise UsageProblem(reason="say what to change: --set, --add or --remove")
+    asked = Asked(logs, filters)
     with _target(given, apply) as target:
         found = indexing.indexing(target, suffix)
         progress = options.progress_of(progress_mode)
+        use = None
+        if asked != Asked():
+            database = target.config.database(suffix)
+            use = index_use.usage(target, database, asked, progress)
         outcome = (
             None
             if wish == IndexChange()
             else indexing.change_indexes(target, suffix, wish, apply, not no_reindex, progress)
         )
     rows = (row for one in found for row in _index_rows(one))
-    _show(target, found, outcome, as_json, ("suffix", "attribute", "index", "records"), rows)
+    more = None if use is None else Further("use", use, lambda: show_usage(use, target.place))
+    _show(target, found, outcome, as_json, ("suffix", "attribute", "index", "records"), rows, more)
 
 
 def _index_rows(one: indexing.IndexSettings) -> Iterator[tuple[str, str, str, str]]:
@@ -292,6 +319,15 @@ def history_command(as_json: bool) -> None:
         show("no changes are recorded")
 
 
+@dataclasses.dataclass(frozen=True)
+class Further:
+    """What a command tells besides settings. `facts`: a dataclass, in JSON under `name`."""
+
+    name: str
+    facts: Any
+    show: Callable[[], None]
+
+
 def _taken(given: dict[str, Any]) -> tuple[bool, bool, str | None, bool]:
     """(make the change, print JSON, suffix, a change was asked for)."""
     apply, dry_run = given.pop("apply"), given.pop("dry_run")
@@ -324,17 +360,17 @@ def _show(
     as_json: bool,
     headings: Sequence[str],
     rows: Iterable[Sequence[str]],
-    load: LoadPlan | None = None,
+    more: Further | None = None,
 ) -> None:
     if as_json:
         change = None if outcome is None else dataclasses.asdict(outcome)
         databases = [dataclasses.asdict(one) for one in found]
-        told = {"load": dataclasses.asdict(load)} if load else {}
+        told = {more.name: dataclasses.asdict(more.facts)} if more else {}
         show_json({"target": target.config.where, "databases": databases, "change": change, **told})
         return
     show_table(headings, list(rows))
-    if load is not None:
-        load_report.show_plan(load)
+    if more is not None:
+        more.show()
     show(*(f"{one.suffix}: {note}" for one in found for note in one.notes))
     if outcome is not None:
         _show_outcome(outcome)

@@ -35,7 +35,7 @@ OPTIONS = {
             "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "
             "max-verify-age max-drill-age",
             # changing settings
-            "set add remove no-reindex apply for growth sample-size lease give-back",
+            "set add remove no-reindex apply for growth sample-size stats-log filters lease give-back",
             # a volume that is planned
             "database-size fs stripes stripe-size extent-size vg lv mount volume-size unequal",
             # backups: which are kept, what they may take, how much of them is looked at
@@ -62,6 +62,8 @@ TYPED = {
         "set",
         "add",
         "for",
+        "stats-log",
+        "filters",
         "give-back",
         "check",
         "fix",

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -226,36 +227,32 @@ def test_a_missing_file_has_message_and_status() -> None:
     assert "Traceback" not in done.err
 
 
-@pytest.fixture
-def silent_server() -> Iterator[str]:
+@dataclass(frozen=True)
+class SilentServer:
     """Takes connections, and answers nothing."""
+
+    listener: socket.socket
+
+    @property
+    def uri(self) -> str:
+        return f"ldap://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def interrupted(self, arguments: list[str], number: signal.Signals) -> Done:
+        """Send a signal once the command has connected."""
+        process = command.start(*arguments)
+        taken, _ = self.listener.accept()
+        with taken:
+            taken.recv(1)  # its first request
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        return Done(process.returncode, out, err)
+
+
+@pytest.fixture
+def silent_server() -> Iterator[SilentServer]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"ldap://127.0.0.1:{listener.getsockname()[1]}"
-
-
-def interrupted(
-    arguments: list[str], number: signal.Signals, env: dict[str, str] | None = None
-) -> Done:
-    """Send a signal once the command is busy: it has children or connections by then."""
-    process = command.start(*arguments, env=env)
-    deadline = time.monotonic() + 20
-    while not _busy(process.pid):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.1)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=30)
-    return Done(process.returncode, out, err)
-
-
-def _busy(pid: int) -> bool:
-    """Has it opened a socket?"""
-    try:
-        targets = [os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()]
-    except OSError:
-        return False
-    return any(target.startswith("socket:") for target in targets)
+        listener.settimeout(60)
+        yield SilentServer(listener)
 
 
 @pytest.mark.parametrize(
@@ -267,10 +264,10 @@ def _busy(pid: int) -> bool:
     ],
 )
 def test_a_signal_ends_it_with_a_hint(
-    silent_server: str, tmp_path: Path, number: signal.Signals, status: int, name: str
+    silent_server: SilentServer, tmp_path: Path, number: signal.Signals, status: int, name: str
 ) -> None:
-    arguments = ["export", "-H", silent_server, "-b", "o=x", "-o", str(tmp_path / "out")]
-    done = interrupted(arguments, number)
+    arguments = ["export", "-H", silent_server.uri, "-b", "o=x", "-o", str(tmp_path / "out")]
+    done = silent_server.interrupted(arguments, number)
     assert done.status == status
     assert f"ditseed: stopped by {name} [cancelled]" in done.err
     assert "hint: The same command resumes here." in done.err
@@ -303,8 +300,8 @@ def _wait_for_pipe(pid: int) -> None:
         time.sleep(0.02)
 
 
-def test_a_verb_that_keeps_no_run_does_not_promise_to_go_on(silent_server: str) -> None:
-    done = interrupted(["tune", "maxsize", "-H", silent_server], signal.SIGINT)
+def test_a_verb_that_keeps_no_run_does_not_promise_to_go_on(silent_server: SilentServer) -> None:
+    done = silent_server.interrupted(["tune", "maxsize", "-H", silent_server.uri], signal.SIGINT)
     assert done.status == 130
     assert "hint: The same command starts over." in done.err
 
@@ -443,10 +440,19 @@ def test_with_json_wrong_use_is_an_object_too() -> None:
 
 
 def test_with_json_the_status_of_a_signal_is_that_of_the_process(
-    silent_server: str, tmp_path: Path
+    silent_server: SilentServer, tmp_path: Path
 ) -> None:
-    arguments = ["export", "-H", silent_server, "-b", "o=x", "-o", str(tmp_path / "out"), "--json"]
-    done = interrupted(arguments, signal.SIGTERM)
+    arguments = [
+        "export",
+        "-H",
+        silent_server.uri,
+        "-b",
+        "o=x",
+        "-o",
+        str(tmp_path / "out"),
+        "--json",
+    ]
+    done = silent_server.interrupted(arguments, signal.SIGTERM)
     assert done.facts["error"]["status"] == done.status == 143
     assert done.facts["error"]["code"] == "cancelled"
 

@@ -100,6 +100,7 @@ TABLE = (
     Matrix("tests/golden/test_refused.py::test_what_slapadd_says", 8, "the list against slapadd"),
     Matrix("tests/integration/test_build.py", 36, "six ways to build; each test, some of the ways"),
     Matrix("tests/integration/test_build_spool.py", 5, _MATRIX),
+    Matrix("tests/integration/test_index_use.py::test_which_index", 8, _MATRIX),
     Matrix("tests/integration/test_copies.py::test_a_copy", 6, _MATRIX),
     Matrix("tests/integration/test_copies.py::test_a_refresh", 3, _MATRIX),
     Matrix(

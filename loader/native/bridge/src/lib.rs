@@ -21,6 +21,7 @@ mod merging;
 mod paging;
 mod refreshing;
 mod results;
+mod searching;
 mod selecting;
 mod synth;
 mod wire;
@@ -61,6 +62,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::results::{Arrangement, Difference, EntryDigests, ScanResult, Shard};
+    #[pymodule_export]
+    use super::searching::{SearchGroup, SearchesFound, searches};
     #[pymodule_export]
     use super::selecting::{Selected, Selection, select};
     #[pymodule_export]

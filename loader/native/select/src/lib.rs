@@ -2,13 +2,15 @@
 //! base or another suffix: LDIF in, LDIF out (`servers/slapd/syncrepl.c`, slapd.conf(5) `syncrepl`).
 //!
 //! [`filter`] decides about entries as `test_filter` does, [`attributes`] about their lines, [`place`] about their
-//! names, [`glue`] notes which ancestors are missing, and [`stage`] ties them together.
+//! names, [`glue`] notes which ancestors are missing, and [`stage`] ties them together. [`searches`] asks of filters
+//! which indexes they use.
 
 mod attributes;
 mod columns;
 pub mod filter;
 mod glue;
 mod place;
+pub mod searches;
 mod selection;
 mod stage;
 

@@ -97,7 +97,7 @@ pub fn parent(normal: &[u8]) -> &[u8] {
     normal.iter().position(|&byte| byte == b',').map_or(b"", |comma| &normal[comma + 1..])
 }
 
-fn is_below(normal: &[u8], base: &[u8]) -> bool {
+pub fn is_below(normal: &[u8], base: &[u8]) -> bool {
     match normal.strip_suffix(base) {
         Some(rest) if base.is_empty() => !rest.is_empty(),
         Some(rest) => rest.last() == Some(&b','),

@@ -9,6 +9,7 @@ use values::InvalidValue;
 
 use assertion::Test;
 pub use assertion::Values;
+pub use parse::{Item, ItemKind, Node, filter as parsed};
 
 /// RFC 4511, 4.5.1.7: what is asked of an attribute that the schema does not know is neither true nor false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

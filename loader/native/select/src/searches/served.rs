@@ -1,0 +1,183 @@
+//! Which index serves what a filter asks, as back-mdb chooses it (`back-mdb/filterindex.c`, `index.c`).
+
+use rustc_hash::FxHashMap;
+use schema::{AttributeType, Description, Schema};
+use values::keys::Substrings;
+
+use super::shape::{Asks, Pieces, Shape};
+
+/// Ordering rules whose order is that of the equality index (`SLAP_MR_ORDERED_INDEX`).
+const ORDERED: [&str; 3] =
+    ["integerOrderingMatch", "generalizedTimeOrderingMatch", "CSNOrderingMatch"];
+
+/// An attribute description as the configuration spells it, and one of its kinds.
+pub type IndexKind = (String, &'static str);
+
+/// What serves an item of a filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Service {
+    Index(IndexKind),
+    /// slapd answers it without looking at entries: the schema has no such attribute, or no such rule for it, or it is
+    /// entryDN.
+    Nothing,
+    /// None; with the one that would serve it, if any could.
+    Lacking(Option<IndexKind>),
+}
+
+/// The configured indexes of a database.
+#[derive(Debug)]
+pub struct Indexes<'a> {
+    schema: &'a Schema,
+    lengths: Substrings,
+    /// By the description as the schema spells it.
+    kinds: FxHashMap<String, Configured>,
+}
+
+#[derive(Debug)]
+struct Configured {
+    attribute: String,
+    kinds: Vec<String>,
+}
+
+/// What a whole filter needs.
+#[derive(Debug, Default)]
+pub struct Needs {
+    pub used: Vec<IndexKind>,
+    pub lacking: Vec<IndexKind>,
+}
+
+impl Configured {
+    fn has(&self, kind: &str) -> bool {
+        self.kinds.iter().any(|one| one == kind)
+    }
+
+    /// The kind by which it holds pieces at this place: "sub" is all of them.
+    fn has_pieces(&self, kind: &str) -> bool {
+        self.has("sub") || self.has("substr") || self.has(kind)
+    }
+}
+
+impl<'a> Indexes<'a> {
+    /// `configured`: attribute descriptions with their kinds, as slapd.conf(5) has them.
+    pub fn new(
+        schema: &'a Schema,
+        configured: Vec<(String, Vec<String>)>,
+        lengths: Substrings,
+    ) -> Self {
+        let named = configured.into_iter().filter_map(|(attribute, kinds)| {
+            let text = schema.describe(attribute.as_bytes()).ok()?.text;
+            let kinds = kinds.iter().map(|kind| kind.to_ascii_lowercase()).collect();
+            Some((text, Configured { attribute, kinds }))
+        });
+        Self { schema, lengths, kinds: named.collect() }
+    }
+
+    /// Whether slapd finds the candidates by indexes alone; `needs` gets what it uses, and what it lacks.
+    pub fn serve(&self, shape: &Shape, needs: &mut Needs) -> bool {
+        match shape {
+            Shape::And(parts) => {
+                let mut own = Needs::default();
+                let served = parts.iter().filter(|part| self.serve(part, &mut own)).count() > 0;
+                needs.used.append(&mut own.used);
+                if !served {
+                    needs.lacking.append(&mut own.lacking);
+                }
+                served
+            }
+            Shape::Or(parts) => parts.iter().filter(|part| !self.serve(part, needs)).count() == 0,
+            Shape::Not(_) => false,
+            Shape::Item(attribute, asks) => match self.item(attribute, *asks) {
+                Service::Index(index) => {
+                    needs.used.push(index);
+                    true
+                }
+                Service::Nothing => true,
+                Service::Lacking(wanted) => {
+                    needs.lacking.extend(wanted);
+                    false
+                }
+            },
+        }
+    }
+
+    fn item(&self, attribute: &str, asks: Asks) -> Service {
+        let Ok(description) = self.schema.describe(attribute.as_bytes()) else {
+            return Service::Nothing;
+        };
+        let kind = self.schema.get(description.attribute);
+        if kind.name == "entryDN" && asks == Asks::Equal {
+            return Service::Nothing;
+        }
+        if kind.name == "objectClass" && asks == Asks::Present {
+            return Service::Lacking(None);
+        }
+        if let Asks::Pieces(pieces) = asks {
+            return self.pieces(&description, kind, pieces);
+        }
+        if asks == Asks::Extended {
+            return Service::Lacking(None);
+        }
+        let Some(wanted) = needed(kind, asks) else { return Service::Nothing };
+        match self.index_of(&description).filter(|index| index.has(wanted)) {
+            Some(index) => Service::Index((index.attribute.clone(), wanted)),
+            None => Service::Lacking(Some((description.text, wanted))),
+        }
+    }
+
+    /// Pieces that are too short make no key.
+    fn pieces(&self, description: &Description, kind: &AttributeType, pieces: Pieces) -> Service {
+        let (end, any) = (self.lengths.min.max(1), self.lengths.any.max(1));
+        let long = [
+            ("subinitial", pieces.first >= end),
+            ("subany", pieces.middle >= any),
+            ("subfinal", pieces.last >= end),
+        ];
+        if kind.substrings.is_none() {
+            return Service::Nothing;
+        }
+        if !long.iter().any(|(_, is_long)| *is_long) {
+            return Service::Lacking(None);
+        }
+        let serves = |index: &&Configured| {
+            long.iter().any(|(kind, is_long)| *is_long && index.has_pieces(kind))
+        };
+        match self.index_of(description).filter(serves) {
+            Some(index) => Service::Index((index.attribute.clone(), "sub")),
+            None => Service::Lacking(Some((description.text.clone(), "sub"))),
+        }
+    }
+
+    /// That of the description itself, of its type without options, or of a super-type.
+    fn index_of(&self, description: &Description) -> Option<&Configured> {
+        if let Some(own) = self.kinds.get(&description.text) {
+            return Some(own);
+        }
+        let kind = self.schema.get(description.attribute);
+        if description.tagged || description.binary {
+            let base = self.kinds.get(&kind.name);
+            if let Some(base) = base.filter(|one| !one.has("notags") && !one.has("nolang")) {
+                return Some(base);
+            }
+        }
+        let upwards = kind.chain.iter().rev();
+        upwards
+            .filter_map(|id| self.kinds.get(&self.schema.get(*id).name))
+            .find(|one| !one.has("nosubtypes"))
+    }
+}
+
+/// The kind of index that can serve it; None if the attribute has no rule by which it could be asked.
+fn needed(kind: &AttributeType, asks: Asks) -> Option<&'static str> {
+    match asks {
+        Asks::Present => Some("pres"),
+        Asks::Approx if kind.equality.as_ref().is_some_and(schema::Rule::approximate) => {
+            Some("approx")
+        }
+        Asks::Equal | Asks::Approx => kind.equality.is_some().then_some("eq"),
+        Asks::AtLeast | Asks::AtMost => {
+            let rule = kind.ordering.as_ref()?;
+            Some(if ORDERED.contains(&&*rule.name) { "eq" } else { "pres" })
+        }
+        Asks::Pieces(_) | Asks::Extended => None,
+    }
+}
