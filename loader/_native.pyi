@@ -889,12 +889,21 @@ class PagePacks:
     def verify(self, number: int, frame: int) -> int:
         """Compares a frame with its checksum; the bytes that were read."""
 
-    def pages(self, of: tuple[bytes, int, int], own: int, first: int) -> bytes:
-        """The pages of a segment (runs, own pages before it, pages), numbered from `first` on."""
+    def restore(
+        self,
+        head: bytes,
+        pieces: Sequence[tuple[tuple[bytes, int, int], bytes]],
+        own: int,
+        fd: int,
+        threads: int,
+        counters: Counters,
+    ) -> None:
+        """Writes the backup with pack `own` to an empty file: both meta pages, then segments (runs, own pages
+        before it, pages), each found to have its SHA-256."""
 
 @final
 class KnownPages:
-    """Pages by their ids: 40 bytes of memory for each. Without packs, none."""
+    """Pages by their ids: 60 bytes of memory for each. Without packs, none."""
 
     def __new__(
         cls,
@@ -916,8 +925,11 @@ class KnownPages:
         page_size: int,
         transaction: int | None,
         level: int,
-    ) -> tuple[bytes, bytes, bytes, list[tuple[int, int]]]:
-        """Whole pages as runs, frames of those that are new, the entries of these, pages used of each pack."""
+    ) -> tuple[bytes, bytes, bytes, int]:
+        """Whole pages as runs, frames of those that are new, the entries of these, how many are new."""
+
+    def used(self) -> list[tuple[int, int]]:
+        """Of each pack, how many pages were found again, or are the base of one that is stored as a difference."""
 
 def clone_plain(
     source: _Path,

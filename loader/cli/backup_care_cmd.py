@@ -28,7 +28,7 @@ from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.backup import prune as pruning
 from loader.operations.backup import records, repository, shared
 from loader.operations.backup import verify as verifying
-from loader.operations.backup.manifest import SHARED, Backup
+from loader.operations.backup.manifest import Backup
 from loader.operations.backup.prune import Policy, Pruned
 from loader.operations.backup.records import Proofs, Verification
 from loader.operations.backup.verify import VerifyOptions
@@ -110,7 +110,7 @@ def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
 
 def of_a_full(repo: Path, one: Backup) -> dict[str, object]:
     """How much less was stored than all of it would take."""
-    if one.format != SHARED:
+    if not one.shares_pages:
         return {}
     full = shared.full_bytes(repo / one.id, one)
     return {"stored, of a full": f"{100 * one.stored_bytes / full:.1f} % of {units.size(full)}"}

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from loader import _native
+from loader import _native, resources
 from loader.errors import BackupDamaged
+from loader.ldif import with_counters
 from loader.mdb import meta
+from loader.progress import Meter
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,12 @@ class PackFile:
 
 @dataclass(frozen=True)
 class Sifted:
-    """Consecutive pages as runs; the frames of the new ones, and their entries for an index. used: pages of each
-    pack."""
+    """Consecutive pages as runs; the frames of the new ones, how many these are, and their entries for an index."""
 
     runs: bytes
     frames: bytes
     entries: bytes
-    used: dict[int, int]
+    fresh: int
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,15 @@ class Shape:
 
     page_size: int
     transaction: int | None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A whole backup: both meta pages, then segments, with the SHA-256 of each."""
+
+    head: bytes
+    segments: Sequence[Segment]
+    sums: Sequence[str]
 
 
 class Packs:
@@ -69,14 +80,21 @@ class Packs:
         with _explained(Path()):
             return self.native.verify(number, frame)
 
-    def pages(self, segment: Segment, first: int, place: Path) -> bytes:
-        """Of which the first has the number `first`. Raises BackupDamaged, of `place` where no pack is to blame."""
-        with _explained(place):
-            return self.native.pages(_fields(segment), segment.own, first)
+    def restore(self, stored: Stored, out: BinaryIO, place: Path, meter: Meter) -> None:
+        """Write it to `out`, an empty file, holes where it has zeros. Raises BackupDamaged, of `place` where no pack is
+        to blame; OSError, of `out`."""
+        own = stored.segments[0].own if stored.segments else 0
+        pieces = [
+            (_fields(one), bytes.fromhex(digest))
+            for one, digest in zip(stored.segments, stored.sums, strict=True)
+        ]
+        threads, fd = resources.processors(), out.fileno()
+        with with_counters(meter) as counters, _explained(place):
+            self.native.restore(stored.head, pieces, own, fd, threads, counters)
 
 
 class Known:
-    """The pages of an earlier backup: some 40 bytes of memory for each."""
+    """The pages of an earlier backup: some 60 bytes of memory for each."""
 
     def __init__(self, native: _native.KnownPages | None = None) -> None:
         self._native = native or _native.KnownPages(None, (), 0, again=0)
@@ -92,7 +110,7 @@ class Known:
     def sift(self, data: bytes, first: int, own: int, shape: Shape, level: int) -> Sifted:
         """`data`: whole pages, of which the first has the number `first`; new ones are for pack `own`."""
         with _explained(Path()):
-            runs, frames, entries, used = self._native.sift(
+            runs, frames, entries, fresh = self._native.sift(
                 data,
                 first,
                 own,
@@ -100,7 +118,11 @@ class Known:
                 transaction=shape.transaction,
                 level=level,
             )
-        return Sifted(runs, frames, entries, dict(used))
+        return Sifted(runs, frames, entries, fresh)
+
+    def used(self) -> dict[int, int]:
+        """Of each pack, how many pages were found again, or are the base of one that is stored as a difference."""
+        return dict(self._native.used())
 
 
 def _fields(segment: Segment) -> tuple[bytes, int, int]:
@@ -112,7 +134,11 @@ def _explained(place: Path) -> Iterator[None]:
     try:
         yield
     except _native.NativeError as error:
+        if error.code in ("cancelled", "internal"):
+            raise
         path = Path(error.path) if error.path is not None else place
+        if error.errno is not None and error.path is None:
+            raise OSError(error.errno, error.message) from error  # of a file that the caller knows
         if error.errno is not None:
             raise meta.system_error(error.errno, path) from error
         raise BackupDamaged(path=path, reason=error.message) from error

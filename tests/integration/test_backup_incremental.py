@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import hashlib
 import os
@@ -128,7 +129,7 @@ def test_what_changed_is_stored_and_no_more(made: Chain) -> None:
     for link in others:
         listed = page_list.read(made.repo / link.id, link)
         assert link.stored_bytes < first.stored_bytes / 10
-        assert listed.full_bytes > first.stored_bytes * 0.9
+        assert listed.full_bytes > first.stored_bytes * 0.8
         assert len(listed.packs) > 1
     full = repository.listing(made.fulls).backups[0]
     assert first.stored_bytes < full.stored_bytes * 1.15  # the ids of its pages
@@ -198,18 +199,61 @@ def test_a_pack_that_is_not_the_right_one_is_refused(
 def test_no_forged_list_leads_out_of_the_repository(
     made: Chain, repo: Path, tmp_path: Path, name: str
 ) -> None:
-    """Whoever forges it forges the seal of the manifest too."""
     last = made.links[-1]
-    place = repo / last.id
-    listed = page_list.read(place, last)
+    listed = page_list.read(repo / last.id, last)
     packs_named = (*listed.packs[:-1], dataclasses.replace(listed.packs[-1], sha256=name))
-    text = dataclasses.replace(listed, packs=packs_named).text()
-    (place / manifest.PIECES).write_bytes(text)
-    digest = hashlib.sha256(text).hexdigest()
-    forged = sealed.sealed(dataclasses.replace(last, pieces_sha256=digest))
-    (place / manifest.MANIFEST).write_bytes(sealed.text(forged))
+    forge(repo, last, dataclasses.replace(listed, packs=packs_named))
     with pytest.raises(BackupDamaged):
         put_back(repo, last.id, tmp_path / "there")
+
+
+def forge(repo: Path, backup: Backup, listed: page_list.PageList) -> None:
+    """Whoever forges the list forges the seal of the manifest too."""
+    place, text = repo / backup.id, listed.text()
+    (place / manifest.PIECES).write_bytes(text)
+    digest = hashlib.sha256(text).hexdigest()
+    changed = dataclasses.replace(backup, pieces_sha256=digest, format=listed.format)
+    (place / manifest.MANIFEST).write_bytes(sealed.text(sealed.sealed(changed)))
+
+
+def test_a_list_that_leaves_a_pack_out_is_refused(made: Chain, repo: Path, tmp_path: Path) -> None:
+    last = made.links[-1]
+    listed = page_list.read(repo / last.id, last)
+    for number in range(len(listed.packs)):
+        left = listed.packs[:number] + listed.packs[number + 1 :]
+        forge(repo, last, dataclasses.replace(listed, packs=left))
+        with pytest.raises(BackupDamaged, match="does not have"):
+            put_back(repo, last.id, tmp_path / "there")
+    (again,) = [one for one in (sharing.earlier(repo, SUFFIX),) if not one.packs]
+    assert again.own == 0, "the next backup stores all pages"
+
+
+def test_backups_of_format_3_are_read_and_shared(made: Chain, repo: Path, tmp_path: Path) -> None:
+    """The first link holds whole pages only, as all did in format 3."""
+    first, *others = made.links
+    for link in others:
+        shutil.rmtree(repo / link.id)
+    listed = page_list.read(repo / first.id, first)
+    forge(repo, first, dataclasses.replace(listed, format=manifest.SHARED))
+    wanted = put_back(made.repo, first.id, tmp_path / "wanted").read_bytes()
+    assert put_back(repo, first.id, tmp_path / "there").read_bytes() == wanted
+    again = take(made.server, repo)
+    assert (again.format, again.stored_bytes < first.stored_bytes / 5) == (4, True)
+    assert assert_all_good(repo) == [first.id, again.id]
+    wanted = put_back(repo, again.id, tmp_path / "next").read_bytes()
+    take(made.server, tmp_path / "full", incremental=False)
+    assert put_back(tmp_path / "full", "latest", tmp_path / "whole").read_bytes() == wanted
+
+
+def test_a_restore_onto_a_disk_that_fills(
+    made: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require(missing_loop_filesystem())
+    monkeypatch.setattr(restore, "require_space", lambda *told: 0)
+    with loop_filesystem(2) as disk:
+        with pytest.raises(NoSpace):
+            put_back(made.repo, made.links[-1].id, disk / "there")
+        assert not list(disk.rglob("data.mdb*"))
 
 
 def test_entries_are_extracted_and_a_slapd_runs_on_it(made: Chain, repo: Path) -> None:
@@ -313,3 +357,24 @@ def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks
         assert not repository.unfinished_backups(repo)
         take(made.server, repo)
         assert len(assert_all_good(repo)) == len(before) + 1
+
+
+def test_pages_that_are_the_same_count_once(made: Chain, repo: Path, tmp_path: Path) -> None:
+    """A large value has pages without a number; of zeros, all are the same."""
+    photo = base64.b64encode(bytes(200_000)).decode()
+
+    def add(numbers: range) -> None:
+        text = "".join(
+            person(number).replace("\nobject", "\nchangetype: add\nobject", 1)[:-1]
+            + f"jpegPhoto:: {photo}\n\n"
+            for number in numbers
+        )
+        made.server.ldapmodify(text)
+
+    add(range(PEOPLE + 100, PEOPLE + 101))
+    take(made.server, repo)
+    add(range(PEOPLE + 101, PEOPLE + 108))
+    last = take(made.server, repo)
+    assert all(use.used <= use.pages for use in page_list.read(repo / last.id, last).packs)
+    found = put_back(repo, last.id, tmp_path / "there")
+    assert environment.entry_count(found.parent) == last.entries

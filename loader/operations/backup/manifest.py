@@ -1,8 +1,8 @@
 """What lies beside the data of a backup: its manifest, and the list of the pieces that the data is stored in.
 
 Format 2: the data is a sequence of pieces, each compressed by itself, with a SHA-256 of what it holds and one of what
-is stored. The first holds both meta pages, the others PIECE bytes each. Format 1 is one stream with one sum. Format 3
-shares pages with other backups (page_list.py).
+is stored. The first holds both meta pages, the others PIECE bytes each. Format 1 is one stream with one sum. Formats 3
+and 4 share pages with other backups (page_list.py); in 4, pages may be stored as what differs from others.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
 MANIFEST, PIECES, CONFIG = "manifest.json", "pieces.json", "config.ldif"
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
-FIRST, FORMAT, SHARED = 1, 2, 3
-MAP = "pages.map"  # format 3
+FIRST, FORMAT, SHARED, DIFFERING = 1, 2, 3, 4
+MAP = "pages.map"  # formats 3 and 4
 LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
 
 Listed = TypeVar("Listed")
@@ -74,6 +74,10 @@ class Backup:
     def when(self) -> datetime.datetime:
         return datetime.datetime.fromisoformat(self.made)
 
+    @property
+    def shares_pages(self) -> bool:
+        return self.format in (SHARED, DIFFERING)
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -109,7 +113,7 @@ def read(directory: Path) -> Backup:
     path = directory / MANIFEST
     try:
         content = typed.content(path)
-        found = typed.parse(content, Backup, FIRST, FORMAT, SHARED)
+        found = typed.parse(content, Backup, FIRST, FORMAT, SHARED, DIFFERING)
         if found.format != FIRST:
             sealed.require(found, content)
         _require_sense(found, directory)
@@ -123,7 +127,7 @@ def read(directory: Path) -> Backup:
 def _require_sense(found: Backup, directory: Path) -> None:
     if found.id != directory.name:
         raise Unfit("is not the manifest of this directory")
-    if found.file != (MAP if found.format == SHARED else NAMES.get(found.compression)):
+    if found.file != (MAP if found.shares_pages else NAMES.get(found.compression)):
         raise Unfit(f"says that {found.file} is compressed with {found.compression}")
     sums = (
         (found.data_sha256, found.file_sha256)

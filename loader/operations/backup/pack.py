@@ -18,7 +18,7 @@ from loader.errors import BackupDamaged
 from loader.mdb import meta
 from loader.mdb.page_stream import PageStream
 from loader.operations.backup import first_format, manifest, shared
-from loader.operations.backup.manifest import FIRST, SHARED, Backup, Piece, PieceList
+from loader.operations.backup.manifest import FIRST, Backup, Piece, PieceList
 from loader.operations.backup.parallel import in_order, sha256
 from loader.progress import Meter
 from loader.run.killpoint import killpoint
@@ -129,7 +129,7 @@ def unpack(directory: Path, backup: Backup, target: Path, meter: Meter) -> None:
         if backup.format == FIRST:
             first_format.unpack(stored, backup, out, meter)
             return
-        if backup.format == SHARED:
+        if backup.shares_pages:
             shared.unpack(directory, backup, out, meter)
             return
         known = manifest.pieces(directory, backup)
@@ -166,7 +166,7 @@ def verify_stored(
         require_length(stored, backup.stored_bytes)
         first_format.verify(stored, backup, meter)
         return backup.stored_bytes
-    if backup.format == SHARED:
+    if backup.shares_pages:
         return shared.verify(directory, backup, chosen, meter)
     known = manifest.pieces(directory, backup)
     require_length(stored, known.stored_bytes)
@@ -187,7 +187,7 @@ def verify_stored(
 
 def require_whole(directory: Path, backup: Backup) -> None:
     """All that it needs is there, and as long as it should be. Raises BackupDamaged, NoSuchPath."""
-    if backup.format == SHARED:
+    if backup.shares_pages:
         shared.require_whole(directory, backup)
     else:
         require_length(directory / backup.file, backup.stored_bytes)

@@ -18,7 +18,7 @@ from loader import units
 from loader.errors import BackupDamaged, FileUnsafe, LoaderError
 from loader.mdb.pages import PackFile, Packs, Shape
 from loader.operations.backup import page_list, repository
-from loader.operations.backup.manifest import SHARED, Backup
+from loader.operations.backup.manifest import Backup
 from loader.operations.backup.page_list import PackUse
 from loader.storage import files, held
 
@@ -118,6 +118,6 @@ def _all(repo: Path) -> tuple[Backup, ...]:
 
 
 def _uses(repo: Path, backup: Backup) -> tuple[PackUse, ...]:
-    if backup.format != SHARED:
+    if not backup.shares_pages:
         return ()
     return page_list.read(repo / backup.id, backup).packs

@@ -1,4 +1,4 @@
-"""Format 3, of backups that share pages: which pages of which packs a backup consists of.
+"""Formats 3 and 4, of backups that share pages: which pages of which packs a backup consists of.
 
 pieces.json tells of the packs, and of the pieces that the data is put together from; pages.map, compressed, holds both
 meta pages and then the runs of each piece.
@@ -17,7 +17,7 @@ import zstandard
 from loader.errors import BackupDamaged
 from loader.mdb.pages import Segment, Shape
 from loader.operations.backup import manifest
-from loader.operations.backup.manifest import LARGEST_PIECE, SHARED, Backup
+from loader.operations.backup.manifest import DIFFERING, LARGEST_PIECE, Backup
 from loader.storage import files
 from loader.typed import Count, Digest64, Unfit
 
@@ -27,7 +27,7 @@ _LARGEST_PAGE = 65536
 @dataclass(frozen=True)
 class PackUse:
     """A pack: its number in the runs, its name, the length of its file in bytes, how many pages it holds and how many
-    of them are used."""
+    of them are used, those that others are stored beside among them."""
 
     number: Count
     sha256: Digest64
@@ -57,7 +57,7 @@ class PageList:
     pieces: tuple[PagePiece, ...]
     map_bytes: Count
     map_sha256: Digest64
-    format: int = SHARED
+    format: int = DIFFERING
 
     @property
     def shape(self) -> Shape:
@@ -95,7 +95,7 @@ class PageMap:
 
 def read(directory: Path, backup: Backup) -> PageList:
     """Raises BackupDamaged, NoSuchPath."""
-    return manifest.read_list(directory, backup, PageList, SHARED, _require_sense)
+    return manifest.read_list(directory, backup, PageList, backup.format, _require_sense)
 
 
 def _require_sense(found: PageList, backup: Backup) -> None:

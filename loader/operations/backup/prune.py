@@ -15,7 +15,7 @@ from pathlib import Path
 from loader import dn
 from loader.errors import BackupFromFuture, UsageProblem
 from loader.operations.backup import packs, records, repository
-from loader.operations.backup.manifest import SHARED, Backup
+from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Proofs
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
@@ -109,7 +109,7 @@ def plan(repo: Path, policy: Policy, suffix: str | None = None) -> Pruned:
     return Pruned(
         tuple(sorted(kept, key=lambda one: one.id)),
         tuple(sorted(one.id for one in removed)),
-        sum(one.stored_bytes for one in removed if one.format != SHARED),
+        sum(one.stored_bytes for one in removed if not one.shares_pages),
         tuple(repository.name_of(error) for error in found.broken),
     )
 

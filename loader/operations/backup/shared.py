@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from loader.errors import BackupDamaged
-from loader.mdb.pages import Segment
+from loader.mdb.pages import Stored
 from loader.operations.backup import manifest, packs, page_list
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.page_list import PageList, PageMap
-from loader.operations.backup.parallel import in_order, sha256
+from loader.operations.backup.parallel import in_order
 from loader.progress import Meter
-from loader.storage import holes
-
-FIRST_PAGE = 2  # behind both meta pages
 
 
 def unpack(directory: Path, backup: Backup, out: BinaryIO, meter: Meter) -> None:
     """Write the database to `out`, holes where it has zeros. Raises BackupDamaged."""
     listed = page_list.read(directory, backup)
     found = page_list.read_map(directory, listed)
-    path = directory / manifest.MAP
     there = packs.opened(directory.parent, listed.packs, listed.shape)
-
-    def made(one: tuple[int, int, Segment, str]) -> bytes:
-        number, first, segment, wanted = one
-        data = there.pages(segment, first, path)
-        if sha256(data) != wanted:
-            reason = f"the sha256 of piece {number} is not the one in its list"
-            raise BackupDamaged(path=path, reason=reason)
-        return data
-
-    holes.write(out, found.head)
-    for data in in_order(made, _asked(listed, found)):
-        holes.write(out, data)
-        meter.add(size=len(data))
-    holes.finish(out)
-
-
-def _asked(listed: PageList, found: PageMap) -> Iterator[tuple[int, int, Segment, str]]:
-    first = FIRST_PAGE
-    for number, (segment, piece) in enumerate(zip(found.segments, listed.pieces, strict=True)):
-        yield number, first, segment, piece.sha256
-        first += segment.pages
+    sums = [piece.sha256 for piece in listed.pieces]
+    stored = Stored(found.head, found.segments, sums)
+    there.restore(stored, out, directory / manifest.MAP, meter)
 
 
 def verify(directory: Path, backup: Backup, chosen: Callable[[int], bool], meter: Meter) -> int:

@@ -1,16 +1,16 @@
 """A backup that stores only the pages that the one before it does not have.
 
-Pages are known by their content without their number, for a compacted copy numbers them anew. No backup needs another
-one, only packs. So that a restore does not unpack frames of old packs for a few pages each, pages of nearly empty
-frames and of the packs that are used least are stored again, a few in each backup.
+Pages are known by their content without their number, for a compacted copy numbers them anew. A page that has changed a
+little is stored as what differs from the former one, in whatever pack that is. No backup needs another one, only packs.
+So that a restore does not unpack frames of old packs for a few pages each, pages of nearly empty frames and of the
+packs that are used least are stored again, a few in each backup.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import units
@@ -18,16 +18,16 @@ from loader.errors import BackupDamaged, NoSuchPath
 from loader.mdb.page_stream import PageStream
 from loader.mdb.pages import Known, Shape, Sifted
 from loader.operations.backup import manifest, pack, packs, page_list, repository
-from loader.operations.backup.manifest import SHARED, Backup
+from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import PIECE, Packing
 from loader.operations.backup.page_list import PackUse, PageList, PagePiece
 from loader.operations.backup.parallel import in_order, sha256
-from loader.operations.backup.shared import FIRST_PAGE
 from loader.progress import Meter
 from loader.run.killpoint import killpoint
 from loader.storage import files, held
 
 log = logging.getLogger(__name__)
+FIRST_PAGE = 2  # behind both meta pages
 PACK = "pages.pack"  # in the backup's own directory, until it is published
 _AGAIN = 50  # one in so many pages is stored again, at most
 
@@ -42,9 +42,9 @@ class Earlier:
 
 
 def earlier(repo: Path, suffix: str) -> Earlier:
-    """The last one of format 3 and of this suffix; none where it is damaged, for what is stored then has to be whole
+    """The last incremental one of this suffix; none where it is damaged, for what is stored then has to be whole
     without it."""
-    found = [one for one in repository.listing(repo, suffix).backups if one.format == SHARED]
+    found = [one for one in repository.listing(repo, suffix).backups if one.shares_pages]
     if not found:
         return Earlier(Known())
     try:
@@ -81,7 +81,7 @@ def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: 
     """Write the new pages and the map into `home`; nothing is published yet. Raises NoSpace."""
     facts, target = stream.facts, home / PACK
     shape = _shape(stream)
-    pieces, runs, entries, used = [], [], [], Counter[int]()
+    pieces, runs, entries, fresh = [], [], [], 0
 
     def sifted(one: tuple[int, bytes]) -> tuple[Sifted, str, int]:
         first, data = one
@@ -93,21 +93,18 @@ def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: 
             files.require_space(target, how.keep_free + len(found.frames))
             pack.write_all(file, found.frames)
             pack.send_to_disk(file.fileno())
-            pieces.append(PagePiece(length, len(found.runs), found.used.get(before.own, 0), digest))
+            pieces.append(PagePiece(length, len(found.runs), found.fresh, digest))
             runs.append(found.runs)
             entries.append(found.entries)
-            used.update(found.used)
+            fresh += found.fresh
             meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
             killpoint("copy.middle")
         index = packs.index(entries)
         pack.write_all(file, packs.ending(index))
         size = file.tell()
-    own = PackUse(before.own, sha256(index), size, used[before.own], used[before.own])
-    uses = [
-        PackUse(use.number, use.sha256, use.stored, use.pages, used[use.number])
-        for use in before.packs
-        if used[use.number]
-    ]
+    own = PackUse(before.own, sha256(index), size, fresh, fresh)
+    used = before.known.used()
+    uses = [replace(use, used=used[use.number]) for use in before.packs if used.get(use.number, 0)]
     content = page_list.pack_map(stream.head, runs)
     files.write_durably(home / manifest.MAP, content, 0o600)
     return PageList(

@@ -1,20 +1,22 @@
-//! Pages of backups, stored by their content. These calls are short, and made from many threads.
+//! Pages of backups, stored by their content. All calls but `restore` are short, and made from many threads.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pagestore::{Assembly, Pack, Segment, Shape};
+use pagestore::{Assembly, Backup, Pack, Piece, Segment, Shape};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::counters::Counters;
 use crate::error::raised;
+use crate::gate::{duplicate, enter};
 
 /// Runs, the first of the backup's own pages, how many pages.
 type SegmentFields = (Vec<u8>, u32, u64);
 
-/// Runs, frames, entries of the index, pages that were used of each pack.
-type SiftedFields<'py> =
-    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(u32, u64)>);
+/// Runs, frames, entries of the index, how many pages are new.
+type SiftedFields<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32);
 
 fn segment((runs, first, pages): SegmentFields) -> Segment {
     Segment { runs, first, pages }
@@ -56,19 +58,23 @@ impl PagePacks {
         raised(py, read)
     }
 
-    fn pages<'py>(
+    /// head: both meta pages. pieces: with the SHA-256 of each.
+    fn restore(
         &self,
-        py: Python<'py>,
-        of: SegmentFields,
+        py: Python<'_>,
+        head: Vec<u8>,
+        pieces: Vec<(SegmentFields, [u8; 32])>,
         own: u32,
-        first: u64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let of = segment(of);
-        let length = raised(py, self.0.bytes(&of))?;
-        PyBytes::new_with(py, length, |room| {
-            let filled = py.detach(|| self.0.fill(&of, own, first, room));
-            raised(py, filled)
-        })
+        fd: i32,
+        threads: usize,
+        counters: &Counters,
+    ) -> PyResult<()> {
+        let file = File::from(duplicate(fd)?);
+        let piece = |(of, sha256)| Piece { segment: segment(of), sha256 };
+        let pieces: Vec<_> = pieces.into_iter().map(piece).collect();
+        let backup = Backup { head: &head, pieces: &pieces, own };
+        let counters = &counters.0;
+        enter(py, counters, || self.0.restore(&backup, &file, threads, counters))
     }
 }
 
@@ -89,7 +95,7 @@ impl KnownPages {
     ) -> PyResult<Self> {
         let Some(PagePacks(packs)) = packs else { return Ok(Self::default()) };
         let segments: Vec<_> = segments.into_iter().map(segment).collect();
-        let known = py.detach(|| pagestore::Known::of(packs, &segments, own, again));
+        let known = py.detach(|| pagestore::Known::of(Arc::clone(packs), &segments, own, again));
         raised(py, known).map(Self)
     }
 
@@ -109,6 +115,10 @@ impl KnownPages {
         let sifted = raised(py, sifted)?;
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
         let (runs, frames) = (bytes(&sifted.runs), bytes(&sifted.frames));
-        Ok((runs, frames, bytes(&sifted.entries), sifted.used))
+        Ok((runs, frames, bytes(&sifted.entries), sifted.fresh))
+    }
+
+    fn used(&self) -> Vec<(u32, u64)> {
+        self.0.used()
     }
 }

@@ -1,42 +1,52 @@
 //! Packs, and the pages of a backup put together from them again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use common::{Error, Result};
 use rustc_hash::FxHashMap;
 
-use crate::frame::Frame;
-use crate::known::Segment;
+use crate::cache::Cache;
+use crate::difference::Unpacker;
+use crate::frame::{Content, Frame};
+use crate::known::{Segment, not_whole};
 use crate::pack::Pack;
-use crate::page::Shape;
+use crate::page::{PageId, Place, Shape, id};
+use crate::retired::FrameKey;
 use crate::runs;
 
-/// Bytes of frames that are kept: the runs of a segment go on where those of the one before it ended.
-const KEPT: usize = 96 << 20;
-
 /// All packs that a backup needs, by number.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Assembly {
     packs: FxHashMap<u32, Pack>,
     shape: Shape,
-    cache: Mutex<Cache>,
+    cache: Cache,
 }
 
-#[derive(Debug, Default)]
-struct Cache {
-    frames: FxHashMap<(u32, usize), (u64, Arc<Frame>)>,
-    bytes: usize,
-    clock: u64,
+/// A page that is a difference, and what it needs.
+struct Differing {
+    at: usize,
+    packed: Vec<u8>,
+    base: Vec<u8>,
+    masked: bool,
+    id: PageId,
 }
 
 impl Assembly {
     pub fn new(packs: impl IntoIterator<Item = (u32, Pack)>, shape: Shape) -> Self {
-        Self { packs: packs.into_iter().collect(), shape, cache: Mutex::default() }
+        Self { packs: packs.into_iter().collect(), shape, cache: Cache::default() }
     }
 
     pub fn pack(&self, number: u32) -> Result<&Pack> {
         let what = || Error::damaged("the list of its pages names a pack that it does not have");
         self.packs.get(&number).ok_or_else(what)
+    }
+
+    pub(crate) fn packs(&self) -> impl Iterator<Item = (u32, &Pack)> {
+        self.packs.iter().map(|(number, pack)| (*number, pack))
+    }
+
+    pub(crate) fn frame_of(&self, place: Place) -> Result<FrameKey> {
+        Ok((place.pack, self.pack(place.pack)?.find(place.page)?.0))
     }
 
     /// What the pages of a segment come to.
@@ -46,65 +56,76 @@ impl Assembly {
         bytes.ok_or_else(wrong)
     }
 
+    /// Where the page of that number begins.
+    pub(crate) fn offset(&self, number: u64) -> Result<u64> {
+        number.checked_mul(self.shape.page_size as u64).ok_or_else(wrong)
+    }
+
     /// Fills `data`, of so many bytes, with the pages of a segment, the first of which has the number `first`.
     pub fn fill(&self, segment: &Segment, own: u32, first: u64, data: &mut [u8]) -> Result<()> {
-        let runs = runs::read(&segment.runs, own, segment.first, segment.pages)?;
-        let mut room = (first..).zip(data.chunks_exact_mut(self.shape.page_size));
-        for run in runs {
-            let pack = self.pack(run.pack)?;
+        let size = self.shape.page_size;
+        let (mut at, mut differing) = (0, Vec::new());
+        for run in runs::read(&segment.runs, own, segment.first, segment.pages)? {
             let (mut page, end) = (run.start, run.start + run.count);
             while page < end {
-                let (place, mut within) = pack.find(page)?;
-                let frame = self.frame(run.pack, place)?;
-                while page < end && within < frame.pages() {
-                    let (number, to) = room.next().ok_or_else(wrong)?;
-                    let (bytes, masked) = frame.page(within);
-                    to.copy_from_slice(bytes);
-                    if masked {
-                        self.shape.number(to, number);
+                let (frame, within) = self.frame(Place { pack: run.pack, page })?;
+                for number in within..frame.pages().min(within + (end - page) as usize) {
+                    let to = data.get_mut(at * size..(at + 1) * size).ok_or_else(wrong)?;
+                    match frame.page(number) {
+                        Content::Whole(bytes) => {
+                            to.copy_from_slice(bytes);
+                            if frame.is_masked(number) {
+                                self.shape.number(to, first + at as u64);
+                            }
+                        }
+                        Content::Difference(base, packed) => differing.push(Differing {
+                            at,
+                            packed: packed.to_vec(),
+                            base: self.whole(base)?,
+                            masked: frame.is_masked(number),
+                            id: *frame.id(number),
+                        }),
                     }
-                    (page, within) = (page + 1, within + 1);
+                    (at, page) = (at + 1, page + 1);
                 }
+            }
+        }
+        self.fill_differing(&differing, first, data)
+    }
+
+    fn fill_differing(&self, differing: &[Differing], first: u64, data: &mut [u8]) -> Result<()> {
+        let (size, mut unpacker) = (self.shape.page_size, Unpacker::new());
+        for one in differing {
+            let to = &mut data[one.at * size..(one.at + 1) * size];
+            unpacker.unpack(&one.packed, &one.base, to)?;
+            if id(to, one.masked) != one.id {
+                return Err(Error::damaged("a page put together from its base has another hash"));
+            }
+            if one.masked {
+                self.shape.number(to, first + one.at as u64);
             }
         }
         Ok(())
     }
 
-    fn frame(&self, pack: u32, number: usize) -> Result<Arc<Frame>> {
-        let key = (pack, number);
-        if let Some(frame) = self.cached(key) {
-            return Ok(frame);
+    /// A page that can be the base of others.
+    pub(crate) fn whole(&self, place: Place) -> Result<Vec<u8>> {
+        let (frame, within) = self.frame(place)?;
+        match frame.page(within) {
+            Content::Whole(bytes) => Ok(bytes.to_vec()),
+            Content::Difference(..) => Err(not_whole()),
         }
-        let frame = Arc::new(self.pack(pack)?.frame(number)?);
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.keep(key, Arc::clone(&frame));
-        Ok(frame)
     }
 
-    fn cached(&self, key: (u32, usize)) -> Option<Arc<Frame>> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.clock += 1;
-        let now = cache.clock;
-        let (used, frame) = cache.frames.get_mut(&key)?;
-        *used = now;
-        Some(Arc::clone(frame))
+    /// The frame with that page, and its number there.
+    fn frame(&self, place: Place) -> Result<(Arc<Frame>, usize)> {
+        let pack = self.pack(place.pack)?;
+        let (number, within) = pack.find(place.page)?;
+        let frame = self.cache.get((place.pack, number), || pack.frame(number))?;
+        Ok((frame, within))
     }
 }
 
 fn wrong() -> Error {
     Error::damaged("the list of its pages makes no sense")
-}
-
-impl Cache {
-    fn keep(&mut self, key: (u32, usize), frame: Arc<Frame>) {
-        self.bytes += frame.bytes();
-        if let Some((_, former)) = self.frames.insert(key, (self.clock, frame)) {
-            self.bytes -= former.bytes();
-        }
-        while self.bytes > KEPT && self.frames.len() > 1 {
-            let oldest = self.frames.iter().min_by_key(|(_, (used, _))| *used);
-            let Some(key) = oldest.map(|(key, _)| *key) else { break };
-            self.bytes -= self.frames.remove(&key).map_or(0, |(_, frame)| frame.bytes());
-        }
-    }
 }

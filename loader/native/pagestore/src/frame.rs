@@ -1,142 +1,192 @@
-//! Some pages of a pack, compressed together: which of them were masked (a bit each), then the pages; behind what zstd made
-//! of that the ids of the pages, which only the next backup reads.
+//! Some pages of a pack, stored together: which of them were masked (a bit each), then the pages, compressed. Behind that
+//! are the ids of the pages, which the next backup reads.
+//!
+//! A frame in which some pages are stored as differences begins with the lengths of its next two parts: its head and its
+//! whole pages. The head has two bits for each page, whether it was masked and whether it is a difference, and then the
+//! length of each difference and the runs of their bases. The differences follow the whole pages.
+
+use std::ops::Range;
 
 use common::{Error, Result};
 
-use crate::page::{ID, PageId};
+use crate::entry::{Entry, LARGEST_HEAD, flags};
+use crate::page::{ID, PageId, Place};
+use crate::runs;
 
-/// A whole pack of new pages has this many in a frame: 1 MiB of pages of 4 KiB.
-pub const PAGES: usize = 256;
-
-/// What an index tells of a frame. packed: bytes without the ids.
-#[derive(Debug, Clone, Copy)]
-pub struct Entry {
-    pub pages: u32,
-    pub packed: u32,
-    pub digest: [u8; 32],
+/// How a page is stored: where it begins among the whole ones; or its base, and where the difference lies.
+#[derive(Debug, Clone)]
+enum Form {
+    Whole(usize),
+    Difference(Place, Range<usize>),
 }
 
-pub const ENTRY: usize = 40;
-
-impl Entry {
-    /// Of so many bytes.
-    pub fn read(bytes: &[u8]) -> Self {
-        let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|place| bytes[at + place]));
-        let mut digest = [0; 32];
-        digest.copy_from_slice(&bytes[8..]);
-        Self { pages: number(0), packed: number(4), digest }
-    }
-
-    pub fn write(&self, to: &mut Vec<u8>) {
-        to.extend(self.pages.to_le_bytes());
-        to.extend(self.packed.to_le_bytes());
-        to.extend(self.digest);
-    }
-
-    pub fn stored(&self) -> usize {
-        self.packed as usize + self.pages as usize * ID
-    }
-
-    /// Whether any frame that is written is of this size: what one may take of memory.
-    pub fn is_bounded(&self, page_size: usize) -> bool {
-        let plain = self.plain(page_size);
-        let most = plain + plain / 128 + 512; // what zstd makes of what it cannot compress
-        (1..=PAGES).contains(&(self.pages as usize)) && self.packed as usize <= most
-    }
-
-    /// Bytes of what is compressed.
-    fn plain(&self, page_size: usize) -> usize {
-        flags(self.pages as usize) + self.pages as usize * page_size
-    }
-}
-
-fn flags(pages: usize) -> usize {
-    pages.div_ceil(8)
-}
-
-/// Pages that become a frame.
-#[derive(Debug, Default)]
-pub struct Making {
-    masked: Vec<bool>,
-    pages: Vec<u8>,
+/// What is known of the pages of a frame without unpacking them.
+#[derive(Debug)]
+pub struct Head {
+    masked: Vec<u8>,
+    forms: Vec<Form>,
     ids: Vec<u8>,
 }
 
-impl Making {
-    pub fn add(&mut self, page: &[u8], masked: bool, id: &PageId) {
-        self.masked.push(masked);
-        self.pages.extend_from_slice(page);
-        self.ids.extend_from_slice(id);
+impl Head {
+    pub fn id(&self, number: usize) -> &PageId {
+        self.ids[number * ID..].first_chunk().expect("as many as pages")
     }
 
-    pub fn len(&self) -> usize {
-        self.masked.len()
-    }
-
-    /// Appends what is stored of it.
-    pub fn finish(self, level: i32, stored: &mut Vec<u8>) -> Result<Entry> {
-        let mut plain = vec![0; flags(self.len())];
-        for (number, _) in self.masked.iter().enumerate().filter(|(_, masked)| **masked) {
-            plain[number / 8] |= 1 << (number % 8);
+    /// Of a page that is stored as a difference.
+    pub fn base(&self, number: usize) -> Option<Place> {
+        match self.forms[number] {
+            Form::Whole(_) => None,
+            Form::Difference(base, _) => Some(base),
         }
-        plain.extend(&self.pages);
-        let packed = zstd::bulk::compress(&plain, level)
-            .map_err(|error| Error::damaged(error.to_string()))?;
-        let start = stored.len();
-        stored.extend(&packed);
-        stored.extend(&self.ids);
-        let digest = *blake3::hash(&stored[start..]).as_bytes();
-        Ok(Entry { pages: size(self.len()), packed: size(packed.len()), digest })
+    }
+
+    pub fn pages(&self) -> usize {
+        self.forms.len()
     }
 }
 
-/// Of a frame, whose size is bounded.
-fn size(count: usize) -> u32 {
-    u32::try_from(count).expect("a frame is small")
+/// A page of a frame that was unpacked.
+#[derive(Debug)]
+pub enum Content<'a> {
+    Whole(&'a [u8]),
+    Difference(Place, &'a [u8]),
 }
 
-/// A frame that was unpacked.
 #[derive(Debug)]
 pub struct Frame {
-    plain: Vec<u8>,
-    first: usize,
+    head: Head,
     page_size: usize,
+    whole: Vec<u8>,
+    differences: Vec<u8>,
 }
 
 impl Frame {
     pub fn unpack(stored: &[u8], entry: &Entry, page_size: usize) -> Result<Self> {
-        check(stored, entry)?;
-        let wanted = entry.plain(page_size);
-        let plain = zstd::bulk::decompress(&stored[..entry.packed as usize], wanted)
-            .map_err(|error| Error::damaged(format!("a frame cannot be unpacked: {error}")))?;
-        if plain.len() != wanted {
-            return Err(Error::damaged(
-                "a frame holds another number of bytes than its index says",
-            ));
+        entry.check(stored)?;
+        let pages = entry.pages as usize;
+        let (packed, ids) = stored.split_at(entry.packed as usize);
+        if !entry.differences {
+            let whole = unpacked(packed, flags(pages) + pages * page_size)?;
+            let masked = whole[..flags(pages)].to_vec();
+            let start = |number| Form::Whole(flags(pages) + number * page_size);
+            let forms = (0..pages).map(start).collect();
+            let head = Head { masked, forms, ids: ids.to_vec() };
+            return Ok(Self { head, page_size, whole, differences: Vec::new() });
         }
-        Ok(Self { plain, first: flags(entry.pages as usize), page_size })
+        let parts = Parts::of(packed)?;
+        let head = parts.head(pages, ids, page_size)?;
+        let count = head.forms.iter().filter(|form| matches!(form, Form::Whole(_))).count();
+        let whole = unpacked(parts.whole, count * page_size)?;
+        Ok(Self { head, page_size, whole, differences: parts.differences.to_vec() })
     }
 
-    /// The page, and whether it was masked.
-    pub fn page(&self, number: usize) -> (&[u8], bool) {
-        let start = self.first + number * self.page_size;
-        let masked = self.plain[number / 8] >> (number % 8) & 1 == 1;
-        (&self.plain[start..start + self.page_size], masked)
+    /// Only what is known of its pages.
+    pub fn head(stored: &[u8], entry: &Entry, page_size: usize) -> Result<Head> {
+        entry.check(stored)?;
+        let pages = entry.pages as usize;
+        let (packed, ids) = stored.split_at(entry.packed as usize);
+        if entry.differences {
+            return Parts::of(packed)?.head(pages, ids, page_size);
+        }
+        let forms = vec![Form::Whole(0); pages];
+        Ok(Head { masked: Vec::new(), forms, ids: ids.to_vec() })
+    }
+
+    pub fn page(&self, number: usize) -> Content<'_> {
+        match &self.head.forms[number] {
+            Form::Whole(start) => Content::Whole(&self.whole[*start..][..self.page_size]),
+            Form::Difference(base, range) => {
+                Content::Difference(*base, &self.differences[range.clone()])
+            }
+        }
+    }
+
+    pub fn is_masked(&self, number: usize) -> bool {
+        bit(&self.head.masked, number)
+    }
+
+    pub fn id(&self, number: usize) -> &PageId {
+        self.head.id(number)
     }
 
     pub fn pages(&self) -> usize {
-        (self.plain.len() - self.first) / self.page_size
+        self.head.pages()
     }
 
+    /// What it takes of memory, about.
     pub fn bytes(&self) -> usize {
-        self.plain.len()
+        self.whole.len() + self.differences.len() + self.pages() * size_of::<Form>()
     }
 }
 
-/// Whether a frame is as it was stored.
-pub fn check(stored: &[u8], entry: &Entry) -> Result<()> {
-    if *blake3::hash(stored).as_bytes() == entry.digest {
-        return Ok(());
+/// Of a frame with differences, as it is stored.
+struct Parts<'a> {
+    head: &'a [u8],
+    whole: &'a [u8],
+    differences: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    fn of(packed: &'a [u8]) -> Result<Self> {
+        let split = || {
+            let (head, rest) = packed.split_first_chunk()?;
+            let (whole, rest) = rest.split_first_chunk()?;
+            let (head, rest) = rest.split_at_checked(u32::from_le_bytes(*head) as usize)?;
+            let (whole, differences) = rest.split_at_checked(u32::from_le_bytes(*whole) as usize)?;
+            Some(Self { head, whole, differences })
+        };
+        split().ok_or_else(wrong)
     }
-    Err(Error::damaged("the checksum of a frame is not the one in its index"))
+
+    fn head(&self, pages: usize, ids: &[u8], page_size: usize) -> Result<Head> {
+        let head = decompressed(self.head, LARGEST_HEAD)?;
+        let (masked, rest) = head.split_at_checked(flags(pages)).ok_or_else(wrong)?;
+        let (differs, rest) = rest.split_at_checked(flags(pages)).ok_or_else(wrong)?;
+        let count = (0..pages).filter(|&number| bit(differs, number)).count();
+        let (lengths, runs) = rest.split_at_checked(count * 4).ok_or_else(wrong)?;
+        let runs = runs::read(runs, u32::MAX, 0, count as u64)?;
+        let bases = runs.iter().flat_map(|run| run.places());
+        let mut differences = bases.zip(ranges(lengths, self.differences.len())?);
+        let mut whole = (0..).step_by(page_size);
+        let form = |number| {
+            if bit(differs, number) {
+                differences.next().map(|(base, range)| Form::Difference(base, range))
+            } else {
+                whole.next().map(Form::Whole)
+            }
+        };
+        let forms = (0..pages).map(form).collect::<Option<_>>().ok_or_else(wrong)?;
+        Ok(Head { masked: masked.to_vec(), forms, ids: ids.to_vec() })
+    }
+}
+
+/// Where each difference lies, of such lengths; `all` bytes together.
+fn ranges(lengths: &[u8], all: usize) -> Result<Vec<Range<usize>>> {
+    let mut end = 0_usize;
+    let range = |length: &[u8]| {
+        let start = end;
+        end = start.checked_add(u32::from_le_bytes(length.try_into().ok()?) as usize)?;
+        Some(start..end)
+    };
+    let ranges: Option<Vec<_>> = lengths.chunks_exact(4).map(range).collect();
+    ranges.filter(|_| end == all).ok_or_else(wrong)
+}
+
+fn bit(bits: &[u8], number: usize) -> bool {
+    bits[number / 8] >> (number % 8) & 1 == 1
+}
+
+fn unpacked(packed: &[u8], wanted: usize) -> Result<Vec<u8>> {
+    let plain = decompressed(packed, wanted)?;
+    if plain.len() == wanted { Ok(plain) } else { Err(wrong()) }
+}
+
+fn decompressed(packed: &[u8], most: usize) -> Result<Vec<u8>> {
+    zstd::bulk::decompress(packed, most)
+        .map_err(|error| Error::damaged(format!("a frame cannot be unpacked: {error}")))
+}
+
+fn wrong() -> Error {
+    Error::damaged("a frame holds another number of bytes than its index says")
 }

@@ -1,11 +1,16 @@
-//! The pages of an earlier backup by their ids.
+//! The pages of an earlier backup: by their ids, and in their order.
+
+use std::sync::Arc;
 
 use common::{Error, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::assembly::Assembly;
-use crate::page::{ID, PageId};
-use crate::runs::{self, Run};
+use crate::frame::Head;
+use crate::page::{PageId, Place};
+use crate::retired::{FrameKey, retired};
+use crate::runs;
+use crate::uses::Uses;
 
 /// Consecutive pages of a backup. first: of the pages of the backup's own pack, how many came before.
 #[derive(Debug, Clone)]
@@ -15,93 +20,143 @@ pub struct Segment {
     pub pages: u64,
 }
 
-/// How much of a frame or pack is used is told in parts of so many.
-const PARTS: u64 = 1000;
-const NEARLY_EMPTY: u64 = PARTS / 10;
+/// A page of a backup. base: the whole page that it is stored beside, if it is a difference.
+#[derive(Debug, Clone, Copy)]
+pub struct Stood {
+    pub place: Place,
+    pub base: Option<Place>,
+}
 
-/// By id: pack and number in it. Some 40 bytes of memory for each page.
+impl Stood {
+    /// Whatever it needs.
+    pub fn places(self) -> impl Iterator<Item = Place> {
+        std::iter::once(self.place).chain(self.base)
+    }
+
+    /// What a later form of it can be stored beside.
+    pub fn whole(self) -> Place {
+        self.base.unwrap_or(self.place)
+    }
+}
+
+/// Some 60 bytes of memory for each page.
 #[derive(Debug, Default)]
-pub struct Known(FxHashMap<PageId, (u32, u32)>);
+pub struct Known {
+    packs: Arc<Assembly>,
+    pages: Vec<Stood>,
+    /// The numbers of pages.
+    ids: FxHashMap<PageId, u32>,
+    retired: FxHashSet<FrameKey>,
+    uses: Uses,
+}
 
 impl Known {
     /// Of a backup with that pack of its own. again: so many of its pages, at most, count as not known, those that keep
     /// much for little. They will be stored again, and nobody unpacks these frames any more.
-    pub fn of(packs: &Assembly, segments: &[Segment], own: u32, again: u64) -> Result<Self> {
-        let read = |one: &Segment| runs::read(&one.runs, own, one.first, one.pages);
-        let runs: Vec<_> = segments.iter().map(read).collect::<Result<_>>()?;
-        let retired = retired(packs, runs.iter().flatten(), again)?;
-        let (mut known, mut last) =
-            (Self::default(), FxHashMap::<u32, (usize, Vec<u8>)>::default());
-        for run in runs.iter().flatten() {
-            let pack = packs.pack(run.pack)?;
-            for page in run.start..run.start + run.count {
-                let (frame, place) = pack.find(page)?;
-                if retired.contains(&(run.pack, frame)) {
-                    continue;
+    pub fn of(packs: Arc<Assembly>, segments: &[Segment], own: u32, again: u64) -> Result<Self> {
+        let mut known = Self { uses: Uses::of(&packs), packs, ..Self::default() };
+        let packs = Arc::clone(&known.packs);
+        let (mut heads, mut bases) = (Heads::of(&packs), Heads::of(&packs));
+        for one in segments {
+            for run in runs::read(&one.runs, own, one.first, one.pages)? {
+                for place in run.places() {
+                    let (head, within) = heads.at(place)?;
+                    let base = head.base(within);
+                    if let Some(base) = base {
+                        bases.require_whole(base)?;
+                    }
+                    known.add(Stood { place, base }, head.id(within))?;
                 }
-                let there = last.entry(run.pack).or_insert((usize::MAX, Vec::new()));
-                if there.0 != frame {
-                    *there = (frame, pack.ids(frame)?);
-                }
-                known.0.insert(id_at(&there.1, place)?, (run.pack, page));
             }
         }
+        known.retired = retired(&packs, &known.pages, again)?;
+        let kept = known.pages.iter().map(|stood| known.is_kept(*stood));
+        let kept: Vec<_> = kept.collect::<Result<_>>()?;
+        known.ids.retain(|_, number| kept[*number as usize]);
         Ok(known)
     }
 
-    pub(crate) fn get(&self, id: &PageId) -> Option<(u32, u32)> {
-        self.0.get(id).copied()
+    fn add(&mut self, stood: Stood, id: &PageId) -> Result<()> {
+        let number = u32::try_from(self.pages.len());
+        let number = number.map_err(|_| Error::damaged("a backup of too many pages"))?;
+        self.pages.push(stood);
+        self.ids.insert(*id, number);
+        Ok(())
     }
-}
 
-/// Frames whose pages are stored again, as long as all frames hold more than half as much again as is used, and while no more
-/// than `again` pages are used in them: the nearly empty ones, which cost a restore most for each page, then those of the
-/// packs that are used least, which can be removed then.
-fn retired<'a>(
-    packs: &Assembly,
-    runs: impl Iterator<Item = &'a Run>,
-    mut again: u64,
-) -> Result<FxHashSet<(u32, usize)>> {
-    let mut frames = FxHashMap::<(u32, usize), u64>::default();
-    let mut whole = FxHashMap::<u32, u64>::default();
-    for run in runs {
-        let pack = packs.pack(run.pack)?;
-        *whole.entry(run.pack).or_default() += u64::from(run.count);
-        for page in run.start..run.start + run.count {
-            *frames.entry((run.pack, pack.find(page)?.0)).or_default() += 1;
+    /// Whether no frame that it needs is retired.
+    fn is_kept(&self, stood: Stood) -> Result<bool> {
+        for place in stood.places() {
+            if self.retired.contains(&self.packs.frame_of(place)?) {
+                return Ok(false);
+            }
         }
+        Ok(true)
     }
-    let mut order = Vec::with_capacity(frames.len());
-    for (&(number, frame), &used) in &frames {
-        let pack = packs.pack(number)?;
-        let there = pack.pages_of(frame);
-        let rank = match part(used, there) {
-            own if own < NEARLY_EMPTY => own,
-            _ => NEARLY_EMPTY + part(whole[&number], pack.pages().into()),
-        };
-        order.push((rank, number, frame, there, used));
+
+    pub(crate) fn packs(&self) -> &Assembly {
+        &self.packs
     }
-    order.sort_unstable();
-    let mut held: u64 = order.iter().map(|frame| frame.3).sum();
-    let all: u64 = frames.values().sum();
-    let mut retired = FxHashSet::default();
-    for (_, number, frame, there, used) in order {
-        if used > again || 2 * held <= 3 * all {
-            break;
+
+    /// The number of a page in the backup; `near`, if it is the same as that one.
+    pub(crate) fn find(&self, id: &PageId, near: Option<u32>) -> Option<u32> {
+        let found = *self.ids.get(id)?;
+        let place = |number: u32| self.pages.get(number as usize).map(|stood| stood.place);
+        near.filter(|near| place(*near) == place(found)).or(Some(found))
+    }
+
+    /// Where it is stored; it is used from now on.
+    pub(crate) fn take(&self, number: u32) -> Place {
+        let stood = self.pages[number as usize];
+        stood.places().for_each(|place| _ = self.uses.add(place));
+        stood.place
+    }
+
+    /// What a later form of a page can be stored beside.
+    pub(crate) fn base(&self, number: u32) -> Option<Place> {
+        let base = self.pages.get(number as usize)?.whole();
+        let frame = self.packs.frame_of(base).ok()?;
+        (!self.retired.contains(&frame)).then_some(base)
+    }
+
+    pub(crate) fn take_base(&self, base: Place) {
+        self.uses.add(base);
+    }
+
+    /// Of each pack, how many pages were taken.
+    pub fn used(&self) -> Vec<(u32, u64)> {
+        self.uses.counts()
+    }
+}
+
+/// The heads of the frames that were looked at last, one of each pack.
+struct Heads<'a> {
+    packs: &'a Assembly,
+    last: FxHashMap<u32, (usize, Head)>,
+}
+
+impl<'a> Heads<'a> {
+    fn of(packs: &'a Assembly) -> Self {
+        Self { packs, last: FxHashMap::default() }
+    }
+
+    /// That of the frame with that page, and its number there.
+    fn at(&mut self, place: Place) -> Result<(&Head, usize)> {
+        let pack = self.packs.pack(place.pack)?;
+        let (frame, within) = pack.find(place.page)?;
+        if self.last.get(&place.pack).is_none_or(|last| last.0 != frame) {
+            self.last.insert(place.pack, (frame, pack.head(frame)?));
         }
-        again -= used;
-        held -= there.min(held);
-        held += used;
-        retired.insert((number, frame));
+        Ok((&self.last[&place.pack].1, within))
     }
-    Ok(retired)
+
+    /// Also that its frame is as it was stored.
+    fn require_whole(&mut self, base: Place) -> Result<()> {
+        let (head, within) = self.at(base)?;
+        if head.base(within).is_none() { Ok(()) } else { Err(not_whole()) }
+    }
 }
 
-fn part(used: u64, there: u64) -> u64 {
-    used * PARTS / there.max(1)
-}
-
-fn id_at(ids: &[u8], place: usize) -> Result<PageId> {
-    let found = ids.get(place * ID..(place + 1) * ID).and_then(|id| id.try_into().ok());
-    found.ok_or_else(|| Error::damaged("a frame has too few ids"))
+pub(crate) fn not_whole() -> Error {
+    Error::damaged("a page is stored beside one that is itself a difference")
 }

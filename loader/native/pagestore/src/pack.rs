@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use common::{Error, InFile, Result};
 
-use crate::frame::{self, ENTRY, Entry, Frame};
-use crate::page::ID;
+use crate::entry::{ENTRY, Entry};
+use crate::frame::{Frame, Head};
 
 #[derive(Debug)]
-struct Place {
+struct Room {
     entry: Entry,
     offset: u64,
     /// The number of its first page in the pack.
@@ -21,7 +21,7 @@ struct Place {
 pub struct Pack {
     name: PathBuf,
     file: File,
-    places: Vec<Place>,
+    places: Vec<Room>,
     page_size: usize,
     pages: u32,
 }
@@ -41,7 +41,7 @@ impl Pack {
             if !entry.is_bounded(page_size) {
                 return Err(strange());
             }
-            places.push(Place { entry, offset, first });
+            places.push(Room { entry, offset, first });
             offset += entry.stored() as u64;
             first = first.checked_add(entry.pages).ok_or_else(strange)?;
         }
@@ -64,7 +64,7 @@ impl Pack {
     pub fn verify(&self, frame: usize) -> Result<usize> {
         let place = self.places.get(frame).ok_or_else(|| Error::damaged("no such frame"))?;
         let stored = self.stored(place)?;
-        frame::check(&stored, &place.entry).in_file(Some(&self.name))?;
+        place.entry.check(&stored).in_file(Some(&self.name))?;
         Ok(stored.len())
     }
 
@@ -84,15 +84,14 @@ impl Pack {
         Ok((number, (page - self.places[number].first) as usize))
     }
 
-    /// The ids of all pages of a frame, one behind the other.
-    pub(crate) fn ids(&self, frame: usize) -> Result<Vec<u8>> {
+    /// What is known of the pages of a frame without unpacking them.
+    pub(crate) fn head(&self, frame: usize) -> Result<Head> {
         let place = &self.places[frame];
         let stored = self.stored(place)?;
-        frame::check(&stored, &place.entry).in_file(Some(&self.name))?;
-        Ok(stored[stored.len() - place.entry.pages as usize * ID..].to_vec())
+        Frame::head(&stored, &place.entry, self.page_size).in_file(Some(&self.name))
     }
 
-    fn stored(&self, place: &Place) -> Result<Vec<u8>> {
+    fn stored(&self, place: &Room) -> Result<Vec<u8>> {
         let mut room = vec![0; place.entry.stored()];
         let read = self.file.read_exact_at(&mut room, place.offset);
         read.in_file(Some(&self.name))?;

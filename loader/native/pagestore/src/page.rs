@@ -7,10 +7,20 @@ pub const ID: usize = 20;
 
 pub type PageId = [u8; ID];
 
+/// A page of a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub pack: u32,
+    pub page: u32,
+}
+
 const NUMBER: usize = 8;
 
+/// The number of the first page behind both meta pages.
+pub const FIRST: u64 = 2;
+
 /// Of the pages of one snapshot. transaction: which every page bears, in format 3.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Shape {
     pub page_size: usize,
     pub transaction: Option<u64>,

@@ -6,11 +6,19 @@
 use common::{Error, Result};
 use rustc_hash::FxHashMap;
 
+use crate::page::Place;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     pub pack: u32,
     pub start: u32,
     pub count: u32,
+}
+
+impl Run {
+    pub fn places(self) -> impl Iterator<Item = Place> {
+        (self.start..self.start + self.count).map(move |page| Place { pack: self.pack, page })
+    }
 }
 
 /// Where the last run of each pack ended.

@@ -1,24 +1,46 @@
 //! The pages of a stream into those that are known and those that are new.
 
 use common::Result;
-use rustc_hash::FxHashMap;
 
-use crate::frame::{ENTRY, Making, PAGES};
+use crate::difference::Packer;
+use crate::entry::{ENTRY, PAGES};
 use crate::known::Known;
-use crate::page::{Shape, id};
+use crate::making::{Difference, Making};
+use crate::nearest::{Nearest, nearest};
+use crate::page::{PageId, Place, Shape, id};
 use crate::runs::Writer;
 
 /// The level of zstd for the few pages that are new among many that are known.
 const THOROUGH: i32 = 9;
 
-/// Of some consecutive pages: the runs that they are, the frames of new pages and what an index tells of these. used: pages
-/// of each pack.
+/// A difference takes its length and its base besides: so many bytes.
+const OWN: usize = 8;
+
+/// Of some consecutive pages: the runs that they are, the frames of new pages and what an index tells of these. fresh: how
+/// many are new.
 #[derive(Debug, Default)]
 pub struct Sifted {
     pub runs: Vec<u8>,
     pub frames: Vec<u8>,
     pub entries: Vec<u8>,
-    pub used: Vec<(u32, u64)>,
+    pub fresh: u32,
+}
+
+/// A whole page of a pack.
+type Former = (Place, Vec<u8>);
+
+/// A page without its number.
+struct Page<'a> {
+    bytes: &'a [u8],
+    masked: bool,
+    id: PageId,
+}
+
+impl<'a> Page<'a> {
+    fn of(bytes: &'a mut [u8], number: u64, shape: Shape) -> Self {
+        let masked = shape.mask(bytes, number);
+        Self { id: id(bytes, masked), bytes, masked }
+    }
 }
 
 /// `data`: whole pages, the first of that number. New ones are for pack `own`; the first of them has the number 0 here.
@@ -30,19 +52,27 @@ pub fn sift(
     first: u64,
     level: i32,
 ) -> Result<Sifted> {
+    let pages = (first..).zip(data.chunks_exact_mut(shape.page_size));
+    let pages: Vec<_> = pages.map(|(number, bytes)| Page::of(bytes, number, shape)).collect();
+    let found = nearest(known, pages.iter().map(|page| &page.id), first);
+    let former = former(known, &found)?;
+    let (mut packer, mut former) = (Packer::new()?, former.iter());
     let (mut sifted, mut runs, mut frame) =
         (Sifted::default(), Writer::new(own), Making::default());
-    let (mut fresh, mut used) = (0, FxHashMap::default());
-    for (number, page) in (first..).zip(data.chunks_exact_mut(shape.page_size)) {
-        let masked = shape.mask(page, number);
-        let id = id(page, masked);
-        let (pack, index) = known.get(&id).unwrap_or((own, fresh));
-        runs.add(pack, index);
-        *used.entry(pack).or_default() += 1;
-        if pack == own {
-            frame.add(page, masked, &id);
-            fresh += 1;
+    for (page, found) in pages.iter().zip(found) {
+        if let Nearest::Same(number) = found {
+            let place = known.take(number);
+            runs.add(place.pack, place.page);
+            continue;
         }
+        runs.add(own, sifted.fresh);
+        sifted.fresh += 1;
+        let bases = former.next().map_or(&[][..], Vec::as_slice);
+        let difference = difference(&mut packer, page.bytes, bases)?;
+        if let Some(difference) = &difference {
+            known.take_base(difference.base);
+        }
+        frame.add(page.bytes, page.masked, &page.id, difference);
         if frame.len() == PAGES {
             sifted.keep(std::mem::take(&mut frame), level)?;
         }
@@ -50,7 +80,35 @@ pub fn sift(
     if frame.len() > 0 {
         sifted.keep(frame, level.max(THOROUGH))?;
     }
-    Ok(Sifted { runs: runs.finish(), used: used.into_iter().collect(), ..sifted })
+    Ok(Sifted { runs: runs.finish(), ..sifted })
+}
+
+/// What each new page can be stored beside, and where that is.
+fn former(known: &Known, found: &[Nearest]) -> Result<Vec<Vec<Former>>> {
+    let page = |base: &Place| Ok((*base, known.packs().whole(*base)?));
+    let pages = |one: &Nearest| match one {
+        Nearest::Same(_) => None,
+        Nearest::Former(bases) => Some(bases.iter().flatten().map(page).collect()),
+    };
+    found.iter().filter_map(pages).collect()
+}
+
+/// The shortest; none if the page by itself is hardly longer.
+fn difference<'a>(
+    packer: &mut Packer<'a>,
+    page: &[u8],
+    bases: &'a [Former],
+) -> Result<Option<Difference>> {
+    let mut best: Option<Difference> = None;
+    for (base, former) in bases {
+        let found = Difference { base: *base, packed: packer.pack(page, Some(former))? };
+        if best.as_ref().is_none_or(|best| found.packed.len() < best.packed.len()) {
+            best = Some(found);
+        }
+    }
+    let Some(best) = best else { return Ok(None) };
+    let alone = packer.pack(page, None)?.len();
+    Ok((2 * (best.packed.len() + OWN) <= alone).then_some(best))
 }
 
 impl Sifted {
