@@ -181,5 +181,7 @@ def test_a_log_without_searches(asked: tuple[Slapd, Path], tmp_path: Path) -> No
     assert found["notes"] == [
         "no search of this database is among them: does slapd log with loglevel stats?"
     ]
-    done = ditseed("tune", "indexes", "--config", asked[0].config_path, "--stats-log", tmp_path / "none")
+    done = ditseed(
+        "tune", "indexes", "--config", asked[0].config_path, "--stats-log", tmp_path / "none"
+    )
     assert "[storage.no_such_path]" in done.err

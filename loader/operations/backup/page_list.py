@@ -78,8 +78,11 @@ class PageList:
 
     @property
     def full_bytes(self) -> int:
-        """What it would take by itself, about."""
-        return self.map_bytes + sum(use.stored * use.used // use.pages for use in self.packs)
+        """What it would take by itself, about: as much for each page as the largest pack does, for small ones hold
+        differences."""
+        largest = max(self.packs, key=lambda use: use.stored, default=None)
+        pages = (self.data_bytes - self.head_bytes) // self.page_size
+        return self.map_bytes + (pages * largest.stored // largest.pages if largest else 0)
 
     def text(self) -> bytes:
         return msgspec.json.encode(self) + b"\n"
