@@ -60,7 +60,7 @@ def test_a_real_2_7(name: str, tmp_path: Path) -> None:
     if reason:  # in CI, too: no distribution has it
         pytest.skip(reason)
     made, env = ALL[name], {"DITSEED_TOOLS": openldap_27.tools()}
-    ldif = made.case.write(tmp_path)
+    ldif = made.case.write_oracle(tmp_path)
     with _here(made) as before, _here(made) as after:
         slapadd(before, ldif)
         with closing(made.server()) as newer, closing(made.server()) as oracle:

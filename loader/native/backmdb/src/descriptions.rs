@@ -14,6 +14,10 @@ use crate::{Settings, lock};
 /// Numbers in id2e's blobs have 30 bits, but slapd has room for so many (`servers/slapd/back-mdb/attr.c`).
 const MOST: u32 = 65_535;
 
+/// What slapd works out when it is asked for (`SLAP_AT_DYNAMIC` in `servers/slapd/schema_prep.c`); slapadd 2.6.11 and later
+/// leave such attributes out.
+pub const COMPUTED: [&str; 3] = ["hasSubordinates", "subschemaSubentry", "entryDN"];
+
 /// One attribute description, as this database stores it.
 #[derive(Debug)]
 pub struct AttributeDescription {
@@ -22,6 +26,8 @@ pub struct AttributeDescription {
     pub text: String,
     /// Values are DNs.
     pub is_dn: bool,
+    /// One of [`COMPUTED`].
+    pub computed: bool,
     /// The values stand in the order of their equality rule.
     pub sorted: bool,
     /// With more values than this they live in id2v.
@@ -95,6 +101,7 @@ impl<'a> AttributeDescriptions<'a> {
             attribute: description.attribute,
             text: description.text.clone(),
             is_dn: kind.normaliser == Normalise::Dn,
+            computed: COMPUTED.contains(&kind.name.as_str()),
             sorted: self.is_sorted(description.attribute),
             apart_above: self.apart_above(&description.text),
             order: kind.order,

@@ -16,9 +16,6 @@ use codec::id2e::{Attribute, Parts};
 /// Answers kept in mind; others are worked out again.
 const SHAPES: usize = 65_536;
 
-/// slapd 2.6.11 and later leave them out, slapd works them out when they are asked for.
-const DYNAMIC: [&str; 3] = ["hasSubordinates", "subschemaSubentry", "entryDN"];
-
 /// What slapadd gives to entries that lack it (`lastmod`).
 const OPERATIONAL: [&str; 6] = [
     "entryUUID",
@@ -172,7 +169,7 @@ impl<'a> AsLoaded<'a> {
         if let Some(rule) = &column.unproven {
             return refused(format!("{text} is compared by {rule}"));
         }
-        if DYNAMIC.contains(&kind.name.as_str()) {
+        if column.computed {
             return refused(format!("{text} is stored, which slapd works out"));
         }
         if one.count == 0 {

@@ -173,6 +173,9 @@ impl<'a> Encoder<'a> {
         if self.shared.claim.is_some() && column == self.context_csn {
             return Ok(());
         }
+        if self.shared.settings.of_2_7 && self.lookup.get(column).computed {
+            return Ok(());
+        }
         let value = field.value()?;
         let is_csn = column == self.operational.csn();
         if is_csn && self.shared.live {
