@@ -671,6 +671,9 @@ class Built:
     def misfits(self) -> list[tuple[str, str, int]]:
         """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
     @property
+    def completed(self) -> str:
+        """What completing the entries added to the checksum of their tree, modulo 2^128; 0 unless `account`."""
+    @property
     def bytes(self) -> int:
         """Of the file."""
     @property
@@ -748,6 +751,7 @@ def build(
     rejects_path: _Path,
     check_schema: bool = True,
     complete_naming: bool = True,
+    account: bool = False,
     first: int = 0,
     head: _Path | None = None,
     read_again: Callable[[list[tuple[str, str, str]]], Sequence[_Path]] | None = None,
@@ -762,7 +766,8 @@ def build(
     what is more goes to nameless files in `scratch`. value_check: what is done with values that their syntax
     forbids. rejects_path: LDIF of rejected entries with their reasons, made when there is one; more than
     max_rejects end the build. check_schema False: entries need not fit the schema, nor hold the values of their
-    RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do.
+    RDNs, as with `slapadd -s`. complete_naming False: entries that lack these are rejected, as servers do. account:
+    what is added to entries, or left out of them, is added up in `Built.completed`.
 
     read_again: the entries come from a server that goes on to change. Called when all inputs are read, with nothing,
     and then with entries whose parent is nowhere (the parent's DN, the DN, the entryUUID), until there are none or

@@ -78,7 +78,7 @@ class BuildRules:
     """What is looked at, and what is done with an entry that fails. `claimed` as in `loader.ldif.join`.
 
     `now`: the time that made attributes bear, as in createTimestamp. `first`: the number of the first entryCSN that is
-    made.
+    made. `account`: what is added to entries, or left out of them, is added up in `Built.completed`.
     """
 
     now: str
@@ -89,6 +89,7 @@ class BuildRules:
     write_context: bool = False
     check_schema: bool = True
     complete_naming: bool = True
+    account: bool = False
     claimed: Sequence[str] | None = None
 
 
@@ -157,6 +158,7 @@ def build(
                 value_check=rules.value_check,
                 check_schema=rules.check_schema,
                 complete_naming=rules.complete_naming,
+                account=rules.account,
                 first=rules.first,
                 file_urls=rules.file_urls,
                 max_rejects=rules.max_rejects,

@@ -4,6 +4,7 @@ hand and back. Key by key: the one equals what slapadd of here makes of the same
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,14 +14,17 @@ import pytest
 from fixtures import openldap_27
 from fixtures.golden.case import server
 from fixtures.golden.of_2_7 import ALL, Made
-from fixtures.golden.tables import differences
+from fixtures.golden.records import SUFFIX
+from fixtures.golden.tables import GENERATED, differences
 from fixtures.slapd import Slapd
+from loader.errors import MdbDamaged
 from loader.mdb import meta
-from loader.operations.migrate import MigrateOptions, migrate
+from loader.operations.migrate import AGAIN, MigrateOptions, migrate
 from loader.progress import Progress
 from loader.server import version
+from tests.golden.everything import BY_NAME
 from tests.support.command import ditseed
-from tests.support.golden import slapadd
+from tests.support.golden import build, fresh, slapadd
 
 pytestmark = pytest.mark.slapd
 
@@ -51,6 +55,58 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert meta.read_meta(again).format == 3
     found = differences(first, again)
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["made", "made-anonymous"])
+def test_what_the_new_slapd_adds_is_expected(name: str, tmp_path: Path) -> None:
+    """Entries with none, one or all of the attributes that `lastmod` brings, from a database that keeps none."""
+    case, bare = BY_NAME[name], BY_NAME["made-never"]
+    with closing(fresh(bare)) as old, closing(fresh(case)) as new, closing(fresh(case)) as oracle:
+        slapadd(old, bare.write(tmp_path))
+        where = (old.database_dir, new.database_dir, "--config", new.config_path)
+        facts = ditseed("migrate", *where, "--json").ok().facts
+        assert facts["compared"] == "equal"
+        assert "it has no " in facts[AGAIN]
+        (tmp_path / "all.ldif").write_text(old.slapcat())
+        slapadd(oracle, tmp_path / "all.ldif")
+        found = differences(oracle.database_dir, new.database_dir, GENERATED)
+        assert not found, "\n".join(found)
+
+
+def test_what_slapd_2_7_leaves_out_is_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slapd before 2.6.11 stores attributes that it works out, where they are loaded."""
+    made, again = ALL["computed"], tmp_path / "again"
+    with _here(made) as old, _here(made, "index_hash64 on") as new:
+        build(old, made.case.write(tmp_path)).ok()
+        assert "hasSubordinates: FALSE" in ditseed("export", old.database_dir, "-o", "-").ok().out
+        monkeypatch.setattr(version, "release", lambda: (2, 7, 0))
+        facts = migrate(
+            MigrateOptions(old.database_dir, again, new.config_path), Progress("none"), {}
+        )
+    assert "which slapd works out" in facts[AGAIN]
+    found = differences(made.unpack(tmp_path / "first"), again)
+    assert not found, "\n".join(found)
+
+
+def test_what_the_new_slapd_does_not_add_is_still_missed(tmp_path: Path) -> None:
+    """A database without one of the values, in the place of the one that was made."""
+    case, bare = BY_NAME["made"], BY_NAME["made-never"]
+    with closing(fresh(bare)) as old, closing(fresh(case)) as new, closing(fresh(case)) as other:
+        slapadd(old, bare.write(tmp_path))
+        command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
+        assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
+        made = new.database_dir / ".ditseed-migrate" / "environment" / meta.DATA
+        lacking = (
+            ditseed("export", made.parent, "-o", "-").ok().out.replace("\nsn: s\n", "\nsn: t\n")
+        )
+        (tmp_path / "lacking.ldif").write_text(lacking)
+        slapadd(other, tmp_path / "lacking.ldif")
+        shutil.copyfile(other.database_dir / meta.DATA, made)
+        done = ditseed(*command)
+    assert done.status == MdbDamaged.exit_status, done
+    assert f"in 1 entries: cn=person,ou=nothing_given,{SUFFIX} (sn)" in done.err
 
 
 @pytest.mark.parametrize("name", ALL)

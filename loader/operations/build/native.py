@@ -145,14 +145,15 @@ class NativeSteps:
         read: Sequence[mdb.Input],
         claimed: Sequence[str] | None,
         beside: LiveSource | None = None,
+        account: bool = False,
     ) -> Facts:
-        """The database of what is read. `claimed` and `beside` as in `loader.sinks.mdb`."""
+        """The database of what is read. `claimed`, `beside` and `account` as in `loader.sinks.mdb`."""
         with self._making() as (partial, means):
-            how = (self._rules(claimed), means, meter)
+            how = (self._rules(claimed, account), means, meter)
             built = mdb.build(self.target, read, partial, *how, beside=beside)
         if built.stale:
             stale.remove(self.made, built.stale)
-        return self._told(built)
+        return {**self._told(built), **({"completed": built.completed} if account else {})}
 
     def transfer(self, meter: Meter, source: Snapshot) -> Facts:
         """The database of the records of another one, as they are. Raises NotProven where they would be others."""
@@ -197,7 +198,7 @@ class NativeSteps:
         found = [path for path in self.options.files.paths() if path.is_file()]
         return round(LEAST * sum(path.stat().st_size for path in found))
 
-    def _rules(self, claimed: Sequence[str] | None) -> BuildRules:
+    def _rules(self, claimed: Sequence[str] | None, account: bool) -> BuildRules:
         options = self.options
         return BuildRules(
             now=inputs.input_time(options),
@@ -205,6 +206,7 @@ class NativeSteps:
             value_check=self._value_check(),
             check_schema=options.check_schema,
             complete_naming=options.complete_naming,
+            account=account,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
             write_context=options.write_context and not options.seeding,

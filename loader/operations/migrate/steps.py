@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from loader import ldif, naming, resources, units
+from loader.defaults import DYNAMIC_ATTRIBUTES
 from loader.errors import EntryRefused, MadeOtherwise, MdbDamaged, NotProven, SchemaMissing
 from loader.mdb import look, meta, names, snapshot
 from loader.operations import compare as comparing
@@ -31,6 +32,7 @@ from loader.sources.piped import piped
 SOURCE, MADE_FOR = "source_as_read", "made_for"
 AGAIN = "made_again"  # why entries could not be copied as they are stored
 _SHOWN = 10  # names in a message
+_COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
 
 
 def state_of(source: Path) -> list[int | str]:
@@ -82,18 +84,18 @@ class MigrateSteps:
 
         with meter.cancelling(inner.cancel), piped(read, "read") as (descriptor, reading):
             made = self._make(meter, descriptor)
-        found = reading.result()
+        found, completed = reading.result(), made.pop("completed")
         return {
             **made,
             "in_source": found.entries,
-            "checksum": found.checksum,
+            "checksum": _sum(found.checksum, completed),
             "context_csns": list(found.context_csns),
             "late": found.late,
         }
 
     def _make(self, meter: Meter, descriptor: int) -> Facts:
         try:
-            return self.building.make(meter, [descriptor], None)
+            return self.building.make(meter, [descriptor], None, account=True)
         except EntryRefused as error:
             self._require_schema()
             raise MadeOtherwise(
@@ -119,7 +121,8 @@ class MigrateSteps:
 
     def compare(self, meter: Meter, loaded: Facts) -> Facts:
         """Every entry of the new database against what was read of the old one: number and checksum of all that they
-        hold, in whatever order; or every record, where they were copied. Raises MdbDamaged."""
+        hold, in whatever order, and what slapadd adds to them or leaves out; or every record, where they were copied.
+        Raises MdbDamaged."""
         if loaded.get("records"):
             if self.building.records_checksum(meter) != loaded["records"]:
                 raise self._differing(loaded)
@@ -135,8 +138,11 @@ class MigrateSteps:
         """With the names of entries and attributes that differ."""
         made, source = self.building.made, self.options.source
         a, b = (Database(ConfiguredDatabase(one)) for one in (source, made))
-        asked = comparing.CompareOptions(a, b, ignore=(), show_attributes=True, limit=_SHOWN)
-        found = comparing.compare(asked, self.run.progress)
+        for ignore in (_COMPLETED, ()):  # what slapadd adds is told only where nothing else differs
+            asked = comparing.CompareOptions(a, b, ignore, show_attributes=True, limit=_SHOWN)
+            found = comparing.compare(asked, self.run.progress)
+            if not found.equal:
+                break
         shown = "; ".join(
             f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in found.samples
         )
@@ -151,3 +157,9 @@ class MigrateSteps:
 def used(source: Path) -> list[str]:
     """Attribute descriptions that the database has, or once had."""
     return list(names.attributes(source))
+
+
+def _sum(one: str, other: str) -> str:
+    """Of two checksums of trees."""
+    total = (int(one, 16) + int(other, 16)) % 2**128
+    return f"{total:032x}"

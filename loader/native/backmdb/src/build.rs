@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -14,6 +14,7 @@ use ldif::Counters;
 use lmdbfile::{FileWriter, Format, Table};
 use schema::Schema;
 use tree::claim::Claim;
+use tree::fingerprint::Checksum;
 
 use crate::chunks::{Chunks, Source};
 use crate::descriptions::{AttributeDescriptions, InvalidValues};
@@ -26,7 +27,7 @@ use crate::live::{Renamed, Reread};
 use crate::naming::Suffixes;
 use crate::numbering::Numbering;
 use crate::shared::BuildContext;
-use crate::{Code, Error, Options, Result, Settings, context, postings, reject, reorder};
+use crate::{Code, Error, Options, Result, Settings, context, lock, postings, reject, reorder};
 
 /// What a build made.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Built {
     pub rejections: Vec<Rejection>,
     /// By the names of attributes.
     pub misfits: Vec<InvalidValues>,
+    /// What completing the entries added to the checksum of their tree; 0 unless [`Options::account`].
+    pub completed: Checksum,
     pub pages: u64,
     pub bytes: u64,
     /// Sub-database -> values in it.
@@ -86,6 +89,7 @@ pub fn build(
             .map_err(|refusal| Error::new(Code::Schema, format!("suffix: {}", refusal.0)))?,
         claim: options.claimed.as_ref().map(|texts| Claim::new(texts)),
         live: beside.is_some(),
+        completed: Mutex::default(),
         positions: workers::Turn::new(0),
         numbers: workers::Turn::new(()),
     };
@@ -279,6 +283,7 @@ impl Build<'_> {
             dropped,
             rejections: gathered.rejections,
             misfits: self.shared.columns.invalid_values(),
+            completed: *lock(&self.shared.completed),
             pages: summary.pages,
             bytes: summary.bytes,
             tables: counts,

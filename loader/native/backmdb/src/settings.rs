@@ -110,6 +110,8 @@ pub struct Options {
     pub check_schema: bool,
     /// An entry that lacks a value of its RDN gets it, as slapadd has it; else it is refused, as servers have it.
     pub complete_naming: bool,
+    /// What is added to entries is added up, for a comparison of the database with what was read.
+    pub account: bool,
     /// Values given as `attribute:< file:///path` are read.
     pub file_urls: bool,
     /// Bytes that sorting may keep in memory.

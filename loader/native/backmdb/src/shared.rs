@@ -1,8 +1,11 @@
 //! What all workers of a build look at.
 
+use std::sync::Mutex;
+
 use ldif::Counters;
 use schema::Schema;
 use tree::claim::Claim;
+use tree::fingerprint::Checksum;
 use workers::Turn;
 
 use crate::descriptions::AttributeDescriptions;
@@ -21,6 +24,8 @@ pub struct BuildContext<'a> {
     pub claim: Option<Claim>,
     /// The entries come from a server that goes on to change, so that some may come twice.
     pub live: bool,
+    /// What completing the entries has added to the checksum of their tree, if an account is kept of it.
+    pub completed: Mutex<Checksum>,
     /// How many records the chunks before have.
     pub positions: Turn<u64>,
     /// Passes when all entries of a chunk are encoded: new attribute descriptions are numbered in order.

@@ -122,6 +122,7 @@ pub struct Built {
     stale: Vec<u64>,
     rejections: Vec<Py<Rejection>>,
     misfits: Vec<(String, String, u64)>,
+    completed: String,
     bytes: u64,
     pages: u64,
     tables: BTreeMap<String, u64>,
@@ -158,6 +159,7 @@ impl Built {
                 .into_iter()
                 .map(|one| (one.attribute, one.syntax, one.count))
                 .collect(),
+            completed: built.completed.hex(),
             bytes: built.bytes,
             pages: built.pages,
             tables: built.tables,
@@ -263,7 +265,7 @@ impl Input {
 #[pyo3(signature = (
     inputs, out_path, database, counters, *, now, write_context, claimed, value_check, file_urls, memory,
     jobs, scratch, max_rejects, rejects_path, check_schema=true, complete_naming=true,
-    first=0, head=None, read_again=None, renamed=None
+    account=false, first=0, head=None, read_again=None, renamed=None
 ))]
 pub fn build(
     py: Python<'_>,
@@ -283,6 +285,7 @@ pub fn build(
     rejects_path: PathBuf,
     check_schema: bool,
     complete_naming: bool,
+    account: bool,
     first: u64,
     head: Option<PathBuf>,
     read_again: Option<Py<PyAny>>,
@@ -297,6 +300,7 @@ pub fn build(
         values,
         check_schema,
         complete_naming,
+        account,
         file_urls,
         memory,
         jobs,

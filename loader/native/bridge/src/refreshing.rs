@@ -64,6 +64,7 @@ pub fn refresh(
         values: ValueCheck::Skip,
         check_schema: false,
         complete_naming: false,
+        account: false,
         file_urls: false,
         memory,
         jobs,

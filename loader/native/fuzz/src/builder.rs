@@ -57,6 +57,7 @@ impl Place {
             values: if on(first, 4) { ValueCheck::Refuse } else { ValueCheck::Count },
             check_schema: true,
             complete_naming: true,
+            account: false,
             file_urls: false,
             memory: 1 << 20,
             jobs: 1,

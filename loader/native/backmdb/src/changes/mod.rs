@@ -93,6 +93,7 @@ pub fn apply(
         suffixes: suffixes.with_code(Code::Schema)?,
         claim: Some(Claim::new(options.claimed.as_deref().unwrap_or_default())),
         live: false,
+        completed: std::sync::Mutex::default(),
         positions: workers::Turn::new(0),
         numbers: workers::Turn::new(()),
     };

@@ -1,5 +1,6 @@
 //! One record: read, checked, completed, and encoded into every table it belongs to.
 
+mod account;
 mod complete;
 mod index;
 mod memo;
@@ -16,13 +17,14 @@ use values::InvalidValue;
 use crate::checks::SchemaCheck;
 use crate::draft::{EntryLines, Span, ValueSpans};
 use crate::encoded::Encoded;
+use crate::entry::account::Account;
 use crate::entry::memo::NormalFormCache;
 use crate::lookup::Lookup;
 use crate::naming::{HashedDn, ParentCache};
 use crate::operational::Operational;
 use crate::parents::ParentNumbers;
 use crate::shared::BuildContext;
-use crate::{Code, Error, ValueCheck};
+use crate::{Code, Error, ValueCheck, lock};
 
 /// Why a record did not become an entry.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub struct Encoder<'a> {
     pub parents: ParentNumbers,
     pub postings: extsort::Writer,
     memo: NormalFormCache,
+    account: Option<Account>,
     draft: EntryLines,
     /// The entry in hand had no entryUUID.
     made_uuid: bool,
@@ -87,6 +90,7 @@ impl<'a> Encoder<'a> {
             parents: ParentNumbers::default(),
             postings,
             memo: NormalFormCache::default(),
+            account: shared.options.account.then(|| Account::new(shared.settings.of_2_7)),
             draft: EntryLines::default(),
             made_uuid: false,
             csn: 0,
@@ -152,10 +156,28 @@ impl<'a> Encoder<'a> {
         }
         self.draft.gather();
         self.note_marks(record, dn, out);
+        let given = self.sum();
         let profile = self.complete(place, position)?;
+        if let (Some(given), Some(all)) = (given, self.sum()) {
+            self.account_for(record, all.wrapping_sub(given))?;
+        }
         self.sort()?;
         self.store(&profile, out)?;
         Ok(profile)
+    }
+
+    /// Of the values of the entry in hand, if an account is kept.
+    fn sum(&mut self) -> Option<u128> {
+        self.account.as_mut().map(|account| account.sum(&self.draft, &self.lookup))
+    }
+
+    fn account_for(&mut self, record: &Record<'_>, added: u128) -> Result<(), RejectReason> {
+        let Some(account) = &mut self.account else { return Ok(()) };
+        let difference = account.difference(record, added)?;
+        if difference != 0 {
+            lock(&self.shared.completed).add(difference);
+        }
+        Ok(())
     }
 
     fn line(&mut self, field: &Field<'_>) -> Result<(), RejectReason> {

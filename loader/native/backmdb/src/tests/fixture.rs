@@ -58,6 +58,7 @@ impl Build {
             values: ValueCheck::Refuse,
             check_schema: true,
             complete_naming: true,
+            account: false,
             file_urls: false,
             memory: 64 << 20,
             jobs: 2,
