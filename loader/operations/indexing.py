@@ -38,7 +38,7 @@ def rebuild(
         return Rebuilt()
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
     try:
-        given = replace(given_to_core(place.config, place.database), map_size=room)
+        given = replace(given_to_core(place.config, place.database, directory), map_size=room)
         by_core(given, directory, attributes, scratch, meter)
         return Rebuilt(tuple(attributes))
     except NotProven as error:

@@ -85,14 +85,12 @@ def look(
     """Of an environment directory, beside a running slapd if need be, or a data file that nobody writes to. Without
     `whole` never more than a sample is looked at."""
     facts = meta.read_meta(place)
-    if facts.format != 1:
-        return Fit()  # of OpenLDAP 2.7, whose indexes the core does not make
-    target = _target(config, database)
+    target = _target(config, database, place)
     if target is None:
         return Fit(rebuild=_configured(database))
     followed = _followed(target)
     known, used = SchemaFacts.of(target.schema), names.attributes(place)
-    before = _before(origin)
+    before = _before(origin, place)
     compared = _Comparison.of(before, target.settings, known, used)
     every = compared.asks_for_all or (whole and not compared.is_equal and facts.used <= ALL_UP_TO)
     found = verify.audit(
@@ -105,7 +103,8 @@ def look(
     )
     unproven = () if compared.is_equal else found.left_out
     all_indexes = compared.all_indexes or followed is not target
-    rebuild = _configured(database) if all_indexes else compared.indexes
+    every_index = tuple(name for name, _ in target.settings.indexes)
+    rebuild = every_index if all_indexes else compared.indexes
     return Fit(
         rebuild=tuple(dict.fromkeys((*rebuild, *found.drifted, *unproven))),
         unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *_classes(found)))),
@@ -115,10 +114,10 @@ def look(
     )
 
 
-def _target(config: Config, database: Database) -> Target | None:
-    """What the configuration says; None where it cannot be told."""
+def _target(config: Config, database: Database, place: Path) -> Target | None:
+    """What the configuration says of the file; None where it cannot be told."""
     try:
-        return target_spec(config, database).target()
+        return target_spec(config, database, place).target()
     except NotProven:
         return None
 
@@ -171,12 +170,12 @@ def _configured(database: Database) -> tuple[str, ...]:
     return tuple(one.attribute for one in found if one.key != indexes.DEFAULT)
 
 
-def _before(origin: Origin | None) -> tuple[Settings, SchemaFacts] | None:
+def _before(origin: Origin | None, place: Path) -> tuple[Settings, SchemaFacts] | None:
     """What the configuration of the origin says; None where it cannot be told."""
     if origin is None:
         return None
     try:
-        target = _target(origin.config, origin.database)
+        target = _target(origin.config, origin.database, place)
     except ConfigUnreadable:
         return None
     return None if target is None else (target.settings, SchemaFacts.of(target.schema))

@@ -17,7 +17,6 @@ from loader.errors import (
     MdbDamaged,
     NoSuchPath,
     NotProven,
-    OtherFormat,
     SyncreplUnreadable,
     UsageProblem,
 )
@@ -87,7 +86,7 @@ def plan(options: VerifyOptions) -> VerifyPlan:
     place, found = _place(options)
     facts, level = meta.read_meta(place), _level(options, place)
     if level == INDEXES:
-        known_to_core(*_configured(options, found))
+        known_to_core(*_configured(options, found), place)
     return VerifyPlan(str(place), level, facts.used, facts.txnid)
 
 
@@ -95,7 +94,7 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     """Look. Damage is in the report; what keeps from looking is raised."""
     place, found = _place(options)
     level = _level(options, place)
-    known = known_to_core(*_configured(options, found)) if level == INDEXES else None
+    known = known_to_core(*_configured(options, found), place) if level == INDEXES else None
     begun = time.monotonic()
     with progress.step("verify") as meter:
         verdict = verify.audit(place, level, options.means, meter, known)
@@ -176,18 +175,12 @@ def _there(place: Path) -> Path:
 
 
 def _level(options: VerifyOptions, place: Path) -> str:
-    """Raises OtherFormat."""
-    used, newer = 0, False
-    with suppress(MdbDamaged):
-        facts = meta.read_meta(place)
-        used, newer = facts.used, facts.format != 1
     if options.level is not None:
-        if newer and options.level == INDEXES:
-            raise OtherFormat(
-                path=meta.data_file(place), found=3, who=f"verify {INDEXES}", needed=1
-            )
         return options.level
-    levels = _UP_TO if options.config_path is not None and not newer else [*_UP_TO][1:]
+    used = 0
+    with suppress(MdbDamaged):
+        used = meta.read_meta(place).used
+    levels = _UP_TO if options.config_path is not None else [*_UP_TO][1:]
     return next((level for level in levels if used <= _UP_TO[level]), LADDER[0])
 
 
@@ -200,29 +193,36 @@ def _configured(options: VerifyOptions, config: Config | None) -> tuple[Config, 
     return config, config.database(options.suffix)
 
 
-def known_to_core(config: Config, database: Database) -> mdb.Database:
-    """What the core must know to make indexes again. Raises IndexesUnknown."""
+def known_to_core(config: Config, database: Database, place: Path) -> mdb.Database:
+    """What the core must know to make the indexes of the file at `place` again. Raises IndexesUnknown."""
     try:
-        return mdb.database(given_to_core(config, database).target())
+        return mdb.database(given_to_core(config, database, place).target())
     except NotProven as error:
         raise IndexesUnknown(reason=error.facts["reason"]) from error
 
 
-def given_to_core(config: Config, database: Database) -> mdb.TargetSpec:
+def given_to_core(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
     """What that follows from. Raises NotProven, ConfigUnreadable."""
-    found = target_spec(config, database)
+    found = target_spec(config, database, place)
     proven.require_keys(found.settings)
     return found
 
 
-def target_spec(config: Config, database: Database) -> mdb.TargetSpec:
-    """The same, whether or not the core can make its index keys. Raises NotProven for words that no slapd up to 2.6
+def target_spec(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
+    """The same, whether or not the core can make its index keys. Raises NotProven for words that no slapd up to 2.7
     knows, ConfigUnreadable."""
     return mdb.TargetSpec(
-        backmdb.settings(config, database),
+        backmdb.settings(config, database, of_2_7=_is_of_2_7(place)),
         tuple(definitions_of(config)),
         schema.effects(config, database),
         _TABLES,
         database.maxsize,
         config.server_id or 0,
     )
+
+
+def _is_of_2_7(place: Path) -> bool:
+    """Whether the slapd that opens the file has the defaults of 2.7: its data format tells, for no other opens it."""
+    with suppress(MdbDamaged):
+        return meta.read_meta(place).format == 3
+    return False

@@ -129,7 +129,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     """What the database has reached, and whether the provider can be asked from there."""
     suffix, directory = place.database.suffix, place.directory
     try:
-        known_to_core(place.config, place.database)
+        known_to_core(place.config, place.database, directory)
     except IndexesUnknown as error:
         raise _refused(place, str(error.facts["reason"]), "Start slapd.") from error
     _require_fit(options, place)

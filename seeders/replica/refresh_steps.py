@@ -142,7 +142,7 @@ class RefreshSteps:
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"]))
         share = resources.memory() // SHARE
         given = changes.Resources(share, resources.processors(), scratch)
-        spec = given_to_core(place.config, place.database)
+        spec = given_to_core(place.config, place.database, place.directory)
         return Task(place.directory, spec, result, started, given)
 
     def check(self, meter: Meter) -> Facts:

@@ -55,7 +55,7 @@ def configured(server: Slapd) -> list[str]:
 def rebuilt(server: Slapd, attributes: list[str], scratch: Path) -> None:
     """In the server's own database."""
     config = configuration.read(server.config_path)
-    given = given_to_core(config, config.database(server.suffix))
+    given = given_to_core(config, config.database(server.suffix), server.database_dir)
     by_core(given, server.database_dir, attributes, scratch, Meter("index"))
 
 
@@ -91,7 +91,7 @@ def test_what_the_core_does_not_know_is_refused_before_anything_is_changed(tmp_p
         config = configuration.read(server.config_path)
         database = config.database(server.suffix)
         odd = replace(database, indexes=(*database.indexes, f"{UNKNOWN} eq"))
-        given, before = given_to_core(config, odd), (place / DATA).read_bytes()
+        given, before = given_to_core(config, odd, place), (place / DATA).read_bytes()
         means = Resources(64 << 20, 2, tmp_path)
         for name in (UNKNOWN, "no-such-attribute"):
             with pytest.raises(NotProven):

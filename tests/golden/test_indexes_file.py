@@ -55,7 +55,7 @@ def require_whole(server: Slapd) -> None:
 
 def task(server: Slapd, scratch: Path, map_size: int | None = None) -> Task:
     config = configuration.read(server.config_path)
-    given = given_to_core(config, config.database(server.suffix))
+    given = given_to_core(config, config.database(server.suffix), server.database_dir)
     given = replace(given, map_size=map_size or given.map_size)
     return Task(server.database_dir, given, tuple(MADE), Resources(64 << 20, 2, scratch))
 

@@ -96,7 +96,7 @@ def worn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worn]:
         assert before
         assert len(tables["id2v"]) > 50
         config = configuration.read(server.config_path)
-        known = known_to_core(config, config.database(server.suffix))
+        known = known_to_core(config, config.database(server.suffix), now)
         sound = SoundDatabase(now, now.read_bytes(), earlier.read_bytes())
         yield Worn(server, sound, known, tables, before)
 

@@ -29,7 +29,7 @@ ENTRIES = 12_000  # a dozen blocks of 512 KiB: more than one for each worker
 def target() -> Iterator[mdb.Target]:
     with Slapd() as server:
         config = configuration.read(server.config_path)
-        yield given_to_core(config, config.database(server.suffix)).target()
+        yield given_to_core(config, config.database(server.suffix), server.database_dir).target()
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ _SOURCE = "ditseed verify --verify indexes looks at every entry"
 def look(config: Config, database: Configured) -> Drift:
     """Raises LoaderError: NotProven where the native core does not know what the configuration makes."""
     assert database.directory is not None
-    settings = given_to_core(config, database).settings
+    settings = given_to_core(config, database, database.directory).settings
     if settings.multival and meta.read_meta(database.directory).used > made_with.ALL_UP_TO:
         raise UsageProblem(reason=f"multival takes a look at every entry: {_SOURCE}")
     found = made_with.look(database.directory, config, database, Meter("indexes"), whole=False)

@@ -40,7 +40,7 @@ def make(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
 
 
 def _by_core(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
-    given = given_to_core(config, _with_both(plan))
+    given = given_to_core(config, _with_both(plan), directory)
     with progress.step("index") as meter, _workshop(directory) as scratch:
         indexing.by_core(given, directory, plan.index, scratch, meter)
 
