@@ -51,9 +51,6 @@ def by_core(
 ) -> None:
     """All of it or nothing; `given.map_size` is how large the file may become. Raises NotProven before it changes
     anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
-    found = meta.read_meta(directory).format
-    if found != 1:
-        raise NotProven(reason=f"the database has LMDB's data format {found}")
     means = Resources(resources.memory() // _SHARE, resources.processors(), scratch)
     core.rebuild(Task(directory, given, tuple(attributes), means), meter)
 

@@ -1,0 +1,162 @@
+"""Indexes of OpenLDAP 2.7's databases (LMDB 1.0): what the configuration means there, and what the core makes, against
+what slapadd of 2.7.0 made (fixtures/golden/of-2.7); and, where a 2.7 is installed, against its slapindex and slapd."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures import openldap_27
+from fixtures.golden.case import server
+from fixtures.golden.of_2_7 import ALL, Made
+from fixtures.golden.records import SUFFIX
+from fixtures.golden.tables import differences
+from fixtures.slapd import Slapd
+from loader.mdb import index_tables, meta, names
+from loader.mdb.verify import verify
+from loader.operations import made_with
+from loader.operations.indexing import by_core
+from loader.operations.made_with import Fit
+from loader.operations.verify import given_to_core
+from loader.progress import Meter
+from loader.server import configuration
+from tests.support.command import Done, ditseed
+from tests.support.golden import slapadd
+
+pytestmark = pytest.mark.slapd
+
+_NEW = f"cn=new,{SUFFIX}"
+_CHANGES = f"""dn: {_NEW}
+changetype: add
+objectClass: organizationalRole
+cn: new
+
+dn: {_NEW}
+changetype: modify
+add: description
+description: changed
+
+"""
+
+
+@pytest.fixture(params=ALL)
+def made(request: pytest.FixtureRequest) -> Made:
+    return ALL[request.param]
+
+
+@pytest.fixture
+def there(made: Made) -> Iterator[Slapd]:
+    """A server of here with the database. Its slaptest writes the defaults of here into what it converts, that of
+    index_hash64 too."""
+    wanted = made.case.settings
+    lines = (*wanted.global_lines, "index_hash64 on")
+    with closing(server(dataclasses.replace(wanted, global_lines=lines))) as found:
+        found.database_dir.rmdir()
+        made.unpack(found.database_dir)
+        yield found
+
+
+@pytest.fixture
+def installed(made: Made) -> Iterator[Slapd]:
+    """An empty server of the 2.7 at hand."""
+    reason = openldap_27.missing()
+    if reason:  # in CI, too: no distribution has it
+        pytest.skip(reason)
+    with closing(made.server()) as found:
+        yield found
+
+
+def _look(there: Slapd) -> Fit:
+    config = configuration.read(there.config_path)
+    database = config.database(there.suffix)
+    return made_with.look(there.database_dir, config, database, Meter("look"))
+
+
+def _verified(there: Slapd) -> Done:
+    return ditseed("verify", "--config", there.config_path, "--verify", "indexes", "--json")
+
+
+def _rebuild(there: Slapd, attributes: list[str], scratch: Path) -> None:
+    config = configuration.read(there.config_path)
+    given = given_to_core(config, config.database(there.suffix), there.database_dir)
+    by_core(given, there.database_dir, attributes, scratch, Meter("index"))
+
+
+def test_what_slapadd_made_is_found_as_it_should_be(there: Slapd) -> None:
+    report = _verified(there).ok().facts
+    assert (report["level"], report["problems"], report["notes"]) == ("indexes", [], [])
+    assert _look(there).rebuild == ()
+
+
+def test_an_index_that_lost_its_entries_is_found_and_made_again(
+    there: Slapd, made: Made, tmp_path: Path
+) -> None:
+    attributes = names.indexed(there.database_dir)
+    assert "objectClass" in attributes
+    index_tables.empty(there.database_dir, attributes[:1])
+    done = _verified(there)
+    assert done.status != 0
+    assert {one["kind"] for one in done.facts["problems"]} == {"indexes.table", "indexes.missing"}
+    found = _look(there)
+    assert (found.rebuild, found.otherwise, found.unknown) == (tuple(attributes[:1]), (), ())
+    index_tables.empty(there.database_dir, attributes)
+    _rebuild(there, attributes, tmp_path)
+    assert _look(there).rebuild == ()
+    verify(there.database_dir, "tree", Meter("verify"))
+    again = differences(made.unpack(tmp_path / "first"), there.database_dir)
+    assert not again, "\n".join(again)
+
+
+def test_other_hashes_are_found(there: Slapd, made: Made) -> None:
+    """`index_hash64 off` is no default of 2.7."""
+    wanted = made.case.settings
+    lines = (*wanted.global_lines, "index_hash64 off")
+    with closing(server(dataclasses.replace(wanted, global_lines=lines))) as other:
+        shutil.copy(there.database_dir / meta.DATA, other.database_dir)
+        assert "objectClass" in _look(other).rebuild
+
+
+def test_doctor_looks_at_its_indexes(there: Slapd) -> None:
+    def told() -> str:
+        done = ditseed("doctor", "--config", there.config_path, "--json")
+        (found,) = [one for one in done.facts["findings"] if one["rule"] == "indexes"]
+        return str(found["what"])
+
+    assert "its indexes hold what a sample" in told()
+    index_tables.empty(there.database_dir, ["objectClass"])
+    assert "the index of objectClass lacks" in told()
+
+
+def test_a_real_2_7_goes_on_with_them(installed: Slapd, made: Made, tmp_path: Path) -> None:
+    """In a database that slapd itself has written to, so that it has free pages."""
+    slapadd(installed, made.case.write_oracle(tmp_path))
+    env = {"DITSEED_TOOLS": openldap_27.tools()}
+    installed.start()
+    installed.ldapmodify(_CHANGES)
+    installed.stop()
+    attributes = names.indexed(installed.database_dir)
+    copy = tmp_path / "copy"
+    ditseed("clone", installed.database_dir, copy, env=env).ok()
+    index_tables.empty(installed.database_dir, attributes)
+    installed.tool("slapindex", "-q", *installed.config_arguments, "-b", installed.suffix)
+    by_slapindex = tmp_path / "by-slapindex"
+    shutil.copytree(installed.database_dir, by_slapindex)
+    shutil.copy(copy / meta.DATA, installed.database_dir)
+    index_tables.empty(installed.database_dir, attributes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DITSEED_TOOLS", env["DITSEED_TOOLS"])
+        _rebuild(installed, attributes, tmp_path)
+    found = differences(by_slapindex, installed.database_dir)
+    assert not found, "\n".join(found)
+    installed.start()
+    assert installed.search("(objectClass=organizationalRole)", ("1.1",))
+    installed.ldapmodify(f"dn: {_NEW}\nchangetype: delete\n")
+    installed.ldapmodify(_CHANGES)
+    installed.stop()
+    where = ("--config", installed.config_path, "--verify", "indexes")
+    ditseed("verify", *where, env=env).ok()
