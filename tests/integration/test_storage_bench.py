@@ -114,14 +114,14 @@ def test_what_a_stop_leaves(tmp_path: Path, sent: signal.Signals) -> None:
         assert time.monotonic() < until
         time.sleep(0.02)
     os.kill(running.pid, sent)
-    running.communicate()
+    _, told = running.communicate()
     if sent is signal.SIGKILL:  # then the next run removes what is left
         assert [*tmp_path.iterdir()]
         ditseed(*words).ok()
     while attached(tmp_path):  # the kernel may still be at it
         assert time.monotonic() < until
         time.sleep(0.02)
-    assert [*tmp_path.iterdir()] == []
+    assert [*tmp_path.rglob("*")] == [], told
 
 
 def test_stopped_while_it_detaches(tmp_path: Path) -> None:

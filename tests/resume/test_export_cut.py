@@ -100,9 +100,7 @@ class Field:
         return False
 
     def finish(self) -> None:
-        deadline = time.monotonic() + 240
-        while not self.done():
-            assert time.monotonic() < deadline, "it does not come to an end"
+        while not self.done():  # the test's own limit ends it
             time.sleep(0.02)
 
     def end(self) -> None:
