@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
-from loader import naming
+from loader import interruption, naming
 from loader.errors import ToolFailed, ToolMissing
 
 _log = logging.getLogger(__name__)
@@ -50,6 +50,19 @@ def _with_parent(argv: Sequence[str]) -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL", "--", *argv]
 
 
+def _started(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    """Or not at all: Popen forgets what it has forked when a signal comes."""
+    with interruption.deferred() as undoing:
+        process = subprocess.Popen(_with_parent(argv), **how)
+        undoing.append(lambda: _abandon(process))
+    return process
+
+
+def _abandon(process: subprocess.Popen[bytes]) -> None:
+    with process:  # which closes its pipes, and waits
+        process.kill()
+
+
 class Child:
     """One running tool. Use as a context manager; leaving it early kills the whole group."""
 
@@ -65,8 +78,8 @@ class Child:
         self.argv = list(argv)
         self._words: deque[str] = deque(maxlen=200)
         self._group_ended = False
-        self.process = subprocess.Popen(
-            _with_parent(self.argv),
+        self.process = _started(
+            self.argv,
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -160,7 +173,7 @@ def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
     """Run a short-lived tool and hear it out. Raises ToolMissing."""
     pipe = subprocess.PIPE
     with (
-        subprocess.Popen(_with_parent(argv), stdin=pipe, stdout=pipe, stderr=pipe) as process,
+        _started(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process,
         _watched(process) as words,
     ):
         out, said = process.communicate(stdin)

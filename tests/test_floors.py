@@ -20,6 +20,7 @@ FLOORS = {
     "loader.progress": 0,
     "loader.bars": 0,
     "loader.child": 0,
+    "loader.interruption": 0,
     "loader.defaults": 0,
     "loader.naming": 0,
     "loader._native": 0,

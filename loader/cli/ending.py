@@ -24,7 +24,7 @@ from typing import NoReturn
 import click
 from click import shell_completion
 
-from loader import defaults, log
+from loader import defaults, interruption, log
 from loader.cli import profile
 from loader.cli.report import show_failure
 from loader.errors import (
@@ -133,13 +133,9 @@ def _call(command: click.Command, name: str) -> int:
 
 
 def _unwind_on_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup sets it, and means it
-            signal.signal(number, _unwind)
-
-
-def _unwind(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
+            signal.signal(number, interruption.unwind)
 
 
 def _leave_on_signals() -> None:

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from loader import child
+from loader import child, interruption
 from loader.child import Child
 from loader.errors import ToolFailed, ToolMissing
 
@@ -79,6 +80,32 @@ def test_to_leave_early_ends_the_whole_group(tmp_path: Path) -> None:
         assert alive(grandchild)
     await_that(lambda: not alive(grandchild))
     assert not alive(one.process.pid)
+
+
+@pytest.fixture
+def unwinding() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, interruption.unwind)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("unwinding")
+def test_a_signal_while_it_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends, although nobody has it yet."""
+
+    class Slow(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **more: Any) -> None:
+            super().__init__(*words, **more)
+            os.kill(os.getpid(), signal.SIGTERM)
+            number_in(tmp_path / "pid")  # the handler runs while this waits
+
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    with (
+        pytest.raises(KeyboardInterrupt, match="SIGTERM"),
+        Child(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"]),
+    ):
+        pytest.fail("it was interrupted before")
+    await_that(lambda: not alive(number_in(tmp_path / "pid")))
 
 
 def test_one_that_leaves_others_behind_does_not_hold_us_up(tmp_path: Path) -> None:
