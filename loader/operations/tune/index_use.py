@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import indexes
+from loader import indexes, units
 from loader.config import Database
-from loader.errors import LoaderError
+from loader.errors import EmptyInput, NotProven
 from loader.mdb import meta
 from loader.operations.tune import forecast
 from loader.operations.tune.target import Target
@@ -91,7 +91,7 @@ def usage(target: Target, database: Database, asked: Asked, progress: Progress) 
         ]
     groups = [one for part in found for one in part.groups]
     proposed = dict(_proposed(groups))
-    prices = _prices(target, database, list(proposed), progress) if proposed else {}
+    prices, unpriced = _prices(target, database, list(proposed), progress)
     by_searches = sorted(proposed.items(), key=lambda one: (-one[1][0], one[0]))
     return Usage(
         suffix=database.suffix,
@@ -103,7 +103,7 @@ def usage(target: Target, database: Database, asked: Asked, progress: Progress) 
             Proposal(" ".join(index), count, seconds, prices.get(index[0].lower()))
             for index, (count, seconds) in by_searches
         ),
-        notes=tuple(_notes(found, groups)),
+        notes=(*_notes(found, groups), *unpriced),
     )
 
 
@@ -148,21 +148,22 @@ def _proposed(
 
 def _prices(
     target: Target, database: Database, wanted: Sequence[tuple[str, str]], progress: Progress
-) -> dict[str, int]:
-    """Bytes of each attribute's table, by a build of a sample with these indexes; none where the database is not on
-    this host or the core does not build such a one."""
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Bytes of each attribute's table, by a build of a sample with these indexes: where the database is on this host.
+    And a note, where the core does not build such a one."""
     directory = database.directory
-    if not target.local or directory is None or not (directory / meta.DATA).exists():
-        return {}
+    is_here = target.local and directory is not None and (directory / meta.DATA).exists()
+    if not wanted or not is_here:
+        return {}, ()
     present = indexes.parse(database.indexes)
     lines = map(str, indexes.added(present, map(" ".join, wanted)).values())
     asked = replace(database, indexes=tuple(lines))
     try:
         place = locate(str(directory), Kind.DATABASE)
         found = forecast.of_location(target.config, asked, place, SampleSize(), progress)
-    except LoaderError:
-        return {}
-    return {one.name.lower(): one.bytes for one in found.tables}
+    except (NotProven, EmptyInput) as error:
+        return {}, (f"what their tables would take is not known: {error}",)
+    return {one.name.lower(): one.bytes for one in found.tables}, ()
 
 
 def _notes(found: Sequence[SearchesFound], groups: Sequence[SearchGroup]) -> Iterator[str]:
@@ -174,7 +175,7 @@ def _notes(found: Sequence[SearchesFound], groups: Sequence[SearchGroup]) -> Ite
         (sum(one.others for one in found), "are left out: too many different filters"),
     ):
         if count:
-            yield f"searches that {words}: {count:,}"
+            yield f"{units.number(count)} of the searches {words}"
     short = [one.filter for one in groups if not one.indexed and not one.lacking]
     if short:
         yield (
