@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from loader import interruption
 from loader.errors import DirectoryUnsafe
 from loader.storage import files, held
 
@@ -25,7 +26,9 @@ def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
     """A private one below `place` (default: $TMPDIR or /tmp), which may be given to another account, whole."""
     top = Path(place or tempfile.gettempdir())
     sweep(top)
-    made, lock = _locked(kind, top)
+    with interruption.deferred() as undoing:
+        made, lock = _locked(kind, top)
+        undoing.append(lambda: files.remove_tree(made))
     try:
         # What is around it stays ours: so a later run knows it for one of ours, whomever the inside was given to.
         inside = made / "inside"
