@@ -1,4 +1,4 @@
-"""A database of OpenLDAP 2.7 (LMDB 1.0, data format 3): read and copied, but given to no slapd of 2.6."""
+"""A database of OpenLDAP 2.7 (LMDB 1.0, data format 3): read and copied, but put before no slapd of 2.6 as it is."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def target() -> Iterator[Slapd]:
         yield server
 
 
-def test_what_needs_the_other_format_says_so(newer: Path, target: Slapd) -> None:
+def test_what_needs_the_other_format_says_so(newer: Path, target: Slapd, tmp_path: Path) -> None:
+    ditseed("backup", "run", "--source", newer, "-R", tmp_path / "repo").ok()
     where = ("--config", target.config_path)
-    done = ditseed("replica", "seed", "--strategy", "clone", "--from", newer, *where)
+    done = ditseed("backup", "restore", "latest", "-R", tmp_path / "repo", *where)
     assert done.status == OtherFormat.exit_status, done
     assert "has LMDB data format 3, but" in done.err
     assert "hint: OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3)" in done.err

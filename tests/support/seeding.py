@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fixtures import replication
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Installation
 from fixtures.trees import Load, write_people
 from tests.support.command import ditseed
 
@@ -69,15 +70,19 @@ def pair(
     people: int,
     session_log: int = replication.SESSION_LOG,
     overlays: tuple[str, ...] = (),
+    before: Installation | None = None,
+    after: Installation | None = None,
 ) -> Iterator[Pair]:
-    """A running provider of so many people, and a stopped, empty consumer of it (with `overlays`)."""
-    source = replication.provider(session_log=session_log)
+    """A running provider of so many people, and a stopped, empty consumer of it (with `overlays`). `before`, `after`:
+    the OpenLDAP of the one and of the other, where it is not the one at hand."""
+    source = replication.provider(session_log=session_log, installation=before)
     settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None)
     ldif = scratch / "people.ldif"
     load = Load(time.time() - 1, source.settings.server_id or 0)
     write_people(ldif, source.suffix, people, load=load)
     source.slapadd(ldif)
-    with source, closing(replication.consumer(source, settings)) as target:
+    made = replication.consumer(source, settings, installation=after)
+    with source, closing(made) as target:
         # A provider with a life behind it: syncprov stores its contextCSN when it stops.
         source.ldapmodify(_A_CHANGE.format(source.suffix))
         source.restart()

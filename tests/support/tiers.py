@@ -81,6 +81,13 @@ TABLE = (
         "tests/fuzz/test_short.py",
     ),
     Matrix("tests/golden/test_migrated.py::test_there_and_back", 1, _MATRIX),
+    Matrix("tests/integration/test_seed_converted.py::test_there_and_back", 1, _MATRIX),
+    Matrix(
+        "tests/integration/test_seed_converted.py::test_killed_at_every",
+        0,
+        _INTERRUPTED,
+        "tests/integration/test_seed_converted.py",
+    ),
     Matrix("tests/golden/test_indexes_of_2_7.py", 2, _MATRIX),
     Matrix("tests/bench/test_clone.py::test_all_copy", 1, _MATRIX),
     Matrix("tests/bench/test_backup.py::test_all", 1, _MATRIX),

@@ -38,9 +38,14 @@ class Sample:
 
 
 def plan(
-    options: MigrateOptions, place: TargetDatabase, source: DatabaseSummary, progress: Progress
+    options: MigrateOptions,
+    place: TargetDatabase,
+    source: DatabaseSummary,
+    progress: Progress,
+    strict: bool = False,
 ) -> Facts:
-    """Time and room, and what would be refused. Raises NotProven for a configuration that the core does not follow."""
+    """Time and room, and what would be refused; `strict`: that is raised. Raises NotProven for a configuration that the
+    core does not follow."""
     place.require_free()
     with (
         temporary.directory("plan", configuration.tools_tmpdir()) as scratch,
@@ -50,11 +55,11 @@ def plan(
         run.do("config", work.building.config)
         lacking = work.lacking(used(options.source), [])
         with progress.step("sample") as meter:
-            foreseen = _foreseen(work, source.entries, meter)
+            foreseen = _foreseen(work, source.entries, meter, strict)
     return {"lacking": lacking, "free": files.free_bytes(place.directory), **foreseen}
 
 
-def _foreseen(work: MigrateSteps, entries: int, meter: Meter) -> Facts:
+def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> Facts:
     """None is foreseen where the first entries cannot stand alone, or are refused."""
     facts: Facts = {"problems": [], "seconds": None, "needed": None, "maxsize": None}
     try:
@@ -70,6 +75,8 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter) -> Facts:
     except MissingParents:
         pass  # an entry was moved below one that is younger
     except LoaderError as error:
+        if strict:
+            raise
         facts["problems"] = [str(error)]
     return facts
 

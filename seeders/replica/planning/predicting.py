@@ -133,7 +133,11 @@ def _export(known: Known) -> Iterator[PlannedStep]:
 def clone(known: Known) -> Iterator[PlannedStep]:
     yield _preflight(known)
     yield PlannedStep("schema", known.planning, "measured just now")
-    if known.copying:
+    converting = known.planned.get("copy_seconds")
+    if converting is not None:
+        why = f"{known.planned['converted']}: as the first entries, measured just now"
+        yield PlannedStep("copy", converting, why)
+    elif known.copying:
         why = f"{units.size(known.copying.bytes)} at {units.size(known.copying.rate)}/s"
         yield PlannedStep("copy", round(known.copying.bytes / known.copying.rate, 3), why)
     yield _step("stamp")
