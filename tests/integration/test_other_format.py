@@ -10,6 +10,7 @@ import lmdb
 import pytest
 
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
 from loader.errors import OtherFormat
 from loader.mdb import meta
 from tests.support.command import ditseed
@@ -29,7 +30,7 @@ def newer(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def target() -> Iterator[Slapd]:
-    with closing(Slapd()) as server:
+    with closing(Slapd(Settings(suffix="dc=example"))) as server:
         yield server
 
 

@@ -114,15 +114,6 @@ def test_killed_at_every_point_in_turn(first: Path) -> None:
         ditseed("compare", first, ours.database_dir).ok()
 
 
-def test_killed_in_the_middle(first: Path) -> None:
-    with _here(MADE) as ours:
-        command = _seed(first, ours)
-        assert ditseed(*command, env={killing.KILL_AT: "copy.middle"}).status == -signal.SIGKILL
-        assert not (ours.database_dir / meta.DATA).exists()
-        ditseed(*command).ok()
-        ditseed("compare", first, ours.database_dir).ok()
-
-
 @pytest.mark.parametrize("more", [("--dry-run",), ()])
 def test_a_schema_that_lacks_something_is_refused(tmp_path: Path, more: tuple[str, ...]) -> None:
     """Before anything is copied."""
@@ -137,3 +128,12 @@ def test_a_dry_run_refuses_a_map_that_is_too_small(first: Path) -> None:
     with _here(MADE, maxsize=128 << 10) as ours:
         done = ditseed(*_seed(first, ours, "--dry-run"))
         assert done.status == MaxsizeTooSmall.exit_status, done
+
+
+def test_a_plan_knows_that_it_converts(first: Path) -> None:
+    with _here(MADE) as ours:
+        where = ("--from", first, "--config", ours.config_path, "-b", ours.suffix)
+        found = ditseed("replica", "plan", *where, "--json").ok().facts
+        (clone,) = [one for one in found["strategies"] if one["strategy"] == "clone"]
+        (copy,) = [one for one in clone["steps"] if one["name"] == "copy"]
+        assert copy["why"].startswith("data format 3 to 1: ")

@@ -82,11 +82,18 @@ TABLE = (
     ),
     Matrix("tests/golden/test_migrated.py::test_there_and_back", 1, _MATRIX),
     Matrix("tests/integration/test_seed_converted.py::test_there_and_back", 1, _MATRIX),
-    Matrix(
-        "tests/integration/test_seed_converted.py::test_killed_at_every",
-        0,
-        _INTERRUPTED,
-        "tests/integration/test_seed_converted.py",
+    *(
+        Matrix(
+            f"tests/integration/{name}",
+            0,
+            "a conversion at every point, or of servers of both releases",
+            "tests/integration/test_seed_converted.py",
+        )
+        for name in (
+            "test_seed_converted.py::test_killed",
+            "test_seed_converted.py::test_entries",
+            "test_upgrade.py",
+        )
     ),
     Matrix("tests/golden/test_indexes_of_2_7.py", 2, _MATRIX),
     Matrix("tests/bench/test_clone.py::test_all_copy", 1, _MATRIX),
