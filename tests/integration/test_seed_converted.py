@@ -14,7 +14,7 @@ from fixtures.golden.case import server
 from fixtures.golden.of_2_7 import ALL, Made
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
-from loader.errors import MaxsizeTooSmall, SchemaMissing
+from loader.errors import MaxsizeTooSmall, MdbDamaged, SchemaMissing
 from loader.mdb import context_csn, environment, meta
 from loader.operations.migrate import AGAIN
 from loader.progress import Progress
@@ -112,6 +112,21 @@ def test_killed_at_every_point_in_turn(first: Path) -> None:
         left = {path.name for path in (ours.database_dir / killing.RUN_DIR).iterdir()}
         assert left == {"lock", "run.sqlite"}
         ditseed("compare", first, ours.database_dir).ok()
+
+
+@pytest.mark.parametrize("name", ["bare", "most"])
+def test_killed_and_damaged_before_it_is_compared(name: str, tmp_path: Path) -> None:
+    """Of records that were copied, and of entries that were made again."""
+    first = _stamped(ALL[name], tmp_path / "first")
+    with _here(ALL[name]) as ours:
+        command = _seed(first, ours)
+        assert ditseed(*command, env={killing.KILL_AT: "compare.start"}).status == -signal.SIGKILL
+        made = ours.database_dir / killing.RUN_DIR / "environment" / meta.DATA
+        made.write_bytes(made.read_bytes().replace(b"#000000#001#", b"#000000#002#"))
+        done = ditseed(*command)
+        assert done.status == MdbDamaged.exit_status, done
+        assert "it differs from" in done.err
+        assert not (ours.database_dir / meta.DATA).exists()
 
 
 @pytest.mark.parametrize("more", [("--dry-run",), ()])
