@@ -197,6 +197,12 @@ TABLE = (
         "a seeding over a slow link",
         "tests/integration/test_replica_plan.py",
     ),
+    Matrix(
+        "tests/integration/test_ansible.py",
+        0,
+        "ansible-core from PyPI, which takes a second for each task",
+        "tests/unit/test_ansible_collection.py",
+    ),
     Matrix("tests/compat/test_topologies.py::test_topology", 1, _MATRIX),
     Matrix("tests/golden/test_glued.py::test_no_csn", 2, _MATRIX),
     Matrix("tests/golden/test_glued.py::test_the_context_csn", 2, _MATRIX),
