@@ -150,7 +150,7 @@ def _mending(options: VerifyOptions, config: Config | None, verdict: AuditReport
     where = ["-F" if config.is_directory else "-f", str(config.path)]
     alone = ["-g"] if glue.subordinates(config, database) else []
     named = attributes if len(attributes) == 1 else ()  # of several, slapindex may leave some out
-    return shlex.join(["slapindex", *alone, *where, "-b", database.suffix, *named])
+    return shlex.join(["slapindex", "-t", *alone, *where, "-b", database.suffix, *named])
 
 
 def _place(options: VerifyOptions) -> tuple[Path, Config | None]:

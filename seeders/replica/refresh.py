@@ -157,7 +157,8 @@ def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
         where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]
         # Of several that are named, slapindex may leave some out.
         named = found.rebuild if len(found.rebuild) == 1 else ()
-        command = ["slapindex", *where, "-b", place.database.suffix, *named]
+        # -t: keys of other settings must not stay among the new ones.
+        command = ["slapindex", "-t", *where, "-b", place.database.suffix, *named]
         reason = f"entries are missing in the index of {', '.join(found.rebuild)}, which was configured later"
         advice = f"Run {shlex.join(command)} as slapd's account, then the same command again; or start slapd."
         raise _refused(place, reason, advice)

@@ -297,6 +297,23 @@ def test_values_without_normal_forms(servers: Servers) -> None:
     assert problems(made) == set()
 
 
+def test_keys_of_former_settings_beside_the_right_ones(servers: Servers) -> None:
+    """slapindex only adds. In a table with keys of two lengths a search by their order misses entries."""
+    integer = servers.scratch / "integer.schema"
+    rules = "integerMatch ORDERING integerOrderingMatch"
+    integer.write_text(ATTRIBUTE.format(rules).replace("15 )", "27 )") + CLASS)
+    settings = replace(servers.settings("caseIgnoreMatch", indexed(*OWN)), schema=(integer,))
+    made = servers.server(replace(settings, global_lines=("index_intlen 20",)))
+    consumer = servers.server(settings)
+    made.slapadd(entries().replace("myA: FooBar", "myA: 7"), "-w")
+    shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)
+    again = ("-b", consumer.suffix, "myA")
+    consumer.tool("slapindex", "-q", "-F", consumer.config_path, *again)
+    assert problems(consumer) == {"indexes.table", "indexes.too_much"}
+    consumer.tool("slapindex", "-q", "-t", "-F", consumer.config_path, *again)
+    assert problems(consumer) == set()
+
+
 @pytest.mark.parametrize("row", [one for one in ROWS if one.name in REFRESHED], ids=str)
 def test_a_refresh(servers: Servers, row: Row) -> None:
     made, consumer = servers.made(row), servers.consumer(row)

@@ -15,7 +15,14 @@ use super::row::IndexRecords;
 pub struct IndexCounts {
     pub wanted: u64,
     pub missing: u64,
+    /// Keys of a length that no entry asks for.
+    pub foreign: u64,
 }
+
+/// Bytes of a key.
+const LONGEST: usize = 31;
+/// How many keys of each length there are; longer ones count as the longest.
+type Lengths = [u64; LONGEST + 1];
 
 pub struct IndexComparison<'a> {
     rows: IndexRecords<'a>,
@@ -32,6 +39,9 @@ pub struct IndexComparison<'a> {
     wanted: u64,
     listed: u64,
     last: Option<u32>,
+    /// Keys that entries ask for, and those that none does, but for the one of presence.
+    asked: Lengths,
+    unasked: Lengths,
     pub tally: IndexCounts,
 }
 
@@ -45,13 +55,33 @@ impl<'a> IndexComparison<'a> {
     ) -> Result<Self, StopReason> {
         let (rows, key, row) = (IndexRecords::new(table, name)?, Key::PRESENCE, None);
         let (wanted, listed, last, tally) = (0, 0, None, IndexCounts::default());
-        Ok(Self { rows, name, most, new, findings, key, row, wanted, listed, last, tally })
+        let (asked, unasked) = (Lengths::default(), Lengths::default());
+        Ok(Self {
+            rows,
+            name,
+            most,
+            new,
+            findings,
+            key,
+            row,
+            wanted,
+            listed,
+            last,
+            asked,
+            unasked,
+            tally,
+        })
     }
 
     /// No more keys are asked for: what is left is too much.
     pub fn finish(&mut self) -> Result<(), StopReason> {
         while self.rows.key().is_some() {
             self.unasked()?;
+        }
+        if self.tally.wanted > 0 {
+            let of_length = self.asked.iter().zip(self.unasked);
+            self.tally.foreign =
+                of_length.filter(|(asked, _)| **asked == 0).map(|(_, count)| count).sum();
         }
         Ok(())
     }
@@ -61,6 +91,9 @@ impl<'a> IndexComparison<'a> {
         // Longer keys than any entry makes do not come from slapd, but they can be there.
         let bytes = self.rows.key().unwrap_or_default();
         self.key = Key::new(&bytes[..bytes.len().min(8)]);
+        if self.key != Key::PRESENCE {
+            self.unasked[bytes.len().min(LONGEST)] += 1;
+        }
         self.begin()?;
         if self.new && self.is_range() {
             self.too_much(0);
@@ -149,6 +182,7 @@ impl Visitor for IndexComparison<'_> {
             self.unasked()?;
         }
         let found = self.rows.key() == Some(key.as_bytes());
+        self.asked[usize::from(len).min(LONGEST)] += 1;
         self.key = key;
         (self.wanted, self.listed, self.last, self.row) = (0, 0, None, None);
         if found { self.begin() } else { Ok(()) }

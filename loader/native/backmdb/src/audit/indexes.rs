@@ -149,8 +149,16 @@ impl Task<'_> {
     }
 }
 
-/// An index that lacks most of what it should have was not kept, or with other settings.
-fn whole(name: &str, IndexCounts { wanted, missing }: IndexCounts, findings: &mut Findings) {
+/// An index that lacks most of what it should have was not kept, or with other settings. Where keys of another length
+/// stand among the right ones, slapd goes wrong in a search by their order.
+fn whole(name: &str, counts: IndexCounts, findings: &mut Findings) {
+    let IndexCounts { wanted, missing, foreign } = counts;
+    if foreign > 0 {
+        let message = format!(
+            "{foreign} of its keys have a length that its settings do not make: it was built with other settings before"
+        );
+        findings.add(Kind::Index, || Finding::new(message).of_attribute(name));
+    }
     if missing * 2 > wanted {
         let message = format!(
             "it lacks {missing} of {wanted} postings: configured but never built, or built with other settings"
