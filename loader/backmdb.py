@@ -99,10 +99,9 @@ def settings(
 
 
 def _indexes(database: Database) -> Iterator[Index]:
-    for index in indexes.parse(database.indexes).values():
-        if index.key != indexes.DEFAULT:
-            meant = {_kind(index.attribute, kind) for kind in index.kinds}
-            yield index.attribute, tuple(kind for kind in _ORDER if kind in meant)
+    for index in indexes.configured(database.indexes).values():
+        meant = {_kind(index.attribute, kind) for kind in index.kinds}
+        yield index.attribute, tuple(kind for kind in _ORDER if kind in meant)
 
 
 def _with_classes(configured: Iterable[Index]) -> Iterator[Index]:

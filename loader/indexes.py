@@ -61,6 +61,11 @@ def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
     return found
 
 
+def configured(lines: Iterable[str]) -> Indexes:
+    """Those of attributes: what `default` says is in them already. Raises UsageProblem."""
+    return {key: index for key, index in parse(lines).items() if key != DEFAULT}
+
+
 def _split(line: str) -> tuple[list[str], tuple[str, ...]]:
     said = words.of_value(line)
     if len(said) > 2:

@@ -166,8 +166,7 @@ class _Comparison:
 
 
 def _configured(database: Database) -> tuple[str, ...]:
-    found = indexes.parse(database.indexes).values()
-    return tuple(one.attribute for one in found if one.key != indexes.DEFAULT)
+    return tuple(one.attribute for one in indexes.configured(database.indexes).values())
 
 
 def _before(origin: Origin | None, place: Path) -> tuple[Settings, SchemaFacts] | None:

@@ -26,7 +26,7 @@ def read(
     """
     settings = backmdb.settings(config, database)
     schema = schema_of(config, database, settings.attribute_options)
-    configured = indexes.parse(database.indexes)
+    configured = indexes.configured(database.indexes).values()
     with with_counters(meter) as counters:
         return _native.searches(
             paths,
@@ -34,10 +34,6 @@ def read(
             counters,
             filters=filters,
             suffix=database.suffix,
-            indexes=[
-                (one.attribute, one.kinds)
-                for key, one in configured.items()
-                if key != indexes.DEFAULT
-            ],
+            indexes=[(one.attribute, one.kinds) for one in configured],
             substr=settings.substr,
         )

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import indexes, units
+from loader import backmdb, indexes, units
+from loader.backmdb import Settings
 from loader.config import Database
 from loader.errors import EmptyInput, NotProven
 from loader.mdb import meta
@@ -21,8 +22,6 @@ from loader.sources.searches import SearchesFound, SearchGroup
 from loader.storage import files
 
 _SYNC = frozenset(name.lower() for name in indexes.SYNC)
-_KINDS = {"subinitial": "sub", "subany": "sub", "subfinal": "sub", "substr": "sub"}
-_NO_KINDS = frozenset({"notags", "nolang", "nosubtypes"})
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def usage(target: Target, database: Database, asked: Asked, progress: Progress) 
         suffix=database.suffix,
         searches=sum(one.searches for one in groups),
         of_base=sum(part.of_base for part in found),
-        indexes=tuple(_uses(database, groups)),
+        indexes=tuple(_uses(backmdb.settings(target.config, database), groups)),
         unindexed=tuple(_unindexed(groups)),
         proposals=tuple(
             Proposal(" ".join(index), count, seconds, prices.get(index[0].lower()))
@@ -107,18 +106,16 @@ def usage(target: Target, database: Database, asked: Asked, progress: Progress) 
     )
 
 
-def _uses(database: Database, groups: Sequence[SearchGroup]) -> Iterator[IndexUse]:
+def _uses(settings: Settings, groups: Sequence[SearchGroup]) -> Iterator[IndexUse]:
     """Every kind that is configured, those that no search uses among them."""
     used = Counter[tuple[str, str]]()
     for group in groups:
         for attribute, kind in group.used:
             used[attribute.lower(), kind] += group.searches
-    for key, one in indexes.parse(database.indexes).items():
-        kinds = dict.fromkeys(_KINDS.get(kind, kind) for kind in map(str.lower, one.kinds))
+    for attribute, kinds in settings.indexes:
+        key = attribute.lower()
         for kind in kinds:
-            if key != indexes.DEFAULT and kind not in _NO_KINDS:
-                needed = kind == "eq" and key in _SYNC
-                yield IndexUse(one.attribute, kind, used[key, kind], needed)
+            yield IndexUse(attribute, kind, used[key, kind], kind == "eq" and key in _SYNC)
 
 
 def _unindexed(groups: Sequence[SearchGroup]) -> Iterator[Unindexed]:
