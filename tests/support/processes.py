@@ -17,7 +17,7 @@ def mentioning(*texts: str) -> dict[int, str]:
     }
 
 
-def wait_until_gone(*texts: str, but: int, seconds: float = 5.0) -> dict[int, str]:
+def wait_until_gone(*texts: str, but: int, seconds: float = 60.0) -> dict[int, str]:
     """Those that are still there after that long, process `but` left aside."""
     deadline = time.monotonic() + seconds
     while True:
@@ -27,7 +27,7 @@ def wait_until_gone(*texts: str, but: int, seconds: float = 5.0) -> dict[int, st
         time.sleep(0.02)
 
 
-def has_ended(pid: int, seconds: float = 5.0) -> bool:
+def has_ended(pid: int, seconds: float = 60.0) -> bool:
     """Is it gone, or a zombie, within that long?"""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

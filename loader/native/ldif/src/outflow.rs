@@ -11,8 +11,8 @@ use crate::{Counters, Result};
 
 const LEVEL: i32 = 3;
 
-/// How long a reader that is busy may keep us from telling it.
-const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How long a reader that is busy may keep us from telling it. One that has ended is noticed at once.
+const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// The end of a stream that was broken off. Its reader must not take it for whole: a record without a name is one that
 /// slapadd, ldapadd and our own reader refuse. Shorter than what a pipe takes at once.
