@@ -315,7 +315,7 @@ def test_a_signal_ends_the_tools_it_started(tmp_path: Path) -> None:
     process = command.start("build", tmp_path / "tree", *given)
     tool = _child_named(process.pid, "slapadd")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     # By ditseed, or after it by the kernel (the parent death signal) if the signal came before Popen had returned.
     left = not has_ended(tool)
     server.close()

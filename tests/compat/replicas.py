@@ -23,7 +23,7 @@ MODULES = ("back_mdb", "syncprov", "accesslog")
 SYNCPROV = "overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog 100000"
 SECOND = "o=second"
 TOUCH = "dn: {}\nchangetype: modify\nadd: description\ndescription: touched\n"
-TIMEOUT = 90.0
+TIMEOUT = 300.0
 
 
 Lines = Callable[[Path], tuple[str, ...]]

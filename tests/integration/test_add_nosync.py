@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from fixtures.slapd import Slapd
+from fixtures.waiting import until
 from loader import errors
 from tests.support.adding import SUFFIX, TOP, add, names, people, person, write
 from tests.support.command import Done, ditseed, start
@@ -85,10 +85,7 @@ def test_given_back_after_a_signal(
 
 
 def _wait_until_on(server: Slapd) -> None:
-    deadline = time.monotonic() + 60
-    while not _nosync(server):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: _nosync(server))
 
 
 @pytest.mark.parametrize("point", ["nosync.written-down", "nosync.taken", "nosync.given-back"])

@@ -11,7 +11,6 @@ import pwd
 import re
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from fixtures.churn import Churn
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from fixtures.waiting import until
 from loader import typed
 from loader.errors import (
     BackupDamaged,
@@ -490,10 +490,7 @@ def test_ended_while_it_streams_it_holds_no_pages(
 
 
 def _await_streaming(repo: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not any(repo.glob("*.partial/data.mdb.zst")):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(lambda: any(repo.glob("*.partial/data.mdb.zst")))
 
 
 def _write_a_little(server: Slapd) -> None:

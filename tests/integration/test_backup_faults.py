@@ -17,6 +17,7 @@ import pytest
 from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
+from fixtures.waiting import until
 from loader.errors import LoaderError, NoSpace
 from loader.mdb import environment
 from loader.operations.backup import drill, pack, records, repository
@@ -107,10 +108,7 @@ def test_drill_killed(repo: Path, scratch: Path, point: str) -> None:
 
 def _await_nobody_uses(place: Path) -> None:
     """The kernel ends the drill's slapd with the drill."""
-    deadline = time.monotonic() + 20
-    while any(_uses(entry, place) for entry in Path("/proc").glob("[0-9]*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not any(_uses(entry, place) for entry in Path("/proc").glob("[0-9]*")))
 
 
 def _uses(process: Path, place: Path) -> bool:

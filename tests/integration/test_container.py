@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from fixtures.engine import engine, missing_engine
 from fixtures.slapd import ServerError, Slapd, missing_slapd
 from fixtures.slapd_config import REPLICATOR, Settings
 from fixtures.trees import write_people
+from fixtures.waiting import until
 from tests.support.require import require
 from tests.support.trees import differences, tree
 
@@ -187,11 +187,8 @@ def test_a_consumer_follows_its_provider(
             handle.delete_s(dn)
 
 
-def wait_same(left: ContainerServer, right: ContainerServer, timeout: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout
-    while left.context_csns() != right.context_csns():
-        assert time.monotonic() < deadline, right.log_tail()
-        time.sleep(0.05)
+def wait_same(left: ContainerServer, right: ContainerServer) -> None:
+    until(lambda: left.context_csns() == right.context_csns(), right.log_tail)
     assert not list(differences(tree(left.slapcat()), tree(right.slapcat())))
 
 

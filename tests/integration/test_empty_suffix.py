@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from fixtures import replication
 from fixtures.golden.case import settings
 from fixtures.slapd import Slapd
+from fixtures.waiting import until
 from loader.errors import EntryRefused, LdifSyntax, UsageProblem
 from tests.support.command import Done, ditseed
 from tests.support.trees import assert_same, tree
@@ -79,10 +79,7 @@ def seed(source: Slapd, target: Slapd, strategy: str, home: Path, *more: object)
 
 def wait_for(change: str, *targets: Slapd) -> None:
     """No search shows a consumer's contextCSN."""
-    deadline = time.monotonic() + 30
-    while not all(target.search(f"(description={change})") for target in targets):
-        assert time.monotonic() < deadline, "the consumers do not follow"
-        time.sleep(0.05)
+    until(lambda: all(target.search(f"(description={change})") for target in targets))
 
 
 @pytest.mark.parametrize("strategy", ["search", "ldif", "slapcat", "clone", "slapadd"])

@@ -108,7 +108,7 @@ def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
 def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
     with mute(*PHASES[phase][2]) as (port, asked):
         process = start(*_command(verb, phase, port, tmp_path), env=_environment(phase, port))
-        assert asked.wait(30), process.communicate(timeout=1)
+        assert asked.wait(120), process.communicate(timeout=1)
         time.sleep(0.1)
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
+from fixtures.waiting import until
 from loader.errors import NoRun, UsageProblem
 from tests.support.command import Done, ditseed, start
 
@@ -56,13 +56,6 @@ def standing_still(server: Slapd) -> Iterator[None]:
         yield
     finally:
         server.process.send_signal(signal.SIGCONT) if server.process else None
-
-
-def until(found: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_killed_gone_on_with_and_finished(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from fixtures import storage_vm
 from fixtures.bench import storage as in_vm
 from fixtures.chroots import chroot, missing_chroot
 from fixtures.limits import missing_loop_filesystem
+from fixtures.waiting import until
 from tests.support.command import ditseed, start
 from tests.support.require import require
 
@@ -108,19 +108,14 @@ def test_what_a_stop_leaves(tmp_path: Path, sent: signal.Signals) -> None:
     require(missing_loop_filesystem("ext4"))
     words = ("storage", "bench", "--fs", "ext4", "--tmp", tmp_path, *FEW)
     running = start(*words, "--searches", "1000000")
-    until = time.monotonic() + 60
-    while not attached(tmp_path):
-        assert running.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: attached(tmp_path) or running.poll() is not None)
+    assert running.poll() is None
     os.kill(running.pid, sent)
     _, told = running.communicate()
     if sent is signal.SIGKILL:  # then the next run removes what is left
         assert [*tmp_path.iterdir()]
         ditseed(*words).ok()
-    while attached(tmp_path):  # the kernel may still be at it
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: not attached(tmp_path))  # the kernel may still be at it
     assert [*tmp_path.rglob("*")] == [], told
 
 
@@ -137,16 +132,11 @@ exec {shutil.which("losetup")} "$@"
     (tools / "losetup").chmod(0o755)
     path = {"PATH": f"{tools}:{os.environ['PATH']}"}
     running = start("storage", "bench", "--fs", "ext4", "--tmp", work, *FEW, env=path)
-    until = time.monotonic() + 60
-    while not reached.exists():
-        assert running.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: reached.exists() or running.poll() is not None)
+    assert running.poll() is None
     os.kill(running.pid, signal.SIGINT)
     running.communicate()
-    while attached(work):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: not attached(work))
     assert [*work.iterdir()] == []
 
 

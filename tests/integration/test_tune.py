@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from fixtures.chroots import chroot, missing_chroot
 from fixtures.slapd import Form, ServerError, Slapd
 from fixtures.slapd_config import Installation, Settings
 from fixtures.trees import write_people
+from fixtures.waiting import until
 from loader.config import Config, Database
 from loader.errors import (
     BadCredentials,
@@ -145,13 +145,6 @@ def owned_by_server(server: Slapd) -> bool:
     return all(path.stat().st_uid == owner for path in paths)
 
 
-def wait_for(check: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 # --- maxsize ----------------------------------------------------------------------------------
 
 
@@ -247,7 +240,7 @@ def test_a_new_index_is_whole_and_used(place: Place) -> None:
     entries = place.server.search("(sn=*)", ("sn",))
     one = entries[0][1]["sn"][0].decode()
     if place.online:
-        wait_for(lambda: is_indexed(place.server, f"(sn={one})"))
+        until(lambda: is_indexed(place.server, f"(sn={one})"))
     found = place.server.search(f"(sn={one})", ("1.1",), external=True)
     equal = [dn for dn, values in entries if one in [value.decode() for value in values["sn"]]]
     assert sorted(dn for dn, _ in found) == sorted(equal)
@@ -274,7 +267,7 @@ def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_l
         Place(offline, offline.config_path).indexes(wish)
         assert index_tables.keys(offline.database_dir)["sn"] == expected
         Place(online.start(), by_ldapi(online)).indexes(wish)
-        wait_for(lambda: index_tables.keys(online.database_dir)["sn"] == expected)
+        until(lambda: index_tables.keys(online.database_dir)["sn"] == expected)
     finally:
         for server in (loaded, offline, online):
             server.close()
@@ -295,11 +288,11 @@ def test_killed_while_it_indexes(form: Form, tmp_path: Path) -> None:
         command = ("tune", "indexes", "--config", server.config_path, "--add", *lines, "--apply")
         before = files_of(server)
         process = start(*command)
-        wait_for(lambda: holders.holder(server.database_dir) is not None)
+        until(lambda: holders.holder(server.database_dir) is not None)
         process.kill()
         process.communicate()
         assert process.returncode == -9
-        wait_for(lambda: holders.holder(server.database_dir) is None)
+        until(lambda: holders.holder(server.database_dir) is None)
         verify.verify(server.database_dir, "pages", Meter("verify"))
         assert files_of(server) == before
         assert "sn" not in index_tables.keys(server.database_dir)

@@ -9,14 +9,14 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from loader.defaults import ENGINES
+from loader.defaults import ENGINES, ENV_STOP_AT
 from tests.support import killing
 from tests.support.command import ditseed, start
 from tests.support.seeding import STRATEGIES, Pair, consumer_of, pair
+from tests.support.stopping import Stopping
 
 pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
 
@@ -125,10 +125,12 @@ def test_stopped_by_a_signal(
     fresh: Pair, strategy: str, number: signal.Signals, status: int
 ) -> None:
     command = _command(fresh, strategy)
-    process = start(*command)
+    process = start(*command, env={ENV_STOP_AT: "plan.recorded,copy.start"})
+    stopped = Stopping(process)
     data = fresh.consumer.database_dir / "data.mdb"
-    _wait_for(fresh.consumer.database_dir / killing.RUN_DIR / "run.sqlite")
+    stopped.wait_for_stop()
     process.send_signal(number)
+    stopped.go_on()
     _, words = process.communicate()
     assert process.returncode == status, words
     assert "[cancelled]" in words
@@ -138,10 +140,3 @@ def test_stopped_by_a_signal(
     killing.assert_nobody_left(fresh, "stopped")
     ditseed(*command).ok()
     killing.assert_seeded(fresh)
-
-
-def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

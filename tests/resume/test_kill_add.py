@@ -16,6 +16,7 @@ import pytest
 
 from fixtures.network import Proxy
 from fixtures.slapd import Slapd
+from fixtures.waiting import until
 from tests.support import killing
 from tests.support.adding import (
     OPERATIONAL,
@@ -69,9 +70,23 @@ def _finished(server: Slapd, ldif: Path, *options: object) -> None:
 
 def _revive(server: Slapd) -> None:
     """slapd 2.5 and 2.6 may crash when a client goes in the middle of a transaction (docs/add.md)."""
-    time.sleep(0.1)
     if not server.running:
         server.start()
+
+
+def _revive_after_all(server: Slapd) -> None:
+    """The same, once it is through with what its clients sent before they went."""
+    until(lambda: not server.running or _clients(server) == 0)
+    _revive(server)
+
+
+def _clients(server: Slapd) -> int:
+    where = "cn=Connections,cn=Monitor"
+    try:
+        found = server.search("(objectClass=monitorConnection)", base=where, external=True)
+    except ldap.SERVER_DOWN:  # it has crashed, or will be found so
+        return 1
+    return len(found) - 1  # this search is one
 
 
 @pytest.mark.parametrize(
@@ -85,7 +100,7 @@ def test_referrals_of_a_killed_run_are_ours(
     server.ldapadd(TOP)
     done = ditseed(*command(server, ldif, *options), env={killing.KILL_AT: point})
     assert done.status == -signal.SIGKILL, done
-    _revive(server)
+    _revive_after_all(server)
     told = facts(server, ldif, *options)
     assert (told["added"], told["rejected"]) == (told["read"], 0), told
 
@@ -94,7 +109,7 @@ def test_killed_at_every_point_in_turn(server: Slapd, ldif: Path) -> None:
     for point in POINTS:
         done = ditseed(*command(server, ldif, *SMALL), env={killing.KILL_AT: point})
         assert done.status == -signal.SIGKILL, f"{point}: {done}"
-        _revive(server)
+        _revive_after_all(server)
     _finished(server, ldif, *SMALL)
     assert "load: done before" in add(server, ldif, *SMALL).ok().err
 
@@ -102,7 +117,7 @@ def test_killed_at_every_point_in_turn(server: Slapd, ldif: Path) -> None:
 @pytest.mark.parametrize("point", ["load.single", "load.sent", "load.committed", "load.middle"])
 def test_killed_once_and_finished(server: Slapd, ldif: Path, point: str) -> None:
     ditseed(*command(server, ldif, *SMALL), env={killing.KILL_AT: point})
-    _revive(server)
+    _revive_after_all(server)
     _finished(server, ldif, *SMALL)
 
 
@@ -117,7 +132,7 @@ def test_killed_at_random_moments(server: Slapd, ldif: Path, batch: str) -> None
         time.sleep(chance.uniform(0.4, 1.6))
         process.kill()
         process.communicate()
-        _revive(server)
+        _revive_after_all(server)
     _finished(server, ldif, *options)
 
 
@@ -148,10 +163,7 @@ def test_both_killed(server: Slapd, ldif: Path) -> None:
 
 
 def _wait_for_entries(server: Slapd, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while _count(server) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: _count(server) >= count)
 
 
 def _count(server: Slapd) -> int:

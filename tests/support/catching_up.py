@@ -18,6 +18,7 @@ from fixtures.replication import Refresh, refresh_report
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import REPLICATOR, Installation, Settings, peer_dn
 from fixtures.trees import write_people
+from fixtures.waiting import until
 from tests.support.command import Done, ditseed
 
 PEOPLE = 2000
@@ -119,21 +120,19 @@ class Provider:
         )
         return int(found[0][1]["monitorCounter"][0])
 
-    def caught_up(self, consumer: Slapd, seconds: float = 60.0) -> tuple[Refresh, int]:
+    def caught_up(self, consumer: Slapd) -> tuple[Refresh, int]:
         """Start the consumer; its first refresh, and how many entries the provider sent meanwhile."""
         before = self.entries_sent()
-        self.seconds_to_catch_up(consumer, seconds)
+        self.seconds_to_catch_up(consumer)
         # One for the contextCSN, and one for this look.
         return refresh_report(consumer)[0], self.entries_sent() - before - 2
 
-    def seconds_to_catch_up(self, consumer: Slapd, seconds: float = 300.0) -> float:
+    def seconds_to_catch_up(self, consumer: Slapd) -> float:
         """From the consumer's start until its contextCSN is the provider's."""
         wanted = self.server.context_csns()
         began = time.monotonic()
         consumer.start()
-        while consumer.context_csns() != wanted:
-            assert time.monotonic() - began < seconds, consumer.log_tail()
-            time.sleep(0.05)
+        until(lambda: consumer.context_csns() == wanted, consumer.log_tail)
         return time.monotonic() - began
 
 

@@ -18,7 +18,7 @@ from loader.child import Child
 from loader.errors import ToolFailed, ToolMissing
 
 
-def await_that(truth: Callable[[], bool], seconds: float = 10.0) -> None:
+def await_that(truth: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not truth():
         assert time.monotonic() < deadline, "waited in vain"
