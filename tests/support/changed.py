@@ -22,6 +22,7 @@ CODE = ("loader", "seeders", "fixtures", "tests")
 NATIVE = "loader/native"
 # What every test runs on. A change of it is a change of everything.
 EVERYTHING = ("setup.cfg", "pyproject.toml", "bin/setup", "tests/conftest.py")
+DATA = ("fixtures/", "tests/", "schemas/")
 PROSE = ("tests/test_documented.py",)
 _WALK = re.compile(r"^\| `([a-z ]+)` \|.*\| ([a-z, ]*) ?\|$", re.M)
 _NEEDED = re.compile(r"^(\w+)\.workspace", re.M)
@@ -34,6 +35,7 @@ def affected(changes: Iterable[str]) -> set[str]:
     paths = set(changes)
     if paths.intersection(EVERYTHING):
         return set(test_files())
+    paths |= {name for name in files() if any(_names_data(name, path) for path in paths)}
     crates = {path.split("/")[2] for path in paths if path.startswith(f"{NATIVE}/")}
     reached = closure(paths, importers())
     verbs = verbs_of(reached) | verbs_of_crates(crates)
@@ -48,6 +50,19 @@ def _names_one(test: str, paths: Iterable[str]) -> bool:
     """Tests of tools and pages have their paths in the text."""
     text = (ROOT / test).read_text()
     return any(path in text for path in paths if path.startswith(("bin/", "docs/", "schemas/")))
+
+
+def _names_data(name: str, path: str) -> bool:
+    """Does code name this file of data, or the directory of fixtures/ or tests/ that it is in?"""
+    if path.endswith((".py", ".md")) or not path.startswith(DATA):
+        return False
+    return not _segments(name).isdisjoint((path.split("/")[1], Path(path).name))
+
+
+@cache
+def _segments(name: str) -> set[str]:
+    """Of the paths that may be among its strings."""
+    return {segment for word in _constants(name) for segment in word.split("/")}
 
 
 def closure(start: Iterable[str], edges: Graph) -> set[str]:
@@ -128,12 +143,13 @@ def words(test: str) -> set[str]:
     for name in _imported(tree(test)):
         if name.startswith("tests/") and name != test:
             reached.add(name)
-    constants = (node for name in reached for node in ast.walk(tree(name)))
-    return {
-        node.value
-        for node in constants
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    return {word for name in reached for word in _constants(name)}
+
+
+def _constants(name: str) -> Iterator[str]:
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def changes_since(revision: str) -> list[str]:

@@ -20,6 +20,16 @@ from tests.support import changed
         ("fixtures/golden/case.py", "tests/golden/test_equal.py", "tests/cli/test_tune_cmd.py"),
         ("tests/unit/test_dn.py", "tests/unit/test_dn.py", "tests/unit/test_csn.py"),
         ("docs/tune.md", "tests/test_documented.py", "tests/unit/test_csn.py"),
+        (
+            "fixtures/ansible/roles/replica/tasks/send.yml",
+            "tests/integration/test_ansible.py",
+            "tests/unit/test_csn.py",
+        ),
+        (
+            "fixtures/deep.toml",
+            "tests/integration/test_generate_learn.py",
+            "tests/unit/test_csn.py",
+        ),
         ("bin/fuzz", "tests/fuzz/test_short.py", "tests/unit/test_csn.py"),
     ],
 )
