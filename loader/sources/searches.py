@@ -17,9 +17,9 @@ __all__ = ["SearchGroup", "SearchesFound", "read"]
 
 
 def read(
-    paths: Sequence[Path], config: Config, database: Database, meter: Meter, *, filters: bool
-) -> SearchesFound:
-    """Of slapd's log (loglevel stats), or with `filters` of files with a filter on each line.
+    config: Config, database: Database, logs: Sequence[Path], filters: Sequence[Path], meter: Meter
+) -> list[SearchesFound]:
+    """Of slapd's logs (loglevel stats), and of files with a filter on each line, as far as there are any of either.
 
     Raises NotProven where the schema cannot be read, ConfigUnreadable, NoSuchPath, and what is wrong with a compressed
     file.
@@ -28,12 +28,16 @@ def read(
     schema = schema_of(config, database, settings.attribute_options)
     configured = indexes.configured(database.indexes).values()
     with with_counters(meter) as counters:
-        return _native.searches(
-            paths,
-            schema,
-            counters,
-            filters=filters,
-            suffix=database.suffix,
-            indexes=[(one.attribute, one.kinds) for one in configured],
-            substr=settings.substr,
-        )
+        return [
+            _native.searches(
+                paths,
+                schema,
+                counters,
+                filters=of_filters,
+                suffix=database.suffix,
+                indexes=[(one.attribute, one.kinds) for one in configured],
+                substr=settings.substr,
+            )
+            for paths, of_filters in ((logs, False), (filters, True))
+            if paths
+        ]

@@ -185,3 +185,12 @@ def test_a_log_without_searches(asked: tuple[Slapd, Path], tmp_path: Path) -> No
         "tune", "indexes", "--config", asked[0].config_path, "--stats-log", tmp_path / "none"
     )
     assert "[storage.no_such_path]" in done.err
+
+
+def test_the_schema_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "filters").write_text("(uid=a)\n")
+    (tmp_path / "log").write_text("nothing\n")
+    with closing(Slapd()) as own:
+        words = ("--stats-log", tmp_path / "log", "--filters", tmp_path / "filters")
+        done = ditseed("tune", "indexes", "--config", own.config_path, *words, "-v").ok()
+    assert len(re.findall("running .*slapcat .*schema", done.err)) == 1, done.err

@@ -83,11 +83,7 @@ def usage(target: Target, database: Database, asked: Asked, progress: Progress) 
     for path in (*asked.logs, *asked.filters):
         files.require_readable(path)
     with progress.step("searches") as meter:
-        found = [
-            searches.read(paths, target.config, database, meter, filters=filters)
-            for paths, filters in ((asked.logs, False), (asked.filters, True))
-            if paths
-        ]
+        found = searches.read(target.config, database, asked.logs, asked.filters, meter)
     groups = [one for part in found for one in part.groups]
     proposed = dict(_proposed(groups))
     prices, unpriced = _prices(target, database, list(proposed), progress)
