@@ -28,6 +28,8 @@ __all__ = [
     "Exported",
     "Feed",
     "Finding",
+    "IndexCost",
+    "IndexCosts",
     "KnownPages",
     "LearnResult",
     "Loaded",
@@ -65,6 +67,7 @@ __all__ = [
     "dn_key",
     "dn_parent",
     "find_name",
+    "index_costs",
     "join",
     "learn",
     "merge",
@@ -596,6 +599,39 @@ def searches(
 ) -> SearchesFound:
     """Reads slapd's log, or with `filters` a filter on each line; files may be compressed (zstd, gzip). `substr`: as of
     `Database`. Memory: the distinct filters without their values, at most 50,000."""
+
+@final
+class IndexCost:
+    @property
+    def name(self) -> str: ...
+    @property
+    def pages(self) -> int:
+        """Those of its tree, and of the trees that the IDs of keys have."""
+    @property
+    def keys(self) -> int: ...
+    @property
+    def records(self) -> int:
+        """Each is an ID, or one of the three of a range."""
+    @property
+    def ranges(self) -> int:
+        """Keys with a range."""
+    @property
+    def presence(self) -> int:
+        """Records of the key of a presence index."""
+
+@final
+class IndexCosts:
+    @property
+    def page_size(self) -> int: ...
+    @property
+    def pages(self) -> int:
+        """Of the file, up to the last in use."""
+    @property
+    def tables(self) -> list[IndexCost]:
+        """All indexes by name."""
+
+def index_costs(path: _Path, counters: Counters, *, txn: int) -> IndexCosts:
+    """Of a data file; txn: that of the reader's slot which is held."""
 
 @final
 class Selected:

@@ -100,7 +100,7 @@ def settings(
 
 def _indexes(database: Database) -> Iterator[Index]:
     for index in indexes.configured(database.indexes).values():
-        meant = {_kind(index.attribute, kind) for kind in index.kinds}
+        meant = {kind_of(index.attribute, kind) for kind in index.kinds}
         yield index.attribute, tuple(kind for kind in _ORDER if kind in meant)
 
 
@@ -112,7 +112,8 @@ def _with_classes(configured: Iterable[Index]) -> Iterator[Index]:
         yield "objectClass", ("eq",)
 
 
-def _kind(attribute: str, word: str) -> str:
+def kind_of(attribute: str, word: str) -> str:
+    """Of a word; empty for one that changes searches alone. Raises NotProven."""
     try:
         return _KINDS[word.lower()]
     except KeyError:

@@ -12,6 +12,7 @@ import click
 
 from loader import units
 from loader.cli import access, leases, load_report, options
+from loader.cli.index_cost_report import show_costs
 from loader.cli.index_use_report import show_usage
 from loader.cli.load_report import Sampled, Share
 from loader.cli.report import show, show_json, show_table
@@ -19,11 +20,20 @@ from loader.cli.vocabulary import Option
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import nosync as switching
 from loader.operations.add import shadow
-from loader.operations.tune import forecast, history, index_use, indexing, maxsize, syncing
+from loader.operations.tune import (
+    forecast,
+    history,
+    index_costs,
+    index_use,
+    indexing,
+    maxsize,
+    syncing,
+)
 from loader.operations.tune.index_use import Asked
 from loader.operations.tune.indexing import IndexChange
 from loader.operations.tune.plan import Outcome, State
 from loader.operations.tune.target import Target, opened
+from loader.progress import Progress
 from loader.run.journal import Outcome as Ended
 from loader.server.options import Connection
 from loader.sources.sampling import SampleSize
@@ -123,7 +133,7 @@ def maxsize_command(
             if wished or size is not None
             else None
         )
-    more = None if load is None else Further("load", load, lambda: load_report.show_plan(load))
+    more = [] if load is None else [Further("load", load, lambda: load_report.show_plan(load))]
     _show(target, found, outcome, as_json, _MAXSIZE, map(_maxsize_row, found), more)
 
 
@@ -179,6 +189,13 @@ def _maxsize_row(one: maxsize.MapUsage) -> list[str]:
     metavar="FILE",
     help="The same for a file with a search filter on each line.",
 )
+@click.option(
+    "--costs",
+    "with_costs",
+    is_flag=True,
+    help="Show what each index takes: bytes, keys, and keys whose entry IDs have become ranges; with --stats-log or "
+    "--filters those first that no search uses.",
+)
 @options.progress_option
 @target_options
 def indexes_command(
@@ -188,6 +205,7 @@ def indexes_command(
     no_reindex: bool,
     logs: tuple[Path, ...],
     filters: tuple[Path, ...],
+    with_costs: bool,
     progress_mode: str,
     **given: Any,
 ) -> None:
@@ -199,7 +217,7 @@ def indexes_command(
     \b
     Examples:
       ditseed tune indexes -H ldapi:/// -Y EXTERNAL
-      ditseed tune indexes --config /etc/ldap/slapd.d --stats-log /var/log/slapd.log
+      ditseed tune indexes --config /etc/ldap/slapd.d --costs --stats-log /var/log/slapd.log
       ditseed tune indexes --config /etc/ldap/slapd.d --add "entryUUID,entryCSN eq" --apply
     """
     apply, as_json, suffix, wished = _taken(given)
@@ -210,18 +228,32 @@ def indexes_command(
     with _target(given, apply) as target:
         found = indexing.indexing(target, suffix)
         progress = options.progress_of(progress_mode)
-        use = None
-        if asked != Asked():
-            database = target.config.database(suffix)
-            use = index_use.usage(target, database, asked, progress)
+        further = list(_looked_at(target, suffix, asked, with_costs, progress))
         outcome = (
             None
             if wish == IndexChange()
             else indexing.change_indexes(target, suffix, wish, apply, not no_reindex, progress)
         )
     rows = (row for one in found for row in _index_rows(one))
-    more = None if use is None else Further("use", use, lambda: show_usage(use, target.place))
-    _show(target, found, outcome, as_json, ("suffix", "attribute", "index", "records"), rows, more)
+    headings = ("suffix", "attribute", "index", "records")
+    _show(target, found, outcome, as_json, headings, rows, further)
+
+
+def _looked_at(
+    target: Target, suffix: str | None, asked: Asked, with_costs: bool, progress: Progress
+) -> Iterator[Further]:
+    """What the indexes of one database cost, and which are used."""
+    if asked == Asked() and not with_costs:
+        return
+    database = target.config.database(suffix)
+    use = None
+    if asked != Asked():
+        use = index_use.usage(target, database, asked, progress)
+    if with_costs:
+        found = index_costs.costs(target, database, use, progress)
+        yield Further("costs", found, lambda: show_costs(found, target.place))
+    if use is not None:
+        yield Further("use", use, lambda: show_usage(use, target.place))
 
 
 def _index_rows(one: indexing.IndexSettings) -> Iterator[tuple[str, str, str, str]]:
@@ -360,16 +392,16 @@ def _show(
     as_json: bool,
     headings: Sequence[str],
     rows: Iterable[Sequence[str]],
-    more: Further | None = None,
+    further: Sequence[Further] = (),
 ) -> None:
     if as_json:
         change = None if outcome is None else dataclasses.asdict(outcome)
         databases = [dataclasses.asdict(one) for one in found]
-        told = {more.name: dataclasses.asdict(more.facts)} if more else {}
+        told = {one.name: dataclasses.asdict(one.facts) for one in further}
         show_json({"target": target.config.where, "databases": databases, "change": change, **told})
         return
     show_table(headings, list(rows))
-    if more is not None:
+    for more in further:
         more.show()
     show(*(f"{one.suffix}: {note}" for one in found for note in one.notes))
     if outcome is not None:

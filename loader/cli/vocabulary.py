@@ -35,7 +35,8 @@ OPTIONS = {
             "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "
             "max-verify-age max-drill-age",
             # changing settings
-            "set add remove no-reindex apply for growth sample-size stats-log filters lease give-back",
+            "set add remove no-reindex apply for growth sample-size stats-log filters costs lease "
+            "give-back",
             # a volume that is planned
             "database-size fs stripes stripe-size extent-size vg lv mount volume-size unequal",
             # backups: which are kept, what they may take, how much of them is looked at
@@ -64,6 +65,7 @@ TYPED = {
         "for",
         "stats-log",
         "filters",
+        "costs",
         "give-back",
         "check",
         "fix",

@@ -116,6 +116,13 @@ TABLE = (
     Matrix("tests/integration/test_build.py", 36, "six ways to build; each test, some of the ways"),
     Matrix("tests/integration/test_build_spool.py", 5, _MATRIX),
     Matrix("tests/integration/test_index_use.py::test_which_index", 8, _MATRIX),
+    Matrix("tests/integration/test_index_costs.py::test_the_bytes_are", 1, _MATRIX),
+    Matrix(
+        "tests/integration/test_index_costs.py::test_keys_that_became",
+        0,
+        _LONG_LISTS,
+        "tests/integration/test_index_costs.py",
+    ),
     Matrix("tests/integration/test_copies.py::test_a_copy", 6, _MATRIX),
     Matrix("tests/integration/test_copies.py::test_a_refresh", 3, _MATRIX),
     Matrix(

@@ -10,6 +10,7 @@ mod auditing;
 mod building;
 mod calls;
 mod cloning;
+mod costing;
 mod counters;
 mod dump;
 mod error;
@@ -40,6 +41,8 @@ mod _native {
     use super::calls::{arrange, dn_key, dn_parent, join, new_tree, records, scan, shard, version};
     #[pymodule_export]
     use super::cloning::{Seen, clone_compact, clone_plain, clone_receive, clone_send};
+    #[pymodule_export]
+    use super::costing::{IndexCost, IndexCosts, index_costs};
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]

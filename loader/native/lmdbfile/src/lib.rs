@@ -43,6 +43,8 @@ pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};
 pub use layout::{Format, Layout};
 pub use next::NextSnapshot;
-pub use reader::{Cursor, PageKind, PageUsage, PageUse, Reader, Seen, TableReader};
+pub use reader::{
+    Cursor, KeyValues, Keys, PageKind, PageUsage, PageUse, Reader, Seen, TableReader,
+};
 pub use table::Table;
 pub use writer::{PendingValue, TreeWriter};

@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{MAP_SIZE, options, rows, tables, write_file, write_table};
 use fastrand::Rng;
-use lmdbfile::{ErrorKind, FileWriter, Flags, Format, Order, Reader, TreeWriter};
+use lmdbfile::{
+    ErrorKind, FileWriter, Flags, Format, Order, PageUse, Reader, TableReader, TreeWriter,
+};
 use proptest::prelude::*;
 
 proptest! {
@@ -23,8 +27,12 @@ proptest! {
         let reader = Reader::open(&path).unwrap();
         prop_assert_eq!(reader.pages(), summary.pages);
         prop_assert_eq!(reader.map_size(), MAP_SIZE);
-        let mut visited = 0;
-        let found = reader.walk(&mut |page| visited += page.count).unwrap();
+        let (mut visited, mut by_table) = (0, BTreeMap::<String, u64>::new());
+        let mut visit = |page: &PageUse<'_>| {
+            visited += page.count;
+            *by_table.entry(page.table.to_owned()).or_default() += page.count;
+        };
+        let found = reader.walk(&mut visit).unwrap();
         prop_assert_eq!(visited, summary.pages);
         let (mut left, wanted) = (3, found.branch + found.leaf + 1);
         let (_, damage) = reader.survey(None, &mut |_| { left -= 1; left > 0 });
@@ -41,6 +49,16 @@ proptest! {
             prop_assert_eq!(table.record().flags, content.flags);
             let count: usize = content.rows.iter().map(|(_, values)| values.len()).sum();
             prop_assert_eq!(table.record().entries, count as u64);
+            let (keys, pages) = keys(table);
+            let walked = by_table.get(name).copied().unwrap_or_default();
+            prop_assert_eq!(pages, walked);
+            prop_assert_eq!(keys.len(), content.rows.len());
+            for ((key, count, first), (expected, values)) in keys.iter().zip(&content.rows) {
+                prop_assert_eq!((key, *count), (expected, values.len() as u64));
+                let is_small = values.iter().map(Vec::len).sum::<usize>() < 400;
+                prop_assert!(first.is_some() || !is_small);
+                prop_assert!(first.as_ref().is_none_or(|first| *first == values[0]));
+            }
             let last = content.rows.last().map(|(key, _)| key.clone());
             prop_assert_eq!(table.last_key().unwrap(), last);
             for (key, values) in rng.choose_multiple(content.rows.iter(), 20) {
@@ -347,4 +365,17 @@ fn formats_and_page_sizes() {
             }
         }
     }
+}
+
+type FoundKey = (Vec<u8>, u64, Option<Vec<u8>>);
+
+/// Each key, how many values it has, and the first if that stands with it; and all pages.
+fn keys(table: TableReader<'_>) -> (Vec<FoundKey>, u64) {
+    let (mut keys, mut found) = (table.keys().unwrap(), Vec::new());
+    let mut pages = table.pages().unwrap();
+    while let Some(one) = keys.next().unwrap() {
+        found.push((one.key.to_vec(), one.count, one.first.map(<[u8]>::to_vec)));
+        pages += one.pages;
+    }
+    (found, pages)
 }

@@ -3,6 +3,7 @@
 mod contents;
 mod cursor;
 mod cuts;
+mod keys;
 mod open;
 mod path;
 mod rules;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use contents::{Branch, Pointer, Within};
 pub use cursor::Cursor;
+pub use keys::{KeyValues, Keys};
 pub(crate) use rules::{TreeRules, other_counts};
 pub(crate) use runs::Runs;
 pub use seen::Seen;

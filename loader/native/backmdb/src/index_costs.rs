@@ -1,0 +1,69 @@
+//! What the index tables of a database take: pages, keys, IDs, and keys whose IDs have become ranges.
+
+use std::path::Path;
+
+use codec::tables;
+use common::{Counters, Result};
+use lmdbfile::{KeyValues, Reader, TableReader};
+use values::keys::Key;
+
+/// Of one attribute: all kinds of its index share a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IndexCost {
+    pub name: String,
+    /// Those of its tree, and of the trees that the IDs of keys have.
+    pub pages: u64,
+    pub keys: u64,
+    /// Each is an ID, or one of the three of a range.
+    pub records: u64,
+    /// Keys with a range.
+    pub ranges: u64,
+    /// Records of the key of a presence index.
+    pub presence: u64,
+}
+
+/// Of all indexes of a database, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexCosts {
+    pub page_size: usize,
+    /// Of the file, up to the last in use.
+    pub pages: u64,
+    pub tables: Vec<IndexCost>,
+}
+
+/// Of the snapshot that a reader's slot of transaction `txn` holds, or a later one.
+pub fn index_costs(path: &Path, txn: u64, counters: &Counters) -> Result<IndexCosts> {
+    let mut reader = Reader::open_at(path, txn)?;
+    tables::set_orders(&mut reader);
+    let is_index = |name: &&[u8]| tables::ALL.iter().all(|table| table.name.as_bytes() != *name);
+    let names = reader.names().filter(is_index);
+    let found = names.filter_map(|name| Some((name, reader.table(name)?)));
+    let tables = found.map(|(name, table)| cost(name, table, counters)).collect::<Result<_>>()?;
+    Ok(IndexCosts { page_size: reader.layout().page_size(), pages: reader.pages(), tables })
+}
+
+fn cost(name: &[u8], table: TableReader<'_>, counters: &Counters) -> Result<IndexCost> {
+    let name = String::from_utf8_lossy(name).into_owned();
+    let mut cost = IndexCost { name, pages: table.pages()?, ..IndexCost::default() };
+    let mut keys = table.keys()?;
+    while let Some(key) = keys.next()? {
+        counters.check()?;
+        cost.pages += key.pages;
+        cost.keys += 1;
+        cost.records += key.count;
+        cost.ranges += u64::from(is_range(table, key)?);
+        if key.key == Key::PRESENCE.as_bytes() {
+            cost.presence = key.count;
+        }
+    }
+    Ok(cost)
+}
+
+/// Whether its first value is 0, which no entry has; three values may have a tree of their own if there were more.
+fn is_range(table: TableReader<'_>, key: KeyValues<'_>) -> Result<bool> {
+    const BEGIN: &[u8] = &[0; 8];
+    Ok(match key.first {
+        Some(first) => first == BEGIN,
+        None => key.count == 3 && table.get(key.key)?.as_deref() == Some(BEGIN),
+    })
+}

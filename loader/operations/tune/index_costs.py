@@ -1,0 +1,125 @@
+"""What the indexes of a database cost, table by table, and which of them no search uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from loader import backmdb, indexes
+from loader.config import Database
+from loader.errors import UsageProblem
+from loader.indexes import Index
+from loader.mdb import index_costs
+from loader.operations.tune.index_use import Usage
+from loader.operations.tune.target import Target
+from loader.progress import Progress
+
+
+@dataclass(frozen=True)
+class IndexCost:
+    """The table of an attribute, which all kinds of its index share.
+
+    `indexes`: as configured; none where the table is left of an earlier configuration. `share`: of the file in use.
+    `records`: each is an ID, or one of the three of a range. `ranges`: keys that have become one. `presence`: records
+    of the key of a presence index. `unused`: what no search uses of `indexes`, in the words of --remove; None where no
+    searches are known.
+    """
+
+    attribute: str
+    indexes: tuple[str, ...]
+    bytes: int
+    share: float
+    keys: int
+    records: int
+    ranges: int
+    presence: int
+    unused: tuple[str, ...] | None
+
+    @property
+    def is_unused(self) -> bool:
+        """No search uses anything of it."""
+        names = {name.partition(" ")[0] for name in self.indexes}
+        return bool(self.indexes) and set(self.unused or ()) == names
+
+
+@dataclass(frozen=True)
+class Costs:
+    """`used`: bytes of the file. `idlexp`: up to 2^idlexp - 1 IDs of a key are a list."""
+
+    suffix: str
+    used: int
+    idlexp: int
+    tables: tuple[IndexCost, ...]
+
+
+def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
+    """Those that no search uses come first, then those that cost most.
+
+    Raises UsageProblem where the files are not on this host, NoSuchPath, NotPermitted, MdbDamaged, MdbProtected.
+    """
+    if not target.local or database.directory is None:
+        raise UsageProblem(
+            reason="--costs reads the database's files: give the command on the server's host"
+        )
+    with progress.step("indexes") as meter:
+        found = index_costs.read(database.directory, meter)
+    configured = _by_table(database)
+    unused = _unused(use) if use is not None and use.searches else None
+    tables = [
+        _cost(found, one, configured.get(one.name.lower(), ()), unused) for one in found.tables
+    ]
+    return Costs(
+        suffix=database.suffix,
+        used=found.pages * found.page_size,
+        idlexp=backmdb.settings(target.config, database).idlexp,
+        tables=tuple(sorted(tables, key=lambda one: (not one.is_unused, -one.bytes))),
+    )
+
+
+def _cost(
+    found: index_costs.IndexCosts,
+    table: index_costs.IndexCost,
+    configured: Sequence[Index],
+    unused: Set[tuple[str, str]] | None,
+) -> IndexCost:
+    return IndexCost(
+        attribute=table.name,
+        indexes=tuple(map(str, configured)),
+        bytes=table.pages * found.page_size,
+        share=table.pages / found.pages,
+        keys=table.keys,
+        records=table.records,
+        ranges=table.ranges,
+        presence=table.presence,
+        unused=None if unused is None else tuple(_to_remove(configured, unused)),
+    )
+
+
+def _by_table(database: Database) -> dict[str, list[Index]]:
+    """In lower case. A table has the name of the attribute type, as slapd's tools show it: `cn;lang-de` shares cn's."""
+    found: dict[str, list[Index]] = {}
+    for index in indexes.configured(database.indexes).values():
+        found.setdefault(index.key.partition(";")[0], []).append(index)
+    return found
+
+
+def _unused(use: Usage) -> set[tuple[str, str]]:
+    """Attribute in lower case and kind."""
+    return {
+        (one.attribute.lower(), one.kind)
+        for one in use.indexes
+        if not one.searches and not one.needed_for_sync
+    }
+
+
+def _to_remove(configured: Iterable[Index], unused: Set[tuple[str, str]]) -> Iterator[str]:
+    """In the words of --remove."""
+    for index in configured:
+        kinds = [kind for kind in index.kinds if backmdb.kind_of(index.attribute, kind)]
+        gone = [
+            kind for kind in kinds if (index.key, backmdb.kind_of(index.attribute, kind)) in unused
+        ]
+        if gone == kinds:
+            yield index.attribute
+        elif gone:
+            yield f"{index.attribute} {','.join(gone)}"

@@ -1,0 +1,258 @@
+"""`ditseed tune indexes --costs`: pages, keys and ranges as LMDB's tools and py-lmdb count them in slapd's files."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+from fixtures import openldap_27
+from fixtures.golden.ranges import INDEXES as LONG
+from fixtures.golden.ranges import LIMIT, crowd
+from fixtures.golden.reading import Database
+from fixtures.golden.records import top
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from fixtures.trees import write_people
+from tests.support.command import ditseed
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+
+SUFFIX = Settings.suffix
+PAGE = 4096
+INDEXES = (
+    "objectClass,entryUUID,entryCSN eq",
+    "uid pres,eq",
+    "cn pres,eq,sub,approx",
+    "surname eq",  # another name of sn
+    "mail eq,subinitial",
+    "mail;lang-de sub",
+    "modifyTimestamp eq",
+    "street eq",  # an empty table
+)
+
+
+@pytest.fixture(scope="module")
+def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("ldif") / "people.ldif"
+    write_people(found, SUFFIX, 3000)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(ldif: Path) -> Iterator[Slapd]:
+    settings = Settings(indexes=INDEXES, global_lines=("attributeoptions lang-",))
+    with closing(Slapd(settings, form="conf")) as made:
+        made.slapadd(ldif)
+        yield made
+
+
+def costs(server: Slapd, *more: object) -> dict[str, Any]:
+    found: dict[str, Any] = looked_at(server, *more)["costs"]
+    return found
+
+
+def looked_at(server: Slapd, *more: object) -> dict[str, Any]:
+    where = (
+        ("-H", server.ldapi_uri, "-Y", "EXTERNAL")
+        if server.running
+        else ("--config", server.config_path)
+    )
+    done = ditseed("tune", "indexes", *where, "-b", server.suffix, "--costs", *more, "--json").ok()
+    return dict(done.facts)
+
+
+def by_table(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["attribute"]: one for one in found["tables"]}
+
+
+def stat(place: Path, *words: str) -> dict[str, int]:
+    """What mdb_stat says of one table, of the environment (-e) or the free list (-f): the last of each name."""
+    done = subprocess.run(
+        ["mdb_stat", *words, str(place)], capture_output=True, text=True, check=True
+    )
+    lines = (line.partition(":") for line in done.stdout.splitlines())
+    return {name.strip(): int(value) for name, _, value in lines if value.strip().isdigit()}
+
+
+def missing_tool() -> str | None:
+    return None if shutil.which("mdb_stat") else "lmdb-utils are not installed"
+
+
+def own_pages(told: dict[str, int]) -> int:
+    return sum(told[f"{kind} pages"] for kind in ("Branch", "Leaf", "Overflow"))
+
+
+def pages_of_trees(place: Path, tables: list[str]) -> int:
+    """Pages of the file that no table counts as its own: those of the trees that the values of keys have."""
+    said = subprocess.run(
+        ["mdb_stat", "-e", "-f", "-a", str(place)], capture_output=True, text=True, check=True
+    ).stdout
+    numbers = {
+        kind: sum(map(int, re.findall(rf"^ *{kind}: (\d+)$", said, re.MULTILINE)))
+        for kind in (
+            "Branch pages",
+            "Leaf pages",
+            "Overflow pages",
+            "Free pages",
+            "Number of pages used",
+        )
+    }
+    assert said.count("Status of ") == len(tables) + 1  # Main DB, too
+    free = numbers.pop("Free pages")
+    used = numbers.pop("Number of pages used")
+    return used - 2 - free - sum(numbers.values())
+
+
+def test_bytes_keys_and_records(server: Slapd) -> None:
+    require(missing_tool())
+    place = server.database_dir
+    found = costs(server)
+    assert found["used"] == stat(place, "-e")["Number of pages used"] * PAGE
+    with closing(Database(place)) as database:
+        for name, one in by_table(found).items():
+            told = stat(place, "-s", name)
+            assert one["records"] == told["Entries"]
+            rows = [
+                (key, len(list(ids)))
+                for key, ids in groupby(database.rows(name), lambda row: row[0])
+            ]
+            assert one["keys"] == len(rows), name
+            assert one["presence"] == dict(rows).get(bytes(4), 0)
+            assert one["ranges"] == 0
+            assert one["share"] == pytest.approx(one["bytes"] / found["used"])
+    assert by_table(found)["uid"]["presence"] == 3000
+    assert by_table(found)["street"]["bytes"] == 0
+
+
+@pytest.mark.parametrize("name", ["objectClass", "cn", "modifyTimestamp"])
+def test_the_bytes_are_what_dropping_it_frees(server: Slapd, tmp_path: Path, name: str) -> None:
+    """LMDB itself takes the table apart; mdb_stat counts the pages that are left to other trees."""
+    require(missing_tool())
+    shutil.copy(server.database_dir / "data.mdb", tmp_path)
+    with lmdb.open(str(tmp_path), max_dbs=64, map_size=1 << 30) as environment:
+        with environment.begin() as transaction:
+            tables = [key.decode() for key, _ in transaction.cursor()]
+        before = pages_of_trees(tmp_path, tables)
+        own = own_pages(stat(tmp_path, "-s", name))
+        handle = environment.open_db(name.encode(), create=False)
+        with environment.begin(write=True) as transaction:
+            transaction.drop(handle, delete=False)
+    in_trees = before - pages_of_trees(tmp_path, tables)
+    assert in_trees > 0
+    assert by_table(costs(server))[name]["bytes"] == (own + in_trees) * PAGE
+
+
+def test_without_searches_nothing_is_unused(server: Slapd, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("slapd starting\n")
+    found = costs(server, "--stats-log", tmp_path / "log")
+    assert all(one["unused"] is None for one in found["tables"])
+
+
+def test_which_index_a_table_is_of(server: Slapd) -> None:
+    found = by_table(costs(server))
+    assert found["sn"]["indexes"] == ["sn eq"]
+    assert sorted(found["mail"]["indexes"]) == ["mail eq,subinitial", "mail;lang-de sub"]
+    assert all(one["unused"] is None for one in found.values())
+
+
+def test_unused_ones_come_first_and_can_be_removed(ldif: Path, tmp_path: Path) -> None:
+    filters = tmp_path / "filters"
+    filters.write_text(
+        "(uid=u1)\n(cn=abc*)\n(objectClass=person)\n(modifyTimestamp>=20200101000000Z)\n"
+    )
+    with closing(Slapd(Settings(indexes=INDEXES, global_lines=("attributeoptions lang-",)))) as own:
+        own.slapadd(ldif)
+        found = costs(own, "--filters", filters)
+        unused = [one for one in found["tables"] if one["attribute"] in ("mail", "sn", "street")]
+        assert found["tables"][:3] == sorted(unused, key=lambda one: -one["bytes"])
+        assert {one["attribute"]: sorted(one["unused"]) for one in found["tables"]} == {
+            **{name: [] for name in ("objectClass", "entryUUID", "entryCSN", "modifyTimestamp")},
+            "uid": ["uid pres"],
+            "cn": ["cn pres,eq,approx"],
+            "sn": ["sn"],
+            "mail": ["mail", "mail;lang-de"],
+            "street": ["street"],
+        }
+        where = ("--config", own.config_path, "-b", SUFFIX)
+        shown = ditseed("tune", "indexes", *where, "--costs", "--filters", filters).ok().out
+        told = re.search(r"^to remove what no search uses: ditseed (.*)$", shown, re.MULTILINE)
+        assert told, shown
+        ditseed(*shlex.split(told[1])).ok()
+        left = by_table(costs(own, "--filters", filters))
+        assert left["cn"]["indexes"] == ["cn sub"]
+        assert left["mail"]["indexes"] == []
+        assert not any(one["unused"] for one in left.values())
+        shown = ditseed("tune", "indexes", *where, "--costs").ok().out
+        assert re.search(r"^mail .* not configured$", shown, re.MULTILINE), shown
+
+
+def test_beside_a_running_slapd(ldif: Path) -> None:
+    with closing(Slapd(Settings(indexes=("uid eq",)))) as own:
+        own.slapadd(ldif)
+        before = by_table(costs(own))["uid"]
+        own.start()
+        record = "dn: cn={0},{1}\nobjectClass: account\nobjectClass: extensibleObject\ncn: {0}\nuid: new {0}\n\n"
+        own.ldapadd("".join(record.format(f"new {at}", SUFFIX) for at in range(20)))
+        after = by_table(costs(own))["uid"]
+    assert (after["keys"], after["records"]) == (before["keys"] + 20, before["records"] + 20)
+
+
+def test_files_on_another_host(ldif: Path) -> None:
+    with closing(Slapd()) as own:
+        own.slapadd(ldif)
+        own.start()
+        own.configure(
+            "dn: olcDatabase={0}config,cn=config\nchangetype: modify\nreplace: olcAccess\n"
+            f'olcAccess: to * by dn.exact="{own.settings.root_dn}" manage\n'
+        )
+        where = ("-H", own.uri, "-D", own.settings.root_dn, "-y", own.password_file)
+        done = ditseed("tune", "indexes", *where, "-b", SUFFIX, "--costs")
+    assert "give the command on the server's host [usage]" in done.err
+
+
+def test_keys_that_became_ranges(tmp_path: Path) -> None:
+    (tmp_path / "crowd.ldif").write_text(top() + "".join(crowd()))
+    with closing(Slapd(Settings(indexes=LONG))) as own:
+        own.slapadd(tmp_path / "crowd.ldif")
+        found = by_table(costs(own))
+        where = ("--config", own.config_path, "--costs")
+        shown = ditseed("tune", "indexes", *where).ok().out
+        for name, one in found.items():
+            with closing(Database(own.database_dir)) as database:
+                rows = groupby(database.rows(name), lambda row: row[0])
+                kept = [[value for _, value in ids] for _, ids in rows]
+            assert one["ranges"] == sum(ids[0] == bytes(8) for ids in kept), name
+            assert one["records"] == sum(map(len, kept))
+    assert found["description"]["presence"] == LIMIT
+    assert found["description"]["ranges"] == 0
+    assert found["objectClass"]["ranges"] > 0
+    assert "had more than 65,535 entries (idlexp 16)" in shown
+
+
+def test_openldap_2_7(ldif: Path) -> None:
+    reason = openldap_27.missing()
+    if reason:  # in CI, too: no distribution has it
+        pytest.skip(reason)
+    indexes = ("uid,entryUUID eq", "cn pres,eq,sub,approx")
+    with closing(Slapd(Settings(indexes=indexes), installation=openldap_27.installation())) as own:
+        own.slapadd(ldif)
+        env = {"DITSEED_TOOLS": openldap_27.tools()}
+        where = ("--config", own.config_path, "--costs", "--json")
+        found = by_table(ditseed("tune", "indexes", *where, env=env).ok().facts["costs"])
+        with closing(Database(own.database_dir)) as database:
+            for name, one in found.items():
+                rows = [key for key, _ in database.rows(name)]
+                assert (one["records"], one["keys"]) == (len(rows), len(set(rows))), name
+                assert one["bytes"] > 0
+    assert found.keys() == {"objectClass", "uid", "entryUUID", "cn"}
