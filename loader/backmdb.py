@@ -87,7 +87,7 @@ def settings(
         substr=_substr(everywhere),
         multival=tuple(_multival(own)),
         sortvals=tuple(_all_words(everywhere, "olcSortVals")),
-        idlexp=_idlexp(config),
+        idlexp=idlexp(config),
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
         last_mod=config.reader(named.entry_dn).flag("olcLastMod", True),
         translucent="translucent" in database.overlays,
@@ -146,7 +146,8 @@ def _multival(own: Values) -> Iterator[tuple[str, int]]:
         yield from ((name, high) for name in names.split(",") if name and high != NO_LIMIT)
 
 
-def _idlexp(config: Config) -> int:
+def idlexp(config: Config) -> int:
+    """Of all databases: up to 2^idlexp - 1 entry IDs of an index key are a list."""
     for name, _ in config.entries:
         if re.match(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", name, re.IGNORECASE):
             return config.reader(name).number("olcBkMdbIdlExp", IDLEXP)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from loader import csn
@@ -20,9 +21,6 @@ from loader.mdb.environment import ID, Handle, Transaction, opened, require_tabl
 from loader.mdb.names import attribute_number
 from loader.progress import Meter
 
-LIST_LIMIT = (
-    65_535  # IDs of an index key; beyond it back-mdb keeps (0, lowest, highest) for all between
-)
 _YEAR_0 = (
     365  # days from 0000-01-01 (a leap year, as back-mdb counts) to where date.toordinal() is 1
 )
@@ -32,11 +30,21 @@ _YEAR_0 = (
 _CSNS = re.compile(rb"\d{14}(?:\.\d+)?Z#[0-9a-fA-F]+#[0-9a-fA-F]+#[0-9a-fA-F]+")
 
 
+@dataclass(frozen=True)
+class _Tables:
+    """`longest`: IDs of a list in the index of entryCSN; for more, back-mdb keeps (0, lowest, highest)."""
+
+    entries: Handle
+    index: Handle | None
+    longest: int
+
+
 @isolated.isolated
-def cap_entry_csns(place: Path, claimed: Sequence[str], meter: Meter) -> int:
+def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
     """Set entryCSN of every newer entry to the claim of its server ID, in the entry and in the index; how many.
 
-    `place` is a copy that no process has open. One durable transaction: all of it or nothing.
+    `place` is a copy that no process has open, `idlexp` that of the slapd which will have it. One durable transaction:
+    all of it or nothing.
     """
     limits = csn.by_server(claimed)
     with opened(place, writable=True) as environment:
@@ -44,10 +52,11 @@ def cap_entry_csns(place: Path, claimed: Sequence[str], meter: Meter) -> int:
         if number is None or not limits:
             return 0
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
+        tables = _Tables(entries, index, (1 << idlexp) - 1)
         held = 0
         with environment.begin(write=True) as transaction:
             for owner in list(_candidates(transaction, entries, index, min(limits.values()))):
-                held += _hold(transaction, entries, index, owner, number, limits)
+                held += _hold(transaction, tables, owner, number, limits)
                 meter.add(1)
         return held
 
@@ -72,13 +81,12 @@ def _listed(ids: Sequence[int]) -> Sequence[int] | range:
 
 def _hold(
     transaction: Transaction,
-    entries: Handle,
-    index: Handle | None,
+    tables: _Tables,
     owner: int,
     number: int,
     limits: Mapping[str, str],
 ) -> bool:
-    blob = transaction.get(ID.pack(owner), db=entries)
+    blob = transaction.get(ID.pack(owner), db=tables.entries)
     least = min(limits.values()).encode()
     if not blob or not any(one > least for one in _CSNS.findall(blob)):
         return False
@@ -92,20 +100,22 @@ def _hold(
         return False
     value = (limit.encode(),)
     new = Attribute(number, value, value if found.has_normalised else None, found.flags)
-    transaction.put(ID.pack(owner), entry.encode(old.replaced(new)), db=entries)
-    if index is not None:
-        _move(transaction, index, owner, time_key(text), time_key(limit))
+    transaction.put(ID.pack(owner), entry.encode(old.replaced(new)), db=tables.entries)
+    _move(transaction, tables, owner, time_key(text), time_key(limit))
     return True
 
 
-def _move(transaction: Transaction, index: Handle, owner: int, before: bytes, after: bytes) -> None:
-    if before == after:
+def _move(
+    transaction: Transaction, tables: _Tables, owner: int, before: bytes, after: bytes
+) -> None:
+    index = tables.index
+    if index is None or before == after:
         return
     if not _is_range(transaction, index, before):
         transaction.delete(before, ID.pack(owner), db=index)
     cursor = transaction.cursor(index)
     held = cursor.count() if cursor.set_key(after) else 0
-    if held and (held >= LIST_LIMIT or _is_range(transaction, index, after)):
+    if held and (held >= tables.longest or _is_range(transaction, index, after)):
         _stretch(transaction, index, after, owner)
     else:
         transaction.put(after, ID.pack(owner), db=index)

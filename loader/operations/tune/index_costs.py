@@ -71,7 +71,7 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
     return Costs(
         suffix=database.suffix,
         used=found.pages * found.page_size,
-        idlexp=backmdb.settings(target.config, database).idlexp,
+        idlexp=backmdb.idlexp(target.config),
         tables=tuple(sorted(tables, key=lambda one: (not one.is_unused, -one.bytes))),
     )
 

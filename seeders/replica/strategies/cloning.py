@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from loader import csn
+from loader import backmdb, csn
 from loader.errors import NoContextCSN
 from loader.mdb import context_csn, copy, environment, meta, verify
 from loader.mdb.hold_back import cap_entry_csns
@@ -52,7 +52,7 @@ class CloneSteps:
             advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
             raise NoContextCSN(where=self.source, suffix=self.suffix, advice=advice)
         claimed = sorted(known.values())
-        held = cap_entry_csns(self.made, claimed, meter)
+        held = cap_entry_csns(self.made, claimed, backmdb.idlexp(self.place.config), meter)
         context_csn.stamp(self.made, self.suffix, claimed)
         return {"context_csns": claimed, "held_back": held}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import lmdb
@@ -10,6 +11,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from loader.backmdb import IDLEXP
 from loader.mdb.hold_back import cap_entry_csns, time_key
 from loader.mdb.verify import verify
 from loader.progress import Meter
@@ -50,11 +52,11 @@ def test_only_newer_entries_of_a_claimed_server_change(settings: Settings) -> No
     server = Slapd(settings)
     try:
         server.slapadd(tree(OLDER, CLAIM, SAME_SECOND, NEWER, OTHER_SERVER))
-        held = cap_entry_csns(server.database_dir, [CLAIM], Meter("hold back"))
+        held = cap_entry_csns(server.database_dir, [CLAIM], IDLEXP, Meter("hold back"))
         assert held == 2
         assert csns_of(server) == [OLDER, OLDER, CLAIM, CLAIM, CLAIM, OTHER_SERVER]
         verify(server.database_dir, "pages", Meter("verify"))
-        assert cap_entry_csns(server.database_dir, [CLAIM], Meter("again")) == 0
+        assert cap_entry_csns(server.database_dir, [CLAIM], IDLEXP, Meter("again")) == 0
     finally:
         server.close()
 
@@ -63,7 +65,7 @@ def test_the_index_is_as_slapindex_would_make_it(tmp_path: Path) -> None:
     server = Slapd(INDEXED)
     try:
         server.slapadd(tree(*[NEWER, OLDER, SAME_SECOND] * 50))
-        assert cap_entry_csns(server.database_dir, [CLAIM], Meter("hold back")) == 100
+        assert cap_entry_csns(server.database_dir, [CLAIM], IDLEXP, Meter("hold back")) == 100
         held = index_of(server.database_dir)
         server.tool("slapindex", "-q", *server.config_arguments, "-b", SUFFIX, "entryCSN")
         assert index_of(server.database_dir) == held
@@ -71,18 +73,19 @@ def test_the_index_is_as_slapindex_would_make_it(tmp_path: Path) -> None:
         server.close()
 
 
-def test_a_key_of_too_many_entries_becomes_a_range() -> None:
-    """65,535 IDs are a list, one more makes (0, lowest, highest): what slapadd itself does with that many."""
-    server = Slapd(INDEXED)
+@pytest.mark.parametrize("idlexp", [IDLEXP, IDLEXP + 1])
+def test_a_key_of_too_many_entries_becomes_a_range(idlexp: int) -> None:
+    """65,535 IDs are a list, one more makes (0, lowest, highest), as slapindex does; unless idlexp allows for more."""
+    settings = replace(INDEXED, global_lines=("backend mdb", f"idlexp {idlexp}"))
+    server = Slapd(settings)
     try:
         server.slapadd(tree(*[CLAIM] * 65_535, NEWER))
-        assert cap_entry_csns(server.database_dir, [CLAIM], Meter("hold back")) == 1
-        ids = [
-            int.from_bytes(value, "little")
-            for key, value in index_of(server.database_dir)
-            if key == time_key(CLAIM)
-        ]
-        assert ids == [0, 2, 65_537]
+        assert cap_entry_csns(server.database_dir, [CLAIM], idlexp, Meter("hold back")) == 1
+        held = index_of(server.database_dir)
+        ids = [int.from_bytes(value, "little") for key, value in held if key == time_key(CLAIM)]
+        assert ids == ([0, 2, 65_537] if idlexp == IDLEXP else list(range(2, 65_538)))
+        server.tool("slapindex", "-q", *server.config_arguments, "-b", SUFFIX, "entryCSN")
+        assert index_of(server.database_dir) == held
         server.start()
         assert len(server.search(f"(entryCSN={CLAIM})")) == 65_536
     finally:
@@ -94,7 +97,7 @@ def test_nothing_claimed_changes_nothing(tmp_path: Path) -> None:
     try:
         server.slapadd(tree(NEWER))
         before = shutil.copy(server.database_dir / "data.mdb", tmp_path / "before")
-        assert cap_entry_csns(server.database_dir, [], Meter("hold back")) == 0
+        assert cap_entry_csns(server.database_dir, [], IDLEXP, Meter("hold back")) == 0
         assert (server.database_dir / "data.mdb").read_bytes() == Path(before).read_bytes()
     finally:
         server.close()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{Content, FORMATS, kinds, options_of, rows, write_as, write_file};
 use disk::Buffer;
 use fastrand::Rng;
-use lmdbfile::{Error, ErrorKind, Format, PageUsage, Reader, Result, Seen};
+use lmdbfile::{Error, ErrorKind, Format, PageUsage, Reader, Result, Seen, TableReader};
 
 const PAGE: usize = 4096;
 
@@ -80,6 +80,15 @@ fn seen_before(reader: &Reader, bytes: &[u8], rng: &mut Rng) {
     assert_eq!(told(reader.survey(Some(&seen), &mut |_| true)), read);
 }
 
+/// Those of its tree and of the trees that keys have.
+fn count_pages(table: TableReader<'_>) -> Result<u64> {
+    let (mut keys, mut pages) = (table.keys()?, table.pages()?);
+    while let Some(key) = keys.next()? {
+        pages += key.pages;
+    }
+    Ok(pages)
+}
+
 fn read_all(path: &Path, rng: &mut Rng) -> Result<()> {
     let reader = Reader::open(path)?;
     seen_before(&reader, &std::fs::read(path)?, rng);
@@ -87,6 +96,7 @@ fn read_all(path: &Path, rng: &mut Rng) -> Result<()> {
     for name in reader.names() {
         let _ = rows(&reader, name);
         let table = reader.table(name).unwrap();
+        assert!(count_pages(table).is_ok_and(|pages| pages <= reader.pages()) || walked.is_err());
         for _ in 0..5 {
             let key = rng.u64(..).to_ne_bytes();
             let _ = table.get(&key[..rng.usize(..8)]);
