@@ -10,7 +10,7 @@ _names: dict[str, str] = {}  # path through a descriptor -> the name
 Told = TypeVar("Told")
 
 
-def register(path: Path, name: Path) -> None:
+def register(path: Path, name: Path | str) -> None:
     """From now on `path`, and whatever is below it, is called `name`."""
     _names[str(path)] = with_operator_paths(str(name))
 
@@ -33,7 +33,8 @@ def told(value: Told) -> Told:
     if isinstance(value, str):
         found = with_operator_paths(value)
     elif isinstance(value, Path):
-        found = Path(with_operator_paths(str(value)))
+        name = with_operator_paths(str(value))
+        found = name if "://" in name else Path(name)  # `Path` makes one slash of two
     elif isinstance(value, dict):
         found = {key: told(one) for key, one in value.items()}
     elif type(value) in (list, tuple):

@@ -42,6 +42,9 @@ GUARDED = {
     "ldap": ("loader.server",),
     "ldif": ("loader.server",),
     "lmdb": ("loader.mdb",),
+    "fsspec": ("loader.storage",),
+    "paramiko": ("loader.storage",),
+    "s3fs": ("loader.storage",),
     "sqlite3": ("loader.run",),
     "loader._native": (
         "loader.ldif",

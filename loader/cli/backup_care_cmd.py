@@ -25,10 +25,10 @@ from loader.cli.options import (
 from loader.cli.report import show_facts, show_json, show_table
 from loader.defaults import LEVELS
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.operations.backup import prune as pruning
-from loader.operations.backup import records, repository, shared
+from loader.operations.backup import places, records, repository, shared
 from loader.operations.backup import verify as verifying
 from loader.operations.backup.manifest import Backup
+from loader.operations.backup.places import Repo
 from loader.operations.backup.prune import Policy, Pruned
 from loader.operations.backup.records import Proofs, Verification
 from loader.operations.backup.verify import VerifyOptions
@@ -74,18 +74,20 @@ def policy_of(given: dict[str, Any]) -> Policy:
 @repo_option
 @suffix_option
 @json_option
-def show_command(name: str, repo: Path, suffix: str | None, as_json: bool) -> None:
+def show_command(name: str, repo: Repo, suffix: str | None, as_json: bool) -> None:
     """Show what is known of a backup: its manifest, its last verification, its last drill.
 
     \b
       ditseed backup show latest -R /srv/backup
     """
-    backup = repository.find(repo, name, suffix)
-    proofs = records.of(repo, backup)
-    if as_json:
-        show_json({"backup": dataclasses.asdict(backup), **dataclasses.asdict(proofs)})
-    else:
-        show_facts(_facts(backup, proofs) | of_a_full(repo, backup))
+    with places.at(repo) as place:
+        backup = repository.find(place.path, name, suffix)
+        place.bring_lists(backup)
+        proofs = records.of(place.path, backup)
+        if as_json:
+            show_json({"backup": dataclasses.asdict(backup), **dataclasses.asdict(proofs)})
+        else:
+            show_facts(_facts(backup, proofs) | of_a_full(place.path, backup))
 
 
 def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
@@ -155,13 +157,14 @@ def _part(found: Verification) -> str:
     "Unpack the database too and check it, as `ditseed verify` (default: it is not unpacked).",
 )
 @scratch_option(
-    "Directory in which the database is unpacked for --verify (default: $TMPDIR or /tmp)."
+    "Directory in which the database is unpacked for --verify, and that holds the files of a repository on another "
+    "host meanwhile (default: $TMPDIR or /tmp)."
 )
 @json_option
 @progress_option
 def verify_command(
     names: tuple[str, ...],
-    repo: Path,
+    repo: Repo,
     suffix: str | None,
     sample: float,
     verify: str | None,
@@ -178,10 +181,14 @@ def verify_command(
       ditseed backup verify -R /srv/backup --sample 5%
       ditseed backup verify latest -R /srv/backup --verify pages --tmp /srv/scratch
     """
-    if scratch is not None and verify is None:
-        raise UsageProblem(reason="--tmp is for --verify")
-    options = VerifyOptions(repo, names or (verifying.EVERY,), suffix, sample, verify, scratch)
-    found = verifying.verify(options, progress_of(progress_mode))
+    if scratch is not None and verify is None and isinstance(repo, Path):
+        raise UsageProblem(reason="--tmp is for --verify, and for a repository on another host")
+    progress, asked = progress_of(progress_mode), names or (verifying.EVERY,)
+    with places.at(repo, progress, scratch) as place:
+        options = VerifyOptions(place.path, asked, suffix, sample, verify, scratch)
+        found = verifying.verify(options, progress, place.bring)
+        for one in found:
+            place.keep(one.backup, records.VERIFIED)
     if as_json:
         show_json({"verified": [dataclasses.asdict(one) for one in found]})
     else:
@@ -197,7 +204,7 @@ def verify_command(
 @dry_run_option
 @json_option
 def prune_command(
-    repo: Path, suffix: str | None, dry_run: bool, as_json: bool, **kept: Any
+    repo: Repo, suffix: str | None, dry_run: bool, as_json: bool, **kept: Any
 ) -> None:
     """Remove old backups, all but those that an option keeps.
 
@@ -207,7 +214,9 @@ def prune_command(
     \b
       ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
     """
-    found = pruning.prune(repo, policy_of(kept), suffix, dry_run)
+    policy = policy_of(kept)
+    with places.at(repo, changes=not dry_run) as place:
+        found = place.prune(policy, suffix, dry_run)
     if as_json:
         show_json({**dataclasses.asdict(found), "dry_run": dry_run})
     else:

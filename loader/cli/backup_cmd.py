@@ -24,6 +24,7 @@ from loader.cli.options import (
     dry_run_option,
     is_given,
     json_option,
+    kept_meanwhile_option,
     optional_config_option,
     progress_of,
     progress_option,
@@ -34,15 +35,17 @@ from loader.cli.options import (
 )
 from loader.cli.report import show, show_error, show_facts, show_json, show_table
 from loader.cli.vocabulary import Option
-from loader.errors import UsageProblem
+from loader.errors import LoaderError, UsageProblem
 from loader.operations.backup import check as checking
-from loader.operations.backup import manifest, pack, records, repository
+from loader.operations.backup import manifest, pack, places, records, repository
 from loader.operations.backup import restore as restoring
+from loader.operations.backup.check import Check, Limits
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
+from loader.operations.backup.places import Repo
 from loader.operations.backup.records import Proofs
 from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
-from loader.operations.backup.run import BackupOptions, is_this_host, run
+from loader.operations.backup.run import BackupOptions, is_this_host
 
 
 @click.group(name="backup")
@@ -113,6 +116,7 @@ command.add_command(verify_command)
     metavar="HOST",
     help="Do nothing on any other host; may be given several times.",
 )
+@kept_meanwhile_option
 @keep_options
 @json_option
 @progress_option
@@ -120,13 +124,14 @@ def run_command(
     config_path: Path | None,
     suffix: str | None,
     source: Path | None,
-    repo: Path,
+    repo: Repo,
     compress: str,
     level: int,
     incremental: bool,
     keep_free: int,
     throttle: int,
     hosts: tuple[str, ...],
+    scratch: Path | None,
     as_json: bool,
     progress_mode: str,
     **kept: Any,
@@ -161,41 +166,44 @@ def run_command(
     if incremental and compress != "zstd":
         raise UsageProblem(reason="--incremental compresses with zstd: leave --compress out")
     packing = Packing(compress, level, throttle, keep_free)
-    options = BackupOptions(
-        repo, config_path, source, suffix, packing, policy_of(kept), incremental
-    )
-    made = run(options, progress_of(progress_mode))
-    if as_json:
-        show_json(dataclasses.asdict(made))
-    elif talks:
-        show_facts(_lines(made) | of_a_full(repo, made))
+    policy, progress = policy_of(kept), progress_of(progress_mode)
+    with places.at(repo, progress, scratch, changes=True) as place:
+        options = BackupOptions(
+            place.path, config_path, source, suffix, packing, policy, incremental
+        )
+        made = place.run(options, progress)
+        if as_json:
+            show_json(dataclasses.asdict(made))
+        elif talks:
+            show_facts(_lines(made) | of_a_full(place.path, made))
 
 
 @command.command("list")
 @repo_option
 @suffix_option
 @json_option
-def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
+def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
     """List the backups of a repository, the oldest first.
 
     \b
       ditseed backup list -R /srv/backup
     """
-    found = repository.listing(repo, suffix)
+    with places.at(repo) as place:
+        found = repository.listing(place.path, suffix)
+        listed = [(one, records.of(place.path, one)) for one in (*found.backups, *found.future)]
     for error in found.broken:
         show_error(error)
-    listed = (*found.backups, *found.future)
     if as_json:
         show_json(
             {
                 "backups": [
-                    {**dataclasses.asdict(one), **dataclasses.asdict(records.of(repo, one))}
-                    for one in listed
+                    {**dataclasses.asdict(one), **dataclasses.asdict(known)}
+                    for one, known in listed
                 ]
             }
         )
         return
-    rows = [(*_row(one), *_proofs(records.of(repo, one))) for one in listed]
+    rows = [(*_row(one), *_proofs(known)) for one, known in listed]
     columns = ("id", "age", "entries", "data", "stored", "took", "newest change")
     show_table((*columns, "verified", "drilled"), rows)
 
@@ -230,7 +238,7 @@ def list_command(repo: Path, suffix: str | None, as_json: bool) -> None:
 )
 @json_option
 def check_command(
-    repo: Path,
+    repo: Repo,
     suffix: str | None,
     max_age: str,
     min_count: int,
@@ -244,15 +252,21 @@ def check_command(
       ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d
     """
     ages = [text and units.parse_duration(text) for text in (max_verify_age, max_drill_age)]
-    limits = checking.Limits(
-        units.parse_duration(max_age), min_count, ages[0] or None, ages[1] or None
-    )
-    found = checking.check(repo, limits, suffix)
+    limits = Limits(units.parse_duration(max_age), min_count, ages[0] or None, ages[1] or None)
+    found = _checked(repo, limits, suffix)
     if as_json:
         show_json({**dataclasses.asdict(found), "status": found.status.name})
     else:
         show(found.line())
     return int(found.status)
+
+
+def _checked(repo: Repo, limits: Limits, suffix: str | None) -> Check:
+    try:
+        with places.at(repo) as place:
+            return checking.check(place.path, limits, suffix, place.bring_lists)
+    except LoaderError as error:
+        return checking.unknown(error, limits)
 
 
 @command.command("restore")
@@ -267,17 +281,19 @@ def check_command(
     help="Replace the existing database once the restored one is checked.",
 )
 @verify_copy_option
+@kept_meanwhile_option
 @dry_run_option
 @json_option
 @progress_option
 def restore_command(
     name: str,
-    repo: Path,
+    repo: Repo,
     config_path: Path | None,
     suffix: str | None,
     target: Path | None,
     replace: bool,
     verify: str | None,
+    scratch: Path | None,
     dry_run: bool,
     as_json: bool,
     progress_mode: str,
@@ -299,9 +315,14 @@ def restore_command(
     if not is_given("config_path") and target is not None:
         config_path = None  # of a profile
     _one_of(("--config", config_path), ("--target", target))
-    options = RestoreOptions(repo, name, config_path, suffix, target, replace, verify)
     progress = progress_of(progress_mode)
-    found = restoring.plan(options) if dry_run else restoring.restore(options, progress)
+    with places.at(repo, progress, scratch) as place:
+        options = RestoreOptions(place.path, name, config_path, suffix, target, replace, verify)
+        found = (
+            restoring.plan(options, place.bring_lists)
+            if dry_run
+            else restoring.restore(options, progress, place.bring)
+        )
     if as_json:
         show_json(dataclasses.asdict(found))
     else:

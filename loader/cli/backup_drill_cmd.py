@@ -19,8 +19,10 @@ from loader.cli.options import (
 )
 from loader.cli.report import show_facts, show_json, tell
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
+from loader.operations.backup import places, records
 from loader.operations.backup.drill import DrillOptions, drill
 from loader.operations.backup.extract import ExtractOptions, extract
+from loader.operations.backup.places import Repo
 from loader.operations.backup.records import Drill
 
 
@@ -40,7 +42,7 @@ from loader.operations.backup.records import Drill
 @progress_option
 def drill_command(
     name: str,
-    repo: Path,
+    repo: Repo,
     suffix: str | None,
     config_path: Path | None,
     scratch: Path | None,
@@ -60,8 +62,11 @@ def drill_command(
     A backup that was taken without a configuration (--from):
       ditseed backup drill latest -R /srv/backup --config /etc/ldap/slapd.d
     """
-    options = DrillOptions(repo, name, suffix, config_path, scratch, user)
-    found = drill(options, progress_of(progress_mode))
+    progress = progress_of(progress_mode)
+    with places.at(repo, progress, scratch) as place:
+        options = DrillOptions(place.path, name, suffix, config_path, scratch, user)
+        found = drill(options, progress, place.bring)
+        place.keep(found.backup, records.DRILLED)
     if as_json:
         show_json(dataclasses.asdict(found))
     else:
@@ -99,7 +104,7 @@ def _facts(found: Drill) -> dict[str, object]:
 @progress_option
 def extract_command(
     name: str,
-    repo: Path,
+    repo: Repo,
     suffix: str | None,
     dn: str | None,
     where: str | None,
@@ -120,7 +125,11 @@ def extract_command(
       ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
     """
     standard.reserve_output()
-    options = ExtractOptions(repo, name, suffix, dn, where, keep_operational, config_path, scratch)
-    found = extract(options, progress_of(progress_mode))
+    progress = progress_of(progress_mode)
+    with places.at(repo, progress, scratch) as place:
+        options = ExtractOptions(
+            place.path, name, suffix, dn, where, keep_operational, config_path, scratch
+        )
+        found = extract(options, progress, place.bring)
     if log.verbosity() >= 0:
         tell(f"extracted: {units.number(found)} entries")

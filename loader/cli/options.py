@@ -14,6 +14,8 @@ from loader.cli.vocabulary import Level
 from loader.defaults import ENGINES, LEVELS
 from loader.errors import LoaderError, UsageProblem
 from loader.progress import Progress
+from loader.storage import remote
+from loader.storage.remote import Location
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -76,12 +78,26 @@ optional_config_option = click.option("--config", "config_path", **_CONFIG)
 suffix_option = click.option(
     "-b", "--suffix", metavar="SUFFIX", help="Suffix of the database (default: the only one)."
 )
+
+
+class Repository(click.Path):
+    """A directory, or a location on another host."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and remote.is_remote(value):
+            return remote.parse(value)
+        return value if isinstance(value, Location) else super().convert(value, param, ctx)
+
+
 repo_option = click.option(
     "-R",
     "--repo",
-    type=click.Path(path_type=Path, readable=False),
+    type=Repository(),
     required=True,
-    help="Directory that holds the backups.",
+    help="Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY.",
 )
 target_option = click.option(
     "--target",
@@ -187,6 +203,11 @@ def scratch_option(said: str) -> Callable[[Function], Function]:
         metavar="DIR",
         help=said,
     )
+
+
+kept_meanwhile_option = scratch_option(
+    "Directory that holds the files of a repository on another host meanwhile (default: $TMPDIR or /tmp)."
+)
 
 
 def run_dir_option(where: str = "in the database directory") -> Callable[[Function], Function]:

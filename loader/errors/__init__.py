@@ -66,7 +66,10 @@ from loader.errors.host import NoSpace as NoSpace
 from loader.errors.host import NoSuchPath as NoSuchPath
 from loader.errors.host import NotPermitted as NotPermitted
 from loader.errors.host import OutputNotEmpty as OutputNotEmpty
+from loader.errors.host import PackageMissing as PackageMissing
 from loader.errors.host import ReadOnly as ReadOnly
+from loader.errors.host import RemoteFailed as RemoteFailed
+from loader.errors.host import RemoteLocked as RemoteLocked
 from loader.errors.host import RunMismatch as RunMismatch
 from loader.errors.host import StepTimeout as StepTimeout
 from loader.errors.host import StripesImpossible as StripesImpossible

@@ -78,6 +78,29 @@ class Locked(LoaderError):
     hint = "Wait until it has finished, or end that process; the lock ends with it."
 
 
+class PackageMissing(LoaderError):
+    code, exit_status = "package.missing", 107
+    message = "{place} needs the Python package {package}, which is not installed"
+    hint = "Install it where ditseed is: `pip install 'ditseed[remote]'`, or the packages fsspec, s3fs and paramiko."
+
+
+class RemoteFailed(LoaderError):
+    """advice: what helps against this one."""
+
+    code, exit_status = "remote.failed", 108
+    message = "{place}: {reason}"
+    hint = "{advice}"
+
+
+class RemoteLocked(LoaderError):
+    code, exit_status = "remote.locked", 109
+    message = "{place} is in use by a ditseed on {host} (process {pid}) since {made}"
+    hint = (
+        "Wait until it has finished. If that process is gone for good, remove {place}/{name}, and run the same command "
+        "again."
+    )
+
+
 class RunMismatch(LoaderError):
     code, exit_status = "run.mismatch", 10
     message = "{path} holds a run with other options ({differences})"

@@ -339,7 +339,7 @@ def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks
         shutil.copytree(made.repo, repo)
         before, real = assert_all_good(repo), sharing.earlier
 
-        def fill(place: Path, suffix: str) -> sharing.Earlier:
+        def fill(place: Path, suffix: str, bring: repository.Bring) -> sharing.Earlier:
             with filler.open("wb", buffering=0) as file, suppress(OSError):
                 while True:  # into what is reserved for root too
                     file.write(bytes(4 << 10))

@@ -98,6 +98,21 @@ TABLE = (
     Matrix("tests/golden/test_indexes_of_2_7.py", 2, _MATRIX),
     Matrix("tests/bench/test_clone.py::test_all_copy", 1, _MATRIX),
     Matrix("tests/bench/test_backup.py::test_all", 1, _MATRIX),
+    Matrix("tests/integration/test_backup_remote.py::test_restored", 1, _MATRIX),
+    Matrix("tests/integration/test_backup_remote.py::test_a_location", 2, _MATRIX),
+    Matrix("tests/integration/test_backup_remote.py::test_a_package", 1, _MATRIX),
+    *(
+        Matrix(
+            f"tests/integration/test_backup_remote.py::test_{name}",
+            0,
+            "on S3 and over SFTP, cut off, killed, hostile",
+            "tests/integration/test_backup_remote.py",
+        )
+        for name in (
+            *("each_verb", "either", "the_server", "sshd", "run_killed", "one_at", "a_changed"),
+            *("a_manifest", "names", "a_host", "what_else", "no_secret", "nothing_stays"),
+        )
+    ),
     Matrix("tests/bench/test_versions.py::test_both_run", 1, _MATRIX),
     Matrix("tests/bench/test_online.py", 6, "what bin/bench compares with"),
     Matrix("tests/golden/test_shards.py::test_equal_to_one_slapadd", 5, _CASES),

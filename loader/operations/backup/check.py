@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import units
+from loader import naming, units
 from loader.errors import LoaderError
 from loader.operations.backup import pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill, Proofs, Verification
+from loader.operations.backup.repository import Bring, there
 from loader.operations.monitoring import Status
 
 
@@ -58,15 +59,19 @@ def _limit(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.0f}"
 
 
-def check(repo: Path, limits: Limits, suffix: str | None = None) -> Check:
+def check(repo: Path, limits: Limits, suffix: str | None = None, bring: Bring = there) -> Check:
     """Never raises a LoaderError: what cannot be known is UNKNOWN."""
     try:
-        return _check(repo, limits, suffix)
+        return _check(repo, limits, suffix, bring)
     except (LoaderError, OSError) as error:
-        return Check(Status.UNKNOWN, str(error), 0, None, None, limits)
+        return unknown(error, limits)
 
 
-def _check(repo: Path, limits: Limits, suffix: str | None) -> Check:
+def unknown(error: Exception, limits: Limits) -> Check:
+    return Check(Status.UNKNOWN, str(error), 0, None, None, limits)
+
+
+def _check(repo: Path, limits: Limits, suffix: str | None, bring: Bring) -> Check:
     found = repository.listing(repo, suffix)
     if found.future:
         newest = found.future[-1]
@@ -79,8 +84,10 @@ def _check(repo: Path, limits: Limits, suffix: str | None) -> Check:
         reason = f"the latest cannot be used: {broken}"
         return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
     if not found.backups:
-        return Check(Status.CRITICAL, f"no backup in {repo}", 0, None, None, limits)
+        reason = f"no backup in {naming.with_operator_paths(str(repo))}"
+        return Check(Status.CRITICAL, reason, 0, None, None, limits)
     latest = found.backups[-1]
+    bring(latest)
     age = max(0.0, (repository.now() - latest.when).total_seconds())
     proofs = [(one, records.of(repo, one)) for one in found.backups]
     verified = _youngest(known.verification for _, known in proofs)
@@ -121,7 +128,7 @@ def _judge(repo: Path, found: repository.Listing, age: float, limits: Limits) ->
     old = units.duration(age)
     path = repo / latest.id / latest.file
     if not path.is_file():
-        return Status.CRITICAL, f"{path} is missing"
+        return Status.CRITICAL, f"{naming.with_operator_paths(str(path))} is missing"
     try:
         pack.require_whole(repo / latest.id, latest)
     except LoaderError as error:

@@ -30,6 +30,7 @@ from loader.mdb.look import summarise
 from loader.operations.backup import configured, pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
+from loader.operations.backup.repository import Bring, there
 from loader.operations.target import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
@@ -75,11 +76,12 @@ class _Restored:
         return self.place / "data"
 
 
-def drill(options: DrillOptions, progress: Progress) -> Drill:
+def drill(options: DrillOptions, progress: Progress, bring: Bring = there) -> Drill:
     """What came out, written down beside the backup. Raises LoaderError where it could not be tried."""
     with files.explained(options.repo):
         backup = repository.find(options.repo, options.name, options.suffix)
         try:
+            bring(backup)
             made = _tried(options, backup, progress)
         except BackupDamaged as error:
             made = _record(backup, problem=str(error))

@@ -17,6 +17,7 @@ from loader.mdb import meta
 from loader.operations.add import PROTECTED
 from loader.operations.backup import configured, pack, repository
 from loader.operations.backup.manifest import Backup
+from loader.operations.backup.repository import Bring, there
 from loader.progress import Meter, Progress
 from loader.server import account, configuration, private, tools
 from loader.sources import mdb
@@ -46,13 +47,14 @@ class ExtractOptions:
     scratch: Path | None = None
 
 
-def extract(options: ExtractOptions, progress: Progress) -> int:
+def extract(options: ExtractOptions, progress: Progress, bring: Bring = there) -> int:
     """Write them to standard output; how many. Raises NoEntry, NoSuchBackup, BackupDamaged."""
     if (options.dn is None) == (options.where is None):
         raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
     descriptor = standard.output("LDIF", readable=True)
     with files.explained(options.repo):
         backup = repository.find(options.repo, options.name, options.suffix)
+        bring(backup)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     files.require_space(top, backup.data_bytes)
     with temporary.directory("extract", top) as place, files.explained(top):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from loader import units
+from loader import naming, units
 from loader.errors import BackupDamaged, FileUnsafe, LoaderError
 from loader.mdb.pages import PackFile, Packs, Shape
 from loader.operations.backup import page_list, repository
@@ -92,22 +92,31 @@ def require_length(path: Path, use: PackUse) -> None:
 def collect(repo: held.Directory) -> int:
     """Remove the packs that no backup needs; the bytes that they took. With the lock held.
 
-    While any backup cannot be read, nobody knows what it needs: all stay.
+    While any backup cannot be read, all stay.
     """
     if not repo.exists(PAGES):
         return 0
-    try:
-        needed = {name(use) for one in _all(repo.path) for use in _uses(repo.path, one)}
-    except LoaderError as error:
-        log.warning("no pages are removed from %s: %s", repo.name, error)
+    wanted = needed(repo.path)
+    if wanted is None:
         return 0
     freed = 0
     with held.private(repo.path / PAGES, make=False) as place:
         for path in sorted(place.path.iterdir()):
-            if path.name not in needed and path.name.removesuffix(files.PARTIAL).endswith(PACK):
+            if path.name not in wanted and path.name.removesuffix(files.PARTIAL).endswith(PACK):
                 freed += path.lstat().st_size
                 place.remove(path.name)
     return freed
+
+
+def needed(repo: Path) -> set[str] | None:
+    """Names; None while any backup cannot be read, for nobody knows what that one needs."""
+    try:
+        return {name(use) for one in _all(repo) for use in _uses(repo, one)}
+    except LoaderError as error:
+        log.warning(
+            "no pages are removed from %s: %s", naming.with_operator_paths(str(repo)), error
+        )
+        return None
 
 
 def _all(repo: Path) -> tuple[Backup, ...]:

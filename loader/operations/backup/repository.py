@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +26,17 @@ from loader.storage.files import PARTIAL, explained
 
 LOCK, RUN = "lock", ".ditseed"
 LATEST = "latest"
+ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
 SKEW = datetime.timedelta(minutes=5)  # by which clocks of hosts that share a repository may differ
 _TIME = "%Y%m%dT%H%M%SZ"
 _STAMP = len("20261121T070501Z")
+
+
+Bring = Callable[[Backup], None]  # has what a backup consists of in its place
+
+
+def there(backup: Backup) -> None:
+    """The one for a repository on this host: everything is in its place."""
 
 
 def now() -> datetime.datetime:

@@ -15,6 +15,7 @@ from loader.mdb import copy, meta
 from loader.operations import indexing, made_with
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import Backup
+from loader.operations.backup.repository import Bring, there
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
 from loader.operations.indexing import Rebuilt
@@ -94,28 +95,29 @@ class RestoreReport:
     indexed: tuple[str, ...] = ()
 
 
-def plan(options: RestoreOptions) -> RestorePlan:
+def plan(options: RestoreOptions, bring: Bring = there) -> RestorePlan:
     """Every check that needs no writing and no unpacking."""
     with files.explained(options.repo):
-        return _plan(options, _place(options))
+        return _plan(options, _place(options), bring)
 
 
-def _plan(options: RestoreOptions, place: RestoreTarget) -> RestorePlan:
+def _plan(options: RestoreOptions, place: RestoreTarget, bring: Bring) -> RestorePlan:
     suffix = place.database.suffix if place.database else options.suffix
     backup = repository.find(options.repo, options.name, suffix)
     _require_fitting(options, backup, place)
     require_target(place.directory, options.replace)
     free = require_space(place.directory, backup.data_bytes)
+    bring(backup)
     pack.require_whole(options.repo / backup.id, backup)
     there = (place.directory / meta.DATA).exists()
     return RestorePlan(backup, str(place.directory), backup.data_bytes, free, there)
 
 
-def restore(options: RestoreOptions, progress: Progress) -> RestoreReport:
+def restore(options: RestoreOptions, progress: Progress, bring: Bring = there) -> RestoreReport:
     """Restore. Whatever stops it, the directory holds what it held before, and the same call begins again."""
     with files.explained(options.repo):
         place = _place(options)
-        backup = _plan(options, place).backup
+        backup = _plan(options, place, bring).backup
     with files.explained(place.directory), build_directory(place.directory, place.like) as shop:
         return _restore(options, backup, place, shop, progress)
 

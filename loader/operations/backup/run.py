@@ -25,6 +25,7 @@ from loader.operations.backup.manifest import Backup, PieceList
 from loader.operations.backup.pack import PACKING, Packing
 from loader.operations.backup.page_list import PageList
 from loader.operations.backup.prune import KEEP_ALL, Policy
+from loader.operations.backup.repository import Bring, there
 from loader.operations.clone import OLD_READER, require_source
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
@@ -61,7 +62,10 @@ class Origin:
 
 
 def run(
-    options: BackupOptions, progress: Progress, timeouts: dict[str, float] | None = None
+    options: BackupOptions,
+    progress: Progress,
+    timeouts: dict[str, float] | None = None,
+    bring: Bring = there,
 ) -> Backup:
     """Take one backup; its manifest. Raises Locked while another run is at work on the repository."""
     with files.explained(options.repo):
@@ -74,7 +78,7 @@ def run(
             packs.collect(repo)
             home, asked = repo.path / repository.RUN, {"source": str(origin.directory)}
             with open_run(home, "backup run", asked, progress, timeouts, restart=True) as steps:
-                return _Steps(replace(options, repo=repo.path), origin, steps).all()
+                return _Steps(replace(options, repo=repo.path), origin, steps, bring).all()
 
 
 def _origin(options: BackupOptions) -> Origin:
@@ -89,8 +93,8 @@ def _origin(options: BackupOptions) -> Origin:
 
 
 class _Steps:
-    def __init__(self, options: BackupOptions, origin: Origin, run: Run) -> None:
-        self.options, self.origin, self.run = options, origin, run
+    def __init__(self, options: BackupOptions, origin: Origin, run: Run, bring: Bring) -> None:
+        self.options, self.origin, self.run, self.bring = options, origin, run, bring
         self.repo, self.source = options.repo, origin.directory
         self.list: PieceList | PageList = PieceList(())
 
@@ -157,7 +161,8 @@ class _Steps:
         packing = self.options.packing
         target = home / manifest.NAMES[packing.compression]
         if self.options.incremental:
-            target, before = home / sharing.PACK, sharing.earlier(self.repo, suffix)
+            target = home / sharing.PACK
+            before = sharing.earlier(self.repo, suffix, self.bring)
         with paged(self.source, meter) as stream:
             if self.options.incremental:
                 self.list = sharing.store(stream, home, before, packing, meter)

@@ -22,6 +22,7 @@ from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import PIECE, Packing
 from loader.operations.backup.page_list import PackUse, PageList, PagePiece
 from loader.operations.backup.parallel import in_order, sha256
+from loader.operations.backup.repository import Bring, there
 from loader.progress import Meter
 from loader.run.killpoint import killpoint
 from loader.storage import files, held
@@ -41,13 +42,14 @@ class Earlier:
     own: int = 0
 
 
-def earlier(repo: Path, suffix: str) -> Earlier:
+def earlier(repo: Path, suffix: str, bring: Bring = there) -> Earlier:
     """The last incremental one of this suffix; none where it is damaged, for what is stored then has to be whole
     without it."""
     found = [one for one in repository.listing(repo, suffix).backups if one.shares_pages]
     if not found:
         return Earlier(Known())
     try:
+        bring(found[-1])
         return _known(repo, found[-1])
     except (BackupDamaged, NoSuchPath) as error:
         log.warning("no pages are shared with %s, all are stored: %s", found[-1].id, error)

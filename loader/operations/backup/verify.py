@@ -14,6 +14,7 @@ from loader.mdb import copy
 from loader.operations.backup import manifest, pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Verification
+from loader.operations.backup.repository import Bring, there
 from loader.operations.target import checked
 from loader.progress import Meter, Progress
 from loader.storage import files, held
@@ -35,10 +36,10 @@ class VerifyOptions:
     scratch: Path | None = None
 
 
-def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
+def verify(options: VerifyOptions, progress: Progress, bring: Bring = there) -> list[Verification]:
     """What was found, one for each backup; written down beside each. Raises NoSuchBackup, ManifestBroken, NoSpace."""
     with files.explained(options.repo):
-        return [_verified(options, one, progress) for one in chosen(options)]
+        return [_verified(options, one, progress, bring) for one in chosen(options)]
 
 
 def chosen(options: VerifyOptions) -> list[Backup]:
@@ -51,9 +52,12 @@ def chosen(options: VerifyOptions) -> list[Backup]:
     return [*found.backups, *found.future]
 
 
-def _verified(options: VerifyOptions, backup: Backup, progress: Progress) -> Verification:
+def _verified(
+    options: VerifyOptions, backup: Backup, progress: Progress, bring: Bring
+) -> Verification:
     started, problem, read = time.monotonic(), "", 0
     try:
+        bring(backup)
         with progress.step(f"verify {backup.id}") as meter:
             read = _stored(options, backup, meter)
         if options.level is not None:

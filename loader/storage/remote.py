@@ -1,0 +1,210 @@
+"""Files on another host: an S3 bucket, or a directory over SFTP. What is read there is hostile until it is checked.
+
+No secret is part of a name, or of a message: keys come from where the clients of S3 and SSH look for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from loader.errors import PackageMissing, RemoteFailed, UsageProblem
+
+SCHEMES = {"s3": "loader.storage.s3", "sftp": "loader.storage.sftp"}
+_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # such as ditseed gives
+_CHUNK = 4 << 20
+_SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
+_S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
+_SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, an agent), and the host's in known_hosts."
+_HINT = "Look whether the server runs and can be reached, then run the same command again: no backup there has changed."
+
+
+@dataclass(frozen=True)
+class Location:
+    """`s3://BUCKET/PREFIX` or `sftp://USER@HOST:PORT/DIRECTORY`. root: without a slash at the end."""
+
+    url: str
+    scheme: str
+    root: str
+    host: str = ""
+    port: int = 0
+    user: str = ""
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def is_remote(text: str) -> bool:
+    return "://" in text
+
+
+def parse(text: str) -> Location:
+    """Raises UsageProblem; never repeats what may hold a password."""
+    split = urlsplit(text)
+    if split.scheme not in SCHEMES or "::" in text:
+        known = " and ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise UsageProblem(reason=f"a repository is a directory, or begins with {known}")
+    if split.password is not None or (split.scheme == "s3" and "@" in split.netloc):
+        raise UsageProblem(reason="a password in a URL can be read by others: leave it out")
+    if split.query or split.fragment or not split.hostname:
+        raise UsageProblem(reason=f"{split.scheme}:// takes a name and a path, nothing else")
+    try:
+        port = split.port or 0
+    except ValueError as error:
+        raise UsageProblem(reason=f"{split.scheme}://: {error}") from error
+    path = unquote(split.path).rstrip("/")
+    if any(part in (".", "..") for part in path.split("/")):
+        raise UsageProblem(reason=f"{text}: . and .. lead elsewhere")
+    if split.scheme == "s3":
+        return Location(text.rstrip("/"), "s3", f"{split.netloc}{path}")
+    if not path:
+        raise UsageProblem(reason=f"{text}: say which directory")
+    user = unquote(split.username or "")
+    return Location(text.rstrip("/"), "sftp", path, split.hostname, port, user)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A location that is connected. Names are relative to it, `DIRECTORY/FILE` or `FILE`."""
+
+    place: Location
+    system: Any
+
+    def names(self, directory: str = "") -> dict[str, int]:
+        """What is in it, with sizes in bytes (-1: a directory). Other names than ours are passed over: they may lead
+        anywhere. Raises FileNotFoundError."""
+        with self._told():
+            found = self.system.ls(self._path(directory), detail=True)
+        return {
+            name: -1 if one["type"] == "directory" else int(one["size"] or 0)
+            for one in found
+            if _NAME.fullmatch(name := str(one["name"]).rstrip("/").rpartition("/")[2])
+            and one["type"] in ("file", "directory")
+        }
+
+    def read(self, name: str, most: int) -> bytes:
+        """A small file, no more than `most` bytes and one. Raises FileNotFoundError."""
+        with self._told():
+            size = min(self._size(name), most + 1)
+        return b"".join(self.chunks(name, size))
+
+    def _size(self, name: str) -> int:
+        return int(self.system.info(self._path(name))["size"])
+
+    def chunks(self, name: str, size: int) -> Iterator[bytes]:
+        """The first `size` bytes. Raises FileNotFoundError."""
+        with self._told(), self.system.reading(self._path(name), size) as file:
+            while size and (chunk := file.read(min(size, _CHUNK))):
+                size -= len(chunk)
+                yield chunk
+
+    def put(self, source: Path, name: str) -> None:
+        """Whole, or not under this name."""
+        with self._writing(name):
+            self.system.put_whole(source, self._path(name))
+            stored, wanted = self._size(name), source.stat().st_size
+        if stored != wanted:
+            raise self._failed(f"{name} has {stored} bytes there, not {wanted}")
+
+    def create(self, name: str, content: bytes) -> None:
+        """A new small file. Raises FileExistsError."""
+        with self._writing(name):
+            self.system.create(self._path(name), content)
+
+    def remove(self, name: str) -> None:
+        """Nothing there is fine."""
+        with self._told():
+            try:
+                self.system.rm_file(self._path(name))
+            except FileNotFoundError:
+                pass
+
+    def remove_directory(self, name: str) -> None:
+        """One that is empty."""
+        if self.place.scheme == "sftp":
+            with self._told():
+                self.system.rmdir(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self.place.root}/{name}" if name else self.place.root
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """With the directory that it is to be in."""
+        with self._told():
+            try:
+                self.system.makedirs(self._path(name.rpartition("/")[0]), exist_ok=True)
+                yield
+            except FileNotFoundError as error:
+                raise self._failed(str(error)) from error
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        with told(self.place):
+            yield
+
+    def _failed(self, reason: str) -> RemoteFailed:
+        return RemoteFailed(place=self.place, reason=reason, advice=_HINT)
+
+
+@contextmanager
+def opened(place: Location) -> Iterator[Store]:
+    """Raises PackageMissing, RemoteFailed."""
+    system = _system(place)
+    try:
+        yield Store(place, system)
+    finally:
+        system.close()
+
+
+def _system(place: Location) -> Any:
+    try:
+        module: Any = import_module(SCHEMES[place.scheme])
+    except ImportError as error:
+        raise PackageMissing(place=place, package=error.name or error) from error
+    with told(place):
+        if place.scheme == "s3":
+            patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
+            return module.S3(
+                config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True
+            )
+        named = {"port": place.port, "username": place.user}
+        given = {name: value for name, value in named.items() if value}
+        return module.Sftp(place.host, **given, skip_instance_cache=True)
+
+
+@contextmanager
+def told(place: Location) -> Iterator[None]:
+    """What the libraries raise, as one error; what says that a file is there, or is not, as it is."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except Exception as error:
+        if not _is_of_transport(error):
+            raise
+        raise RemoteFailed(
+            place=place, reason=str(error) or type(error).__name__, advice=_advice(error, place)
+        ) from error
+
+
+def _is_of_transport(error: Exception) -> bool:
+    """Each library has a root of errors of its own."""
+    roots = ("botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs")
+    kinds = [kind.__module__.partition(".")[0] for kind in type(error).__mro__]
+    return isinstance(error, (OSError, EOFError)) or any(kind in roots for kind in kinds)
+
+
+def _advice(error: Exception, place: Location) -> str:
+    refused = isinstance(error, PermissionError) or "Credential" in type(error).__name__
+    if place.scheme == "s3" and refused:
+        return _S3_HINT
+    if type(error).__name__ in _SSH_REFUSED or "known_hosts" in str(error):
+        return _SSH_HINT
+    return _HINT

@@ -1,0 +1,407 @@
+"""Backups on a real S3 server and over a real sshd: there and back, cut off, locked, damaged, refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fixtures import replication, s3, sshd
+from fixtures.s3 import S3Server
+from fixtures.slapd import Slapd
+from fixtures.sshd import SshServer
+from loader import typed
+from loader.errors import (
+    BackupDamaged,
+    LoaderError,
+    ManifestBroken,
+    NoSpace,
+    NoSuchPath,
+    PackageMissing,
+    RemoteFailed,
+    RemoteLocked,
+    UsageProblem,
+)
+from loader.operations.backup import manifest, places, remote_lock, sealed
+from loader.operations.backup.manifest import Backup
+from loader.operations.monitoring import Status
+from loader.storage import remote
+from tests.support.command import Done, ditseed
+from tests.support.require import require
+from tests.support.trees import assert_same
+
+pytestmark = pytest.mark.slapd
+
+
+@pytest.fixture(scope="module")
+def source(people_ldif: Path) -> Iterator[Slapd]:
+    """With 1,029 entries; stopped."""
+    with closing(replication.provider()) as made:
+        made.slapadd(people_ldif, "-w")
+        yield made
+
+
+@pytest.fixture
+def other(source: Slapd) -> Iterator[Slapd]:
+    """Stopped and empty, of the same kind."""
+    with closing(Slapd(source.settings)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3.running() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    require(sshd.missing_sshd())
+    with sshd.running(tmp_path_factory.mktemp("ssh")) as made:
+        yield made
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A repository of a test's own."""
+
+    url: str
+    environment: dict[str, str]
+    names: Callable[[], list[str]]  # of all files there
+
+    def backup(self, verb: str, *words: object, **environment: str) -> Done:
+        return ditseed(
+            "backup", verb, "-R", self.url, *words, env={**self.environment, **environment}
+        )
+
+    def run(self, source: Slapd, *words: object, **environment: str) -> Done:
+        return self.backup("run", "--config", source.config_path, *words, **environment)
+
+    def listed(self) -> list[str]:
+        return [one["id"] for one in self.backup("list", "--json").ok().facts["backups"]]
+
+    def restore(self, target: Slapd, *words: object) -> Done:
+        return self.backup("restore", *(words or ("latest",)), "--config", target.config_path)
+
+
+@pytest.fixture
+def bucket(server: S3Server, request: pytest.FixtureRequest) -> Iterator[Remote]:
+    prefix = "".join(one for one in request.node.name if one.isalnum())
+    names = lambda: [key.removeprefix(f"{prefix}/") for key in server.keys(f"{prefix}/")]  # noqa: E731
+    yield Remote(f"s3://{s3.BUCKET}/{prefix}", server.environment, names)
+    server.wire.mend()
+
+
+@pytest.fixture
+def directory(ssh: SshServer, tmp_path: Path) -> Iterator[Remote]:
+    place = tmp_path / "far/repo"
+    names = lambda: [str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()]  # noqa: E731
+    yield Remote(ssh.url(place), ssh.environment, names)
+    ssh.wire.mend()
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Remote:
+    return request.getfixturevalue(request.param)
+
+
+both = pytest.mark.parametrize("place", ["bucket", "directory"], indirect=True)
+
+
+def assert_only(place: Remote, *backups: str) -> None:
+    """These are there, and nothing else of any."""
+    assert place.listed() == sorted(backups)
+    assert {name.partition("/")[0] for name in place.names()} <= {*backups, "pages"}
+
+
+# --- there and back -------------------------------------------------------------------------------
+
+
+@both
+def test_restored_it_is_the_same_database(
+    source: Slapd, other: Slapd, tmp_path: Path, place: Remote
+) -> None:
+    made = place.run(source, "--json").ok().facts
+    assert_only(place, made["id"])
+    place.restore(other).ok()
+    assert_same(source, other)
+    near = ("-R", tmp_path / "near")
+    ditseed("backup", "run", "--config", source.config_path, *near).ok()
+    ditseed("backup", "restore", "latest", *near, "--target", tmp_path / "look").ok()
+    there = (other.database_dir / "data.mdb").read_bytes()
+    assert there == (tmp_path / "look/data.mdb").read_bytes()
+
+
+@both
+def test_each_verb(source: Slapd, other: Slapd, place: Remote) -> None:
+    """Three moments, two of which share pages."""
+    place.run(source).ok()
+    for number in range(2):
+        place.run(source, "--incremental").ok()
+        source.slapadd(
+            f"dn: ou=n{os.urandom(4).hex()}{number},dc=example,dc=com\nobjectClass: organizationalUnit\n"
+        )
+    place.run(source, "--incremental").ok()
+    ids = place.listed()
+    assert len(ids) == 4
+    place.backup("verify").ok()
+    place.backup("drill", "latest").ok()
+    assert place.backup("check").status == 0
+    known = place.backup("show", "latest", "--json").ok().facts
+    assert known["verification"]["problem"] == known["drill"]["problem"] == ""
+    assert (
+        "dn: dc=example,dc=com"
+        in place.backup("extract", "latest", "--dn", "dc=example,dc=com").ok().out
+    )
+    place.backup("restore", "latest", "--config", other.config_path, "--dry-run").ok()
+    place.restore(other).ok()
+    assert_same(source, other)
+    packs = [name for name in place.names() if name.startswith("pages/")]
+    place.backup("prune", "--keep-last", "2").ok()
+    assert_only(place, *ids[2:])
+    assert set(packs) >= {name for name in place.names() if name.startswith("pages/")}
+    place.backup("verify").ok()
+
+
+def test_either_can_be_copied_to_the_other(
+    source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path
+) -> None:
+    place = tmp_path / "repo"
+    ditseed("backup", "run", "--config", source.config_path, "-R", place, "--incremental").ok()
+    prefix = bucket.url.rpartition("/")[2]
+    for path in place.rglob("*"):
+        if path.is_file():
+            server.put(f"{prefix}/{path.relative_to(place)}", path.read_bytes())
+    bucket.backup("verify").ok()
+
+
+# --- interrupted -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["bucket"], indirect=True)
+def test_the_server_stops(source: Slapd, other: Slapd, server: S3Server, place: Remote) -> None:
+    """In the middle of a run, then of a restore."""
+    good = place.run(source, "--json").ok().facts["id"]
+    server.wire.cut_after(50_000)
+    _assert_told(place.run(source))
+    server.wire.mend()
+    assert place.listed() == [good]
+    assert len({name.partition("/")[0] for name in place.names()}) > 1  # what the next run removes
+    server.wire.cut_after(120_000)
+    _assert_told(place.restore(other))
+    assert not list(other.database_dir.iterdir())
+    server.wire.mend()
+    place.restore(other).ok()
+    assert_same(source, other)
+    assert_only(place, good, place.run(source, "--json").ok().facts["id"])
+
+
+def test_sshd_stops(source: Slapd, other: Slapd, ssh: SshServer, directory: Remote) -> None:
+    good = directory.run(source, "--json").ok().facts["id"]
+    ssh.wire.cut_after(50_000)
+    _assert_told(directory.run(source))
+    ssh.wire.mend()
+    assert directory.listed() == [good]
+    ssh.wire.cut_after(120_000)
+    _assert_told(directory.restore(other))
+    assert not list(other.database_dir.iterdir())
+    ssh.wire.mend()
+    assert_only(directory, good, directory.run(source, "--json").ok().facts["id"])
+
+
+def _assert_told(done: Done) -> None:
+    assert done.status == RemoteFailed.exit_status, done.err
+    assert "hint: Look whether the server runs" in done.err
+
+
+@both
+@pytest.mark.parametrize("point", ["send.middle", "remove.middle", "publish.recorded"])
+def test_run_killed(source: Slapd, place: Remote, point: str) -> None:
+    """It leaves its lock too."""
+    command = (source, "--keep-last", 1)
+    place.run(*command).ok()
+    assert place.run(*command, DITSEED_KILL_AT=point).status == -signal.SIGKILL
+    assert len(place.listed()) == 1
+    place.backup("verify").ok()
+    place.run(*command).ok()
+    last = place.listed()
+    assert len(last) in (1, 2)  # the one that was verified stays
+    assert_only(place, *last)
+
+
+def test_one_at_a_time(source: Slapd, server: S3Server, bucket: Remote) -> None:
+    """The lock of a process that may be at work stands; that of one that is gone from this host does not."""
+    key = f"{bucket.url.rpartition('/')[2]}/{remote_lock.LOCK}"
+    mine = remote_lock.myself()
+    elsewhere = dataclasses.replace(mine, host="elsewhere")
+    for text in (b"garbage", msgspec.json.encode(mine), msgspec.json.encode(elsewhere)):
+        server.put(key, text)
+        done = bucket.run(source)
+        assert done.status == RemoteLocked.exit_status
+        assert f"remove {bucket.url}/{remote_lock.LOCK}" in done.err
+    assert f"elsewhere (process {os.getpid()})" in done.err
+    assert bucket.backup("prune", "--keep-last", 1).status == RemoteLocked.exit_status
+    gone = dataclasses.replace(mine, started=mine.started + 1)
+    server.put(key, msgspec.json.encode(gone))
+    bucket.run(source).ok()
+
+
+# --- what is there may be anything -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["data.mdb.zst", "config.ldif", "pieces.json"])
+def test_a_changed_object_is_found(
+    source: Slapd, other: Slapd, server: S3Server, bucket: Remote, name: str
+) -> None:
+    bucket.run(source).ok()
+    (key,) = (key for key in server.keys(bucket.url.rpartition("/")[2]) if key.endswith(name))
+    stored = bytearray(server.get(key))
+    stored[len(stored) // 2] ^= 1
+    server.put(key, bytes(stored))
+    assert bucket.backup("verify").status == 1
+    assert "bad" in bucket.backup("list").ok().out
+    server.put(key, bytes(stored[:-1]))
+    assert bucket.backup("verify").status == 1
+    if name != "config.ldif":
+        done = bucket.restore(other)
+        assert done.status == BackupDamaged.exit_status
+        assert bucket.url in done.err
+    assert not list(other.database_dir.glob("data.mdb"))
+
+
+@pytest.mark.parametrize(
+    "facts", [{"file": "../../../etc/passwd"}, {"id": "../other"}, {"id": "x"}]
+)
+def test_a_manifest_that_leads_outside(
+    source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path, facts: dict[str, str]
+) -> None:
+    made = bucket.run(source, "--json").ok().facts["id"]
+    key = f"{bucket.url.rpartition('/')[2]}/{made}/{manifest.MANIFEST}"
+    told = {**json.loads(server.get(key)), **facts}
+    try:
+        text = sealed.text(
+            sealed.sealed(typed.parse(json.dumps(told).encode(), Backup, manifest.FORMAT))
+        )
+    except typed.Unfit:
+        text = json.dumps(told).encode()
+    server.put(key, text)
+    done = bucket.backup("restore", made, "--target", tmp_path / "look")
+    assert done.status == ManifestBroken.exit_status, done.err
+    assert not (tmp_path / "look").exists()
+    assert bucket.backup("list", "--json").ok().facts["backups"] == []
+
+
+def test_names_that_are_none_of_ours(source: Slapd, server: S3Server, bucket: Remote) -> None:
+    """They are neither fetched nor removed."""
+    prefix = bucket.url.rpartition("/")[2]
+    strange = (
+        "20260101T000000Z-a..b/manifest.json",
+        "pages/note",
+        "20260101T000000Z-/x",
+        "other/manifest.json",
+    )
+    for name in strange:
+        server.put(f"{prefix}/{name}", b"{}")
+    made = bucket.run(source, "--incremental", "--json").ok().facts["id"]
+    assert bucket.listed() == [made]
+    assert set(bucket.names()) >= set(strange)
+
+
+# --- refused before any work ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://key:secret@bucket/x",
+        "sftp://user:secret@host/x",
+        "ftp://host/x",
+        "memory://x",
+        "simplecache::s3://bucket/x",
+        "s3://bucket/../x",
+        "s3:///x",
+        "sftp://host",
+        "sftp://host:port/x",
+        "s3://bucket/x?secret=1",
+    ],
+)
+def test_a_location_that_is_refused(url: str) -> None:
+    done = ditseed("backup", "list", "-R", url)
+    assert done.status == UsageProblem.exit_status
+    assert "secret" not in done.err
+
+
+@pytest.mark.parametrize(("scheme", "package"), [("s3", "s3fs"), ("sftp", "paramiko")])
+def test_a_package_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, package: str
+) -> None:
+    monkeypatch.delitem(sys.modules, remote.SCHEMES[scheme], raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with (
+        pytest.raises(PackageMissing, match=package),
+        places.at(remote.parse(f"{scheme}://host/place")),
+    ):
+        pass
+
+
+def test_a_host_that_nobody_knows(
+    source: Slapd, ssh: SshServer, directory: Remote, tmp_path: Path
+) -> None:
+    known = ssh.known_hosts.read_text()
+    subprocess_key = known.split()[0] + " " + (ssh.home / ".ssh/id_ed25519.pub").read_text()
+    try:
+        for text in ("", subprocess_key):  # none; another one
+            ssh.known_hosts.write_text(text)
+            done = directory.run(source)
+            assert done.status == RemoteFailed.exit_status
+            assert "known_hosts" in done.err
+    finally:
+        ssh.known_hosts.write_text(known)
+    assert not (tmp_path / "far").exists()
+
+
+def test_what_else_stops_it(source: Slapd, other: Slapd, bucket: Remote) -> None:
+    nowhere = Remote(f"s3://no-such-bucket/{other.port}", bucket.environment, list)
+    cases: list[tuple[Done, type[LoaderError]]] = [
+        (bucket.restore(other), NoSuchPath),
+        (bucket.backup("list"), NoSuchPath),
+        (nowhere.run(source), RemoteFailed),
+        (bucket.run(source, "--keep-free", "1000T"), NoSpace),
+    ]
+    for done, error in cases:
+        assert done.status == error.exit_status, done.err
+    assert bucket.backup("check").status == Status.UNKNOWN
+    assert bucket.names() == []
+
+
+def test_no_secret_is_told(source: Slapd, server: S3Server, bucket: Remote) -> None:
+    done = bucket.run(source, "-v", "-v").ok()
+    server.wire.cut()
+    failed = bucket.backup("list", "-v", "-v")
+    assert failed.status == RemoteFailed.exit_status
+    for text in (done.out + done.err, failed.out + failed.err):
+        assert server.environment["AWS_SECRET_ACCESS_KEY"] not in text
+
+
+def test_nothing_stays_on_this_host(
+    source: Slapd, other: Slapd, bucket: Remote, tmp_path: Path
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    bucket.run(source, "--tmp", tmp_path / "scratch").ok()
+    bucket.restore(other, "latest", "--tmp", tmp_path / "scratch").ok()
+    assert not list((tmp_path / "scratch").iterdir())
+    killed = bucket.run(source, "--tmp", tmp_path / "scratch", DITSEED_KILL_AT="send.middle")
+    assert killed.status == -signal.SIGKILL
+    bucket.backup("verify", "latest", "--tmp", tmp_path / "scratch").ok()
+    assert not list((tmp_path / "scratch").iterdir())
+    shutil.rmtree(tmp_path / "scratch")
