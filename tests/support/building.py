@@ -47,7 +47,7 @@ class Building:
     def assert_old_or_new(self) -> None:
         """Never a half; and beside it nothing but the run's own directory."""
         inside = {path.name for path in self.target.database_dir.iterdir()}
-        assert inside - {"lock.mdb"} <= {"data.mdb", RUN_DIR}
+        assert inside <= {"lock.mdb", "data.mdb", RUN_DIR}, inside
         found = tree(self.target.slapcat())
         assert found in (tree(self.old), tree(self.new.read_text()))
 

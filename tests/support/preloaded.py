@@ -179,13 +179,15 @@ def _serve(asked: socket.socket) -> None:
 
 
 def _import_all() -> None:
-    """Every module of ours, for most verbs import what they need late."""
+    """Every module of ours, for most verbs import what they need late; but what few need, and costs a second."""
     import loader
     import seeders
+    from loader.storage import remote
 
     for package in (loader, seeders):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            import_module(found.name)
+            if found.name not in remote.SCHEMES.values():
+                import_module(found.name)
 
 
 def _forked(asked: socket.socket, message: list[int]) -> int:

@@ -22,9 +22,16 @@ pub struct Assembly {
     cache: Cache,
 }
 
+/// Where a page goes: `at` counts from the first of what is filled, `number` is that of the database.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    at: usize,
+    number: u64,
+}
+
 /// A page that is a difference, and what it needs.
 struct Differing {
-    at: usize,
+    slot: Slot,
     packed: Vec<u8>,
     base: Vec<u8>,
     masked: bool,
@@ -63,47 +70,65 @@ impl Assembly {
 
     /// Fills `data`, of so many bytes, with the pages of a segment, the first of which has the number `first`.
     pub fn fill(&self, segment: &Segment, own: u32, first: u64, data: &mut [u8]) -> Result<()> {
-        let size = self.shape.page_size;
         let (mut at, mut differing) = (0, Vec::new());
         for run in runs::read(&segment.runs, own, segment.first, segment.pages)? {
             let (mut page, end) = (run.start, run.start + run.count);
             while page < end {
                 let (frame, within) = self.frame(Place { pack: run.pack, page })?;
                 for number in within..frame.pages().min(within + (end - page) as usize) {
-                    let to = data.get_mut(at * size..(at + 1) * size).ok_or_else(wrong)?;
-                    match frame.page(number) {
-                        Content::Whole(bytes) => {
-                            to.copy_from_slice(bytes);
-                            if frame.is_masked(number) {
-                                self.shape.number(to, first + at as u64);
-                            }
-                        }
-                        Content::Difference(base, packed) => differing.push(Differing {
-                            at,
-                            packed: packed.to_vec(),
-                            base: self.whole(base)?,
-                            masked: frame.is_masked(number),
-                            id: *frame.id(number),
-                        }),
-                    }
+                    let slot = Slot { at, number: first + at as u64 };
+                    differing.extend(self.fill_whole(&frame, number, slot, data)?);
                     (at, page) = (at + 1, page + 1);
                 }
             }
         }
-        self.fill_differing(&differing, first, data)
+        self.fill_differing(&differing, data)
     }
 
-    fn fill_differing(&self, differing: &[Differing], first: u64, data: &mut [u8]) -> Result<()> {
-        let (size, mut unpacker) = (self.shape.page_size, Unpacker::new());
+    /// Returns what is needed for a page that is a difference.
+    fn fill_whole(
+        &self,
+        frame: &Frame,
+        number: usize,
+        slot: Slot,
+        data: &mut [u8],
+    ) -> Result<Option<Differing>> {
+        let masked = frame.is_masked(number);
+        match frame.page(number) {
+            Content::Whole(bytes) => {
+                self.page_of(slot, data)?.copy_from_slice(bytes);
+                self.unmask(masked, slot, data)?;
+                Ok(None)
+            }
+            Content::Difference(base, packed) => {
+                let (packed, base) = (packed.to_vec(), self.whole(base)?);
+                Ok(Some(Differing { slot, packed, base, masked, id: *frame.id(number) }))
+            }
+        }
+    }
+
+    fn fill_differing(&self, differing: &[Differing], data: &mut [u8]) -> Result<()> {
+        let mut unpacker = Unpacker::new();
         for one in differing {
-            let to = &mut data[one.at * size..(one.at + 1) * size];
+            let to = self.page_of(one.slot, data)?;
             unpacker.unpack(&one.packed, &one.base, to)?;
             if id(to, one.masked) != one.id {
                 return Err(Error::damaged("a page put together from its base has another hash"));
             }
-            if one.masked {
-                self.shape.number(to, first + one.at as u64);
-            }
+            self.unmask(one.masked, one.slot, data)?;
+        }
+        Ok(())
+    }
+
+    fn page_of<'d>(&self, slot: Slot, data: &'d mut [u8]) -> Result<&'d mut [u8]> {
+        let size = self.shape.page_size;
+        data.get_mut(slot.at * size..(slot.at + 1) * size).ok_or_else(wrong)
+    }
+
+    /// Gives a page that was stored without its number the one that it has here.
+    fn unmask(&self, masked: bool, slot: Slot, data: &mut [u8]) -> Result<()> {
+        if masked {
+            self.shape.number(self.page_of(slot, data)?, slot.number);
         }
         Ok(())
     }
