@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import click
 from loader import units
 from loader.cli.options import (
     Function,
+    backup_of,
     dry_run_option,
     json_option,
     progress_of,
@@ -21,6 +23,7 @@ from loader.cli.options import (
     stack,
     suffix_option,
     verify_option,
+    which_backup,
 )
 from loader.cli.report import show_facts, show_json, show_table
 from loader.defaults import LEVELS
@@ -70,18 +73,25 @@ def policy_of(given: dict[str, Any]) -> Policy:
 
 
 @click.command("show")
-@click.argument("name", metavar="ID|latest")
+@which_backup
 @repo_option
 @suffix_option
 @json_option
-def show_command(name: str, repo: Repo, suffix: str | None, as_json: bool) -> None:
+def show_command(
+    name: str | None,
+    as_of: datetime.datetime | None,
+    repo: Repo,
+    suffix: str | None,
+    as_json: bool,
+) -> None:
     """Show what is known of a backup: its manifest, its last verification, its last drill.
 
     \b
       ditseed backup show latest -R /srv/backup
     """
+    which = backup_of(name, as_of)
     with places.at(repo) as place:
-        backup = repository.find(place.path, name, suffix)
+        backup = repository.find(place.path, which, suffix)
         place.bring_lists(backup)
         proofs = records.of(place.path, backup)
         if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from loader.cli.backup_care_cmd import (
 from loader.cli.backup_drill_cmd import drill_command, extract_command
 from loader.cli.options import (
     Size,
+    backup_of,
     dry_run_option,
     is_given,
     json_option,
@@ -32,6 +34,7 @@ from loader.cli.options import (
     suffix_option,
     target_option,
     verify_copy_option,
+    which_backup,
 )
 from loader.cli.report import show, show_error, show_facts, show_json, show_table
 from loader.cli.vocabulary import Option
@@ -270,7 +273,7 @@ def _checked(repo: Repo, limits: Limits, suffix: str | None) -> Check:
 
 
 @command.command("restore")
-@click.argument("name", metavar="ID|latest")
+@which_backup
 @repo_option
 @optional_config_option
 @suffix_option
@@ -286,7 +289,8 @@ def _checked(repo: Repo, limits: Limits, suffix: str | None) -> Check:
 @json_option
 @progress_option
 def restore_command(
-    name: str,
+    name: str | None,
+    as_of: datetime.datetime | None,
     repo: Repo,
     config_path: Path | None,
     suffix: str | None,
@@ -315,9 +319,9 @@ def restore_command(
     if not is_given("config_path") and target is not None:
         config_path = None  # of a profile
     _one_of(("--config", config_path), ("--target", target))
-    progress = progress_of(progress_mode)
+    which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
-        options = RestoreOptions(place.path, name, config_path, suffix, target, replace, verify)
+        options = RestoreOptions(place.path, which, config_path, suffix, target, replace, verify)
         found = (
             restoring.plan(options, place.bring_lists)
             if dry_run

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from pathlib import Path
 
 import click
 
 from loader import log, standard, units
 from loader.cli.options import (
+    backup_of,
     json_option,
     optional_config_option,
     progress_of,
@@ -16,6 +18,7 @@ from loader.cli.options import (
     repo_option,
     scratch_option,
     suffix_option,
+    which_backup,
 )
 from loader.cli.report import show_facts, show_json, tell
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
@@ -27,7 +30,7 @@ from loader.operations.backup.records import Drill
 
 
 @click.command("drill")
-@click.argument("name", metavar="ID|latest")
+@which_backup
 @repo_option
 @suffix_option
 @optional_config_option
@@ -41,7 +44,8 @@ from loader.operations.backup.records import Drill
 @json_option
 @progress_option
 def drill_command(
-    name: str,
+    name: str | None,
+    as_of: datetime.datetime | None,
     repo: Repo,
     suffix: str | None,
     config_path: Path | None,
@@ -62,9 +66,9 @@ def drill_command(
     A backup that was taken without a configuration (--from):
       ditseed backup drill latest -R /srv/backup --config /etc/ldap/slapd.d
     """
-    progress = progress_of(progress_mode)
+    which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
-        options = DrillOptions(place.path, name, suffix, config_path, scratch, user)
+        options = DrillOptions(place.path, which, suffix, config_path, scratch, user)
         found = drill(options, progress, place.bring)
         place.keep(found.backup, records.DRILLED)
     if as_json:
@@ -87,7 +91,7 @@ def _facts(found: Drill) -> dict[str, object]:
 
 
 @click.command("extract")
-@click.argument("name", metavar="ID|latest")
+@which_backup
 @repo_option
 @suffix_option
 @click.option("--dn", metavar="DN", help="The entry DN, and all entries below it.")
@@ -103,7 +107,8 @@ def _facts(found: Drill) -> dict[str, object]:
 @scratch_option("Directory in which the backup is unpacked (default: $TMPDIR or /tmp).")
 @progress_option
 def extract_command(
-    name: str,
+    name: str | None,
+    as_of: datetime.datetime | None,
     repo: Repo,
     suffix: str | None,
     dn: str | None,
@@ -125,10 +130,10 @@ def extract_command(
       ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
     """
     standard.reserve_output()
-    progress = progress_of(progress_mode)
+    which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
         options = ExtractOptions(
-            place.path, name, suffix, dn, where, keep_operational, config_path, scratch
+            place.path, which, suffix, dn, where, keep_operational, config_path, scratch
         )
         found = extract(options, progress, place.bring)
     if log.verbosity() >= 0:

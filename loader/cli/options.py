@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +59,25 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
+class Moment(click.ParamType[datetime.datetime]):
+    """A time of day on a date, not in the future."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime.datetime:
+        if isinstance(value, datetime.datetime):
+            return value
+        try:
+            found = units.parse_moment(value)
+        except LoaderError as error:
+            self.fail(str(error), param, ctx)
+        if found > datetime.datetime.now(datetime.timezone.utc):
+            self.fail(f"{value} is in the future", param, ctx)
+        return found
+
+
 def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
     """Several options as one."""
 
@@ -99,6 +119,27 @@ repo_option = click.option(
     required=True,
     help="Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY.",
 )
+which_backup = stack(
+    click.argument("name", metavar="[ID|latest]", required=False),
+    click.option(
+        "--as-of",
+        type=Moment(),
+        metavar="TIME",
+        help="Take the newest backup that was made by then: 2026-11-25T03:00, in the time zone of this host, or "
+        "2026-11-25T02:00Z.",
+    ),
+)
+
+
+def backup_of(name: str | None, as_of: datetime.datetime | None) -> str | datetime.datetime:
+    """Of the values of `which_backup`: which one is meant."""
+    if name is not None and as_of is None:
+        return name
+    if name is None and as_of is not None:
+        return as_of
+    raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
+
+
 target_option = click.option(
     "--target",
     type=click.Path(path_type=Path, readable=False),

@@ -150,10 +150,10 @@ class BackupFromFuture(LoaderError):
 
 
 class LatestBroken(LoaderError):
-    """reason: of the manifest. advice: how to take the one before it."""
+    """when: by which it was the latest, or nothing. reason: of the manifest. advice: how to take the one before it."""
 
     code, exit_status = "backup.latest_broken", 111
-    message = "{path}: the latest backup, {name}, cannot be used: its manifest {reason}"
+    message = "{path}: the latest backup{when}, {name}, cannot be used: its manifest {reason}"
     hint = "{advice}"
 
 

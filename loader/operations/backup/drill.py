@@ -30,7 +30,7 @@ from loader.mdb.look import summarise
 from loader.operations.backup import configured, pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
-from loader.operations.backup.repository import Bring, there
+from loader.operations.backup.repository import Bring, Which, there
 from loader.operations.target import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
@@ -49,11 +49,11 @@ _UUID = "entryUUID"
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """`name`: an ID or "latest". config_path: for backups without a configuration. scratch: where it is restored. user:
+    """config_path: for backups without a configuration. scratch: where it is restored. user:
     the account that slapd runs as; None takes the one of the database on this host, or nobody's."""
 
     repo: Path
-    name: str
+    which: Which
     suffix: str | None = None
     config_path: Path | None = None
     scratch: Path | None = None
@@ -79,7 +79,7 @@ class _Restored:
 def drill(options: DrillOptions, progress: Progress, bring: Bring = there) -> Drill:
     """What came out, written down beside the backup. Raises LoaderError where it could not be tried."""
     with files.explained(options.repo):
-        backup = repository.find(options.repo, options.name, options.suffix)
+        backup = repository.find(options.repo, options.which, options.suffix)
         try:
             bring(backup)
             made = _tried(options, backup, progress)

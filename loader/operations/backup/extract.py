@@ -17,7 +17,7 @@ from loader.mdb import meta
 from loader.operations.add import PROTECTED
 from loader.operations.backup import configured, pack, repository
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.repository import Bring, there
+from loader.operations.backup.repository import Bring, Which, there
 from loader.progress import Meter, Progress
 from loader.server import account, configuration, private, tools
 from loader.sources import mdb
@@ -34,11 +34,11 @@ _OF_OVERLAYS = (
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """`name`: an ID or "latest". `dn`: with all below it. `where`: an LDAP filter; one of the two.
+    """`dn`: with all below it. `where`: an LDAP filter; one of the two.
     config_path: for a filter and a backup without a configuration."""
 
     repo: Path
-    name: str
+    which: Which
     suffix: str | None = None
     dn: str | None = None
     where: str | None = None
@@ -53,7 +53,7 @@ def extract(options: ExtractOptions, progress: Progress, bring: Bring = there) -
         raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
     descriptor = standard.output("LDIF", readable=True)
     with files.explained(options.repo):
-        backup = repository.find(options.repo, options.name, options.suffix)
+        backup = repository.find(options.repo, options.which, options.suffix)
         bring(backup)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     files.require_space(top, backup.data_bytes)

@@ -32,6 +32,8 @@ _TIME = "%Y%m%dT%H%M%SZ"
 _STAMP = len("20261121T070501Z")
 
 
+# An ID; LATEST; or a time, for the newest that was made by then.
+Which = str | datetime.datetime
 Bring = Callable[[Backup], None]  # has what a backup consists of in its place
 
 
@@ -98,24 +100,40 @@ def _directories(repo: Path) -> Iterator[Path]:
             yield path
 
 
-def find(repo: Path, name: str, suffix: str | None = None) -> Backup:
-    """By id, or the latest (of a suffix). Raises NoSuchBackup, ManifestBroken; LatestBroken where the latest cannot be
-    used; BackupFromFuture where it is not known which is the latest, for a clock was wrong: this host's, or that of a
-    backup."""
-    if name != LATEST:
-        if Path(name).name != name or not (repo / name).is_dir() or name.endswith(PARTIAL):
-            raise NoSuchBackup(path=repo, name=name)
-        return manifest.read(repo / name)
+def find(repo: Path, which: Which, suffix: str | None = None) -> Backup:
+    """By ID, or the latest (of a suffix), now or at some time. Raises NoSuchBackup, ManifestBroken; LatestBroken where
+    the latest cannot be used; BackupFromFuture where it is not known which is the latest, for a clock was wrong: this
+    host's, or that of a backup."""
+    if isinstance(which, datetime.datetime):
+        return _last(repo, _by(listing(repo, suffix), which), suffix, f" made by {which}")
+    if which != LATEST:
+        if Path(which).name != which or not (repo / which).is_dir() or which.endswith(PARTIAL):
+            raise NoSuchBackup(path=repo, name=which)
+        return manifest.read(repo / which)
     found = listing(repo, suffix)
     if found.future:
         newest = found.future[-1]
         raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
+    return _last(repo, found, suffix)
+
+
+def _last(repo: Path, found: Listing, suffix: str | None, when: str = "") -> Backup:
     broken = broken_latest(found, suffix)
     if broken is not None:
-        raise _latest_broken(repo, found, broken)
+        raise _latest_broken(repo, found, broken, when)
     if not found.backups:
-        raise NoSuchBackup(path=repo, name="at all" if suffix is None else f"of {suffix}")
+        of_suffix = " at all" if suffix is None else f" of {suffix}"
+        raise NoSuchBackup(path=repo, name=f"{of_suffix}{when}".lstrip())
     return found.backups[-1]
+
+
+def _by(found: Listing, moment: datetime.datetime) -> Listing:
+    """What there was by then; of what cannot be read the name tells."""
+    stamp = moment.astimezone(datetime.timezone.utc).strftime(_TIME)
+    return Listing(
+        tuple(one for one in found.backups if one.when <= moment),
+        tuple(error for error in found.broken if name_of(error)[:_STAMP] <= stamp),
+    )
 
 
 def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
@@ -129,14 +147,14 @@ def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
     return None
 
 
-def _latest_broken(repo: Path, found: Listing, broken: ManifestBroken) -> LatestBroken:
+def _latest_broken(repo: Path, found: Listing, broken: ManifestBroken, when: str) -> LatestBroken:
     advice = "Take a new backup: there is no older one."
     if found.backups:
         older = found.backups[-1]
         command = f"ditseed backup restore {older.id} -R {shlex.quote(naming.told(str(repo)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {older.made}."
     return LatestBroken(
-        path=repo, name=name_of(broken), reason=broken.facts["reason"], advice=advice
+        path=repo, when=when, name=name_of(broken), reason=broken.facts["reason"], advice=advice
     )
 
 

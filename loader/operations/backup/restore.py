@@ -15,7 +15,7 @@ from loader.mdb import copy, meta
 from loader.operations import indexing, made_with
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.repository import Bring, there
+from loader.operations.backup.repository import Bring, Which, there
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
 from loader.operations.indexing import Rebuilt
@@ -47,11 +47,11 @@ _ANEW = (
 class RestoreOptions:
     """Into the database directory of a configuration, or into a directory (`target`); one of the two.
 
-    `name`: a backup's id, or "latest". `verify`: a level of loader.mdb.verify; None picks one by size.
+    `verify`: a level of loader.mdb.verify; None picks one by size.
     """
 
     repo: Path
-    name: str
+    which: Which
     config_path: Path | None = None
     suffix: str | None = None
     target: Path | None = None
@@ -103,7 +103,7 @@ def plan(options: RestoreOptions, bring: Bring = there) -> RestorePlan:
 
 def _plan(options: RestoreOptions, place: RestoreTarget, bring: Bring) -> RestorePlan:
     suffix = place.database.suffix if place.database else options.suffix
-    backup = repository.find(options.repo, options.name, suffix)
+    backup = repository.find(options.repo, options.which, suffix)
     _require_fitting(options, backup, place)
     require_target(place.directory, options.replace)
     free = require_space(place.directory, backup.data_bytes)
