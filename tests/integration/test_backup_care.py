@@ -247,7 +247,7 @@ def test_a_piece_list_of_another_backup(repo: Path, source: Path) -> None:
     listed = repo / one.id / "pieces.json"
     listed.write_bytes(listed.read_bytes().replace(b'"data":8192', b'"data":8193'))
     with pytest.raises(BackupDamaged, match="pieces"):
-        verifying.pack.verify_stored(repo / one.id, one, lambda number: True, Meter("x"))
+        verifying.pack.verify_stored(repo / one.id, one, lambda number: True, {}, Meter("x"))
 
 
 # --- without ditseed --------------------------------------------------------------------------------

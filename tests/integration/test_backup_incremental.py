@@ -21,6 +21,7 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, LoaderError, NoSpace
 from loader.mdb import environment
+from loader.mdb.pages import Packs
 from loader.operations.backup import (
     drill,
     manifest,
@@ -28,6 +29,7 @@ from loader.operations.backup import (
     packs,
     page_list,
     prune,
+    records,
     repository,
     restore,
     sealed,
@@ -42,7 +44,7 @@ from loader.operations.backup.prune import Policy
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
 from loader.operations.backup.verify import VerifyOptions
-from loader.progress import Progress
+from loader.progress import Meter, Progress
 from loader.storage import files
 from tests.support.command import ditseed
 from tests.support.require import require
@@ -169,6 +171,45 @@ def test_any_flipped_bit_is_found(made: Chain, repo: Path) -> None:
             assert not found.is_good, (path.name, place)
         path.write_bytes(content)
     assert assert_all_good(repo)
+
+
+def test_a_frame_that_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where it is damaged, every backup that needs it is."""
+    looked_at: list[tuple[int, int]] = []
+    plainly = Packs.verify
+
+    def verify(self: Packs, number: int, frame: int) -> int:
+        looked_at.append((number, frame))
+        return plainly(self, number, frame)
+
+    monkeypatch.setattr(Packs, "verify", verify)
+    found = verifying.verify(VerifyOptions(repo), QUIET)
+    listed = [page_list.read(repo / one.backup, repository.find(repo, one.backup)) for one in found]
+    with monkeypatch.context() as unwatched:
+        unwatched.setattr(Packs, "verify", plainly)
+        frames = sum(
+            packs.opened(repo, one.packs[-1:], one.shape).frames(one.packs[-1].number)
+            for one in listed
+        )
+    assert len(looked_at) == frames
+    assert [one.backup for one in found if not one.is_whole] == [], found
+    first = repo / packs.PAGES / packs.name(listed[0].packs[0])
+    content = bytearray(first.read_bytes())
+    content[100] ^= 4
+    first.write_bytes(content)
+    assert not any(one.is_good for one in verifying.verify(VerifyOptions(repo), QUIET))
+
+
+def test_a_part_is_not_taken_for_all_that_was_verified(made: Chain, repo: Path) -> None:
+    """Of a small link a part of what it shares is more than what it stored itself."""
+    last = made.links[-1]
+    place = repo / last.id
+    read = pack.verify_stored(place, last, lambda number: number != 1, {}, Meter("verify"))
+    assert last.stored_bytes < read < pack.needed_bytes(place, last)
+    for sample, is_proven in ((0.0, False), (1.0, True)):
+        (found,) = verifying.verify(VerifyOptions(repo, [last.id], sample=sample), QUIET)
+        assert found.is_good
+        assert records.of(repo, last).is_proven == is_proven
 
 
 @pytest.mark.parametrize("case", ["missing", "short", "swapped", "link"])

@@ -20,6 +20,7 @@ from loader.mdb.page_stream import PageStream
 from loader.operations.backup import first_format, manifest, shared
 from loader.operations.backup.manifest import FIRST, Backup, Piece, PieceList
 from loader.operations.backup.parallel import in_order, sha256
+from loader.operations.backup.shared import Compared
 from loader.progress import Meter
 from loader.run.killpoint import killpoint
 from loader.storage import files, holes
@@ -158,16 +159,23 @@ def _unpacked(path: Path, number: int, piece: Piece, stored: bytes, packed: bool
 
 
 def verify_stored(
-    directory: Path, backup: Backup, chosen: Callable[[int], bool], meter: Meter
+    directory: Path,
+    backup: Backup,
+    chosen: Callable[[int], bool],
+    compared: Compared,
+    meter: Meter,
 ) -> int:
-    """Compare what is stored with its checksums, the pieces that are `chosen`; bytes read. Raises BackupDamaged."""
+    """Compare what is stored with its checksums, the pieces that are `chosen`; how many bytes. Raises BackupDamaged.
+
+    compared: what backups share is read once for all of them.
+    """
     stored = directory / backup.file
     if backup.format == FIRST:
         require_length(stored, backup.stored_bytes)
         first_format.verify(stored, backup, meter)
         return backup.stored_bytes
     if backup.shares_pages:
-        return shared.verify(directory, backup, chosen, meter)
+        return shared.verify(directory, backup, chosen, compared, meter)
     known = manifest.pieces(directory, backup)
     require_length(stored, known.stored_bytes)
 
@@ -183,6 +191,11 @@ def verify_stored(
         size += length
         meter.add(size=length)
     return size
+
+
+def needed_bytes(directory: Path, backup: Backup) -> int:
+    """All that is stored of what it consists of. Raises BackupDamaged, NoSuchPath."""
+    return shared.needed_bytes(directory, backup) if backup.shares_pages else backup.stored_bytes
 
 
 def require_whole(directory: Path, backup: Backup) -> None:

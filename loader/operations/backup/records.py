@@ -24,8 +24,11 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Verification:
-    """`read` of the `stored` bytes were compared with their checksums. level: of the database that was in it, as for
-    `ditseed verify`; "stored": it was not looked at. problem: what is wrong, empty where all is well."""
+    """`read` of the `stored` bytes, with those that it shares with others, were compared with their checksums.
+
+    level: of the database that was in it, as for `ditseed verify`; "stored": it was not looked at. problem: what is
+    wrong, empty where all is well.
+    """
 
     backup: Name
     made: str

@@ -15,6 +15,7 @@ from loader.operations.backup import manifest, pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Verification
 from loader.operations.backup.repository import Bring, there
+from loader.operations.backup.shared import Compared
 from loader.operations.target import checked
 from loader.progress import Meter, Progress
 from loader.storage import files, held
@@ -38,8 +39,9 @@ class VerifyOptions:
 
 def verify(options: VerifyOptions, progress: Progress, bring: Bring = there) -> list[Verification]:
     """What was found, one for each backup; written down beside each. Raises NoSuchBackup, ManifestBroken, NoSpace."""
+    compared: Compared = {}
     with files.explained(options.repo):
-        return [_verified(options, one, progress, bring) for one in chosen(options)]
+        return [_verified(options, one, compared, progress, bring) for one in chosen(options)]
 
 
 def chosen(options: VerifyOptions) -> list[Backup]:
@@ -53,13 +55,14 @@ def chosen(options: VerifyOptions) -> list[Backup]:
 
 
 def _verified(
-    options: VerifyOptions, backup: Backup, progress: Progress, bring: Bring
+    options: VerifyOptions, backup: Backup, compared: Compared, progress: Progress, bring: Bring
 ) -> Verification:
-    started, problem, read = time.monotonic(), "", 0
+    started, problem, read, stored = time.monotonic(), "", 0, backup.stored_bytes
     try:
         bring(backup)
+        stored = pack.needed_bytes(options.repo / backup.id, backup)
         with progress.step(f"verify {backup.id}") as meter:
-            read = _stored(options, backup, meter)
+            read = _stored(options, backup, compared, meter)
         if options.level is not None:
             _unpacked(options, backup, options.level, progress)
     except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
@@ -72,15 +75,15 @@ def _verified(
             host=records.host(),
             level=options.level or STORED,
             read=read,
-            stored=backup.stored_bytes,
+            stored=stored,
             seconds=round(time.monotonic() - started, 3),
             problem=problem,
         ),
     )
 
 
-def _stored(options: VerifyOptions, backup: Backup, meter: Meter) -> int:
-    """Bytes that were read. Raises BackupDamaged."""
+def _stored(options: VerifyOptions, backup: Backup, compared: Compared, meter: Meter) -> int:
+    """Bytes that were compared. Raises BackupDamaged."""
     place = options.repo / backup.id
     if backup.with_config:
         manifest.config(place, backup)
@@ -89,6 +92,7 @@ def _stored(options: VerifyOptions, backup: Backup, meter: Meter) -> int:
         place,
         backup,
         lambda number: number == 0 or chance.random() < options.sample,
+        compared,
         meter,
     )
 
