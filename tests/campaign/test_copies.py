@@ -10,7 +10,7 @@ from fixtures.campaign import verdict
 from fixtures.campaign.copies import trials
 from tests.support.require import require
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 # Pairs that come out alike in every run; each seed is one way.
 EQUAL, REFUSED = 2014, 1013  # all indexes are made again; an object class is missing

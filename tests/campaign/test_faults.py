@@ -17,7 +17,7 @@ from tests.support.require import require
 
 # storage.failed, run.damaged; and where slapd's tools have met it: tool.failed, config.unreadable, config.refused.
 STATUSES = (13, 14, 8, 20, 28)
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 CALLS = 10  # of those of a verb, that are made to fail
 SHORT = ("clone", "add-nosync", "tune-maxsize")

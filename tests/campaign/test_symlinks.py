@@ -16,7 +16,7 @@ from fixtures.campaign.outside import WatchedDirectory, differences
 from fixtures.campaign.symlink_trials import Trial
 from tests.support.require import require
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 SHORT = 60  # swaps for each name
 SOME = (

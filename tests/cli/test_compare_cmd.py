@@ -23,7 +23,7 @@ def ditseed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         [DITSEED, "compare", *map(str, arguments)],
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=300,
         text=True,
     )
 

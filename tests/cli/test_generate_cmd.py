@@ -17,7 +17,7 @@ DITSEED = str(Path(sys.executable).with_name("ditseed"))
 
 def ditseed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [DITSEED, "generate", *arguments], capture_output=True, check=False, timeout=60
+        [DITSEED, "generate", *arguments], capture_output=True, check=False, timeout=300
     )
 
 
@@ -88,7 +88,7 @@ def test_a_reader_that_has_seen_enough() -> None:
         ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout == b"dn: dc=example,dc=com\n"
     assert done.returncode == 141

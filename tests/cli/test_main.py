@@ -244,7 +244,7 @@ class SilentServer:
         with taken:
             taken.recv(1)  # its first request
             process.send_signal(number)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=300)
         return Done(process.returncode, out, err)
 
 

@@ -12,7 +12,7 @@ from fixtures.slapd_config import Settings
 from tests.compat import building, shapes
 from tests.compat.test_topologies import shown
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 WHOLE = (
     "connection",

@@ -67,7 +67,6 @@ def test_every_module_has_a_row() -> None:
 
 
 @pytest.mark.slapd
-@pytest.mark.timeout(600)
 def test_every_module_of_the_newer_release_has_a_row(newer: Chroot) -> None:
     found = _modules(newer.root / "usr" / "lib" / "ldap")
     assert {"back_mdb", "memberof"} <= found
@@ -146,7 +145,6 @@ def test_every_syntax_and_matching_rule_has_a_row(published: Published) -> None:
 
 
 @pytest.mark.slapd
-@pytest.mark.timeout(600)
 def test_every_one_of_the_newer_release_has_a_row(published_by_newer: Published) -> None:
     assert _without_a_row(published_by_newer) == []
 
@@ -176,6 +174,5 @@ def test_every_option_of_syncrepl_has_a_row() -> None:
 
 
 @pytest.mark.slapd
-@pytest.mark.timeout(600)
 def test_every_option_of_the_newer_release_has_a_row(newer: Chroot) -> None:
     _assert_options_are_those_of(_manual(newer.root))

@@ -14,7 +14,7 @@ from fixtures.slapd import ServerError, Slapd
 from tests.compat import building, seeding, shapes
 from tests.compat.replicas import Site
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slapd
 
 SHORT = (60, 40)  # people, changes
 LONG = (2000, 500)

@@ -21,7 +21,7 @@ from tests.golden.everything import CASES
 from tests.support.golden import build
 from tests.support.require import require
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 # Not to be loaded together, or without another server.
 ALONE = {"dyngroup", "back_sql", "back_perl", "back_ndb", "back_asyncmeta", "back_bdb", "back_hdb"}

@@ -20,7 +20,7 @@ from fixtures.golden import text
 from fixtures.golden.reading import Database
 from fixtures.slapd_config import Installation
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 ROOT = Path(__file__).parents[2]
 CRATE = ROOT / "loader/native/values"

@@ -45,7 +45,7 @@ from tests.golden.everything import CASES
 from tests.support.golden import fresh, slapadd
 from tests.support.require import require
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slapd
 
 CASE = Case(
     "worn",

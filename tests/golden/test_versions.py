@@ -20,7 +20,7 @@ from tests.support.golden import compared, fresh, slapadd
 from tests.support.require import require
 
 # Making a root directory takes half a minute, and more where the mirror is far.
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 SUITES = ("bullseye", "trixie", "forky")
 # The others show the same code again; these stand for them where time counts.

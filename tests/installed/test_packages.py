@@ -17,7 +17,6 @@ from loader import _native
 from tests.support.require import require
 
 # The first test makes the packages.
-pytestmark = pytest.mark.timeout(600)
 
 GLIBC = (2, 34)  # RHEL 9; Debian 12 has 2.36
 # What the core may need: of glibc and nothing else, so that there is one wheel for all.

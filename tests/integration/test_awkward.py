@@ -17,7 +17,7 @@ from fixtures.slapd_config import Settings
 from tests.support.adding import SUFFIX
 from tests.support.command import Done, ditseed
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 CLASS = "objectClass"
 Line = tuple[str, bytes | str]

@@ -23,7 +23,6 @@ from fixtures.churn import Churn
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from fixtures.waiting import until
 from loader import typed
 from loader.errors import (
     BackupDamaged,
@@ -57,6 +56,7 @@ from loader.units import parse_size
 from tests.support.command import ditseed, start
 from tests.support.first_backup import first_format
 from tests.support.require import require
+from tests.support.stopping import Stopping
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
@@ -474,13 +474,13 @@ def test_ended_while_it_streams_it_holds_no_pages(
     server.slapadd(people_ldif)
     with server:
         command = ("backup", "run", "--config", server.config_path, "-R", tmp_path)
-        process = start(*command, "--level", "19")
-        _await_streaming(tmp_path)
-        process.send_signal(signal.SIGSTOP)
+        process = start(*command, env={"DITSEED_STOP_AT": "copy.middle"})
+        stopped = Stopping(process)
+        stopped.wait_for_stop()
         _write_a_little(server)
         assert environment.oldest_reader_lag(server.database_dir) > 0
         process.send_signal(number)
-        process.send_signal(signal.SIGCONT)
+        stopped.go_on()
         process.communicate()
         if number == signal.SIGKILL:
             ditseed(*command).ok()
@@ -488,10 +488,6 @@ def test_ended_while_it_streams_it_holds_no_pages(
             assert process.returncode == 143
         assert environment.oldest_reader_lag(server.database_dir) == 0
         assert not repository.unfinished_backups(tmp_path)
-
-
-def _await_streaming(repo: Path) -> None:
-    until(lambda: any(repo.glob("*.partial/data.mdb.zst")))
 
 
 def _write_a_little(server: Slapd) -> None:

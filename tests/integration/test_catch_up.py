@@ -28,7 +28,7 @@ from tests.support.command import ditseed
 from tests.support.require import require
 
 # Making a root directory takes half a minute, and more where the mirror is far.
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 VERSIONS = ("bullseye", "host", "trixie")  # 2.4.57, the host's own, 2.6.10
 WRONG = [name for name, one in SITUATIONS.items() if one.answer != "changes"]

@@ -18,7 +18,7 @@ from tests.support.trees import differences, tree
 DITSEED = str(Path(__file__).parents[2] / "bin" / "ditseed")
 
 # Making a root directory takes half a minute, and more where the mirror is far.
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 VERSIONS = {"bullseye": "2.4.57", "trixie": "2.6.10", "forky": "2.6."}
 

@@ -31,7 +31,6 @@ Server = Slapd | ContainerServer
 PEOPLE = 200
 DITSEED = (sys.executable, "-c", "from loader.cli import main; main()")
 # The first container of a machine comes with making its image: debootstrap, and apt-get in it.
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from loader.errors import EntryRefused, LdifSyntax, UsageProblem
 from tests.support.command import Done, ditseed
 from tests.support.trees import assert_same, tree
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slapd
 
 BELOW = """dn: dc=com
 objectClass: domain

@@ -19,7 +19,7 @@ from loader import _native, backmdb, schema
 from loader.server import compiled_schema, configuration
 from loader.sinks import mdb
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 FILTERS = 2500

@@ -267,7 +267,7 @@ def test_consumer_follows_churn(provider: Slapd, short_tmp: Path) -> None:
     with Churn(provider, rate=100, journal=journal) as churn, consumer(provider) as target:
         churn.wait_for(300)
         counts = churn.stop()
-        wait_in_sync(provider, target, 180)
+        wait_in_sync(provider, target)
         assert_same(provider, target)
     noted = [json.loads(line)["kind"] for line in journal.read_text().splitlines()]
     assert {kind: noted.count(kind) for kind in counts} == counts
@@ -286,7 +286,7 @@ def test_seeded_consumer_catches_up_with_churn(provider: Slapd) -> None:
         with Churn(provider, rate=1000, seed=2) as churn:
             churn.wait_for(200)
         with target:
-            wait_in_sync(provider, target, 180)
+            wait_in_sync(provider, target)
             assert_same(provider, target)
             [refresh] = refresh_report(target)
     assert refresh.kind == "delete"
@@ -301,7 +301,7 @@ def test_consumer_in_persist_phase_follows_harsh_churn(provider: Slapd) -> None:
             churn.wait_for(300)
         assert churn.counts["rename_box"] > 0
         assert churn.counts["rename_onto_freed"] > 0
-        wait_in_sync(provider, target, 180)
+        wait_in_sync(provider, target)
         assert_same(provider, target)
 
 
@@ -384,7 +384,7 @@ def test_consumer_survives_cuts(provider: Slapd) -> None:
     with Proxy(provider.uri) as proxy:
         proxy.cut_after(100_000, 200_000)
         with consumer(provider, uri=proxy.uri) as target:
-            wait_in_sync(provider, target, 180)
+            wait_in_sync(provider, target)
             assert_same(provider, target)
             assert len(refresh_report(target)) == 3
 

@@ -201,7 +201,6 @@ def longest(values: Iterable[str]) -> int:
     return max(map(len, values))
 
 
-@pytest.mark.timeout(600)
 def test_opendj_imports_what_is_made(tmp_path: Path) -> None:
     """All in one import, each template below a name of its own."""
     whole = tmp_path / "all.ldif"

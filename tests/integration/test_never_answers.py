@@ -19,8 +19,6 @@ import pytest
 from fixtures.trees import record
 from tests.support.command import start
 
-pytestmark = pytest.mark.timeout(120)
-
 BASE = "dc=example,dc=com"
 # ExtendedResponse to StartTLS as message 1, success (RFC 4511, 4.12); BindResponse to message 1, success.
 GRANTED = bytes.fromhex("300c02010178070a010004000400")
@@ -112,7 +110,7 @@ def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
         time.sleep(0.1)
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert time.monotonic() - begun < SOON, err
     assert "ditseed: stopped by Ctrl-C [cancelled]" in err
@@ -134,7 +132,7 @@ def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
         process = start(
             *_command(verb, phase, port, tmp_path), env=_environment(phase, port, **limits)
         )
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     told = re.search(r"within (\d+) s", err)
     assert told, err
     # A TLS handshake that stood still for a second was told as one of 300 s.

@@ -29,8 +29,6 @@ from tests.support.command import Done, ditseed
 from tests.support.ldif import text_of
 from tests.support.require import require
 
-pytestmark = pytest.mark.timeout(900)
-
 Other = OpenDJ | DS389
 Tree = dict[str, dict[str, frozenset[bytes]]]  # DN and attributes in lower case
 PEOPLE = 2000

@@ -17,7 +17,7 @@ from fixtures.trees import write_people
 from tests.support.command import ditseed
 from tests.support.killing import KILL_AT
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 PEOPLE = f"ou=people,{SUFFIX}"

@@ -34,7 +34,7 @@ from tests.support.command import ditseed, start
 from tests.support.seeding import Pair, consumer_of, pair
 from tests.support.trees import assert_same
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 PEOPLE = 3000
 SEED = int(os.environ.get("DITSEED_BAR_SEED", "0")) or random.randrange(1, 10**6)
@@ -65,7 +65,7 @@ def seeded(both: Pair) -> None:
 def followed(both: Pair) -> list[Refresh]:
     """Start the consumer; what it asked for until both are equal."""
     both.consumer.start()
-    wait_in_sync(both.provider, both.consumer, timeout=60)
+    wait_in_sync(both.provider, both.consumer)
     assert_same(both.provider, both.consumer)
     return refresh_report(both.consumer)
 
@@ -174,7 +174,7 @@ def test_a_consumer_that_ran_and_was_stopped(short_tmp: Path) -> None:
         with Churn(both.provider, rate=200, seed=SEED) as churn:
             both.consumer.start()
             churn.wait_for(600)
-        wait_in_sync(both.provider, both.consumer, timeout=60)
+        wait_in_sync(both.provider, both.consumer)
         both.consumer.stop()
         with Churn(both.provider, rate=300, seed=SEED + 1) as churn:
             churn.wait_for(600)
@@ -203,7 +203,7 @@ def test_a_provider_that_never_rests(short_tmp: Path, session_log: int) -> None:
                 churn.wait_for(churn.changes() + 100)
             both.consumer.start()
             churn.wait_for(churn.changes() + 50)
-        wait_in_sync(both.provider, both.consumer, timeout=120)
+        wait_in_sync(both.provider, both.consumer)
         assert_same(both.provider, both.consumer)
 
 

@@ -17,7 +17,7 @@ from tests.support.require import require
 from tests.support.seeding import Pair
 from tests.support.trees import assert_same
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 
 @pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])

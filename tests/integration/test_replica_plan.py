@@ -22,7 +22,7 @@ from tests.support.command import Done, ditseed
 from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 PEOPLE = 2000
 LOG = 8  # writes that the provider's session log holds

@@ -73,7 +73,6 @@ def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ..
 
 
 @pytest.mark.slapd
-@pytest.mark.timeout(300)
 def test_every_verb_ends_in_words(both: Pair, tmp_path: Path) -> None:
     wrong, run = [], 0
     new = Slapd()

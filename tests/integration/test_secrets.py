@@ -106,7 +106,7 @@ class Place:
     def watched(self, process: subprocess.Popen[str]) -> Done:
         """To its end, under watch; nothing of what it said and showed is the password."""
         with Watch(self.secret, str(self.top)) as watch:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=300)
         assert not watch.leaks
         assert max(watch.seen.values(), default=0) >= LOOKS
         done = Done(process.returncode, out, err)
@@ -165,7 +165,7 @@ def test_a_killed_load_leaves_none_behind(adding: Place) -> None:
 def test_a_killed_export_leaves_none_behind(place: Place, point: str) -> None:
     """Its run directory is there with all that a resumption needs, and the password is not among it."""
     process = place.by_file(DITSEED_KILL_AT=point)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL, err
     assert (place.top / "out" / ".ditseed" / "run.sqlite").exists()
     place.nothing_written(Done(process.returncode, out, err))
@@ -176,7 +176,7 @@ def test_a_stopped_export_leaves_none_behind(place: Place) -> None:
     while not (place.top / "out" / ".ditseed" / "run.sqlite").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, err
     place.nothing_written(Done(process.returncode, out, err))
 
@@ -203,7 +203,7 @@ def test_a_refused_password_is_not_repeated(
     """The root DN's, given for the replicator."""
     place = Place(*far, tmp_path, verb, "cn=replicator", far[0].password_file)
     process: subprocess.Popen[str] = getattr(place, given)()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 31, err
     place.nothing_written(Done(31, out, err))
 
@@ -223,7 +223,7 @@ def test_a_fault_of_our_own_is_written_down_without_it(place: Place) -> None:
         env=place.environment(),
         cwd=Path(__file__).parents[2],
     )
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 70, err
     assert list((place.top / "DITSEED_STATE_DIR" / "faults").iterdir())
     place.nothing_written(Done(70, out, err))

@@ -25,7 +25,7 @@ from seeders.replica.strategies.clone import Clone
 from tests.support import killing
 from tests.support.command import ditseed
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 OLD = "19900101000000.000000Z#000000#001#000000"
 MADE = ALL["most"]

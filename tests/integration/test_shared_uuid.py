@@ -56,7 +56,7 @@ def test_one_that_changed_while_it_was_read_does_not_overtake_the_other(both: Pa
     change = f"dn: {TWINS[0]}\nchangetype: modify\nreplace: description\ndescription: changed\n"
     both.provider.ldapmodify(change)
     seeding.go_on()
-    _, err = seeding.process.communicate(timeout=120)
+    _, err = seeding.process.communicate(timeout=300)
     _expect_named(seeding.process.returncode, err)
     assert not (both.consumer.database_dir / "data.mdb").exists()
 

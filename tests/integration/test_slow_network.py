@@ -19,7 +19,7 @@ from tests.support.command import ditseed
 from tests.support.seeding import Pair, consumer_of, pair
 from tests.support.stopping import begin, stopping
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 PEOPLE = 1500
 SMALL = ("--pieces", 8, "--jobs", 2)
@@ -138,7 +138,7 @@ def test_a_server_that_stops_answering_is_given_up(far: tuple[Pair, Proxy]) -> N
     both, proxy = far
     process = _reading(far, 0.2, "--timeout", "stream=3")
     proxy.delay = 300.0
-    _, words = process.communicate(timeout=120)
+    _, words = process.communicate(timeout=300)
     assert process.returncode == 12, words
     assert "[run.timeout]" in words
     assert "--timeout stream=SECONDS" in words

@@ -17,7 +17,7 @@ from loader.errors import LoaderError
 from tests.support.command import Done, ditseed
 from tests.support.require import require
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 SUITES = ("bullseye", "bookworm", "trixie")
 PEOPLE = 2600  # more than the default size limit of 500 leaves to each of four pieces
 SECRET = "of-the-tests"

@@ -693,7 +693,6 @@ def test_somebody_else_is_not_overwritten(form: Form) -> None:
         server.close()
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
 def test_other_versions(
     suite: str, form: Form, people_ldif: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,7 @@ from tests.support.command import Done, ditseed
 from tests.support.seeding import Pair, pair
 from tests.support.trees import assert_same
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 PAGE = (Path(__file__).parents[2] / "docs/migrate.md").read_text()
 RUNBOOK = PAGE.partition("## Upgrade without downtime")[2].partition("\n## ")[0]
@@ -88,7 +88,7 @@ def _seed_and_follow(walk: Walk, seeding: int, wanted: int) -> None:
         assert meta.read_meta(consumer.database_dir).format == wanted
         consumer.start()
         churn.wait_for(churn.changes() + 20)
-    wait_in_sync(provider, consumer, timeout=120)
+    wait_in_sync(provider, consumer)
     assert_same(provider, consumer)
     refreshes = refresh_report(consumer)
     assert all(one.cookie and one.sent <= PEOPLE // 2 for one in refreshes), refreshes

@@ -32,7 +32,7 @@ from tests.support.processes import wait_until_gone
 from tests.support.seeding import Pair
 from tests.support.trees import assert_same
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 PEOPLE = 3000
 SMALL = (
@@ -114,7 +114,7 @@ class Field:
         ditseed(*self.pair.seed("ldif")).ok()
         consumer = self.pair.consumer.start()
         try:
-            wait_in_sync(self.provider, consumer, timeout=120)
+            wait_in_sync(self.provider, consumer)
         except ServerError:
             print("\n".join(consumer.log_lines("syncrepl|be_")[-30:]))
             raise

@@ -18,7 +18,7 @@ from tests.support.command import ditseed, start
 from tests.support.seeding import STRATEGIES, Pair, consumer_of, pair
 from tests.support.stopping import Stopping
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 PEOPLE = 300
 SMALL = ("--page", "50")  # several partitions

@@ -35,7 +35,7 @@ from tests.support.adding import (
 )
 from tests.support.command import ditseed, start
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 SMALL = ("--batch", "40", "--jobs", "2")
 POINTS = (

@@ -18,7 +18,7 @@ from tests.support import killing
 from tests.support.building import KINDS, RUN_DIR, SHARDS, Building
 from tests.support.command import ditseed, start
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 

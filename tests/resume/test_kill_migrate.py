@@ -17,7 +17,7 @@ from tests.support import killing
 from tests.support.command import ditseed
 from tests.support.trees import tree
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 
 @pytest.fixture(scope="module")

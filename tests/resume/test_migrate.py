@@ -18,7 +18,7 @@ from loader.operations.storage.migrate.moving import STEPS
 from tests.support.command import Done, ditseed, start
 from tests.support.require import require
 
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slapd
 
 POINTS = [
     *(f"{step}.{at}" for step in STEPS for at in ("start", "unrecorded", "recorded")),

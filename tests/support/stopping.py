@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fixtures.waiting import until
 from loader.defaults import ENV_STOP_AT
 from tests.support.command import start
 from tests.support.seeding import Pair
@@ -22,11 +22,8 @@ class Stopping:
     process: subprocess.Popen[str]
 
     def wait_for_stop(self) -> None:
-        deadline = time.monotonic() + 60
-        while (state := _state(self.process.pid)) != "T":
-            assert state != "Z", self.process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: _state(self.process.pid) in "TZ")
+        assert _state(self.process.pid) == "T", self.process.communicate()
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -46,7 +43,7 @@ def stopping(both: Pair, points: Sequence[str], *options: object) -> Iterator[St
     try:
         yield seeding
         seeding.go_on()
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == 0, (out, err)
     finally:
         process.kill()

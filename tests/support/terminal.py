@@ -24,7 +24,7 @@ def on_terminal(
     process = start(*arguments, env=known, **streams)
     os.close(theirs)
     text = _all(ours)
-    return process.wait(timeout=60), text
+    return process.wait(timeout=300), text
 
 
 def _all(terminal: int) -> str:

@@ -136,7 +136,7 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes) -> None:
         manifest.read(tmp_path)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["pipe", "directory", "link", "endless"])
 def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / manifest.FILE

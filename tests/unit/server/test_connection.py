@@ -84,7 +84,7 @@ def test_while_a_search_runs_its_password_is_nowhere_to_be_seen(password_file: P
             assert _seen_in_proc(SECRET.encode()) == []
             meter.cancel()
             with pytest.raises(Cancelled):
-                running.result(10)
+                running.result(120)
 
 
 def _read(connection: Connection, meter: Meter) -> None:
