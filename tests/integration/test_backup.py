@@ -277,9 +277,9 @@ def test_into_a_directory(source: Slapd, repo: Path, tmp_path: Path) -> None:
 def test_what_it_refuses(other: Slapd, repo: Path, tmp_path: Path) -> None:
     options = RestoreOptions(repo, "latest", target=tmp_path / "look")
     cases: list[tuple[RestoreOptions, type[LoaderError]]] = [
-        (dataclasses.replace(options, name="20200101T000000Z-none"), NoSuchBackup),
-        (dataclasses.replace(options, name="../repo"), NoSuchBackup),
-        (dataclasses.replace(options, name="lock"), NoSuchBackup),
+        (dataclasses.replace(options, which="20200101T000000Z-none"), NoSuchBackup),
+        (dataclasses.replace(options, which="../repo"), NoSuchBackup),
+        (dataclasses.replace(options, which="lock"), NoSuchBackup),
         (dataclasses.replace(options, suffix="dc=other"), NoSuchBackup),
         (dataclasses.replace(options, repo=tmp_path / "none"), NoSuchPath),
         (dataclasses.replace(options, target=None), UsageProblem),
