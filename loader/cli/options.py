@@ -26,55 +26,54 @@ def negated(context: click.Context, option: click.Parameter, value: bool) -> boo
     return not value
 
 
-class Size(click.ParamType[int | str]):
+class Written(click.ParamType[Any]):
+    """What a subclass reads as an operator writes it; `kind` is what it reads it as."""
+
+    kind: type
+
+    def parse(self, text: str) -> Any:
+        """Raises LoaderError."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, self.kind):
+            return value
+        try:
+            return self.parse(value)
+        except LoaderError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(Written):
     """Bytes, written 250G or 64M; `auto` where the verb can work it out."""
 
-    name = "size"
+    name, kind = "size", int
 
     def __init__(self, auto: bool = False) -> None:
         self._auto = auto
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, int) or (self._auto and value == "auto"):
-            return value
-        try:
-            return units.parse_size(value)
-        except LoaderError as error:
-            self.fail(str(error), param, ctx)
+    def parse(self, text: str) -> int | str:
+        return text if self._auto and text == "auto" else units.parse_size(text)
 
 
-class Duration(click.ParamType[float]):
+class Duration(Written):
     """Seconds, written 90, 30s, 15m or 4h."""
 
-    name = "duration"
+    name, kind = "duration", float
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            return units.parse_duration(value)
-        except LoaderError as error:
-            self.fail(str(error), param, ctx)
+    def parse(self, text: str) -> float:
+        return units.parse_duration(text)
 
 
-class Moment(click.ParamType[datetime.datetime]):
+class Moment(Written):
     """A time of day on a date, not in the future."""
 
-    name = "time"
+    name, kind = "time", datetime.datetime
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime.datetime:
-        if isinstance(value, datetime.datetime):
-            return value
-        try:
-            found = units.parse_moment(value)
-        except LoaderError as error:
-            self.fail(str(error), param, ctx)
+    def parse(self, text: str) -> datetime.datetime:
+        found = units.parse_moment(text)
         if found > datetime.datetime.now(datetime.timezone.utc):
-            self.fail(f"{value} is in the future", param, ctx)
+            raise UsageProblem(reason=f"{text} is in the future")
         return found
 
 

@@ -21,6 +21,7 @@ import click
 import pytest
 
 from fixtures.slapd import Slapd
+from fixtures.waiting import until
 from loader.cli import OWN, ditseed, verbs
 from loader.errors import Internal, LibldapMissing, UsageProblem
 from tests.support import command
@@ -294,10 +295,7 @@ def test_a_signal_while_the_ending_is_told(tmp_path: Path) -> None:
 
 
 def _wait_for_pipe(pid: int) -> None:
-    deadline = time.monotonic() + 30
-    while "pipe_write" not in Path(f"/proc/{pid}/wchan").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: "pipe_write" in Path(f"/proc/{pid}/wchan").read_text())
 
 
 def test_a_verb_that_keeps_no_run_does_not_promise_to_go_on(silent_server: SilentServer) -> None:

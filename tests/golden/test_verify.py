@@ -104,7 +104,7 @@ def worn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worn]:
 def _change(server: Slapd, seed: int, copy: Path) -> None:
     server.start()
     with Churn(server, rate=2000, seed=seed, harsh=True) as churn:
-        churn.wait_for(CHANGES, timeout=300)
+        churn.wait_for(CHANGES)
     _copy(server, copy)
 
 
@@ -156,7 +156,7 @@ def test_databases_of_other_versions_are_sound(
         assert look(server, server.database_dir).sound
         server.start()
         with Churn(server, rate=2000, harsh=True) as churn:
-            churn.wait_for(500, timeout=300)
+            churn.wait_for(500)
         server.stop()
         found = look(server, server.database_dir)
         assert found.sound, found.problems

@@ -99,7 +99,7 @@ def bucket(server: S3Server, request: pytest.FixtureRequest) -> Iterator[Remote]
     prefix = "".join(one for one in request.node.name if one.isalnum())
     names = lambda: [key.removeprefix(f"{prefix}/") for key in server.keys(f"{prefix}/")]  # noqa: E731
     yield Remote(f"s3://{s3.BUCKET}/{prefix}", server.environment, names)
-    server.wire.mend()
+    server.proxy.accept()
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def directory(ssh: SshServer, tmp_path: Path) -> Iterator[Remote]:
     place = tmp_path / "far/repo"
     names = lambda: [str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()]  # noqa: E731
     yield Remote(ssh.url(place), ssh.environment, names)
-    ssh.wire.mend()
+    ssh.proxy.accept()
 
 
 @pytest.fixture
@@ -192,15 +192,15 @@ def test_either_can_be_copied_to_the_other(
 def test_the_server_stops(source: Slapd, other: Slapd, server: S3Server, place: Remote) -> None:
     """In the middle of a run, then of a restore."""
     good = place.run(source, "--json").ok().facts["id"]
-    server.wire.cut_after(50_000)
+    server.proxy.refuse_after(50_000)
     _assert_told(place.run(source))
-    server.wire.mend()
+    server.proxy.accept()
     assert place.listed() == [good]
     assert len({name.partition("/")[0] for name in place.names()}) > 1  # what the next run removes
-    server.wire.cut_after(120_000)
+    server.proxy.refuse_after(120_000)
     _assert_told(place.restore(other))
     assert not list(other.database_dir.iterdir())
-    server.wire.mend()
+    server.proxy.accept()
     place.restore(other).ok()
     assert_same(source, other)
     assert_only(place, good, place.run(source, "--json").ok().facts["id"])
@@ -208,14 +208,14 @@ def test_the_server_stops(source: Slapd, other: Slapd, server: S3Server, place: 
 
 def test_sshd_stops(source: Slapd, other: Slapd, ssh: SshServer, directory: Remote) -> None:
     good = directory.run(source, "--json").ok().facts["id"]
-    ssh.wire.cut_after(50_000)
+    ssh.proxy.refuse_after(50_000)
     _assert_told(directory.run(source))
-    ssh.wire.mend()
+    ssh.proxy.accept()
     assert directory.listed() == [good]
-    ssh.wire.cut_after(120_000)
+    ssh.proxy.refuse_after(120_000)
     _assert_told(directory.restore(other))
     assert not list(other.database_dir.iterdir())
-    ssh.wire.mend()
+    ssh.proxy.accept()
     assert_only(directory, good, directory.run(source, "--json").ok().facts["id"])
 
 
@@ -386,7 +386,7 @@ def test_what_else_stops_it(source: Slapd, other: Slapd, bucket: Remote) -> None
 
 def test_no_secret_is_told(source: Slapd, server: S3Server, bucket: Remote) -> None:
     done = bucket.run(source, "-v", "-v").ok()
-    server.wire.cut()
+    server.proxy.refuse()
     failed = bucket.backup("list", "-v", "-v")
     assert failed.status == RemoteFailed.exit_status
     for text in (done.out + done.err, failed.out + failed.err):

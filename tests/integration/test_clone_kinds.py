@@ -14,6 +14,7 @@ import pytest
 from fixtures.limits import Filesystem, loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from fixtures.waiting import until
 from loader.errors import (
     NoReflink,
     NoSpace,
@@ -290,8 +291,7 @@ def test_ctrl_c_while_it_receives(stopped: Slapd, tmp_path: Path) -> None:
         assert receiver.stdin is not None
         receiver.stdin.write(whole[: len(whole) // 2])
         receiver.stdin.flush()
-        while not (tmp_path / WORKSHOP / "data.mdb.partial.have").exists():
-            time.sleep(0.01)
+        until((tmp_path / WORKSHOP / "data.mdb.partial.have").exists)
         time.sleep(0.5)
         receiver.send_signal(signal.SIGINT)
         assert receiver.stderr is not None

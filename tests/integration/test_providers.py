@@ -17,6 +17,7 @@ from fixtures.network import Proxy
 from fixtures.replication import wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
+from fixtures.waiting import until
 from tests.support.command import ditseed, start
 from tests.support.killing import KILL_AT
 from tests.support.seeding import Pair
@@ -135,9 +136,8 @@ def test_one_is_killed_while_both_are_read(three: Three) -> None:
     both = three.pair
     with Churn(both.provider, rate=50, seed=4):
         process = start(*map(str, three.export(three.second.uri, 1500)))
-        while not _is_read(both):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+        until(lambda: _is_read(both) or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
         three.second.kill9()
         _, words = process.communicate(timeout=300)
         assert process.returncode == 0, words

@@ -18,6 +18,7 @@ from fixtures.network import Proxy
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import record, write_people
+from fixtures.waiting import until
 from tests.support import leaks
 from tests.support.command import Done, arguments_of, environment, start
 from tests.support.leaks import Watch
@@ -152,8 +153,7 @@ def test_a_load_shows_the_password_nowhere(adding: Place, given: str) -> None:
 
 def test_a_killed_load_leaves_none_behind(adding: Place) -> None:
     process = adding.by_file()
-    while not (adding.top / "run").exists():
-        time.sleep(0.01)
+    until((adding.top / "run").exists)
     time.sleep(0.5)
     process.kill()
     out, err = process.communicate()
@@ -173,8 +173,7 @@ def test_a_killed_export_leaves_none_behind(place: Place, point: str) -> None:
 
 def test_a_stopped_export_leaves_none_behind(place: Place) -> None:
     process = place.by_file()
-    while not (place.top / "out" / ".ditseed" / "run.sqlite").exists():
-        time.sleep(0.01)
+    until((place.top / "out" / ".ditseed" / "run.sqlite").exists)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, err
@@ -184,8 +183,7 @@ def test_a_stopped_export_leaves_none_behind(place: Place) -> None:
 def test_a_broken_connection_is_told_without_it(place: Place) -> None:
     """What the native core and libldap say of a line that stays dead."""
     process = place.by_file()
-    while not (place.top / "out" / ".ditseed" / "parts").exists():
-        time.sleep(0.01)
+    until((place.top / "out" / ".ditseed" / "parts").exists)
     place.proxy.refuse()
     try:
         out, err = process.communicate(timeout=250)

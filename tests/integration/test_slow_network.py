@@ -14,6 +14,7 @@ import pytest
 
 from fixtures.network import Proxy
 from fixtures.slapd import Slapd
+from fixtures.waiting import until
 from tests.support import killing
 from tests.support.command import ditseed
 from tests.support.seeding import Pair, consumer_of, pair
@@ -57,8 +58,7 @@ def _reading(far: tuple[Pair, Proxy], delay: float, *options: object) -> subproc
     seeding.wait_for_stop()
     proxy.delay = delay
     seeding.go_on()
-    while not _partition_reads(both.provider, mark):
-        time.sleep(0.05)
+    until(lambda: _partition_reads(both.provider, mark))
     return seeding.process
 
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from fixtures import kerberos
 from fixtures.limits import loop_device, missing_loop_filesystem
+from fixtures.waiting import until
 from tests.support.command import Done, ditseed, start
 from tests.support.require import require
 
@@ -148,8 +148,7 @@ def test_ctrl_c_and_the_same_again(home: Path) -> None:
         process = start(*words, *service, env=env, stdin=subprocess.PIPE)
         process.stdin.write(f"{home}/old\n")
         process.stdin.flush()
-        while not (home / "stopping").exists():
-            time.sleep(0.01)
+        until((home / "stopping").exists)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
         assert (process.returncode, "The same command resumes here" in err) == (130, True), err

@@ -235,9 +235,8 @@ def _holding(proxy: Proxy, text: str) -> int:
 
 
 def _wait_until(is_so: Callable[[], bool], process: Popen[str]) -> None:
-    while not is_so():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
+    until(lambda: is_so() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -7,22 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fixtures.waiting import until
 from loader import child, interruption
 from loader.child import Child
 from loader.errors import ToolFailed, ToolMissing
-
-
-def await_that(truth: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not truth():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 def alive(pid: int) -> bool:
@@ -34,7 +28,7 @@ def alive(pid: int) -> bool:
 
 
 def number_in(path: Path) -> int:
-    await_that(lambda: path.exists() and path.read_text().endswith("\n"))
+    until(lambda: path.exists() and path.read_text().endswith("\n"))
     return int(path.read_text())
 
 
@@ -78,7 +72,7 @@ def test_to_leave_early_ends_the_whole_group(tmp_path: Path) -> None:
     with Child(["sh", "-c", script]) as one:
         grandchild = number_in(tmp_path / "pid")
         assert alive(grandchild)
-    await_that(lambda: not alive(grandchild))
+    until(lambda: not alive(grandchild))
     assert not alive(one.process.pid)
 
 
@@ -105,7 +99,7 @@ def test_a_signal_while_it_is_started(tmp_path: Path, monkeypatch: pytest.Monkey
         Child(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"]),
     ):
         pytest.fail("it was interrupted before")
-    await_that(lambda: not alive(number_in(tmp_path / "pid")))
+    until(lambda: not alive(number_in(tmp_path / "pid")))
 
 
 def test_one_that_leaves_others_behind_does_not_hold_us_up(tmp_path: Path) -> None:
@@ -114,7 +108,7 @@ def test_one_that_leaves_others_behind_does_not_hold_us_up(tmp_path: Path) -> No
     with Child(["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid"]) as one:
         assert one.wait() == 0
     assert time.monotonic() - began < 60
-    await_that(lambda: not alive(number_in(tmp_path / "pid")))
+    until(lambda: not alive(number_in(tmp_path / "pid")))
 
 
 def test_an_error_in_the_body_ends_it_too() -> None:
@@ -126,7 +120,7 @@ def test_an_error_in_the_body_ends_it_too() -> None:
 def test_it_is_in_a_group_of_its_own() -> None:
     """Ctrl-C on our terminal is for us; what becomes of the child we decide."""
     with Child(["sleep", "60"]) as one:
-        await_that(lambda: os.getpgid(one.process.pid) == one.process.pid)
+        until(lambda: os.getpgid(one.process.pid) == one.process.pid)
         assert os.getpgid(one.process.pid) != os.getpgrp()
 
 
@@ -145,9 +139,9 @@ def test_kill_9_of_the_parent_ends_the_child() -> None:
     with parent:
         assert parent.stdout is not None
         orphan = int(parent.stdout.readline())
-        await_that(lambda: Path(f"/proc/{orphan}/comm").read_text() == "sleep\n")
+        until(lambda: Path(f"/proc/{orphan}/comm").read_text() == "sleep\n")
         parent.kill()
-    await_that(lambda: not alive(orphan))
+    until(lambda: not alive(orphan))
 
 
 def test_inherited_descriptors_and_environment() -> None:

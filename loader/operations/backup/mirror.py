@@ -152,7 +152,6 @@ class Mirror(Place):
 
     def run(self, options: BackupOptions, progress: Progress) -> Backup:
         """Taken into the mirror, then sent. Raises NoSpace, RemoteFailed."""
-        self._bring_all_lists()
         self._clean()
         local = dataclasses.replace(options, repo=self.path, policy=KEEP_ALL)
         made = taking.run(local, progress, bring=self.bring)
@@ -190,7 +189,6 @@ class Mirror(Place):
     def prune(self, policy: Policy, suffix: str | None, dry_run: bool) -> Pruned:
         if dry_run:
             return prune.prune(self.path, policy, suffix, dry_run)
-        self._bring_all_lists()
         self._clean()
         return self._pruned(policy, suffix)
 
@@ -202,7 +200,8 @@ class Mirror(Place):
         return dataclasses.replace(planned, freed=planned.freed + self._collect())
 
     def _clean(self) -> None:
-        """What interrupted runs left."""
+        """What interrupted runs left. Of packs the lists tell that."""
+        self._bring_all_lists()
         for name, listed in self.unfinished.items():
             self._remove(name, listed)
         self._collect()
@@ -220,10 +219,9 @@ class Mirror(Place):
         if wanted is None:
             return 0
         freed = 0
-        for name in sorted(set(self.packs) - wanted):
-            if name.removesuffix(files.PARTIAL).endswith(packs.PACK):
-                self.store.remove(f"{packs.PAGES}/{name}")
-                freed += self.packs.pop(name)
+        for name in packs.unneeded(self.packs, wanted):
+            self.store.remove(f"{packs.PAGES}/{name}")
+            freed += self.packs.pop(name)
         return freed
 
 

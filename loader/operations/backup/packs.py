@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -101,11 +101,17 @@ def collect(repo: held.Directory) -> int:
         return 0
     freed = 0
     with held.private(repo.path / PAGES, make=False) as place:
-        for path in sorted(place.path.iterdir()):
-            if path.name not in wanted and path.name.removesuffix(files.PARTIAL).endswith(PACK):
-                freed += path.lstat().st_size
-                place.remove(path.name)
+        for one in unneeded(os.listdir(place.path), wanted):
+            freed += (place.path / one).lstat().st_size
+            place.remove(one)
     return freed
+
+
+def unneeded(names: Iterable[str], wanted: Set[str]) -> list[str]:
+    """Of packs, also those that an interrupted run left unfinished; other files are nobody's business."""
+    return sorted(
+        one for one in names if one not in wanted and one.removesuffix(files.PARTIAL).endswith(PACK)
+    )
 
 
 def needed(repo: Path) -> set[str] | None:
