@@ -103,6 +103,17 @@ class Config:
             config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases)
         )
 
+    @property
+    def logs(self) -> tuple[tuple[Database, str], ...]:
+        """Databases that slapo-accesslog is over, and the suffix of the log of each."""
+        return tuple(
+            (database, log)
+            for name, _ in self.entries
+            for log in self.reader(name).dns("olcAccessLogDB")
+            for database in self.databases
+            if name.lower().endswith("," + database.entry_dn.lower())
+        )
+
     def _only(self) -> Database:
         # The database that an accesslog overlay writes to is the overlay's; the data is in the others.
         logs = {

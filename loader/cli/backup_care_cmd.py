@@ -114,6 +114,7 @@ def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
         "transaction": one.txnid,
         "data format": f"{one.lmdb_format}, pages of {one.page_size} bytes, {one.machine}",
         "maxsize": units.size(one.map_size),
+        "of the same moment": " ".join(name for name in one.members if name != one.id) or "none",
         "configuration": "config.ldif" if one.with_config else "not part of it",
         "verified": verified_text(proofs),
         "drilled": drilled_text(proofs),

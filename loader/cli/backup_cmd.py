@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,19 @@ command.add_command(show_command)
 command.add_command(verify_command)
 
 
+every_option = click.option(
+    "--all-databases",
+    "every",
+    cls=Option,
+    is_flag=True,
+    help="All mdb databases of the configuration, accesslogs included, as they were at one moment.",
+)
+
+
 @command.command("run")
 @optional_config_option
 @suffix_option
+@every_option
 @click.option(
     "--from",
     "source",
@@ -126,6 +137,7 @@ command.add_command(verify_command)
 def run_command(
     config_path: Path | None,
     suffix: str | None,
+    every: bool,
     source: Path | None,
     repo: Repo,
     compress: str,
@@ -153,12 +165,15 @@ def run_command(
       ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
     Only what has changed since the last one:
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
+    All databases of the server as they were at one moment, with the accesslog:
+      ditseed backup run --config /etc/ldap/slapd.d --all-databases -R /srv/backup
     One of several databases, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
     if not is_given("config_path") and source is not None:
         config_path = None  # of a profile
     _one_of(("--config", config_path), ("--from", source))
+    _require_alone(every, ("-b", suffix), ("--from", source))
     talks = sys.stdout.isatty() or log.verbosity() > 0
     if progress_mode == "auto" and not talks:
         progress_mode = "none"
@@ -172,13 +187,14 @@ def run_command(
     policy, progress = policy_of(kept), progress_of(progress_mode)
     with places.at(repo, progress, scratch, changes=True) as place:
         options = BackupOptions(
-            place.path, config_path, source, suffix, packing, policy, incremental
+            place.path, config_path, source, suffix, packing, policy, incremental, every
         )
         made = place.run(options, progress)
         if as_json:
             show_json(dataclasses.asdict(made))
         elif talks:
-            show_facts(_lines(made) | of_a_full(place.path, made))
+            for one in repository.members(place.path, made):
+                show_facts(_lines(one) | of_a_full(place.path, one))
 
 
 @command.command("list")
@@ -277,6 +293,7 @@ def _checked(repo: Repo, limits: Limits, suffix: str | None) -> Check:
 @repo_option
 @optional_config_option
 @suffix_option
+@every_option
 @target_option
 @click.option(
     "--replace",
@@ -294,6 +311,7 @@ def restore_command(
     repo: Repo,
     config_path: Path | None,
     suffix: str | None,
+    every: bool,
     target: Path | None,
     replace: bool,
     verify: str | None,
@@ -313,24 +331,37 @@ def restore_command(
       systemctl stop slapd
       ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace
       systemctl start slapd
+    All databases of one moment, each into the directory that the configuration gives it:
+      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --all-databases --replace
     Into another directory, to look at it:
       ditseed backup restore latest -R /srv/backup --target /srv/look
     """
     if not is_given("config_path") and target is not None:
         config_path = None  # of a profile
     _one_of(("--config", config_path), ("--target", target))
+    _require_alone(every, ("-b", suffix), ("--target", target))
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
-        options = RestoreOptions(place.path, which, config_path, suffix, target, replace, verify)
-        found = (
+        options = RestoreOptions(
+            place.path, which, config_path, suffix, target, replace, verify, every
+        )
+        found: Sequence[RestorePlan | RestoreReport] = (
             restoring.plan(options, place.bring_lists)
             if dry_run
             else restoring.restore(options, progress, place.bring)
         )
     if as_json:
-        show_json(dataclasses.asdict(found))
-    else:
-        show_facts(_restored(found))
+        told = [dataclasses.asdict(one) for one in found]
+        show_json({"databases": told} if every else told[0])
+        return
+    for one in found:
+        show_facts(_restored(one))
+
+
+def _require_alone(every: bool, *others: tuple[str, object]) -> None:
+    for name, value in others:
+        if every and value is not None:
+            raise UsageProblem(reason=f"--all-databases and {name} exclude each other")
 
 
 def _one_of(*given: tuple[str, object]) -> None:

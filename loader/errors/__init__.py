@@ -34,6 +34,7 @@ from loader.errors.database import MapFull as MapFull
 from loader.errors.database import MdbBusy as MdbBusy
 from loader.errors.database import MdbDamaged as MdbDamaged
 from loader.errors.database import MdbProtected as MdbProtected
+from loader.errors.database import NoCommonMoment as NoCommonMoment
 from loader.errors.database import NoEntry as NoEntry
 from loader.errors.database import NoReflink as NoReflink
 from loader.errors.database import NoSuchBackup as NoSuchBackup
@@ -42,6 +43,7 @@ from loader.errors.database import NotStampable as NotStampable
 from loader.errors.database import OtherFormat as OtherFormat
 from loader.errors.database import ReaderGone as ReaderGone
 from loader.errors.database import ReadersFull as ReadersFull
+from loader.errors.database import SetIncomplete as SetIncomplete
 from loader.errors.database import StreamBroken as StreamBroken
 from loader.errors.database import StreamRefused as StreamRefused
 from loader.errors.database import TargetInUse as TargetInUse

@@ -157,6 +157,21 @@ class LatestBroken(LoaderError):
     hint = "{advice}"
 
 
+class SetIncomplete(LoaderError):
+    code, exit_status = "backup.set_incomplete", 117
+    message = "{path}: {name} is of the same moment as {missing}, which is not there any more"
+    hint = (
+        "Restore each database by itself (-b SUFFIX): they are of different moments then. Or take another set: "
+        "`ditseed backup list` shows the backups, `ditseed backup show ID` which ones are of one moment."
+    )
+
+
+class NoCommonMoment(LoaderError):
+    code, exit_status = "backup.no_common_moment", 118
+    message = "{path}: in {seconds} s this accesslog and {suffix} were never seen with the same last write"
+    hint = "Run the same command again when fewer entries are deleted, or back up each database by itself (-b SUFFIX)."
+
+
 class BackupDamaged(LoaderError):
     code, exit_status = "backup.damaged", 63
     message = "{path}: {reason}"

@@ -102,7 +102,7 @@ def newest(
             if index is None or not transaction.stat(index)["entries"]:
                 return _merged(found, _all(transaction, entries, number))
             stop = max(found.values(), default=None if whole else "99")
-            for texts in _backwards(transaction, index, entries, number, most):
+            for texts in by_second(transaction, index, entries, number, most):
                 found = _merged(found, texts)
                 if stop is not None and max(texts)[:14] < stop[:14]:
                     break
@@ -124,8 +124,12 @@ def _csn_of(blob: bytes, number: int) -> Iterator[str]:
         yield from (value.decode("ascii", "replace") for value in found.values)
 
 
-def _backwards(
-    transaction: Transaction, index: Handle, entries: Handle, number: int, most: int | None
+def by_second(
+    transaction: Transaction,
+    index: Handle,
+    entries: Handle,
+    number: int,
+    most: int | None = None,
 ) -> Iterator[list[str]]:
     """entryCSN values, the newest second first; one list for each second (each key of the index)."""
     cursor = transaction.cursor(index)

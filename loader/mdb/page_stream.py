@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from loader.errors import LoaderError
 from loader.mdb import copying, meta
-from loader.mdb.snapshot import CopyableSnapshot, image
+from loader.mdb.snapshot import CopyableSnapshot
 from loader.progress import Meter
 
 _PIPE = 1 << 20  # bytes, as much as Linux gives without privileges
@@ -61,12 +61,10 @@ def _fill(file: BinaryIO, room: memoryview) -> int:
 
 
 @contextmanager
-def paged(source: Path, meter: Meter) -> Iterator[PageStream]:
-    """The present snapshot of an environment directory, in use or not, compacted: without free pages, in the order of
-    keys, and checked on the way; `meter` counts what is read. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy,
-    NotPermitted, ReadersFull.
-    """
-    with image(source) as held, _compacted(held, meter) as file:
+def paged(held: CopyableSnapshot, meter: Meter) -> Iterator[PageStream]:
+    """A snapshot compacted: without free pages, in the order of keys, and checked on the way; `meter` counts what is
+    read. Raises MdbDamaged."""
+    with _compacted(held, meter) as file:
         yield PageStream(file, held)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,22 +83,30 @@ def image(place: Path) -> Iterator[CopyableSnapshot]:
 
 @contextmanager
 def _holding(place: Path, what: str) -> Iterator[dict[str, Any]]:
-    """A process that holds the slot as long as the body runs, and tells at its end whether all writers heeded it."""
-    if place.is_dir():
-        holders.require_heeded(place)
-    with isolated.started(_hold, place, what) as child:
+    with slot(place, _hold, what) as child:
         assert child.process.stdout is not None
-        assert child.process.stdin is not None
         line = child.process.stdout.readline()
         if not line:
             isolated.finish(child, meta.data_file(place))
+        yield json.loads(line)
+
+
+@contextmanager
+def slot(place: Path, work: Callable[..., None], *arguments: object) -> Iterator[Child]:
+    """A process that does `work(place, ...)`, which holds a slot until its stdin ends: as long as the body runs. At its
+    end it tells whether all writers heeded the slot."""
+    if place.is_dir():
+        holders.require_heeded(place)
+    with isolated.started(work, place, *arguments) as child:
+        assert child.process.stdin is not None
         try:
-            yield json.loads(line)
+            yield child
         except (MdbBusy, MdbDamaged):  # the pages of a snapshot that nobody heeds
             _give_back(child, place)
             raise
         finally:  # a slot that is not given back keeps pages until somebody looks
-            child.process.stdin.close()
+            with suppress(BrokenPipeError):
+                child.process.stdin.close()
             child.process.wait()
         _give_back(child, place)
 
@@ -112,7 +120,7 @@ def _give_back(child: Child, place: Path) -> None:
 
 # --- in the process apart ------------------------------------------------------------------------
 
-_TRIES = 10_000  # to read a meta page before a busy writer writes over it
+TRIES = 10_000  # to read a meta page before a busy writer writes over it
 
 
 def _hold(text: str, what: str) -> None:
@@ -121,19 +129,19 @@ def _hold(text: str, what: str) -> None:
     with opened(place) as environment, explained(path):
         environment.reader_check()
         entries = require_table(environment, "id2e") if what == "counted" else None
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             with environment.begin() as transaction:
                 txn = int(transaction.id())
-                page = _meta_page(environment, path, txn) if what == "image" else b""
+                page = meta_page(environment, path, txn) if what == "image" else b""
                 if page is not None:
                     count = rows(transaction, entries) if entries is not None else None
                     isolated.say({"txn": txn, "entries": count, "page": page.hex()})
                     os.read(0, 1)  # until nobody wants it any more
                     return
-    raise MdbBusy(path=path, tries=_TRIES)
+    raise MdbBusy(path=path, tries=TRIES)
 
 
-def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
+def meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
     """The page that tells of transaction `txnid`, which the second commit after it writes over: None when one has.
 
     While no newer transaction than this has ended, that cannot have begun.

@@ -71,7 +71,7 @@ def take(server: Slapd, repo: Path, **options: object) -> Backup:
 
 def put_back(repo: Path, server: Slapd, name: str = "latest", **options: object) -> RestoreReport:
     asked = RestoreOptions(repo, name, server.config_path, **options)  # type: ignore[arg-type]
-    return restore.restore(asked, Progress("none"))
+    return restore.restore(asked, Progress("none"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def test_free_pages_are_left_out(source: Slapd, tmp_path: Path) -> None:
         (place / "data.mdb").write_bytes(data.read(meta.read_meta(source.database_dir).used))
     _pretend_more_pages(place / "data.mdb", 100_000)
     made = taking.run(BackupOptions(tmp_path / "repo", source=place), Progress("none"))
-    report = restore.restore(options, Progress("none"))
+    (report,) = restore.restore(options, Progress("none"))
     assert made.data_bytes == report.bytes < parse_size("20M")
 
 
@@ -575,7 +575,7 @@ def test_a_backup_of_the_first_format(tmp_path: Path) -> None:
     place = first_format(tmp_path / "repo")
     (made,) = repository.listing(tmp_path / "repo").backups
     options = RestoreOptions(tmp_path / "repo", made.id, target=tmp_path / "look", verify="pages")
-    assert restore.restore(options, Progress("none")).entries == 2
+    assert restore.restore(options, Progress("none"))[0].entries == 2
     (place / made.file).write_bytes(_bomb(1 << 30))
     _alter_text(place / "manifest.json", stored_bytes=(place / made.file).stat().st_size)
     with pytest.raises(BackupDamaged, match="holds more than"):

@@ -198,7 +198,7 @@ def provider(
     limits = (*Settings().limits, lifted)
     settings = Settings(modules=modules, server_id=1, overlays=overlays, limits=limits)
     if situation.accesslog:
-        settings = _with_accesslog(settings, scratch)
+        settings = with_accesslog(settings, scratch)
     ldif = scratch / "people.ldif"
     write_people(ldif, settings.suffix, people)
     with closing(Slapd(settings, form=form, installation=installation)) as server:
@@ -229,7 +229,7 @@ def _wait_for_another_second() -> None:
     time.sleep(1.05)
 
 
-def _with_accesslog(settings: Settings, scratch: Path) -> Settings:
+def with_accesslog(settings: Settings, scratch: Path) -> Settings:
     """As slapo-accesslog(5) has it for delta-syncrepl: the log is a database before that of the tree."""
     directory = scratch / "log"
     directory.mkdir(mode=0o700)

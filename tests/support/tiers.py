@@ -113,6 +113,15 @@ TABLE = (
             *("a_manifest", "names", "a_host", "what_else", "no_secret", "nothing_stays"),
         )
     ),
+    *(
+        Matrix(
+            f"tests/integration/test_backup_sets.py::test_{name}",
+            0,
+            "sets of backups killed, pruned, refused, far away",
+            "tests/integration/test_backup_sets.py",
+        )
+        for name in ("where", "without", "incr", "a_killed", "one_dir", "what_is", "on_another")
+    ),
     Matrix("tests/bench/test_versions.py::test_both_run", 1, _MATRIX),
     Matrix("tests/bench/test_online.py", 6, "what bin/bench compares with"),
     Matrix("tests/golden/test_shards.py::test_equal_to_one_slapadd", 5, _CASES),

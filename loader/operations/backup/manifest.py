@@ -66,6 +66,9 @@ class Backup:
     compacted: bool = False  # without free pages, in the order of keys
     pieces: Count = 0
     pieces_sha256: Digest64 | None = None  # of the list of pieces
+    members: tuple[
+        Name, ...
+    ] = ()  # IDs of the backups of the same moment, with its own; none where it is alone
     config_sha256: Digest64 | None = None
     seal: Seal = ""
     format: int = FORMAT
@@ -73,6 +76,11 @@ class Backup:
     @property
     def when(self) -> datetime.datetime:
         return datetime.datetime.fromisoformat(self.made)
+
+    @property
+    def leads(self) -> bool:
+        """Is it the one of its set that is there last?"""
+        return self.id in self.members[:1]
 
     @property
     def shares_pages(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from loader import typed
@@ -155,26 +155,30 @@ class Mirror(Place):
         self._clean()
         local = dataclasses.replace(options, repo=self.path, policy=KEEP_ALL)
         made = taking.run(local, progress, bring=self.bring)
-        self._send(made)
+        every = repository.members(self.path, made)
+        self._send([one.id for one in every])
         if options.policy:
-            self._pruned(options.policy, made.suffix)
+            for one in every:
+                self._pruned(options.policy, one.suffix)
         return made
 
-    def _send(self, made: Backup) -> None:
-        """Packs that are new, then the backup that needs them."""
+    def _send(self, made: Sequence[str]) -> None:
+        """Packs that are new, then the backups that need them; the one that leads is there last."""
         fresh = [
             f"{packs.PAGES}/{path.name}"
             for path in (self.path / packs.PAGES).glob(f"*{packs.PACK}")
             if path.name not in self.packs
         ]
-        own = [f"{made.id}/{path.name}" for path in (self.path / made.id).iterdir()]
-        last = f"{made.id}/{manifest.MANIFEST}"
+        own = [f"{one}/{path.name}" for one in made for path in (self.path / one).iterdir()]
+        last = [f"{one}/{manifest.MANIFEST}" for one in reversed(made)]
         with self.progress.step("send") as meter:
-            for name in (*fresh, *(name for name in own if name != last)):
+            for name in (*fresh, *(name for name in own if name not in last)):
                 self._send_one(name, meter)
                 killpoint("send.middle")
-            self._send_one(last, meter)
-        self.backups[made.id] = self.store.names(made.id)
+            for name in last:
+                self._send_one(name, meter)
+                killpoint("send.manifest")
+        self.backups |= {one: self.store.names(one) for one in made}
 
     def _send_one(self, name: str, meter: Meter) -> None:
         path = self.path / name

@@ -1,7 +1,8 @@
 """Which backups are kept, and removing the others.
 
 For each suffix by itself. Kept besides what the policy says: the latest, the latest that is not known to be bad, and
-the latest that was proven good. What cannot be read is never removed: nobody knows what it is.
+the latest that was proven good. Backups of several databases at one moment stay together. What cannot be read is never
+removed: nobody knows what it is.
 """
 
 from __future__ import annotations
@@ -100,18 +101,27 @@ def plan(repo: Path, policy: Policy, suffix: str | None = None) -> Pruned:
     if found.future:
         newest = found.future[-1]
         raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
-    kept: list[Kept] = []
-    removed: list[Backup] = []
-    for group in _by_suffix(found.backups):
-        reasons = _reasons(group, policy, {one.id: records.of(repo, one) for one in group})
-        kept += [Kept(one.id, tuple(reasons[one.id])) for one in group if reasons[one.id]]
-        removed += [one for one in group if not reasons[one.id]]
+    reasons: dict[str, list[str]] = {}
+    for group in _by_suffix(repository.listing(repo).backups):
+        reasons |= _reasons(group, policy, {one.id: records.of(repo, one) for one in group})
+    _keep_sets(found.backups, reasons)
+    kept = [Kept(one.id, tuple(reasons[one.id])) for one in found.backups if reasons[one.id]]
+    removed = [one for one in found.backups if not reasons[one.id]]
     return Pruned(
         tuple(sorted(kept, key=lambda one: one.id)),
         tuple(sorted(one.id for one in removed)),
         sum(one.stored_bytes for one in removed if not one.shares_pages),
         tuple(repository.name_of(error) for error in found.broken),
     )
+
+
+def _keep_sets(backups: Sequence[Backup], reasons: dict[str, list[str]]) -> None:
+    """What is of one moment stays together."""
+    stay = {name for name, why in reasons.items() if why}
+    for one in backups:
+        others = stay.intersection(one.members) - {one.id}
+        if others and not reasons[one.id]:
+            reasons[one.id].append(f"of the same moment as {min(others)}")
 
 
 def _by_suffix(backups: Sequence[Backup]) -> list[list[Backup]]:

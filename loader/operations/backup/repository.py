@@ -5,10 +5,11 @@ REPO/20261121T070501Z-dc-example-dc-com/   data.mdb.zst  pieces.json  manifest.j
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from loader.errors import (
     ManifestBroken,
     NoSuchBackup,
     NoSuchPath,
+    SetIncomplete,
 )
 from loader.operations.backup import manifest
 from loader.operations.backup.manifest import Backup
@@ -45,11 +47,11 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
 
 
-def new_id(repo: Path, when: datetime.datetime, suffix: str) -> str:
+def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[str] = ()) -> str:
     """Time and suffix; a number behind it for a second one within the second."""
     name = f"{when.strftime(_TIME)}-{_slug(suffix)}"
     number = 2
-    while (repo / name).exists():
+    while (repo / name).exists() or name in taken:
         name = f"{name.removesuffix(f'-{number - 1}')}-{number}"
         number += 1
     return name
@@ -111,10 +113,38 @@ def find(repo: Path, which: Which, suffix: str | None = None) -> Backup:
             raise NoSuchBackup(path=repo, name=which)
         return manifest.read(repo / which)
     found = listing(repo, suffix)
+    _require_known_order(repo, found)
+    return _last(repo, found, suffix)
+
+
+def _require_known_order(repo: Path, found: Listing) -> None:
     if found.future:
         newest = found.future[-1]
         raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
-    return _last(repo, found, suffix)
+
+
+def find_set(repo: Path, which: Which) -> tuple[Backup, ...]:
+    """The backups that were taken at one moment: the latest such, now or at some time, or those of the same moment as
+    an ID. The one that leads comes first. Raises what `find` does, and SetIncomplete."""
+    if isinstance(which, str) and which != LATEST:
+        return members(repo, find(repo, which))
+    found = listing(repo)
+    if which == LATEST:
+        _require_known_order(repo, found)
+    leading = dataclasses.replace(found, backups=tuple(one for one in found.backups if one.leads))
+    if not leading.backups:
+        raise NoSuchBackup(path=repo, name="of all databases of a configuration")
+    if isinstance(which, str):
+        return members(repo, _last(repo, leading, None))
+    return members(repo, _last(repo, _by(leading, which), None, f" made by {which}"))
+
+
+def members(repo: Path, backup: Backup) -> tuple[Backup, ...]:
+    """Those of the same moment; itself where it is alone. Raises SetIncomplete, ManifestBroken."""
+    for name in backup.members:
+        if not ID.fullmatch(name) or not (repo / name).is_dir():
+            raise SetIncomplete(path=repo, name=backup.id, missing=name)
+    return tuple(manifest.read(repo / name) for name in backup.members) or (backup,)
 
 
 def _last(repo: Path, found: Listing, suffix: str | None, when: str = "") -> Backup:

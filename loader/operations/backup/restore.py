@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import config, dn, schema, units
 from loader.config import DEFAULT_MODE, Config, Database
-from loader.errors import BackupDamaged, LoaderError, NoSuchPath, UsageProblem
+from loader.errors import BackupDamaged, LoaderError, UsageProblem
 from loader.mdb import copy, meta
+from loader.mdb.verify import Verified
 from loader.operations import indexing, made_with
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import Backup
+from loader.operations.backup.member import machine
+from loader.operations.backup.origin import directory_of
 from loader.operations.backup.repository import Bring, Which, there
-from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
 from loader.operations.indexing import Rebuilt
 from loader.operations.made_with import Origin
@@ -47,7 +49,8 @@ _ANEW = (
 class RestoreOptions:
     """Into the database directory of a configuration, or into a directory (`target`); one of the two.
 
-    `verify`: a level of loader.mdb.verify; None picks one by size.
+    `verify`: a level of loader.mdb.verify; None picks one by size. every: all backups of one moment, each into the
+    directory of its database.
     """
 
     repo: Path
@@ -57,6 +60,7 @@ class RestoreOptions:
     target: Path | None = None
     replace: bool = False
     verify: str | None = None
+    every: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,67 +99,145 @@ class RestoreReport:
     indexed: tuple[str, ...] = ()
 
 
-def plan(options: RestoreOptions, bring: Bring = there) -> RestorePlan:
+@dataclass(frozen=True)
+class _Ready:
+    """A database that is unpacked and checked, and still beside its place."""
+
+    options: RestoreOptions
+    backup: Backup
+    place: RestoreTarget
+    shop: BuildDirectory
+    verified: Verified
+    indexed: Rebuilt
+    seconds: float
+
+    def put(self) -> RestoreReport:
+        """Raises TargetInUse, TargetNotEmpty."""
+        partial = self.shop.home / copy.PARTIAL
+        put(partial, self.shop.target, self.place.mode, self.options.replace)
+        sizes = copy.Sizes.of(self.place.directory / meta.DATA)
+        return RestoreReport(
+            backup=self.backup,
+            target=str(self.place.directory),
+            entries=self.verified.entries,
+            bytes=sizes.apparent,
+            allocated=sizes.allocated,
+            verified=self.verified.level,
+            seconds=self.seconds,
+            indexed=self.indexed.attributes,
+        )
+
+
+def plan(options: RestoreOptions, bring: Bring = there) -> tuple[RestorePlan, ...]:
     """Every check that needs no writing and no unpacking."""
     with files.explained(options.repo):
-        return _plan(options, _place(options), bring)
+        found = _planned(options)
+        for one, _ in found:
+            _brought(options, one.backup, bring)
+        return tuple(one for one, _ in found)
 
 
-def _plan(options: RestoreOptions, place: RestoreTarget, bring: Bring) -> RestorePlan:
-    suffix = place.database.suffix if place.database else options.suffix
-    backup = repository.find(options.repo, options.which, suffix)
-    _require_fitting(options, backup, place)
-    require_target(place.directory, options.replace)
-    free = require_space(place.directory, backup.data_bytes)
+def restore(
+    options: RestoreOptions, progress: Progress, bring: Bring = there
+) -> tuple[RestoreReport, ...]:
+    """Restore. Whatever stops it before the first is put into its place, all directories hold what they held before,
+    and the same call begins again."""
+    with files.explained(options.repo):
+        found = _planned(options)
+    with ExitStack() as stack:
+        ready = []
+        for one, place in found:
+            with files.explained(options.repo):
+                _brought(options, one.backup, bring)
+            ready.append(stack.enter_context(_ready(options, one.backup, place, progress)))
+        for other in ready:
+            require_target(other.shop.target, options.replace)
+        return tuple(other.put() for other in ready)
+
+
+def _planned(options: RestoreOptions) -> list[tuple[RestorePlan, RestoreTarget]]:
+    """What goes where: one backup, or those of one moment. All are looked at before the first is read."""
+    if not options.every:
+        place = _place(options)
+        suffix = place.database.suffix if place.database else options.suffix
+        found = [(repository.find(options.repo, options.which, suffix), place)]
+    else:
+        members = repository.find_set(options.repo, options.which)
+        found = [(one, _place(replace(options, suffix=one.suffix))) for one in members]
+    for backup, place in found:
+        _require_fitting(options, backup, place)
+        require_target(place.directory, options.replace)
+    free = _require_space(found)
+    return [
+        (
+            RestorePlan(
+                backup,
+                str(place.directory),
+                backup.data_bytes,
+                free[place.directory],
+                (place.directory / meta.DATA).exists(),
+            ),
+            place,
+        )
+        for backup, place in found
+    ]
+
+
+def _require_space(found: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, int]:
+    """Free bytes by directory; several may be of one file system. Raises NoSpace."""
+    needed: dict[int, int] = {}
+    for backup, place in found:
+        device = files.existing(place.directory).stat().st_dev
+        needed[device] = needed.get(device, 0) + backup.data_bytes
+    return {
+        place.directory: require_space(
+            place.directory, needed[files.existing(place.directory).stat().st_dev]
+        )
+        for _, place in found
+    }
+
+
+def _brought(options: RestoreOptions, backup: Backup, bring: Bring) -> None:
     bring(backup)
     pack.require_whole(options.repo / backup.id, backup)
-    there = (place.directory / meta.DATA).exists()
-    return RestorePlan(backup, str(place.directory), backup.data_bytes, free, there)
 
 
-def restore(options: RestoreOptions, progress: Progress, bring: Bring = there) -> RestoreReport:
-    """Restore. Whatever stops it, the directory holds what it held before, and the same call begins again."""
-    with files.explained(options.repo):
-        place = _place(options)
-        backup = _plan(options, place, bring).backup
-    with files.explained(place.directory), build_directory(place.directory, place.like) as shop:
-        return _restore(options, backup, place, shop, progress)
+@contextmanager
+def _ready(
+    options: RestoreOptions, backup: Backup, place: RestoreTarget, progress: Progress
+) -> Iterator[_Ready]:
+    """Nothing of it stays where it is not put."""
+    with (
+        files.explained(place.directory),
+        build_directory(place.directory, place.like) as shop,
+    ):
+        partial = shop.home / copy.PARTIAL
+        try:
+            yield _unpacked(options, backup, place, shop, progress)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            files.remove_tree(partial.parent / ENVIRONMENT)
+            raise
 
 
-def _restore(
+def _unpacked(
     options: RestoreOptions,
     backup: Backup,
     place: RestoreTarget,
     shop: BuildDirectory,
     progress: Progress,
-) -> RestoreReport:
+) -> _Ready:
     partial = shop.home / copy.PARTIAL
-    try:
-        with progress.step("unpack") as whole:
-            pack.unpack(options.repo / backup.id, backup, partial, whole)
-            seconds = whole.seconds
-        killpoint("restore.unpacked")
-        indexed = _fitted(options, backup, place, partial, progress)
-        for note in indexed.notes:
-            progress.say(note)
-        verified = checked(partial, options.verify, progress)
-        _tell_entries(backup, verified.entries)
-        put(partial, shop.target, place.mode, options.replace)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        files.remove_tree(partial.parent / ENVIRONMENT)
-        raise
-    sizes = copy.Sizes.of(place.directory / meta.DATA)
-    return RestoreReport(
-        backup=backup,
-        target=str(place.directory),
-        entries=verified.entries,
-        bytes=sizes.apparent,
-        allocated=sizes.allocated,
-        verified=verified.level,
-        seconds=seconds,
-        indexed=indexed.attributes,
-    )
+    with progress.step("unpack") as whole:
+        pack.unpack(options.repo / backup.id, backup, partial, whole)
+        seconds = whole.seconds
+    killpoint("restore.unpacked")
+    indexed = _fitted(options, backup, place, partial, progress)
+    for note in indexed.notes:
+        progress.say(note)
+    verified = checked(partial, options.verify, progress)
+    _tell_entries(backup, verified.entries)
+    return _Ready(options, backup, place, shop, verified, indexed, seconds)
 
 
 def _fitted(
@@ -228,9 +310,8 @@ def _place(options: RestoreOptions) -> RestoreTarget:
         raise UsageProblem(reason="say where to: --config, or --target DIR")
     found = configuration.read(options.config_path)
     database = found.database(options.suffix)
-    if database.directory is None:
-        raise NoSuchPath(path=f"{options.config_path}: the directory of {database.suffix}")
-    return RestoreTarget(database.directory, database.mode, options.config_path, database, found)
+    directory = directory_of(database, options.config_path)
+    return RestoreTarget(directory, database.mode, options.config_path, database, found)
 
 
 def _require_fitting(options: RestoreOptions, backup: Backup, place: RestoreTarget) -> None:

@@ -1,4 +1,5 @@
 """Take a backup: one consistent moment of a database, compacted and packed into the repository, beside a running slapd.
+Or of all databases of a configuration: a backup of each, of the same moment.
 
 Steps: look, copy, manifest, publish, prune. Whole or not there: it gets its name by a rename, after everything in it is
 on the disk. A run that was killed is not gone on with, for its moment has passed: the next one removes what it left.
@@ -6,33 +7,30 @@ on the disk. A run that was killed is not gone on with, for its moment has passe
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import platform
 import socket
-import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
-from loader.mdb import copy, environment, free_list, look, meta
-from loader.mdb.page_stream import paged
-from loader.operations.backup import manifest, pack, packs, prune, repository, sealed, sharing
-from loader.operations.backup.manifest import Backup, PieceList
+from loader.errors import NoSuchSuffix, UsageProblem
+from loader.mdb import copy, environment, free_list, look, meta, one_moment, snapshot
+from loader.mdb.one_moment import Log
+from loader.mdb.snapshot import CopyableSnapshot
+from loader.operations.backup import origin, pack, packs, prune, repository, sharing
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.member import Member
+from loader.operations.backup.origin import Origin, Origins
 from loader.operations.backup.pack import PACKING, Packing
-from loader.operations.backup.page_list import PageList
 from loader.operations.backup.prune import KEEP_ALL, Policy
 from loader.operations.backup.repository import Bring, there
 from loader.operations.clone import OLD_READER, require_source
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
 from loader.run.steps import Run, open_run
-from loader.server import configuration
 from loader.storage import files, held, holders
 
 log = logging.getLogger(__name__)
@@ -40,8 +38,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BackupOptions:
-    """The database of a configuration, or one in a directory (`source`); one of the two. policy: by which backups of
-    this suffix are removed after a good one. incremental: only pages that the last such backup has not are stored."""
+    """The database of a configuration, or one in a directory (`source`); one of the two. every: all mdb databases of
+    the configuration, at one moment. policy: by which backups of these suffixes are removed after a good one.
+    incremental: only pages that the last such backup has not are stored."""
 
     repo: Path
     config_path: Path | None = None
@@ -50,15 +49,7 @@ class BackupOptions:
     packing: Packing = PACKING
     policy: Policy = KEEP_ALL
     incremental: bool = False
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What is backed up. `config`: cn=config as LDIF, credentials included."""
-
-    directory: Path
-    suffix: str | None
-    config: bytes | None
+    every: bool = False
 
 
 def run(
@@ -67,134 +58,139 @@ def run(
     timeouts: dict[str, float] | None = None,
     bring: Bring = there,
 ) -> Backup:
-    """Take one backup; its manifest. Raises Locked while another run is at work on the repository."""
+    """Take one backup; its manifest. Of several, that of the one whose `members` they are. Raises Locked while another
+    run is at work on the repository, NoCommonMoment."""
     with files.explained(options.repo):
-        origin = _origin(options)
-        require_source(origin.directory)
+        origins = _origins(options)
+        for one in origins.databases:
+            require_source(one.directory)
         options.repo.mkdir(mode=0o700, parents=True, exist_ok=True)
         with held.opened(options.repo) as repo, exclusive(repo.path / repository.LOCK):
             for left in repository.unfinished_backups(repo.path):
                 files.remove_tree(left)
             packs.collect(repo)
-            home, asked = repo.path / repository.RUN, {"source": str(origin.directory)}
+            sources = [str(one.directory) for one in origins.databases]
+            home, asked = repo.path / repository.RUN, {"source": sources}
             with open_run(home, "backup run", asked, progress, timeouts, restart=True) as steps:
-                return _Steps(replace(options, repo=repo.path), origin, steps, bring).all()
+                return _Steps(replace(options, repo=repo.path), origins, steps, bring).all()
 
 
-def _origin(options: BackupOptions) -> Origin:
+def _origins(options: BackupOptions) -> Origins:
     if options.source is not None:
-        return Origin(options.source, options.suffix, None)
+        return origin.of_directory(options.source, options.suffix)
     if options.config_path is None:
         raise UsageProblem(reason="say what to back up: --config, or --from DIR")
-    database = configuration.read(options.config_path).database(options.suffix)
-    if database.directory is None:
-        raise NoSuchPath(path=f"{options.config_path}: the directory of {database.suffix}")
-    return Origin(database.directory, database.suffix, configuration.dump(options.config_path))
+    if options.every:
+        return origin.all_of(options.config_path)
+    return origin.of_configuration(options.config_path, options.suffix)
 
 
 class _Steps:
-    def __init__(self, options: BackupOptions, origin: Origin, run: Run, bring: Bring) -> None:
-        self.options, self.origin, self.run, self.bring = options, origin, run, bring
-        self.repo, self.source = options.repo, origin.directory
-        self.list: PieceList | PageList = PieceList(())
+    def __init__(self, options: BackupOptions, origins: Origins, run: Run, bring: Bring) -> None:
+        self.options, self.origins, self.run, self.bring = options, origins, run, bring
+        self.repo = options.repo
 
     def all(self) -> Backup:
-        looked = self.run.do("look", self._look)
-        final = self.repo / looked["id"]
-        partial = final.with_name(final.name + files.PARTIAL)
+        looked = self.run.do("look", self._look)["databases"]
+        members = [
+            Member(self.options, one, facts)
+            for one, facts in zip(self.origins.databases, looked, strict=True)
+        ]
         try:
-            with held.private(partial) as home:
-                copied = self.run.do(
-                    "copy", lambda meter: self._copy(home.path, looked["suffix"], meter)
-                )
-                made = _described(looked, copied, self.origin, self.options, self.list)
-                self.run.do("manifest", lambda meter: self._write(home.path, made))
-            self.run.do("publish", lambda meter: self._publish(partial, final))
+            self.run.do("copy", lambda meter: self._copy(members, meter))
+            self.run.do("manifest", lambda meter: _written(members))
+            self.run.do("publish", lambda meter: _published(members))
         except BaseException:
-            files.remove_tree(partial)
+            for one in members:
+                one.forget()
             raise
         if self.options.policy:
-            self.run.do("prune", lambda meter: self._prune(made.suffix))
-        return made
-
-    def _prune(self, suffix: str) -> Facts:
-        with held.opened(self.repo) as repo:
-            found = prune.pruned(repo, self.options.policy, suffix)
-        return {"removed": found.removed, "freed": found.freed}
+            self.run.do("prune", lambda meter: self._prune(members))
+        return members[0].made
 
     def _look(self, meter: Meter) -> Facts:
-        """What the manifest says of the database was so before its snapshot was taken."""
-        outline = look.summarise(self.source, self.origin.suffix)
-        suffix = self.origin.suffix
-        if suffix is None:
-            suffix = _only_suffix(self.source, outline)
-        sizes = copy.Sizes.of(meta.data_file(self.source))
+        """What the manifests say of the databases was so before their snapshots were taken."""
+        when, ids, found = repository.now(), set[str](), []
+        for one in self.origins.databases:
+            facts = _looked(one)
+            facts["id"] = repository.new_id(self.repo, when, facts["suffix"], ids)
+            ids.add(facts["id"])
+            found.append({"made": when.isoformat(), **facts})
         self._require_space()
-        _tell_old_reader(self.source)
-        when = repository.now()
-        return {
-            "id": repository.new_id(self.repo, when, suffix),
-            "made": when.isoformat(),
-            "suffix": suffix,
-            "entries": outline.entries,
-            "context_csns": outline.context_csns,
-            "newest_csns": outline.newest_csns,
-            "source_apparent": sizes.apparent,
-            "source_allocated": sizes.allocated,
-        }
+        return {"databases": found}
 
     def _require_space(self) -> None:
         """Free pages, which are not packed, are counted only where it matters. How much has changed nobody knows
         beforehand."""
-        how, data = self.options.packing, meta.data_file(self.source)
-        needed = (
-            0
-            if self.options.incremental and sharing.is_begun(self.repo)
-            else pack.predicted(data, how)
-        )
+        how = self.options.packing
+        if self.options.incremental and sharing.is_begun(self.repo):
+            files.require_space(self.repo, how.keep_free)
+            return
+        places = [one.directory for one in self.origins.databases]
+        needed = sum(pack.predicted(meta.data_file(one), how) for one in places)
         if files.free_bytes(self.repo) < needed + how.keep_free:
-            facts, freed = free_list.read(self.source)
-            needed = pack.predicted(data, how, sum(freed.values()) * facts.page_size)
+            needed = sum(map(self._predicted_exactly, places))
         files.require_space(self.repo, needed + how.keep_free)
 
-    def _copy(self, home: Path, suffix: str, meter: Meter) -> Facts:
-        packing = self.options.packing
-        target = home / manifest.NAMES[packing.compression]
-        if self.options.incremental:
-            target = home / sharing.PACK
-            before = sharing.earlier(self.repo, suffix, self.bring)
-        with paged(self.source, meter) as stream:
-            if self.options.incremental:
-                self.list = sharing.store(stream, home, before, packing, meter)
-            else:
-                self.list = pack.pack(stream, target, packing, meter)
-        files.make_durable(target)
-        facts = stream.facts
-        return {
-            "seconds": round(meter.seconds, 3),
-            "entries": stream.entries,
-            "compacted": True,
-            "txnid": facts.txnid,
-            "lmdb_format": facts.format,
-            "page_size": facts.page_size,
-            "map_size": facts.map_size,
-            "stored_bytes": self.list.stored_bytes,
-        }
+    def _predicted_exactly(self, place: Path) -> int:
+        facts, freed = free_list.read(place)
+        free = sum(freed.values()) * facts.page_size
+        return pack.predicted(meta.data_file(place), self.options.packing, free)
 
-    def _publish(self, partial: Path, final: Path) -> Facts:
-        if isinstance(self.list, PageList):
-            sharing.publish(self.repo, partial, self.list)
-            killpoint("publish.middle")
-        files.publish(partial, final)
-        return {"backup": final.name}
+    def _copy(self, members: Sequence[Member], meter: Meter) -> Facts:
+        """All snapshots are held from before the first is copied."""
+        places = [one.source for one in members]
+        with _images(places, self.origins.logs) as found:
+            for one, image in zip(members, found, strict=True):
+                one.copy(image, self.bring, meter)
+        return {"databases": [one.copied for one in members]}
 
-    def _write(self, home: Path, made: Backup) -> Facts:
-        """Everything on the disk, before the name."""
-        if self.origin.config is not None:
-            files.write_durably(home / manifest.CONFIG, self.origin.config, 0o600)
-        files.write_durably(home / manifest.PIECES, self.list.text(), 0o600)
-        files.write_durably(home / manifest.MANIFEST, sealed.text(made), 0o600)
-        return {}
+    def _prune(self, members: Sequence[Member]) -> Facts:
+        with held.opened(self.repo) as repo:
+            found = [prune.pruned(repo, self.options.policy, one.made.suffix) for one in members]
+        removed = [name for one in found for name in one.removed]
+        return {"removed": removed, "freed": sum(one.freed for one in found)}
+
+
+@contextmanager
+def _images(places: Sequence[Path], logs: Sequence[Log]) -> Iterator[list[CopyableSnapshot]]:
+    if len(places) == 1:
+        with snapshot.image(places[0]) as found:
+            yield [found]
+    else:
+        with one_moment.images(places, logs) as every:
+            yield every
+
+
+def _looked(one: Origin) -> Facts:
+    outline = look.summarise(one.directory, one.suffix)
+    suffix = one.suffix
+    if suffix is None:
+        suffix = _only_suffix(one.directory, outline)
+    sizes = copy.Sizes.of(meta.data_file(one.directory))
+    _tell_old_reader(one.directory)
+    return {
+        "suffix": suffix,
+        "entries": outline.entries,
+        "context_csns": outline.context_csns,
+        "newest_csns": outline.newest_csns,
+        "source_apparent": sizes.apparent,
+        "source_allocated": sizes.allocated,
+    }
+
+
+def _written(members: Sequence[Member]) -> Facts:
+    names = tuple(one.id for one in members) if len(members) > 1 else ()
+    for one in members:
+        one.write(names)
+    return {}
+
+
+def _published(members: Sequence[Member]) -> Facts:
+    """The first is there last: where it is, the others are."""
+    for one in (*members[1:], members[0]):
+        one.publish()
+    return {"backup": members[0].id}
 
 
 def _only_suffix(directory: Path, outline: look.DatabaseSummary) -> str:
@@ -216,42 +212,8 @@ def _tell_old_reader(source: Path) -> None:
         )
 
 
-def _described(
-    looked: Facts,
-    copied: Facts,
-    origin: Origin,
-    options: BackupOptions,
-    listed: PieceList | PageList,
-) -> Backup:
-    """The manifest. Facts are those of the snapshot; the others were taken just before it."""
-    config = origin.config
-    facts = {**looked, **{name: value for name, value in copied.items() if value is not None}}
-    found = Backup(
-        **facts,
-        host=socket.gethostname(),
-        source=str(origin.directory.absolute()),
-        machine=machine(),
-        data_bytes=listed.data_bytes,
-        file=manifest.MAP if options.incremental else manifest.NAMES[options.packing.compression],
-        compression=options.packing.compression,
-        pieces=len(listed.pieces),
-        pieces_sha256=hashlib.sha256(listed.text()).hexdigest(),
-        with_config=config is not None,
-        config_sha256=None if config is None else hashlib.sha256(config).hexdigest(),
-        ditseed=version("ditseed"),
-        format=listed.format,
-    )
-    return sealed.sealed(found)
-
-
 def is_this_host(names: Collection[str]) -> bool:
     """Is one of them this host's, with or without its domain?"""
     mine = {socket.gethostname(), socket.getfqdn()}
     mine |= {name.partition(".")[0] for name in mine}
     return not mine.isdisjoint(names)
-
-
-def machine() -> str:
-    """What LMDB files depend on: word size and byte order."""
-    bits = 64 if sys.maxsize > 2**32 else 32
-    return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"

@@ -16,6 +16,7 @@ from loader import typed
 from loader.typed import Unfit
 
 Record = TypeVar("Record", bound=Any)
+_LATER = {"members"}
 
 
 def sealed(record: Record) -> Record:
@@ -24,7 +25,13 @@ def sealed(record: Record) -> Record:
 
 
 def text(record: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    """Fields that came later are left out while they say nothing, so that older versions read what they can."""
+    fields = {
+        name: value
+        for name, value in msgspec.to_builtins(record).items()
+        if value or name not in _LATER
+    }
+    return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
 
 
 def read(path: Path, kind: type[Record], version: int) -> Record:

@@ -114,7 +114,7 @@ class Backup(Target):
         place = self.repo / self.name
         place.mkdir(parents=True, exist_ok=True)
         (place / "data.mdb").write_bytes(b"x" * 4096)
-        from loader.operations.backup.run import machine
+        from loader.operations.backup.member import machine
 
         self.facts: dict[str, Any] = {
             "id": self.name,

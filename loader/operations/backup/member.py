@@ -1,0 +1,111 @@
+"""One database of a run, from its snapshot to its backup in the repository."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import socket
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from loader.mdb.page_stream import paged
+from loader.mdb.snapshot import CopyableSnapshot
+from loader.operations.backup import manifest, pack, sealed, sharing
+from loader.operations.backup.manifest import Backup, PieceList
+from loader.operations.backup.origin import Origin
+from loader.operations.backup.page_list import PageList
+from loader.operations.backup.repository import Bring
+from loader.progress import Meter
+from loader.run.catalogue import Facts
+from loader.run.killpoint import killpoint
+from loader.storage import files, held
+
+if TYPE_CHECKING:
+    from loader.operations.backup.run import BackupOptions
+
+
+class Member:
+    """looked: facts of the manifest that were so before the snapshot. `made`: the manifest, once it is written."""
+
+    made: Backup
+
+    def __init__(self, options: BackupOptions, origin: Origin, looked: Facts) -> None:
+        self.options, self.origin, self.looked = options, origin, looked
+        self.source, self.id = origin.directory, str(looked["id"])
+        self.final = options.repo / self.id
+        self.partial = self.final.with_name(self.final.name + files.PARTIAL)
+        self.list: PieceList | PageList = PieceList(())
+        self.copied: Facts = {}
+
+    def copy(self, image: CopyableSnapshot, bring: Bring, meter: Meter) -> None:
+        """Into a directory that no verb lists. Raises NoSpace, MdbDamaged."""
+        with held.private(self.partial) as home, paged(image, meter) as stream:
+            before = meter.seconds
+            target = home.path / manifest.NAMES[self.options.packing.compression]
+            if self.options.incremental:
+                target = home.path / sharing.PACK
+                known = sharing.earlier(self.options.repo, str(self.looked["suffix"]), bring)
+                self.list = sharing.store(stream, home.path, known, self.options.packing, meter)
+            else:
+                self.list = pack.pack(stream, target, self.options.packing, meter)
+            files.make_durable(target)
+        facts = stream.facts
+        self.copied = {
+            "seconds": round(meter.seconds - before, 3),
+            "compacted": True,
+            "txnid": facts.txnid,
+            "lmdb_format": facts.format,
+            "page_size": facts.page_size,
+            "map_size": facts.map_size,
+            "stored_bytes": self.list.stored_bytes,
+        }
+        if stream.entries is not None:
+            self.copied["entries"] = stream.entries
+
+    def write(self, members: tuple[str, ...]) -> None:
+        """Everything on the disk, before the name."""
+        self.made = self._described(members)
+        with held.private(self.partial) as home:
+            if self.origin.config is not None:
+                files.write_durably(home.path / manifest.CONFIG, self.origin.config, 0o600)
+            files.write_durably(home.path / manifest.PIECES, self.list.text(), 0o600)
+            files.write_durably(home.path / manifest.MANIFEST, sealed.text(self.made), 0o600)
+
+    def publish(self) -> None:
+        if isinstance(self.list, PageList):
+            sharing.publish(self.options.repo, self.partial, self.list)
+            killpoint("publish.middle")
+        files.publish(self.partial, self.final)
+
+    def forget(self) -> None:
+        """Nothing of it stays."""
+        files.remove_tree(self.partial)
+        files.remove_tree(self.final)
+
+    def _described(self, members: tuple[str, ...]) -> Backup:
+        """The manifest. Facts are those of the snapshot; the others were taken just before it."""
+        config, listed, packing = self.origin.config, self.list, self.options.packing
+        found = Backup(
+            **{**self.looked, **self.copied},
+            host=socket.gethostname(),
+            source=str(self.source.absolute()),
+            machine=machine(),
+            data_bytes=listed.data_bytes,
+            file=manifest.MAP if self.options.incremental else manifest.NAMES[packing.compression],
+            compression=packing.compression,
+            pieces=len(listed.pieces),
+            pieces_sha256=hashlib.sha256(listed.text()).hexdigest(),
+            with_config=config is not None,
+            config_sha256=None if config is None else hashlib.sha256(config).hexdigest(),
+            members=members,
+            ditseed=version("ditseed"),
+            format=listed.format,
+        )
+        return sealed.sealed(found)
+
+
+def machine() -> str:
+    """What LMDB files depend on: word size and byte order."""
+    bits = 64 if sys.maxsize > 2**32 else 32
+    return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"

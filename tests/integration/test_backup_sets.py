@@ -1,0 +1,316 @@
+"""All databases of a server backed up at one moment: a tree and its accesslog tell of the same last write."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import ldif
+import pytest
+
+from fixtures import replication, s3
+from fixtures.churn import Churn
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from fixtures.waiting import until
+from loader.errors import (
+    NoCommonMoment,
+    NoSuchBackup,
+    SetIncomplete,
+    TargetInUse,
+    UsageProblem,
+)
+from loader.mdb import one_moment
+from loader.mdb.one_moment import Log
+from loader.operations.backup import repository
+from loader.operations.backup import run as taking
+from loader.operations.backup.run import BackupOptions
+from loader.progress import Progress
+from tests.support.catching_up import LOG, with_accesslog
+from tests.support.command import Done, ditseed
+
+pytestmark = pytest.mark.slapd
+QUIET = Progress("none")
+TREE, LOG_ID = "dc-example-dc-com", "cn-accesslog"
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A server that keeps an accesslog, which is in `log`."""
+
+    server: Slapd
+    log: Path
+
+    @property
+    def pair(self) -> Log:
+        return Log(self.log, self.server.database_dir, self.server.suffix)
+
+    def entries(self, suffix: str) -> dict[str, dict[str, list[bytes]]]:
+        """By DN, as slapcat shows them."""
+        server = self.server
+        text = server.tool("slapcat", *server.config_arguments, "-b", suffix)
+        found = ldif.LDIFRecordList(io.BytesIO(text))
+        found.parse()
+        return dict(found.all_records)
+
+    def change(self) -> None:
+        with running(self.server):
+            self.server.ldapmodify(_CHANGE)
+
+    def run(self, repo: Path, *words: object, **environment: str) -> Done:
+        where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
+        return ditseed("backup", "run", *where, *words, env=environment or None)
+
+    def restore(self, repo: Path, *words: object, name: str = "latest", **environment: str) -> Done:
+        where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
+        return ditseed("backup", "restore", name, *where, *words, env=environment or None)
+
+
+@contextmanager
+def running(server: Slapd) -> Iterator[None]:
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+@contextmanager
+def logged(scratch: Path) -> Iterator[Logged]:
+    """Not started, and empty."""
+    scratch.mkdir(parents=True)
+    settings = with_accesslog(Settings(server_id=1), scratch)
+    with closing(replication.provider(settings)) as server:
+        yield Logged(server, scratch / "log")
+
+
+@pytest.fixture(scope="module")
+def source(people_ldif: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Logged]:
+    """With 1,029 entries and one in its log; stopped."""
+    with logged(tmp_path_factory.mktemp("source") / "logged") as made:
+        made.server.slapadd(people_ldif, "-w")
+        made.change()
+        yield made
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Logged]:
+    with logged(tmp_path / "other") as made:
+        yield made
+
+
+_CHANGE = "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: changed\n"
+
+
+def ids(repo: Path) -> list[str]:
+    return [one.id for one in repository.listing(repo).backups]
+
+
+# --- one moment ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, order=True)
+class Write:
+    csn: str
+    kind: str
+    uuid: str
+
+
+def written(log: dict[str, dict[str, list[bytes]]]) -> list[Write]:
+    """What a log tells of, in its order."""
+    names = ("entryCSN", "reqType", "reqEntryUUID")
+    return sorted(
+        Write(*(entry[name][0].decode() for name in names))
+        for entry in log.values()
+        if all(name in entry for name in names)
+    )
+
+
+def faults(restored: Logged, live: list[Write]) -> list[str]:
+    """How the tree and the log of a restored server tell of different moments. live: all that the log that goes on
+    tells of, so what came after the restored one."""
+    tree = {
+        entry["entryUUID"][0].decode(): entry["entryCSN"][0].decode()
+        for entry in restored.entries(restored.server.suffix).values()
+    }
+    last = written(restored.entries(LOG))[-1]
+    found = []
+    later: dict[str, Write] = {}
+    for one in live:
+        if one.csn > last.csn:
+            later.setdefault(one.uuid, one)
+    for uuid, one in later.items():
+        if (uuid in tree) == (one.kind == "add"):
+            found.append(f"the tree is after {one}, the log before")
+    if last.kind == "delete" and last.uuid in tree:
+        found.append(f"the log is after {last}, the tree before")
+    if last.kind != "delete" and tree.get(last.uuid) != last.csn:
+        found.append(f"the log ends with {last}, the tree has {tree.get(last.uuid)}")
+    if max(tree.values()) > last.csn:
+        found.append(f"the tree has {max(tree.values())}, the log ends with {last}")
+    return found
+
+
+def test_while_the_server_changes(source: Logged, other: Logged, tmp_path: Path) -> None:
+    repo, apart = tmp_path / "repo", tmp_path / "apart"
+    with running(source.server), Churn(source.server, rate=1000.0) as churn:
+        for number in range(3):
+            churn.wait_for(50 * (number + 1))
+            source.run(repo).ok()
+        for database in (LOG, source.server.suffix):  # to show that what follows can fail
+            options = BackupOptions(apart, source.server.config_path, suffix=database)
+            taking.run(options, QUIET)
+            churn.wait_for(churn.changes() + 50)
+    everything = written(source.entries(LOG))
+    for one in repository.listing(repo).backups:
+        if one.leads:
+            other.restore(repo, "--replace", name=one.id).ok()
+            assert faults(other, everything) == []
+    for suffix in (LOG, source.server.suffix):
+        words = ("-R", apart, "--config", other.server.config_path, "-b", suffix, "--replace")
+        ditseed("backup", "restore", "latest", *words).ok()
+    assert faults(other, everything)
+
+
+def test_where_entries_are_only_deleted(people_ldif: Path, tmp_path: Path) -> None:
+    """Nothing tells a snapshot without the entry from one that has it no more, so none is taken."""
+    with logged(tmp_path / "own") as own:
+        own.server.slapadd(people_ldif, "-w")
+        with running(own.server):
+            people = [name for name, _ in own.server.search("(uid=*)", ("1.1",))]
+            ended = threading.Event()
+
+            def delete() -> None:
+                with own.server.connection() as handle:
+                    for name in people:
+                        if ended.is_set():
+                            return
+                        handle.delete_s(name)
+
+            work = threading.Thread(target=delete)
+            work.start()
+            try:
+                until(lambda: written(own.entries(LOG)), lambda: "nothing was deleted")
+                with (
+                    pytest.raises(NoCommonMoment),
+                    one_moment.images([own.server.database_dir, own.log], [own.pair], 0.0),
+                ):
+                    pass
+            finally:
+                ended.set()
+                work.join()
+            with one_moment.images([own.server.database_dir, own.log], [own.pair], 0.0) as found:
+                assert [one.facts.format for one in found] == [found[0].facts.format] * 2
+
+
+def test_without_an_index_it_is_said(
+    source: Logged, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """In the index of entryCSN it is looked up which of both has the last write."""
+    with closing(Slapd(Settings(indexes=("objectClass eq",)))) as plain:
+        plain.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
+        pair = Log(source.log, plain.database_dir, plain.suffix)
+        with one_moment.images([plain.database_dir, source.log], [pair]):
+            pass
+    assert "no index of entryCSN" in caplog.text
+
+
+# --- the set ---------------------------------------------------------------------------------------
+
+
+def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    made = source.run(repo, "--json").ok().facts
+    assert [one.split("Z-")[1] for one in made["members"]] == [TREE, LOG_ID]
+    shown = ditseed("backup", "show", "latest", "-b", LOG, "-R", repo).ok().out
+    assert f"of the same moment {made['id']}" in " ".join(shown.split())
+    told = other.restore(repo, "--json").ok().facts["databases"]
+    assert [one["target"] for one in told] == [str(other.server.database_dir), str(other.log)]
+    other.server.own_files()
+    for suffix in (source.server.suffix, LOG):
+        assert other.entries(suffix) == source.entries(suffix)
+    other.change()
+
+
+def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    source.run(repo, "--incremental").ok()
+    source.change()
+    source.run(repo, "--incremental", "--keep-last", 1).ok()
+    assert len(ids(repo)) == 2
+    other.restore(repo).ok()
+    assert other.entries(LOG) == source.entries(LOG)
+    assert other.entries(source.server.suffix) == source.entries(source.server.suffix)
+
+
+def test_a_killed_run_leaves_no_set(source: Logged, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    assert source.run(repo, "--incremental", DITSEED_KILL_AT="publish.middle").status == -9
+    assert ids(repo) == []
+    source.run(repo).ok()
+    assert source.run(repo, DITSEED_KILL_AT="copy.middle").status == -9
+    assert len(ids(repo)) == 2
+    source.run(repo).ok()
+    assert not list(repo.glob("*.partial"))
+    assert len(repository.find_set(repo, "latest")) == 2
+
+
+def test_one_directory_is_in_use(source: Logged, other: Logged, tmp_path: Path) -> None:
+    """Nothing is restored then, not even the database that comes first."""
+    repo = tmp_path / "repo"
+    source.run(repo).ok()
+    with ExitStack() as stack:
+        holder = stack.enter_context(logged(tmp_path / "holder"))
+        shutil.rmtree(other.log)
+        other.log.symlink_to(holder.log)
+        stack.enter_context(running(holder.server))
+        refused = other.restore(repo)
+    assert f"[{TargetInUse.code}]" in refused.err
+    assert not (other.server.database_dir / "data.mdb").exists()
+
+
+def test_what_is_of_one_moment_stays_together(source: Logged, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    for _ in range(3):
+        source.run(repo).ok()
+    log, first = ids(repo)[:2]
+    ditseed("backup", "drill", first, "-R", repo).ok()
+    ditseed("backup", "prune", "-R", repo, "--keep-last", 1).ok()
+    left = ids(repo)
+    assert len(left) == 4
+    assert {first, log} <= set(left)
+    shown = ditseed("backup", "prune", "-R", repo, "--keep-last", 1, "--dry-run").ok().out
+    assert "of the same moment as" in shown
+    shutil.rmtree(repo / left[-2])
+    with pytest.raises(SetIncomplete):
+        repository.find_set(repo, "latest")
+    assert [one.id for one in repository.find_set(repo, first)] == [first, log]
+
+
+def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
+    repo, server = tmp_path / "repo", source.server
+    assert source.run(repo, "-b", LOG).status == UsageProblem.exit_status
+    assert not repo.exists()
+    taking.run(BackupOptions(repo, server.config_path, suffix=LOG), QUIET)
+    assert source.restore(repo).status == NoSuchBackup.exit_status
+    assert source.restore(repo, "--target", tmp_path).status == UsageProblem.exit_status
+
+
+def test_on_another_host(source: Logged, other: Logged) -> None:
+    with s3.running() as far:
+        where = f"s3://{s3.BUCKET}/sets"
+        env = far.environment
+        words = ("-R", where, "--all-databases")
+        made = ditseed(
+            "backup", "run", "--config", source.server.config_path, *words, "--json", env=env
+        ).ok()
+        assert len(json.loads(made.out)["members"]) == 2
+        told = ("--config", other.server.config_path)
+        ditseed("backup", "restore", "latest", *told, *words, env=env).ok()
+        assert other.entries(LOG) == source.entries(LOG)
