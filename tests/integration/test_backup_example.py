@@ -1,0 +1,119 @@
+"""The example of docs/backup.md, a data.mdb that shows 250 GiB: its crontab, run as cron does, and its restore. Only
+names and paths are those of the test."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.errors import NoSpace
+from loader.storage import files
+from tests.support.command import COMMAND, Done, ditseed, environment
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+
+PAGE = (Path(__file__).parents[2] / "docs/backup.md").read_text()
+TITLE = "### Example: a data.mdb that shows 250 GiB"
+LISTED, CRONTAB, RESTORE = PAGE.partition(TITLE)[2].partition("\n### ")[0].split("```\n")[1::2]
+SHOWN = 250 << 30
+MOST = 16 << 20  # bytes that anything here may take
+
+
+@pytest.fixture
+def server(people_ldif: Path) -> Iterator[Slapd]:
+    """Running, with 1,029 entries."""
+    settings = Settings(maxsize=SHOWN, database_lines=("envflags writemap",))
+    with closing(replication.provider(settings)) as made:
+        made.slapadd(people_ldif, "-w")
+        made.start()
+        yield made
+
+
+class Host:
+    """Where the crontab is installed."""
+
+    def __init__(self, server: Slapd, repo: Path) -> None:
+        self.server, self.repo = server, repo
+
+    def here(self, text: str) -> str:
+        names = {
+            "/etc/ldap/slapd.d": self.server.config_path,
+            "/srv/backup": self.repo,
+            "--only-on ldap2": f"--only-on {socket.gethostname()}",
+            "--keep-free 5G": "--keep-free 1M",
+            "PATH=": f"PATH={COMMAND.parent}:",
+        }
+        for name, mine in names.items():
+            assert name in PAGE
+            text = text.replace(name, str(mine))
+        return text
+
+    def crontab(self) -> list[str]:
+        """The command of each line."""
+        return [line.split(maxsplit=6)[6] for line in self.here(CRONTAB).splitlines()[1:]]
+
+    def run(self, command: str) -> Done:
+        """As cron does: sh, in the home directory, with the PATH of the crontab; what it prints would be mailed."""
+        path = self.here(CRONTAB).splitlines()[0].partition("=")[2]
+        env = {**environment(), "PATH": f"{path}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd="/",
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+
+def shown_and_taken(path: Path) -> tuple[int, int]:
+    return path.stat().st_size, files.allocated_bytes(path)
+
+
+def test_every_line(server: Slapd, tmp_path: Path) -> None:
+    data, host = server.database_dir / "data.mdb", Host(server, tmp_path / "backup")
+    assert "250G" in LISTED
+    assert shown_and_taken(data)[0] == SHOWN
+    for command in host.crontab():
+        done = host.run(command).ok()
+        assert (done.out, done.err) == ("", "")  # else cron would mail it
+    checked = ditseed(
+        "backup", "check", "-R", host.repo, "--max-age", "26h", "--max-drill-age", "8d"
+    )
+    assert checked.ok().out.startswith("BACKUP OK")
+    assert sum(files.allocated_bytes(one) for one in host.repo.rglob("*") if one.is_file()) < MOST
+
+    before = server.slapcat()
+    server.stop()
+    (command,) = (line for line in host.here(RESTORE).splitlines() if line.startswith("ditseed"))
+    assert "shown / on disk" in host.run(command).ok().out
+    assert max(shown_and_taken(data)) < MOST
+    assert server.slapcat() == before
+    server.start()
+    shown, taken = shown_and_taken(data)
+    assert shown == SHOWN
+    assert taken < MOST
+
+
+def test_the_disk_is_too_small(server: Slapd) -> None:
+    """Not for the 250 GiB, but for what is in use."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(8) as disk:
+        filler = disk / "filler"
+        filler.write_bytes(bytes(files.free_bytes(disk) - (1 << 20) - (100 << 10)))
+        refused = Host(server, disk / "backup")
+        done = refused.run(refused.crontab()[0])
+        assert done.status == NoSpace.exit_status
+        assert not list((disk / "backup").glob("*Z-*"))
