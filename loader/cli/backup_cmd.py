@@ -49,7 +49,7 @@ from loader.operations.backup.pack import Packing
 from loader.operations.backup.places import Repo
 from loader.operations.backup.records import Proofs
 from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
-from loader.operations.backup.run import BackupOptions, is_this_host
+from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host
 
 
 @click.group(name="backup")
@@ -130,6 +130,12 @@ every_option = click.option(
     metavar="HOST",
     help="Do nothing on any other host; may be given several times.",
 )
+@click.option(
+    "--only-role",
+    "role",
+    type=click.Choice(ROLES),
+    help="Do nothing where the database is none: a consumer has syncrepl, a provider has syncprov.",
+)
 @kept_meanwhile_option
 @keep_options
 @json_option
@@ -146,6 +152,7 @@ def run_command(
     keep_free: int,
     throttle: int,
     hosts: tuple[str, ...],
+    role: str | None,
     scratch: Path | None,
     as_json: bool,
     progress_mode: str,
@@ -177,9 +184,10 @@ def run_command(
     talks = sys.stdout.isatty() or log.verbosity() > 0
     if progress_mode == "auto" and not talks:
         progress_mode = "none"
-    if hosts and not is_this_host(hosts):
+    why_not = _why_not(hosts, role, config_path, suffix, every)
+    if why_not:
         if talks:
-            show_facts({"backup": f"none: this host is not {' or '.join(hosts)}"})
+            show_facts({"backup": f"none: {why_not}"})
         return
     if incremental and compress != "zstd":
         raise UsageProblem(reason="--incremental compresses with zstd: leave --compress out")
@@ -195,6 +203,23 @@ def run_command(
         elif talks:
             for one in repository.members(place.path, made):
                 show_facts(_lines(one) | of_a_full(place.path, one))
+
+
+def _why_not(
+    hosts: tuple[str, ...],
+    role: str | None,
+    config_path: Path | None,
+    suffix: str | None,
+    every: bool,
+) -> str:
+    """Why this is not a server that makes backups; empty where it is one."""
+    if hosts and not is_this_host(hosts):
+        return f"this host is not {' or '.join(hosts)}"
+    if role is None:
+        return ""
+    if config_path is None:
+        raise UsageProblem(reason="--only-role asks the configuration: give --config")
+    return "" if has_role(config_path, suffix, every, role) else f"the database is no {role}"
 
 
 @command.command("list")

@@ -15,6 +15,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, BackupFromFuture, Locked, NoSpace, UsageProblem
@@ -225,6 +226,29 @@ def test_free_pages_need_no_room() -> None:
         too_much = Packing("none", keep_free=files.free_bytes(disk))
         with pytest.raises(NoSpace, match="needed"):
             taking.run(dataclasses.replace(asked, packing=too_much), QUIET)
+
+
+def test_only_in_one_role(tmp_path: Path) -> None:
+    """A provider is spared where consumers make the backups, and the other way round."""
+    with closing(replication.provider()) as provider:
+        provider.slapadd(TREE)
+        with closing(replication.consumer(provider)) as consumer:
+            consumer.slapadd(TREE)
+            for server, role in ((provider, "provider"), (consumer, "consumer")):
+                command = ("backup", "run", "--config", server.config_path, "-R", tmp_path / role)
+                other = {"provider": "consumer", "consumer": "provider"}[role]
+                assert (
+                    "none: the database is no"
+                    in ditseed("-v", *command, "--only-role", other).ok().out
+                )
+                assert not (tmp_path / role).exists()
+                ditseed(*command, "--only-role", role).ok()
+                ditseed(*command, "--only-role", role, "--all-databases").ok()
+                assert len(repository.listing(tmp_path / role).backups) == 2
+    refused = ditseed(
+        "backup", "run", "--from", tmp_path, "-R", tmp_path, "--only-role", "provider"
+    )
+    assert refused.status == UsageProblem.exit_status
 
 
 def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:

@@ -31,9 +31,12 @@ from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.lock import exclusive
 from loader.run.steps import Run, open_run
+from loader.server import configuration
 from loader.storage import files, held, holders
 
 log = logging.getLogger(__name__)
+ROLES = PROVIDER, CONSUMER = "provider", "consumer"
+_PROVIDES = "syncprov"  # the overlay
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,13 @@ def _tell_old_reader(source: Path) -> None:
             naming.with_operator_paths(str(source)),
             units.number(lag),
         )
+
+
+def has_role(path: Path, suffix: str | None, every: bool, role: str) -> bool:
+    """Is the database of a configuration, or any, a consumer, or a provider? One of several providers is both."""
+    found = configuration.read(path)
+    databases = found.mdb_databases if every else (found.database(suffix),)
+    return any(one.consumer if role == CONSUMER else _PROVIDES in one.overlays for one in databases)
 
 
 def is_this_host(names: Collection[str]) -> bool:
