@@ -44,6 +44,7 @@ GUARDED = {
     "lmdb": ("loader.mdb",),
     "fsspec": ("loader.storage",),
     "paramiko": ("loader.storage",),
+    "pyrage": ("loader.age",),
     "s3fs": ("loader.storage",),
     "sqlite3": ("loader.run",),
     "loader._native": (

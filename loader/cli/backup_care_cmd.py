@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from loader import units
+from loader.cli.backup_keys import identity_option
 from loader.cli.options import (
     Function,
     backup_of,
@@ -115,7 +116,8 @@ def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
         "data format": f"{one.lmdb_format}, pages of {one.page_size} bytes, {one.machine}",
         "maxsize": units.size(one.map_size),
         "of the same moment": " ".join(name for name in one.members if name != one.id) or "none",
-        "configuration": "config.ldif" if one.with_config else "not part of it",
+        "configuration": one.config_file if one.with_config else "not part of it",
+        **({"encrypted for": ", ".join(one.recipients)} if one.is_encrypted else {}),
         "verified": verified_text(proofs),
         "drilled": drilled_text(proofs),
     }
@@ -171,6 +173,7 @@ def _part(found: Verification) -> str:
     "Directory in which the database is unpacked for --verify, and that holds the files of a repository on another "
     "host meanwhile (default: $TMPDIR or /tmp)."
 )
+@identity_option
 @json_option
 @progress_option
 def verify_command(
@@ -180,6 +183,7 @@ def verify_command(
     sample: float,
     verify: str | None,
     scratch: Path | None,
+    identities: tuple[Path, ...],
     as_json: bool,
     progress_mode: str,
 ) -> int:
@@ -196,7 +200,7 @@ def verify_command(
         raise UsageProblem(reason="--tmp is for --verify, and for a repository on another host")
     progress, asked = progress_of(progress_mode), names or (verifying.EVERY,)
     with places.at(repo, progress, scratch) as place:
-        options = VerifyOptions(place.path, asked, suffix, sample, verify, scratch)
+        options = VerifyOptions(place.path, asked, suffix, sample, verify, scratch, identities)
         found = verifying.verify(options, progress, place.bring)
         for one in found:
             place.keep(one.backup, records.VERIFIED)

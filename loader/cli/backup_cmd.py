@@ -21,6 +21,7 @@ from loader.cli.backup_care_cmd import (
     verify_command,
 )
 from loader.cli.backup_drill_cmd import drill_command, extract_command
+from loader.cli.backup_keys import identity_option, recipient_options, recipients_of
 from loader.cli.options import (
     Size,
     backup_of,
@@ -136,6 +137,7 @@ every_option = click.option(
     type=click.Choice(ROLES),
     help="Do nothing where the database is none: a consumer has syncrepl, a provider has syncprov.",
 )
+@recipient_options
 @kept_meanwhile_option
 @keep_options
 @json_option
@@ -153,6 +155,8 @@ def run_command(
     throttle: int,
     hosts: tuple[str, ...],
     role: str | None,
+    recipients: tuple[str, ...],
+    recipients_files: tuple[Path, ...],
     scratch: Path | None,
     as_json: bool,
     progress_mode: str,
@@ -174,6 +178,8 @@ def run_command(
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
     All databases of the server as they were at one moment, with the accesslog:
       ditseed backup run --config /etc/ldap/slapd.d --all-databases -R /srv/backup
+    Encrypted, so that only who has an identity can read it (not this host):
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --recipients-file /etc/ditseed/recipients
     One of several databases, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
@@ -191,7 +197,8 @@ def run_command(
         return
     if incremental and compress != "zstd":
         raise UsageProblem(reason="--incremental compresses with zstd: leave --compress out")
-    packing = Packing(compress, level, throttle, keep_free)
+    keys = recipients_of(recipients, recipients_files, incremental)
+    packing = Packing(compress, level, throttle, keep_free, keys)
     policy, progress = policy_of(kept), progress_of(progress_mode)
     with places.at(repo, progress, scratch, changes=True) as place:
         options = BackupOptions(
@@ -326,6 +333,7 @@ def _checked(repo: Repo, limits: Limits, suffix: str | None) -> Check:
     help="Replace the existing database once the restored one is checked.",
 )
 @verify_copy_option
+@identity_option
 @kept_meanwhile_option
 @dry_run_option
 @json_option
@@ -340,6 +348,7 @@ def restore_command(
     target: Path | None,
     replace: bool,
     verify: str | None,
+    identities: tuple[Path, ...],
     scratch: Path | None,
     dry_run: bool,
     as_json: bool,
@@ -368,7 +377,7 @@ def restore_command(
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
         options = RestoreOptions(
-            place.path, which, config_path, suffix, target, replace, verify, every
+            place.path, which, config_path, suffix, target, replace, verify, every, identities
         )
         found: Sequence[RestorePlan | RestoreReport] = (
             restoring.plan(options, place.bring_lists)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from loader import log, standard, units
+from loader.cli.backup_keys import identity_option
 from loader.cli.options import (
     backup_of,
     json_option,
@@ -34,6 +35,7 @@ from loader.operations.backup.records import Drill
 @repo_option
 @suffix_option
 @optional_config_option
+@identity_option
 @scratch_option("Directory in which the backup is restored for the drill (default: /tmp).")
 @click.option(
     "--run-as",
@@ -49,6 +51,7 @@ def drill_command(
     repo: Repo,
     suffix: str | None,
     config_path: Path | None,
+    identities: tuple[Path, ...],
     scratch: Path | None,
     user: str | None,
     as_json: bool,
@@ -68,7 +71,9 @@ def drill_command(
     """
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
-        options = DrillOptions(place.path, which, suffix, config_path, scratch, user)
+        options = DrillOptions(
+            place.path, which, suffix, config_path, scratch, user, identities=identities
+        )
         found = drill(options, progress, place.bring)
         place.keep(found.backup, records.DRILLED)
     if as_json:
@@ -104,6 +109,7 @@ def _facts(found: Drill) -> dict[str, object]:
     help="Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax.",
 )
 @optional_config_option
+@identity_option
 @scratch_option("Directory in which the backup is unpacked (default: $TMPDIR or /tmp).")
 @progress_option
 def extract_command(
@@ -115,6 +121,7 @@ def extract_command(
     where: str | None,
     keep_operational: bool,
     config_path: Path | None,
+    identities: tuple[Path, ...],
     scratch: Path | None,
     progress_mode: str,
 ) -> None:
@@ -133,7 +140,15 @@ def extract_command(
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
         options = ExtractOptions(
-            place.path, which, suffix, dn, where, keep_operational, config_path, scratch
+            place.path,
+            which,
+            suffix,
+            dn,
+            where,
+            keep_operational,
+            config_path,
+            scratch,
+            identities,
         )
         found = extract(options, progress, place.bring)
     if log.verbosity() >= 0:

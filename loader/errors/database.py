@@ -172,6 +172,17 @@ class NoCommonMoment(LoaderError):
     hint = "Run the same command again when fewer entries are deleted, or back up each database by itself (-b SUFFIX)."
 
 
+class BackupEncrypted(LoaderError):
+    """reason: why it cannot be decrypted."""
+
+    code, exit_status = "backup.encrypted", 114
+    message = "{path}: the backup is encrypted, and {reason}"
+    hint = (
+        "Give --identity FILE with the secret key of one of its recipients, which `ditseed backup show` lists. Nothing "
+        "was changed."
+    )
+
+
 class BackupDamaged(LoaderError):
     code, exit_status = "backup.damaged", 63
     message = "{path}: {reason}"

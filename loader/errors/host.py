@@ -79,9 +79,11 @@ class Locked(LoaderError):
 
 
 class PackageMissing(LoaderError):
+    """extra: of ditseed, that has it. packages: all of that extra."""
+
     code, exit_status = "package.missing", 107
     message = "{place} needs the Python package {package}, which is not installed"
-    hint = "Install it where ditseed is: `pip install 'ditseed[remote]'`, or the packages fsspec, s3fs and paramiko."
+    hint = "Install it where ditseed is: `pip install 'ditseed[{extra}]'`, or what that extra consists of: {packages}."
 
 
 class RemoteFailed(LoaderError):

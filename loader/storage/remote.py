@@ -167,7 +167,12 @@ def _system(place: Location) -> Any:
     try:
         module: Any = import_module(SCHEMES[place.scheme])
     except ImportError as error:
-        raise PackageMissing(place=place, package=error.name or error) from error
+        raise PackageMissing(
+            place=place,
+            package=error.name or error,
+            extra="remote",
+            packages="fsspec, s3fs and paramiko",
+        ) from error
     with told(place):
         if place.scheme == "s3":
             patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}

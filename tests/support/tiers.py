@@ -123,6 +123,17 @@ TABLE = (
         )
         for name in ("where", "without", "incr", "a_killed", "one_dir", "what_is", "on_another")
     ),
+    Matrix("tests/integration/test_backup_encrypted.py::test_each_recipient", 1, _MATRIX),
+    Matrix("tests/integration/test_backup_encrypted.py::test_one_flipped", 2, _MATRIX),
+    *(
+        Matrix(
+            f"tests/integration/test_backup_encrypted.py::test_{name}",
+            0,
+            "encrypted: each verb, on S3, killed, looked through",
+            "tests/integration/test_backup_encrypted.py",
+        )
+        for name in ("on_another", "without", "nothing_of", "killed", "extract", "an_identity")
+    ),
     Matrix("tests/bench/test_versions.py::test_both_run", 1, _MATRIX),
     Matrix("tests/bench/test_online.py", 6, "what bin/bench compares with"),
     Matrix("tests/golden/test_shards.py::test_equal_to_one_slapadd", 5, _CASES),

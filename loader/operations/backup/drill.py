@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import csn, units
+from loader.age import Identities
 from loader.config import Config, Database
 from loader.errors import (
     BackupDamaged,
@@ -27,7 +28,7 @@ from loader.errors import (
 )
 from loader.mdb import meta, names
 from loader.mdb.look import summarise
-from loader.operations.backup import configured, pack, records, repository
+from loader.operations.backup import configured, encryption, pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
 from loader.operations.backup.repository import Bring, Which, there
@@ -50,7 +51,8 @@ _UUID = "entryUUID"
 @dataclass(frozen=True)
 class DrillOptions:
     """config_path: for backups without a configuration. scratch: where it is restored. user:
-    the account that slapd runs as; None takes the one of the database on this host, or nobody's."""
+    the account that slapd runs as; None takes the one of the database on this host, or nobody's. identities: files of
+    keys."""
 
     repo: Path
     which: Which
@@ -59,6 +61,7 @@ class DrillOptions:
     scratch: Path | None = None
     user: str | None = None
     lookups: int = 200
+    identities: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,16 +83,19 @@ def drill(options: DrillOptions, progress: Progress, bring: Bring = there) -> Dr
     """What came out, written down beside the backup. Raises LoaderError where it could not be tried."""
     with files.explained(options.repo):
         backup = repository.find(options.repo, options.which, options.suffix)
+        identities = encryption.unlocked(options.repo, backup, options.identities)
         try:
             bring(backup)
-            made = _tried(options, backup, progress)
+            made = _tried(options, backup, identities, progress)
         except BackupDamaged as error:
             made = _record(backup, problem=str(error))
     return records.keep(options.repo, made)
 
 
-def _tried(options: DrillOptions, backup: Backup, progress: Progress) -> Drill:
-    found = configured.of(options.repo, backup, options.config_path)
+def _tried(
+    options: DrillOptions, backup: Backup, identities: Identities | None, progress: Progress
+) -> Drill:
+    found = configured.of(options.repo, backup, options.config_path, identities)
     database = found.database(backup.suffix)
     owner = _owner(options, database)
     require_readable_format(options.repo / backup.id / backup.file, backup.lmdb_format)
@@ -97,7 +103,7 @@ def _tried(options: DrillOptions, backup: Backup, progress: Progress) -> Drill:
     files.require_space(top, backup.data_bytes)
     with temporary.directory("drill", top) as place, files.explained(top):
         try:
-            return _drilled(options, backup, found, database, owner, place, progress)
+            return _drilled(options, backup, identities, found, database, owner, place, progress)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             return _record(backup, problem=str(error))
 
@@ -105,6 +111,7 @@ def _tried(options: DrillOptions, backup: Backup, progress: Progress) -> Drill:
 def _drilled(
     options: DrillOptions,
     backup: Backup,
+    identities: Identities | None,
     found: Config,
     database: Database,
     owner: Owner | None,
@@ -114,7 +121,7 @@ def _drilled(
     data = place / "data"
     data.mkdir(mode=0o700)
     with progress.step("restore") as meter:
-        pack.unpack(options.repo / backup.id, backup, data / meta.DATA, meter)
+        pack.unpack(options.repo / backup.id, backup, data / meta.DATA, meter, identities)
         files.make_durable(data / meta.DATA)
         seconds = meter.seconds
     killpoint("drill.restored")

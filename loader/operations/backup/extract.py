@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import ldif, overlays, resources, standard
+from loader.age import Identities
 from loader.child import Child
 from loader.errors import NoEntry, UsageProblem
 from loader.mdb import meta
 from loader.operations.add import PROTECTED
-from loader.operations.backup import configured, pack, repository
+from loader.operations.backup import configured, encryption, pack, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.repository import Bring, Which, there
 from loader.progress import Meter, Progress
@@ -35,7 +36,7 @@ _OF_OVERLAYS = (
 @dataclass(frozen=True)
 class ExtractOptions:
     """`dn`: with all below it. `where`: an LDAP filter; one of the two.
-    config_path: for a filter and a backup without a configuration."""
+    config_path: for a filter and a backup without a configuration. identities: files of keys."""
 
     repo: Path
     which: Which
@@ -45,6 +46,7 @@ class ExtractOptions:
     keep_operational: bool = False
     config_path: Path | None = None
     scratch: Path | None = None
+    identities: tuple[Path, ...] = ()
 
 
 def extract(options: ExtractOptions, progress: Progress, bring: Bring = there) -> int:
@@ -54,6 +56,7 @@ def extract(options: ExtractOptions, progress: Progress, bring: Bring = there) -
     descriptor = standard.output("LDIF", readable=True)
     with files.explained(options.repo):
         backup = repository.find(options.repo, options.which, options.suffix)
+        identities = encryption.unlocked(options.repo, backup, options.identities)
         bring(backup)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     files.require_space(top, backup.data_bytes)
@@ -61,9 +64,12 @@ def extract(options: ExtractOptions, progress: Progress, bring: Bring = there) -
         data = place / "data"
         data.mkdir(mode=0o700)
         with progress.step("unpack") as meter:
-            pack.unpack(options.repo / backup.id, backup, data / meta.DATA, meter)
+            pack.unpack(options.repo / backup.id, backup, data / meta.DATA, meter, identities)
         with tempfile.TemporaryFile(dir=top) as made:
-            with progress.step("extract") as meter, _read(options, backup, place, meter) as source:
+            with (
+                progress.step("extract") as meter,
+                _read(options, backup, place, identities, meter) as source,
+            ):
                 target = Path(f"/proc/self/fd/{made.fileno()}")
                 found = ldif.shard(source, target, _left_out(options), meter, backup.id)
             if not found.entries:
@@ -83,10 +89,16 @@ def _left_out(options: ExtractOptions) -> list[str]:
 
 
 @contextmanager
-def _read(options: ExtractOptions, backup: Backup, place: Path, meter: Meter) -> Iterator[int]:
+def _read(
+    options: ExtractOptions,
+    backup: Backup,
+    place: Path,
+    identities: Identities | None,
+    meter: Meter,
+) -> Iterator[int]:
     """A descriptor that gives the LDIF."""
     if options.where is not None:
-        with _filtered(options, backup, place) as source:
+        with _filtered(options, backup, place, identities) as source:
             yield source
         return
     with tempfile.TemporaryFile(dir=place) as file:
@@ -97,9 +109,11 @@ def _read(options: ExtractOptions, backup: Backup, place: Path, meter: Meter) ->
 
 
 @contextmanager
-def _filtered(options: ExtractOptions, backup: Backup, place: Path) -> Iterator[int]:
+def _filtered(
+    options: ExtractOptions, backup: Backup, place: Path, identities: Identities | None
+) -> Iterator[int]:
     """slapcat knows every filter that slapd does; of -s it dies in 2.5.13, so the whole tree is searched."""
-    found = configured.of(options.repo, backup, options.config_path)
+    found = configured.of(options.repo, backup, options.config_path, identities)
     database = found.database(backup.suffix)
     owner = account.of_directories([database.directory] if database.directory else [])
     settings = {"olcDbDirectory": [bytes(place / "data")]}

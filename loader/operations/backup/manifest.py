@@ -3,20 +3,24 @@
 Format 2: the data is a sequence of pieces, each compressed by itself, with a SHA-256 of what it holds and one of what
 is stored. The first holds both meta pages, the others PIECE bytes each. Format 1 is one stream with one sum. Formats 3
 and 4 share pages with other backups (page_list.py); in 4, pages may be stored as what differs from others.
+
+Format 5 is encrypted: each piece, compressed or not, is a file of age of its own, and so is the configuration. There is
+no checksum of what is inside, which would tell whether a guess is right; age tells whether it is as it was.
 """
 
 from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 
-from loader import typed
+from loader import age, typed
 from loader.errors import BackupDamaged, ManifestBroken
 from loader.operations.backup import sealed
 from loader.storage import files
@@ -24,12 +28,13 @@ from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
 MANIFEST, PIECES, CONFIG = "manifest.json", "pieces.json", "config.ldif"
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
-FIRST, FORMAT, SHARED, DIFFERING = 1, 2, 3, 4
+FIRST, FORMAT, SHARED, DIFFERING, ENCRYPTED = 1, 2, 3, 4, 5
 MAP = "pages.map"  # formats 3 and 4
 LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
 
 Listed = TypeVar("Listed")
 Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
+PublicKey = Annotated[str, msgspec.Meta(max_length=8192, pattern=r"^[!-~]+( [!-~]+)?\Z")]
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,8 @@ class Backup:
     members: tuple[
         Name, ...
     ] = ()  # IDs of the backups of the same moment, with its own; none where it is alone
-    config_sha256: Digest64 | None = None
+    config_sha256: Digest64 | None = None  # of the file as it lies in the repository
+    recipients: tuple[PublicKey, ...] = ()  # of an encrypted one
     seal: Seal = ""
     format: int = FORMAT
 
@@ -86,6 +92,18 @@ class Backup:
     def shares_pages(self) -> bool:
         return self.format in (SHARED, DIFFERING)
 
+    @property
+    def is_encrypted(self) -> bool:
+        return self.format == ENCRYPTED
+
+    @property
+    def config_file(self) -> str:
+        return stored_name(CONFIG, self.is_encrypted)
+
+
+def stored_name(name: str, encrypted: bool) -> str:
+    return name + age.SUFFIX if encrypted else name
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -98,11 +116,19 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class PieceList:
-    """In the order of the data."""
+class EncryptedPiece:
+    """The same of a piece that is encrypted. start: where it is in the file."""
 
-    pieces: tuple[Piece, ...]
-    format: int = FORMAT
+    data: Count
+    start: Count
+    stored: Count
+    stored_sha256: Digest64
+
+
+class _Listed:
+    """What pieces come to."""
+
+    pieces: tuple[Piece, ...] | tuple[EncryptedPiece, ...]
 
     @property
     def data_bytes(self) -> int:
@@ -116,12 +142,36 @@ class PieceList:
         return msgspec.json.encode(self) + b"\n"
 
 
+@dataclass(frozen=True)
+class PieceList(_Listed):
+    """In the order of the data, and of the file."""
+
+    pieces: tuple[Piece, ...]
+    format: int = FORMAT
+
+    def placed(self) -> Iterator[tuple[int, Piece]]:
+        """With where each begins in the file."""
+        starts = accumulate((piece.stored for piece in self.pieces), initial=0)
+        return zip(starts, self.pieces, strict=False)
+
+
+@dataclass(frozen=True)
+class EncryptedList(_Listed):
+    """In the order of the data. In the file the first comes last: how long it is was not known before."""
+
+    pieces: tuple[EncryptedPiece, ...]
+    format: int = ENCRYPTED
+
+    def placed(self) -> Iterator[tuple[int, EncryptedPiece]]:
+        return ((piece.start, piece) for piece in self.pieces)
+
+
 def read(directory: Path) -> Backup:
     """The manifest of one backup. Raises ManifestBroken."""
     path = directory / MANIFEST
     try:
         content = typed.content(path)
-        found = typed.parse(content, Backup, FIRST, FORMAT, SHARED, DIFFERING)
+        found = typed.parse(content, Backup, FIRST, FORMAT, SHARED, DIFFERING, ENCRYPTED)
         if found.format != FIRST:
             sealed.require(found, content)
         _require_sense(found, directory)
@@ -135,8 +185,10 @@ def read(directory: Path) -> Backup:
 def _require_sense(found: Backup, directory: Path) -> None:
     if found.id != directory.name:
         raise Unfit("is not the manifest of this directory")
-    if found.file != (MAP if found.shares_pages else NAMES.get(found.compression)):
+    if found.file != (MAP if found.shares_pages else _data_name(found)):
         raise Unfit(f"says that {found.file} is compressed with {found.compression}")
+    if found.is_encrypted != bool(found.recipients):
+        raise Unfit("not a manifest: its recipients do not go with its format")
     sums = (
         (found.data_sha256, found.file_sha256)
         if found.format == FIRST
@@ -152,12 +204,28 @@ def _require_sense(found: Backup, directory: Path) -> None:
         raise Unfit("not a manifest: made: names no time zone")
 
 
-def pieces(directory: Path, backup: Backup) -> PieceList:
-    """Of a backup of format 2. Raises BackupDamaged, NoSuchPath."""
+def _data_name(found: Backup) -> str | None:
+    name = NAMES.get(found.compression)
+    return name and stored_name(name, found.is_encrypted)
+
+
+def pieces(directory: Path, backup: Backup) -> PieceList | EncryptedList:
+    """Of a backup of format 2 or 5. Raises BackupDamaged, NoSuchPath."""
+    if backup.is_encrypted:
+        return read_list(directory, backup, EncryptedList, ENCRYPTED, _require_placed)
     return read_list(directory, backup, PieceList, FORMAT, _require_fitting_pieces)
 
 
-def _require_fitting_pieces(found: PieceList, backup: Backup) -> None:
+def _require_placed(found: EncryptedList, backup: Backup) -> None:
+    _require_fitting_pieces(found, backup)
+    end = 0
+    for piece in sorted(found.pieces, key=lambda piece: piece.start):
+        if piece.start != end:
+            raise Unfit("its pieces are not one behind the other")
+        end += piece.stored
+
+
+def _require_fitting_pieces(found: PieceList | EncryptedList, backup: Backup) -> None:
     if len(found.pieces) != backup.pieces or found.data_bytes != backup.data_bytes:
         raise Unfit("its pieces do not make up the data that the manifest tells of")
     if any(piece.data > LARGEST_PIECE for piece in found.pieces):
@@ -186,8 +254,8 @@ def read_list(
 
 
 def config(directory: Path, backup: Backup) -> bytes:
-    """cn=config as LDIF, of a backup that has it. Raises BackupDamaged, NoSuchPath."""
-    path = directory / CONFIG
+    """cn=config as LDIF, of a backup that has it, as it is stored. Raises BackupDamaged, NoSuchPath."""
+    path = directory / backup.config_file
     try:
         with files.explained(path):
             content = typed.content(path)

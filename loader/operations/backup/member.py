@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from loader.mdb.page_stream import paged
 from loader.mdb.snapshot import CopyableSnapshot
 from loader.operations.backup import manifest, pack, sealed, sharing
-from loader.operations.backup.manifest import Backup, PieceList
+from loader.operations.backup.manifest import Backup, EncryptedList, PieceList
 from loader.operations.backup.origin import Origin
 from loader.operations.backup.page_list import PageList
 from loader.operations.backup.repository import Bring
@@ -35,14 +35,15 @@ class Member:
         self.source, self.id = origin.directory, str(looked["id"])
         self.final = options.repo / self.id
         self.partial = self.final.with_name(self.final.name + files.PARTIAL)
-        self.list: PieceList | PageList = PieceList(())
+        self.config = origin.config and options.packing.protected(origin.config)
+        self.list: PieceList | EncryptedList | PageList = PieceList(())
         self.copied: Facts = {}
 
     def copy(self, image: CopyableSnapshot, bring: Bring, meter: Meter) -> None:
         """Into a directory that no verb lists. Raises NoSpace, MdbDamaged."""
         with held.private(self.partial) as home, paged(image, meter) as stream:
             before = meter.seconds
-            target = home.path / manifest.NAMES[self.options.packing.compression]
+            target = home.path / self.options.packing.data_name
             if self.options.incremental:
                 target = home.path / sharing.PACK
                 known = sharing.earlier(self.options.repo, str(self.looked["suffix"]), bring)
@@ -67,8 +68,8 @@ class Member:
         """Everything on the disk, before the name."""
         self.made = self._described(members)
         with held.private(self.partial) as home:
-            if self.origin.config is not None:
-                files.write_durably(home.path / manifest.CONFIG, self.origin.config, 0o600)
+            if self.config is not None:
+                files.write_durably(home.path / self.made.config_file, self.config, 0o600)
             files.write_durably(home.path / manifest.PIECES, self.list.text(), 0o600)
             files.write_durably(home.path / manifest.MANIFEST, sealed.text(self.made), 0o600)
 
@@ -85,20 +86,21 @@ class Member:
 
     def _described(self, members: tuple[str, ...]) -> Backup:
         """The manifest. Facts are those of the snapshot; the others were taken just before it."""
-        config, listed, packing = self.origin.config, self.list, self.options.packing
+        config, listed, packing = self.config, self.list, self.options.packing
         found = Backup(
             **{**self.looked, **self.copied},
             host=socket.gethostname(),
             source=str(self.source.absolute()),
             machine=machine(),
             data_bytes=listed.data_bytes,
-            file=manifest.MAP if self.options.incremental else manifest.NAMES[packing.compression],
+            file=manifest.MAP if self.options.incremental else packing.data_name,
             compression=packing.compression,
             pieces=len(listed.pieces),
             pieces_sha256=hashlib.sha256(listed.text()).hexdigest(),
             with_config=config is not None,
             config_sha256=None if config is None else hashlib.sha256(config).hexdigest(),
             members=members,
+            recipients=packing.recipients.names if packing.recipients else (),
             ditseed=version("ditseed"),
             format=listed.format,
         )

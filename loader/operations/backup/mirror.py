@@ -29,8 +29,14 @@ from loader.storage import files
 from loader.storage.remote import Store
 
 _TOLD = (manifest.MANIFEST, records.VERIFIED, records.DRILLED)
-_SMALL = (manifest.PIECES, manifest.CONFIG)
-_LARGE = (*manifest.NAMES.values(), manifest.MAP)
+_CONFIGS = tuple(manifest.stored_name(manifest.CONFIG, encrypted) for encrypted in (False, True))
+_SMALL = (manifest.PIECES, *_CONFIGS)
+_DATA = tuple(
+    manifest.stored_name(name, encrypted)
+    for name in manifest.NAMES.values()
+    for encrypted in (False, True)
+)
+_LARGE = (*_DATA, manifest.MAP)
 _PACK = re.compile(rf"[0-9a-f]{{64}}{re.escape(packs.PACK)}")
 _LARGEST = 1 << 43  # bytes that a hole may have
 

@@ -14,11 +14,19 @@ from typing import BinaryIO, cast
 import zstandard
 
 from loader import units
+from loader.age import Identities, Recipients
 from loader.errors import BackupDamaged
 from loader.mdb import meta
 from loader.mdb.page_stream import PageStream
-from loader.operations.backup import first_format, manifest, shared
-from loader.operations.backup.manifest import FIRST, Backup, Piece, PieceList
+from loader.operations.backup import encryption, first_format, manifest, shared
+from loader.operations.backup.manifest import (
+    FIRST,
+    Backup,
+    EncryptedList,
+    EncryptedPiece,
+    Piece,
+    PieceList,
+)
 from loader.operations.backup.parallel import in_order, sha256
 from loader.operations.backup.shared import Compared
 from loader.progress import Meter
@@ -34,21 +42,30 @@ _SAMPLES, _SAMPLE = 16, 256 << 10  # places in a file, bytes
 
 @dataclass(frozen=True)
 class Packing:
-    """How: `throttle` in bytes of data a second (0: none), `keep_free` bytes of the disk."""
+    """How: `throttle` in bytes of data a second (0: none), `keep_free` bytes of the disk. recipients: for whom it is
+    encrypted; None: it is not."""
 
     compression: str = "zstd"
     level: int = LEVEL
     throttle: int = 0
     keep_free: int = 0
+    recipients: Recipients | None = None
+
+    @property
+    def data_name(self) -> str:
+        return manifest.stored_name(manifest.NAMES[self.compression], self.recipients is not None)
+
+    def protected(self, content: bytes) -> bytes:
+        return content if self.recipients is None else self.recipients.encrypt(content)
 
 
 PACKING = Packing()
 
 
-def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceList:
-    """Write the snapshot to `target` (mode 0600). The meta pages come last, and go to the room left at its beginning.
-    Raises NoSpace."""
-    room = stream.head_bytes + (_HEAD_ROOM if how.compression == "zstd" else 0)
+def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceList | EncryptedList:
+    """Write the snapshot to `target` (mode 0600). The meta pages come last, and go to the room left at its beginning;
+    encrypted, to the end, for then their length is not known before. Raises NoSpace."""
+    room = 0 if how.recipients else _head_room(stream, how)
     with creating(target) as file:
         pieces = []
         write_all(file, bytes(room))
@@ -61,9 +78,21 @@ def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceL
             meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
             killpoint("copy.middle")
         head, stored = _packed(stream.head, how, room)
-        file.seek(0)
+        if room:
+            file.seek(0)
         write_all(file, stored)
-    return PieceList((head, *pieces))
+    return _encrypted(head, pieces) if how.recipients else PieceList((head, *pieces))
+
+
+def _head_room(stream: PageStream, how: Packing) -> int:
+    return stream.head_bytes + (_HEAD_ROOM if how.compression == "zstd" else 0)
+
+
+def _encrypted(head: Piece, pieces: list[Piece]) -> EncryptedList:
+    """Without the sums of the data. The first is the last in the file."""
+    placed = PieceList((*pieces, head)).placed()
+    made = [EncryptedPiece(one.data, start, one.stored, one.stored_sha256) for start, one in placed]
+    return EncryptedList((made[-1], *made[:-1]))
 
 
 @contextmanager
@@ -93,7 +122,9 @@ def _packed(data: bytes | memoryview, how: Packing, room: int = 0) -> tuple[Piec
         if room:
             left = room - len(stored) - 8
             stored += _SKIPPED + left.to_bytes(4, "little") + bytes(left)
-    return Piece(len(data), len(stored), sha256(data), sha256(stored)), stored
+    plain = "" if how.recipients else sha256(data)
+    stored = how.protected(stored)
+    return Piece(len(data), len(stored), plain, sha256(stored)), stored
 
 
 def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
@@ -121,9 +152,15 @@ def paced(pieces: Iterable[memoryview], rate: int) -> Iterator[memoryview]:
             time.sleep(max(0.0, started + size / rate - time.monotonic()))
 
 
-def unpack(directory: Path, backup: Backup, target: Path, meter: Meter) -> None:
+def unpack(
+    directory: Path,
+    backup: Backup,
+    target: Path,
+    meter: Meter,
+    identities: Identities | None = None,
+) -> None:
     """Write the database of a backup to `target` (mode 0600), holes where it has zeros, each byte checked. Raises
-    BackupDamaged, NoSpace."""
+    BackupDamaged, BackupEncrypted, NoSpace."""
     stored = directory / backup.file
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as out:
@@ -136,15 +173,25 @@ def unpack(directory: Path, backup: Backup, target: Path, meter: Meter) -> None:
         known = manifest.pieces(directory, backup)
         require_length(stored, known.stored_bytes)
         packed = backup.compression == "zstd"
-        read = _stored_pieces(stored, known.pieces)
-        for data in in_order(lambda one: _unpacked(stored, *one, packed), read):
+        read = _stored_pieces(stored, known)
+        for data in in_order(lambda one: _unpacked(stored, *one, packed, identities), read):
             holes.write(out, data)
             meter.add(size=len(data))
         holes.finish(out)
 
 
-def _unpacked(path: Path, number: int, piece: Piece, stored: bytes, packed: bool) -> bytes:
+def _unpacked(
+    path: Path,
+    number: int,
+    piece: Piece | EncryptedPiece,
+    stored: bytes,
+    packed: bool,
+    identities: Identities | None,
+) -> bytes:
     place = f"piece {number}"
+    if isinstance(piece, EncryptedPiece):
+        _require_stored(path, number, piece, stored)
+        stored = encryption.decrypted(stored, identities, path, place)
     try:
         if packed and zstandard.get_frame_parameters(stored).content_size != piece.data:
             raise BackupDamaged(
@@ -153,7 +200,9 @@ def _unpacked(path: Path, number: int, piece: Piece, stored: bytes, packed: bool
         data = zstandard.ZstdDecompressor().decompress(stored) if packed else stored
     except zstandard.ZstdError as error:
         raise BackupDamaged(path=path, reason=f"{place} cannot be unpacked: {error}") from error
-    if sha256(data) != piece.sha256:
+    if len(data) != piece.data:
+        raise BackupDamaged(path=path, reason=f"{place} does not hold as much as its list says")
+    if isinstance(piece, Piece) and sha256(data) != piece.sha256:
         raise BackupDamaged(path=path, reason=f"the sha256 of {place} is not the one in its list")
     return data
 
@@ -179,18 +228,22 @@ def verify_stored(
     known = manifest.pieces(directory, backup)
     require_length(stored, known.stored_bytes)
 
-    def check(one: tuple[int, Piece, bytes]) -> int:
+    def check(one: tuple[int, Piece | EncryptedPiece, bytes]) -> int:
         number, piece, content = one
-        if sha256(content) != piece.stored_sha256:
-            reason = f"the sha256 of piece {number} is not the one in its list"
-            raise BackupDamaged(path=stored, reason=reason)
+        _require_stored(stored, number, piece, content)
         return len(content)
 
     size = 0
-    for length in in_order(check, _stored_pieces(stored, known.pieces, chosen)):
+    for length in in_order(check, _stored_pieces(stored, known, chosen)):
         size += length
         meter.add(size=length)
     return size
+
+
+def _require_stored(path: Path, number: int, piece: Piece | EncryptedPiece, content: bytes) -> None:
+    if sha256(content) != piece.stored_sha256:
+        reason = f"the sha256 of piece {number} is not the one in its list"
+        raise BackupDamaged(path=path, reason=reason)
 
 
 def needed_bytes(directory: Path, backup: Backup) -> int:
@@ -216,11 +269,12 @@ def require_length(stored: Path, wanted: int) -> None:
 
 
 def _stored_pieces(
-    path: Path, pieces: Iterable[Piece], chosen: Callable[[int], bool] = lambda number: True
-) -> Iterator[tuple[int, Piece, bytes]]:
-    start = 0
+    path: Path,
+    listed: PieceList | EncryptedList,
+    chosen: Callable[[int], bool] = lambda number: True,
+) -> Iterator[tuple[int, Piece | EncryptedPiece, bytes]]:
+    placed: Iterator[tuple[int, Piece | EncryptedPiece]] = listed.placed()
     with files.reading(path) as file:
-        for number, piece in enumerate(pieces):
+        for number, (start, piece) in enumerate(placed):
             if chosen(number):
                 yield number, piece, os.pread(file.fileno(), piece.stored, start)
-            start += piece.stored

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import config, dn, schema, units
+from loader.age import Identities
 from loader.config import DEFAULT_MODE, Config, Database
 from loader.errors import BackupDamaged, LoaderError, UsageProblem
 from loader.mdb import copy, meta
 from loader.mdb.verify import Verified
 from loader.operations import indexing, made_with
-from loader.operations.backup import manifest, pack, repository
+from loader.operations.backup import encryption, pack, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.member import machine
 from loader.operations.backup.origin import directory_of
@@ -50,7 +51,7 @@ class RestoreOptions:
     """Into the database directory of a configuration, or into a directory (`target`); one of the two.
 
     `verify`: a level of loader.mdb.verify; None picks one by size. every: all backups of one moment, each into the
-    directory of its database.
+    directory of its database. identities: files of keys.
     """
 
     repo: Path
@@ -61,6 +62,7 @@ class RestoreOptions:
     replace: bool = False
     verify: str | None = None
     every: bool = False
+    identities: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def _planned(options: RestoreOptions) -> list[tuple[RestorePlan, RestoreTarget]]
         members = repository.find_set(options.repo, options.which)
         found = [(one, _place(replace(options, suffix=one.suffix))) for one in members]
     for backup, place in found:
+        encryption.unlocked(options.repo, backup, options.identities)
         _require_fitting(options, backup, place)
         require_target(place.directory, options.replace)
     free = _require_space(found)
@@ -228,11 +231,12 @@ def _unpacked(
     progress: Progress,
 ) -> _Ready:
     partial = shop.home / copy.PARTIAL
+    identities = encryption.unlocked(options.repo, backup, options.identities)
     with progress.step("unpack") as whole:
-        pack.unpack(options.repo / backup.id, backup, partial, whole)
+        pack.unpack(options.repo / backup.id, backup, partial, whole, identities)
         seconds = whole.seconds
     killpoint("restore.unpacked")
-    indexed = _fitted(options, backup, place, partial, progress)
+    indexed = _fitted(options, backup, place, partial, identities, progress)
     for note in indexed.notes:
         progress.say(note)
     verified = checked(partial, options.verify, progress)
@@ -245,13 +249,14 @@ def _fitted(
     backup: Backup,
     place: RestoreTarget,
     partial: Path,
+    identities: Identities | None,
     progress: Progress,
 ) -> Rebuilt:
     """Indexes that the configuration would have made otherwise are made again; which. Raises SchemaMissing,
     MadeOtherwise."""
     if place.config is None or place.database is None:
         return Rebuilt()
-    origin = _origin(options.repo / backup.id, backup, place.config)
+    origin = _origin(options.repo / backup.id, backup, place.config, identities)
     with progress.step("look") as meter:
         found = made_with.look(partial, place.config, place.database, meter, origin)
     found.require(options.repo / backup.id / backup.file, place.config, _ANEW)
@@ -262,13 +267,16 @@ def _fitted(
     return Rebuilt()
 
 
-def _origin(directory: Path, backup: Backup, now: Config) -> Origin | None:
+def _origin(
+    directory: Path, backup: Backup, now: Config, identities: Identities | None
+) -> Origin | None:
     """The configuration that was backed up. What is compiled into slapd is not in it."""
     if not backup.with_config:
         return None
     try:
-        path = directory / manifest.CONFIG
-        entries = configuration.entries_of(manifest.config(directory, backup), path)
+        path = directory / backup.config_file
+        content = encryption.config(directory, backup, identities)
+        entries = configuration.entries_of(content, path)
         own = [one for one in entries if one[0].lower() != schema.ROOT]
         found = config.parse(path, [*own, *compiled_schema.read(now)])
         return Origin(found, found.database(backup.suffix))

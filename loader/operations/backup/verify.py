@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from loader.age import Identities
 from loader.errors import BackupDamaged, LoaderError, MdbDamaged, NoSuchPath
 from loader.mdb import copy
-from loader.operations.backup import manifest, pack, records, repository
+from loader.operations.backup import encryption, manifest, pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Verification
 from loader.operations.backup.repository import Bring, there
@@ -27,7 +28,8 @@ EVERY = "all"
 @dataclass(frozen=True)
 class VerifyOptions:
     """`names`: IDs, "latest" or "all". sample: the part of the pieces to read, by chance. level: of
-    loader.mdb.verify; None leaves the database packed. scratch: where it is unpacked."""
+    loader.mdb.verify; None leaves the database packed. scratch: where it is unpacked. identities: files of keys for
+    that."""
 
     repo: Path
     names: Sequence[str] = (EVERY,)
@@ -35,13 +37,22 @@ class VerifyOptions:
     sample: float = 1.0
     level: str | None = None
     scratch: Path | None = None
+    identities: tuple[Path, ...] = ()
 
 
 def verify(options: VerifyOptions, progress: Progress, bring: Bring = there) -> list[Verification]:
     """What was found, one for each backup; written down beside each. Raises NoSuchBackup, ManifestBroken, NoSpace."""
     compared: Compared = {}
     with files.explained(options.repo):
-        return [_verified(options, one, compared, progress, bring) for one in chosen(options)]
+        asked = [(one, _unlocked(options, one)) for one in chosen(options)]
+        return [_verified(options, *one, compared, progress, bring) for one in asked]
+
+
+def _unlocked(options: VerifyOptions, backup: Backup) -> Identities | None:
+    """What is stored needs none."""
+    if options.level is None:
+        return None
+    return encryption.unlocked(options.repo, backup, options.identities)
 
 
 def chosen(options: VerifyOptions) -> list[Backup]:
@@ -55,7 +66,12 @@ def chosen(options: VerifyOptions) -> list[Backup]:
 
 
 def _verified(
-    options: VerifyOptions, backup: Backup, compared: Compared, progress: Progress, bring: Bring
+    options: VerifyOptions,
+    backup: Backup,
+    identities: Identities | None,
+    compared: Compared,
+    progress: Progress,
+    bring: Bring,
 ) -> Verification:
     started, problem, read, stored = time.monotonic(), "", 0, backup.stored_bytes
     try:
@@ -64,7 +80,7 @@ def _verified(
         with progress.step(f"verify {backup.id}") as meter:
             read = _stored(options, backup, compared, meter)
         if options.level is not None:
-            _unpacked(options, backup, options.level, progress)
+            _unpacked(options, backup, identities, options.level, progress)
     except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
         problem = str(error)
     return records.keep(
@@ -97,13 +113,19 @@ def _stored(options: VerifyOptions, backup: Backup, compared: Compared, meter: M
     )
 
 
-def _unpacked(options: VerifyOptions, backup: Backup, level: str, progress: Progress) -> None:
+def _unpacked(
+    options: VerifyOptions,
+    backup: Backup,
+    identities: Identities | None,
+    level: str,
+    progress: Progress,
+) -> None:
     scratch = options.scratch or Path(tempfile.gettempdir())
     files.require_space(scratch, backup.data_bytes)
     with held.scratch(scratch, "ditseed-verify-") as home, files.explained(scratch):
         partial = home.path / copy.PARTIAL
         with progress.step(f"unpack {backup.id}") as meter:
-            pack.unpack(options.repo / backup.id, backup, partial, meter)
+            pack.unpack(options.repo / backup.id, backup, partial, meter, identities)
         verified = checked(partial, level, progress)
     if verified.entries not in (None, backup.entries):
         reason = f"holds {verified.entries} entries, the manifest says {backup.entries}"

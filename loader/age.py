@@ -1,0 +1,155 @@
+"""Encryption to recipients in the format of age (age-encryption.org/v1), by pyrage, which is optional: only this module
+imports it, where it is needed.
+
+An identity is a secret: no message has anything of one, nor what pyrage says about it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from loader import naming
+from loader.errors import PackageMissing, UsageProblem
+from loader.storage import files, held
+
+SUFFIX = ".age"  # of the name of an encrypted file
+_LARGEST = 1 << 20  # bytes of a file of keys
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_ENCRYPTED = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
+_SSH = b"-----BEGIN "
+_NO_MATCH = "No matching keys"  # what pyrage says; it has one class for all that can go wrong
+
+
+class NotARecipient(Exception):
+    """None of the identities can decrypt it."""
+
+
+class Broken(Exception):
+    """It was cut off, or changed since it was encrypted."""
+
+
+@dataclass(frozen=True)
+class Recipients:
+    """names: the public keys, as they are shown. Each can decrypt everything."""
+
+    names: tuple[str, ...]
+    keys: tuple[Any, ...]
+
+    def encrypt(self, data: bytes) -> bytes:
+        """pyrage keeps the interpreter lock meanwhile. The length differs each time: rage adds a stanza by chance."""
+        sealed: bytes = _pyrage().encrypt(data, self.keys)
+        return sealed
+
+
+@dataclass(frozen=True, repr=False)
+class Identities:
+    keys: tuple[Any, ...]
+
+    def decrypt(self, sealed: bytes) -> bytes:
+        """Raises NotARecipient, Broken."""
+        pyrage = _pyrage()
+        try:
+            data: bytes = pyrage.decrypt(sealed, self.keys)
+            return data
+        except pyrage.DecryptError as error:
+            raise NotARecipient if _NO_MATCH in str(error) else Broken from None
+
+
+def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None:
+    """Public keys as they are given, and those of age's files of them; None where nothing is given. Raises
+    UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
+    if not words and not paths:
+        return None
+    asked = [*((word.strip(), "a recipient") for word in words)]
+    for path in paths:
+        asked += _lines(_content(path), path)
+    found = dict(_recipient(text, place) for text, place in asked)
+    if not found:
+        raise UsageProblem(reason=f"{', '.join(map(str, paths))}: holds no recipient")
+    return Recipients(tuple(found), tuple(found.values()))
+
+
+def _recipient(text: str, place: str) -> tuple[str, Any]:
+    """Its name, without the comment of an SSH key, and what encrypts to it. A text that is no key is not repeated: it
+    may be a secret one."""
+    pyrage, name = _pyrage(), " ".join(text.split()[:2])
+    kind = pyrage.ssh.Recipient if name.startswith("ssh-") else pyrage.x25519.Recipient
+    try:
+        return name, kind.from_str(name)
+    except pyrage.RecipientError:
+        known = "age1..., ssh-ed25519 ... or ssh-rsa ..."
+        raise UsageProblem(reason=f"{place} is not a public key of age or SSH: {known}") from None
+
+
+def identities(paths: Sequence[Path]) -> Identities:
+    """Of age's files of identities, and of private keys of SSH. Raises UsageProblem, NoSuchPath, NotPermitted,
+    PackageMissing."""
+    return Identities(tuple(key for path in paths for key in _identities(path)))
+
+
+def _identities(path: Path) -> list[Any]:
+    content = _content(path, secret=True)
+    if content.startswith(_ENCRYPTED):
+        made = "decrypt it into a file that only you can read: (umask 077; age -d FILE > OTHER)"
+        raise UsageProblem(reason=f"{path} is an identity under a passphrase; {made}")
+    if content.startswith(_SSH):
+        return [_ssh_identity(content, path)]
+    found = [_identity(text, place) for text, place in _lines(content, path)]
+    if not found:
+        raise UsageProblem(reason=f"{path} holds no identity")
+    return found
+
+
+def _identity(text: str, place: str) -> Any:
+    pyrage = _pyrage()
+    try:
+        return pyrage.x25519.Identity.from_str(text)
+    except pyrage.IdentityError:
+        raise UsageProblem(reason=f"{place} is not an identity: AGE-SECRET-KEY-1...") from None
+
+
+def _ssh_identity(content: bytes, path: Path) -> Any:
+    pyrage = _pyrage()
+    try:
+        return pyrage.ssh.Identity.from_buffer(content)
+    except pyrage.IdentityError:
+        known = "an Ed25519 or RSA key without a passphrase (ssh-keygen -p takes one off a copy)"
+        raise UsageProblem(reason=f"{path} cannot be used as an identity: give {known}") from None
+
+
+def _lines(content: bytes, path: Path) -> Iterator[tuple[str, str]]:
+    """What stands in a file of keys, and where."""
+    for number, line in enumerate(_texts(content), 1):
+        if line and not line.startswith("#"):
+            yield line, f"{path}, line {number},"
+
+
+def _texts(content: bytes) -> Iterable[str]:
+    return (line.strip() for line in content.decode("ascii", "replace").splitlines())
+
+
+def _content(path: Path, secret: bool = False) -> bytes:
+    with files.explained(path), os.fdopen(held.reading(path), "rb") as file:
+        if secret and os.fstat(file.fileno()).st_mode & _OTHERS:
+            mend = f"chmod 600 {shlex.quote(naming.told(str(path)))}"
+            raise UsageProblem(reason=f"{path} is secret, but others can read or write it: {mend}")
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise UsageProblem(reason=f"{path} is too large for a file of keys")
+    return content
+
+
+def _pyrage() -> Any:
+    try:
+        return import_module("pyrage")
+    except ImportError as error:
+        raise PackageMissing(
+            place="encryption", package=error.name or error, extra="encrypted", packages="pyrage"
+        ) from error

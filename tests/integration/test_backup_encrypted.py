@@ -1,0 +1,368 @@
+"""Encrypted backups of real databases: there and back, without the right identity, damaged, killed, and looked
+through for what nobody else may read."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import replication, s3
+from fixtures.slapd import Slapd
+from loader.errors import (
+    BackupDamaged,
+    BackupEncrypted,
+    ManifestBroken,
+    UsageProblem,
+)
+from loader.operations.backup import manifest, repository, restore, sealed
+from loader.operations.backup.manifest import Backup, EncryptedList, EncryptedPiece
+from loader.operations.backup.restore import RestoreOptions
+from loader.progress import Progress
+from tests.support.command import Done, ditseed
+from tests.support.keys import Key, generated
+from tests.support.require import require
+from tests.support.trees import assert_same
+
+pytestmark = pytest.mark.slapd
+QUIET = Progress("none")
+PAGE = (Path(__file__).parents[2] / "docs/backup.md").read_text()
+ONE_ENTRY = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Slapd]:
+    """It gives the source a password to keep; never started."""
+    with closing(replication.provider()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def source(provider: Slapd, people_ldif: Path) -> Iterator[Slapd]:
+    """A stopped consumer with 1,029 entries."""
+    with closing(replication.consumer(provider)) as made:
+        made.slapadd(people_ldif, "-w")
+        yield made
+
+
+@pytest.fixture
+def other(source: Slapd) -> Iterator[Slapd]:
+    """Stopped and empty, of the same kind."""
+    with closing(Slapd(source.settings)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Key, Key, Key]:
+    """Of two recipients, and of nobody."""
+    home = tmp_path_factory.mktemp("keys")
+    return generated(home / "first"), generated(home / "second"), generated(home / "other")
+
+
+@pytest.fixture(scope="module")
+def taken(
+    source: Slapd, keys: tuple[Key, Key, Key], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A repository with one backup for two recipients. Copy it to change it."""
+    made = tmp_path_factory.mktemp("taken") / "repo"
+    take(source, made, *keys[:2]).ok()
+    return made
+
+
+@pytest.fixture
+def repo(taken: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(taken, tmp_path / "repo")
+
+
+def take(source: Slapd, repo: object, *keys: Key, **environment: str) -> Done:
+    given = [word for key in keys for word in ("--recipient", key.public)]
+    command = ("backup", "run", "--config", source.config_path, "-R", repo, "--json", *given)
+    return ditseed(*command, env=environment)
+
+
+def put_back(repo: object, target: Slapd, *keys: Key) -> Done:
+    given = [word for key in keys for word in ("--identity", key.path)]
+    place = ("-R", repo, "--config", target.config_path, "--replace")
+    return ditseed("backup", "restore", "latest", *place, *given)
+
+
+def stored(repo: Path) -> bytes:
+    """All that is there, lines of LDIF unfolded."""
+    content = b"".join(path.read_bytes() for path in repo.rglob("*") if path.is_file())
+    return content.replace(b"\n ", b"")
+
+
+# --- there and back -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_each_recipient_restores_the_same_database(
+    source: Slapd, other: Slapd, taken: Path, keys: tuple[Key, Key, Key], number: int
+) -> None:
+    put_back(taken, other, keys[2], keys[number]).ok()
+    assert_same(source, other)
+
+
+def test_what_needs_no_identity(repo: Path, keys: tuple[Key, Key, Key]) -> None:
+    place = ("-R", repo)
+    (one,) = ditseed("backup", "list", *place, "--json").ok().facts["backups"]
+    assert (one["file"], one["format"]) == ("data.mdb.zst.age", manifest.ENCRYPTED)
+    assert (repo / one["id"] / "config.ldif.age").is_file()
+    shown = ditseed("backup", "show", "latest", *place).ok().out
+    assert all((key.public in shown) is (key is not keys[2]) for key in keys)
+    assert ditseed("backup", "check", *place).status == 0
+    assert "good" in ditseed("backup", "verify", *place).ok().out
+    ditseed("backup", "prune", *place, "--keep-last", 1).ok()
+    assert len(repository.listing(repo).backups) == 1
+
+
+def test_extract_drill_and_verify(
+    repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, source: Slapd
+) -> None:
+    key = ("--identity", keys[1].path, "-R", repo)
+    asked = ("--dn", "ou=people,dc=example,dc=com")
+    assert ditseed("backup", "extract", "latest", *key, *asked).ok().out.startswith("dn: ou=people")
+    found = ditseed("backup", "extract", "latest", *key, "--filter", "(ou=people)").ok().out
+    assert found.count("dn: ") == 1
+    assert "good" in ditseed("backup", "drill", "latest", *key).ok().out
+    ditseed("backup", "verify", "--verify", "pages", "--tmp", tmp_path, *key).ok()
+
+
+def test_without_compression_for_a_file_of_recipients(
+    source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
+) -> None:
+    path = tmp_path / "recipients"
+    path.write_text(f"# ours\n{keys[1].public}\n")
+    place = ("-R", tmp_path / "repo", "--config", source.config_path)
+    words = ("--recipients-file", path, "--compress", "none", "--json")
+    made = ditseed("backup", "run", *place, *words).ok().facts
+    assert (made["file"], made["recipients"]) == ("data.mdb.age", [keys[1].public])
+    put_back(tmp_path / "repo", other, keys[1]).ok()
+    assert_same(source, other)
+
+
+def test_nothing_of_the_data_or_the_configuration_can_be_read(
+    source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
+) -> None:
+    """Each is found in a backup that is not encrypted."""
+    found = []
+    for number, words in enumerate(((), ("--recipient", keys[0].public))):
+        repo = tmp_path / str(number)
+        place = ("--config", source.config_path, "-R", repo)
+        ditseed("backup", "run", *place, "--compress", "none", *words).ok()
+        found.append(stored(repo))
+    for secret in (source_password(source), b"ou=people", b"olcRootPW"):
+        assert [secret in content for content in found] == [True, False], secret
+
+
+def source_password(source: Slapd) -> bytes:
+    found = re.search(r'credentials="([^"]+)"', "\n".join(source.settings.database_lines))
+    assert found is not None
+    return found[1].encode()
+
+
+def test_no_checksum_of_what_is_inside(
+    source: Slapd, taken: Path, keys: tuple[Key, Key, Key], tmp_path: Path
+) -> None:
+    """Which would tell whether a guess is right."""
+    ditseed("backup", "run", "--config", source.config_path, "-R", tmp_path / "repo").ok()
+    (plain,) = repository.listing(tmp_path / "repo").backups
+    known = json.loads((tmp_path / "repo" / plain.id / manifest.PIECES).read_text())
+    config = (tmp_path / "repo" / plain.id / manifest.CONFIG).read_bytes()
+    sums = {one["sha256"] for one in known["pieces"]} | {hashlib.sha256(config).hexdigest()}
+    everything = stored(taken)
+    assert plain.config_sha256 in sums
+    assert not any(one.encode() in everything for one in sums)
+    assert source_password(source) not in everything
+    assert b"AGE-SECRET" not in everything
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [None, 2], ids=["no-identity", "another-identity"])
+def test_without_the_right_identity_nothing_changes(
+    other: Slapd, repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, number: int | None
+) -> None:
+    other.slapadd(ONE_ENTRY)
+    before, files = other.slapcat(), sorted(os.listdir(other.database_dir))
+    given = () if number is None else ("--identity", keys[number].path)
+    wanted = "no identity is given" if number is None else "is one of its recipients"
+    for verb, words in (
+        ("restore", ("latest", "--config", other.config_path, "--replace")),
+        ("extract", ("latest", "--dn", other.suffix)),
+        ("drill", ("latest",)),
+        ("verify", ("--verify", "quick")),
+    ):
+        done = ditseed("backup", verb, *words, "-R", repo, *given)
+        assert done.status == BackupEncrypted.exit_status, verb
+        assert wanted in done.err
+        assert "--identity FILE" in done.err
+    assert other.slapcat() == before
+    assert sorted(os.listdir(other.database_dir)) == files
+    assert not list(repo.glob("*/*ed.json"))
+
+
+def test_a_dry_run_says_that_an_identity_is_missing(repo: Path, tmp_path: Path) -> None:
+    words = ("latest", "--target", tmp_path / "look", "-R", repo, "--dry-run")
+    done = ditseed("backup", "restore", *words)
+    assert done.status == BackupEncrypted.exit_status
+
+
+def test_an_incremental_backup_is_refused(
+    source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
+) -> None:
+    words = ("--recipient", keys[0].public, "--incremental")
+    place = ("--config", source.config_path, "-R", tmp_path / "repo")
+    done = ditseed("backup", "run", *place, *words)
+    assert done.status == UsageProblem.exit_status
+    assert "needs an identity on this host" in done.err
+    assert not (tmp_path / "repo").exists()
+
+
+def test_an_identity_is_not_told(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
+    secret = keys[0].path.read_text().splitlines()[1]
+    bad = tmp_path / "bad"
+    bad.touch(0o600)
+    bad.write_text(secret[:-1])
+    words = ("backup", "extract", "latest", "-R", repo, "--dn", "dc=example,dc=com", "-v")
+    log = tmp_path / "log"
+    done = [
+        ditseed(*words, "--log-file", log, "--identity", path)
+        for path in (bad, keys[2].path, keys[0].path)
+    ]
+    assert [one.status for one in done] == [3, BackupEncrypted.exit_status, 0]
+    told = "".join(one.out + one.err for one in done) + log.read_text()
+    assert secret[16:40] not in told
+    assert keys[2].path.read_text().splitlines()[1][16:40] not in told
+
+
+# --- damaged --------------------------------------------------------------------------------------
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)
+
+
+def unpacked(repo: Path, key: Key, target: Path) -> None:
+    asked = RestoreOptions(repo, "latest", target=target, identities=(key.path,))
+    restore.restore(asked, QUIET)
+
+
+@pytest.mark.parametrize("name", ["data.mdb.zst.age", "config.ldif.age", "pieces.json"])
+@pytest.mark.parametrize("place", [0, 1000, -1])
+def test_one_flipped_bit(
+    repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, name: str, place: int
+) -> None:
+    (path,) = repo.glob(f"*/{name}")
+    flip(path, min(place, path.stat().st_size // 2))
+    assert ditseed("backup", "verify", "-R", repo).status == 1
+    if name == "config.ldif.age":
+        key = ("--identity", keys[0].path, "-R", repo)
+        done = ditseed("backup", "extract", "latest", "--filter", "(ou=people)", *key)
+        assert done.status == BackupDamaged.exit_status
+        return
+    with pytest.raises(BackupDamaged):
+        unpacked(repo, keys[0], tmp_path / "look")
+    assert not (tmp_path / "look/data.mdb").exists()
+
+
+def forge(place: Path, made: Backup, pieces: tuple[EncryptedPiece, ...], **facts: Any) -> None:
+    """With checksums and seals that fit."""
+    text = EncryptedList(pieces).text()
+    (place / manifest.PIECES).write_bytes(text)
+    facts["pieces_sha256"] = hashlib.sha256(text).hexdigest()
+    forged = sealed.sealed(dataclasses.replace(made, **facts))
+    (place / manifest.MANIFEST).write_bytes(sealed.text(forged))
+
+
+def test_what_a_forger_changes(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
+    """Checksums and seals fit; age notices."""
+    (made,) = repository.listing(repo).backups
+    place = repo / made.id
+    flip(place / made.file, -1)
+    listed = manifest.pieces(place, made)
+    assert isinstance(listed, EncryptedList)
+    head, *rest = listed.pieces
+    content = (place / made.file).read_bytes()[head.start :][: head.stored]
+    changed = dataclasses.replace(head, stored_sha256=hashlib.sha256(content).hexdigest())
+    moved = dataclasses.replace(changed, start=head.start - 1)
+    shorter = dataclasses.replace(changed, data=head.data - 1)
+    cases = (
+        ((changed, *rest), made.data_bytes, "piece 0 cannot be decrypted"),
+        ((moved, *rest), made.data_bytes, "one behind the other"),
+        ((shorter, *rest), made.data_bytes - 1, "piece 0"),
+    )
+    for pieces, length, reason in cases:
+        forge(place, made, pieces, data_bytes=length)
+        with pytest.raises(BackupDamaged, match=reason):
+            unpacked(repo, keys[0], tmp_path / "look")
+    for facts in ({"recipients": ()}, {"file": "data.mdb.zst"}, {"recipients": ("a\nb",)}):
+        forge(place, made, listed.pieces, **facts)
+        assert [type(one) for one in repository.listing(repo).broken] == [ManifestBroken]
+
+
+# --- killed, sent, read without ditseed -----------------------------------------------------------
+
+
+def test_killed_in_the_middle(source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    assert take(source, repo, keys[0], DITSEED_KILL_AT="copy.middle").status == -signal.SIGKILL
+    assert not repository.listing(repo).backups
+    (left,) = repository.unfinished_backups(repo)
+    assert source_password(source) not in stored(repo)
+    take(source, repo, keys[0]).ok()
+    assert not left.exists()
+    assert len(repository.listing(repo).backups) == 1
+
+
+def test_on_another_host(
+    source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
+) -> None:
+    with s3.running() as server:
+        url, env = f"s3://{s3.BUCKET}/encrypted", server.environment
+        made = take(source, url, keys[0], **env).ok().facts
+        place = ("-R", url)
+        assert ditseed("backup", "check", *place, env=env).status == 0
+        ditseed("backup", "verify", *place, env=env).ok()
+        restored = ("latest", *place, "--config", other.config_path)
+        missing = ditseed("backup", "restore", *restored, env=env)
+        assert missing.status == BackupEncrypted.exit_status
+        assert url in missing.err
+        key = ("--identity", keys[0].path)
+        ditseed("backup", "restore", *restored, *key, env=env).ok()
+        ditseed("backup", "drill", "latest", *place, *key, env=env).ok()
+        names = {name.rpartition("/")[2] for name in server.keys(f"encrypted/{made['id']}/")}
+    assert {"data.mdb.zst.age", "config.ldif.age", "pieces.json", "manifest.json"} <= names
+    assert_same(source, other)
+
+
+def missing_tools() -> str | None:
+    missing = [tool for tool in ("age", "jq", "zstd") if shutil.which(tool) is None]
+    return f"{' and '.join(missing)} of Debian's packages" if missing else None
+
+
+def test_the_page_says_how_it_is_read_without_ditseed(
+    source: Slapd, other: Slapd, taken: Path, keys: tuple[Key, Key, Key], tmp_path: Path
+) -> None:
+    require(missing_tools())
+    (lines,) = [block for block in PAGE.split("```") if "jq -r '.pieces[]" in block]
+    (place,) = taken.glob("*Z-*")
+    told = {"IDENTITY": str(keys[1].path), "TARGET": str(other.database_dir)}
+    subprocess.run(["bash", "-c", lines], cwd=place, env={**os.environ, **told}, check=True)
+    assert source_password(source) in stored(other.database_dir)
+    (other.database_dir / "config.ldif").unlink()
+    assert_same(source, other)

@@ -1,0 +1,136 @@
+"""Keys of age and SSH as they are given, what they decrypt, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loader import age
+from loader.errors import FileUnsafe, NoSuchPath, PackageMissing, UsageProblem
+from tests.support.keys import Key, generated
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
+    return generated(tmp_path_factory.mktemp("key") / "key.txt")
+
+
+def encrypted(*words: str) -> bytes:
+    made = age.recipients(words, [])
+    assert made is not None
+    return made.encrypt(b"secret")
+
+
+def ssh_key(place: Path, kind: str, passphrase: str = "") -> Key:
+    words = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "me@host", "-f", str(place)]
+    subprocess.run(words, check=True)
+    return Key(place, place.with_name(place.name + ".pub").read_text().strip())
+
+
+def test_nothing_is_given() -> None:
+    assert age.recipients([], []) is None
+
+
+def test_each_recipient_decrypts(key: Key, tmp_path: Path) -> None:
+    second = generated(tmp_path / "second")
+    made = encrypted(key.public, second.public)
+    for one in (key, second):
+        assert age.identities([one.path]).decrypt(made) == b"secret"
+    assert age.identities([generated(tmp_path / "third").path, key.path]).decrypt(made) == b"secret"
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "rsa"])
+def test_keys_of_ssh(tmp_path: Path, kind: str) -> None:
+    one = ssh_key(tmp_path / "key", kind)
+    made = age.recipients([one.public], [])
+    assert made is not None
+    assert made.names == (one.public.removesuffix(" me@host"),)
+    assert age.identities([one.path]).decrypt(made.encrypt(b"secret")) == b"secret"
+
+
+def test_a_file_of_recipients(key: Key, tmp_path: Path) -> None:
+    second = generated(tmp_path / "second")
+    path = tmp_path / "recipients"
+    path.write_text(f"# ours\n\n  {key.public}\n{second.public}\n{key.public}\n")
+    made = age.recipients([second.public], [path])
+    assert made is not None
+    assert made.names == (second.public, key.public)
+
+
+def test_other_keys(key: Key, tmp_path: Path) -> None:
+    other = age.identities([generated(tmp_path / "other").path])
+    with pytest.raises(age.NotARecipient):
+        other.decrypt(encrypted(key.public))
+
+
+def test_each_flipped_bit_is_noticed(key: Key) -> None:
+    """In the stanzas a bit may be what tells for whom it is."""
+    whole, mine = encrypted(key.public), age.identities([key.path])
+    for place in range(len(whole)):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        with pytest.raises((age.Broken, age.NotARecipient)):
+            mine.decrypt(bytes(changed))
+    for length in (0, 10, len(whole) - 1):
+        with pytest.raises(age.Broken):
+            mine.decrypt(whole[:length])
+
+
+@pytest.mark.parametrize("word", ["age1", "AGE-SECRET-KEY-1SECRET", "ssh-dss AAAA", "ssh-rsa", ""])
+def test_what_is_no_recipient(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipients"
+    path.write_text(f"# no key\n{word or '# nor here'}\n")
+    for words, paths in (((word,), []), ((), [path])):
+        with pytest.raises(UsageProblem) as caught:
+            age.recipients(words, paths)
+        assert "SECRET" not in str(caught.value)
+
+
+def test_what_is_no_identity(key: Key, tmp_path: Path) -> None:
+    secret = key.path.read_text().splitlines()[1]
+    locked = ssh_key(tmp_path / "locked", "ed25519", "passphrase")
+    path = tmp_path / "identity"
+    for content, said in (
+        (secret[:-1].encode(), "line 1"),
+        (f"# one\n{secret}x\n".encode(), "line 2"),
+        (b"AGE-PLUGIN-YUBIKEY-1QQQ", "not an identity"),
+        (encrypted(key.public), "passphrase"),
+        (b"-----BEGIN AGE ENCRYPTED FILE-----\n", "passphrase"),
+        (b"-----BEGIN OPENSSH PRIVATE KEY-----\n", "Ed25519"),
+        (locked.path.read_bytes(), "without a passphrase"),
+        (b"# empty\n", "no identity"),
+        (bytes(range(256)), "not an identity"),
+        (b"#" * (1 << 21), "too large"),
+    ):
+        path.write_bytes(content)
+        path.chmod(0o600)
+        with pytest.raises(UsageProblem, match=said) as caught:
+            age.identities([path])
+        assert "AGE-SECRET-KEY-1" not in str(caught.value).replace("AGE-SECRET-KEY-1...", "")
+        assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602])
+def test_an_identity_that_others_can_read_or_write(key: Key, tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(key.path.read_bytes())
+    path.chmod(mode)
+    with pytest.raises(UsageProblem, match="chmod 600"):
+        age.identities([path])
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchPath):
+        age.identities([tmp_path / "none"])
+    with pytest.raises(FileUnsafe):
+        age.identities([tmp_path])
+
+
+def test_the_package_is_missing(monkeypatch: pytest.MonkeyPatch, key: Key) -> None:
+    monkeypatch.setitem(sys.modules, "pyrage", None)
+    with pytest.raises(PackageMissing, match="pyrage") as caught:
+        age.recipients([key.public], [])
+    assert "ditseed[encrypted]" in str(caught.value.advice())
