@@ -111,6 +111,14 @@ def people_ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """That any account reaches."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        Path(made).chmod(0o711)
+        yield Path(made)
+
+
 @pytest.fixture(params=["conf", "config"])
 def form(request: pytest.FixtureRequest) -> Form:
     """Both ways to configure slapd."""

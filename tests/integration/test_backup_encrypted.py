@@ -128,14 +128,14 @@ def test_what_needs_no_identity(repo: Path, keys: tuple[Key, Key, Key]) -> None:
 
 
 def test_extract_drill_and_verify(
-    repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, source: Slapd
+    repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, scratch: Path
 ) -> None:
     key = ("--identity", keys[1].path, "-R", repo)
     asked = ("--dn", "ou=people,dc=example,dc=com")
     assert ditseed("backup", "extract", "latest", *key, *asked).ok().out.startswith("dn: ou=people")
     found = ditseed("backup", "extract", "latest", *key, "--filter", "(ou=people)").ok().out
     assert found.count("dn: ") == 1
-    assert "good" in ditseed("backup", "drill", "latest", *key).ok().out
+    assert "good" in ditseed("backup", "drill", "latest", *key, "--tmp", scratch).ok().out
     ditseed("backup", "verify", "--verify", "pages", "--tmp", tmp_path, *key).ok()
 
 
@@ -330,7 +330,7 @@ def test_killed_in_the_middle(source: Slapd, keys: tuple[Key, Key, Key], tmp_pat
 
 
 def test_on_another_host(
-    source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
+    source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], scratch: Path
 ) -> None:
     with s3.running() as server:
         url, env = f"s3://{s3.BUCKET}/encrypted", server.environment
@@ -344,7 +344,7 @@ def test_on_another_host(
         assert url in missing.err
         key = ("--identity", keys[0].path)
         ditseed("backup", "restore", *restored, *key, env=env).ok()
-        ditseed("backup", "drill", "latest", *place, *key, env=env).ok()
+        ditseed("backup", "drill", "latest", *place, *key, "--tmp", scratch, env=env).ok()
         names = {name.rpartition("/")[2] for name in server.keys(f"encrypted/{made['id']}/")}
     assert {"data.mdb.zst.age", "config.ldif.age", "pieces.json", "manifest.json"} <= names
     assert_same(source, other)

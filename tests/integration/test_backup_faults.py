@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -84,14 +83,6 @@ def test_run_killed(server: Slapd, repo: Path, point: str) -> None:
     assert not repository.unfinished_backups(repo)
     (after,) = assert_all_good(repo)
     assert after not in (before, *left)
-
-
-@pytest.fixture
-def scratch() -> Iterator[Path]:
-    """That any account reaches."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:
-        Path(made).chmod(0o711)
-        yield Path(made)
 
 
 @pytest.mark.parametrize("point", ["drill.restored", "drill.started"])
