@@ -58,10 +58,10 @@ def repo(server: Slapd, tmp_path: Path) -> Path:
     return tmp_path / "repo"
 
 
-def test_a_good_backup(repo: Path, server: Slapd) -> None:
+def test_a_good_backup(repo: Path, server: Slapd, scratch: Path) -> None:
     before = check(repo, Limits(3600, drill_age=3600))
     assert (before.status, before.reason) == (Status.WARNING, "no backup was ever drilled")
-    told = ditseed("backup", "drill", "latest", "-R", repo).ok().out
+    told = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok().out
     assert "good" in told
     (one,) = repository.listing(repo).backups
     found = records.of(repo, one).drill
@@ -72,7 +72,7 @@ def test_a_good_backup(repo: Path, server: Slapd) -> None:
     after = check(repo, Limits(3600, drill_age=3600))
     assert after.status is Status.OK
     assert "drill_age=" in after.line()
-    assert not list(Path("/tmp").glob("ditseed-held-*drill*"))
+    assert not list(scratch.iterdir())
 
 
 def test_what_is_not_as_the_manifest_says(repo: Path) -> None:
