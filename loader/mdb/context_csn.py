@@ -119,9 +119,8 @@ def _all(transaction: Transaction, entries: Handle, number: int) -> Iterator[str
 
 
 def _csn_of(blob: bytes, number: int) -> Iterator[str]:
-    found = entry.decode(blob).attribute(number) if blob else None
-    if found is not None:
-        yield from (value.decode("ascii", "replace") for value in found.values)
+    for value in entry.values_of(blob, number) if blob else ():
+        yield value.decode("ascii", "replace")
 
 
 def by_second(

@@ -234,5 +234,5 @@ class _Asked:
 
 def _text(blob: bytes, number: int | None) -> str:
     """The first value of an attribute; empty where the entry has none."""
-    found = None if number is None else entry.decode(blob).attribute(number)
-    return found.values[0].decode("utf-8", "replace") if found and found.values else ""
+    found = () if number is None else entry.values_of(blob, number)
+    return found[0].decode("utf-8", "replace") if found else ""

@@ -34,6 +34,16 @@ def test_decode_undoes_encode(one: Entry) -> None:
     assert entry.decode(blob) == one
 
 
+@given(entries)
+def test_one_attribute_alone_has_the_same_values(one: Entry) -> None:
+    blob = entry.encode(one)
+    for number in {attribute.number for attribute in one.attributes}:
+        found = one.attribute(number)
+        assert found is not None
+        assert entry.values_of(blob, number) == found.values
+    assert entry.values_of(blob, 65_536) == ()
+
+
 @given(entries, st.data())
 def test_an_entry_that_was_cut_is_refused_or_still_reads(one: Entry, data: st.DataObject) -> None:
     blob = entry.encode(one)
@@ -46,10 +56,11 @@ def test_an_entry_that_was_cut_is_refused_or_still_reads(one: Entry, data: st.Da
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_entry_or_malformed(blob: bytes) -> None:
-    try:
-        entry.decode(blob)
-    except Malformed:
-        pass
+    for read in (entry.decode, lambda found: entry.values_of(found, 1)):
+        try:
+            read(blob)
+        except Malformed:
+            pass
 
 
 def test_a_header_that_promises_gigabytes_is_malformed() -> None:
