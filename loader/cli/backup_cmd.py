@@ -287,6 +287,13 @@ def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
     metavar="TIME",
     help="WARNING if no backup was drilled for longer: 35d (default: it is not asked).",
 )
+@click.option(
+    "--prometheus",
+    "metrics_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write FILE for node_exporter's textfile collector (NAME.prom), with what is found of each suffix.",
+)
 @json_option
 def check_command(
     repo: Repo,
@@ -295,16 +302,18 @@ def check_command(
     min_count: int,
     max_verify_age: str | None,
     max_drill_age: str | None,
+    metrics_file: Path | None,
     as_json: bool,
 ) -> int:
     """Is there a backup young enough? A monitoring plugin: one line, exit status 0, 1, 2 or 3.
 
     \b
       ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d
+      ditseed backup check -R /srv/backup --prometheus /var/lib/prometheus/node-exporter/ditseed-backup.prom
     """
     ages = [text and units.parse_duration(text) for text in (max_verify_age, max_drill_age)]
     limits = Limits(units.parse_duration(max_age), min_count, ages[0] or None, ages[1] or None)
-    found = _checked(repo, limits, suffix)
+    found = _checked(repo, limits, suffix, metrics_file)
     if as_json:
         show_json({**dataclasses.asdict(found), "status": found.status.name})
     else:
@@ -312,12 +321,20 @@ def check_command(
     return int(found.status)
 
 
-def _checked(repo: Repo, limits: Limits, suffix: str | None) -> Check:
+def _checked(repo: Repo, limits: Limits, suffix: str | None, metrics_file: Path | None) -> Check:
+    each: dict[str, Check] = {}
     try:
         with places.at(repo) as place:
-            return checking.check(place.path, limits, suffix, place.bring_lists)
+            found = checking.check(place.path, limits, suffix, place.bring_lists)
+            if metrics_file is not None:
+                each = checking.each(place.path, limits, suffix, place.bring_lists)
     except LoaderError as error:
-        return checking.unknown(error, limits)
+        found = checking.unknown(error, limits)
+    if metrics_file is not None:
+        from loader.operations.backup import metrics  # it takes long to import
+
+        metrics.write(each or {suffix or "": found}, metrics_file)
+    return found
 
 
 @command.command("restore")

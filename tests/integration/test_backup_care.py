@@ -14,6 +14,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
@@ -226,6 +227,25 @@ def test_free_pages_need_no_room() -> None:
         too_much = Packing("none", keep_free=files.free_bytes(disk))
         with pytest.raises(NoSpace, match="needed"):
             taking.run(dataclasses.replace(asked, packing=too_much), QUIET)
+
+
+def test_prometheus_reads_what_is_found(repo: Path, source: Path, tmp_path: Path) -> None:
+    path, before = tmp_path / "backup.prom", repository.now().timestamp()
+    ditseed("backup", "verify", "-R", repo).ok()
+    (one,) = repository.listing(repo).backups
+    ditseed("backup", "check", "-R", repo, "--prometheus", path).ok()
+    families = text_string_to_metric_families(path.read_text())
+    found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
+    assert found["ditseed_backup_status", one.suffix] == 0
+    assert found["ditseed_backup_last_entries", one.suffix] == 2
+    assert found["ditseed_backup_last_stored_bytes", one.suffix] == one.stored_bytes
+    assert abs(found["ditseed_backup_last_timestamp_seconds", one.suffix] - before) < 300
+    assert found["ditseed_backup_verified_timestamp_seconds", one.suffix] >= before - 2
+    assert ("ditseed_backup_drilled_timestamp_seconds", one.suffix) not in found
+    assert path.stat().st_mode & 0o777 == 0o644
+    gone = ditseed("backup", "check", "-R", tmp_path / "none", "-b", "dc=x", "--prometheus", path)
+    assert gone.status == 3
+    assert 'ditseed_backup_status{suffix="dc=x"} 3.0' in path.read_text()
 
 
 def test_only_in_one_role(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import naming, units
+from loader import dn, naming, units
 from loader.errors import LoaderError
 from loader.operations.backup import pack, records, repository
 from loader.operations.backup.manifest import Backup
@@ -65,6 +65,15 @@ def check(repo: Path, limits: Limits, suffix: str | None = None, bring: Bring = 
         return _check(repo, limits, suffix, bring)
     except (LoaderError, OSError) as error:
         return unknown(error, limits)
+
+
+def each(
+    repo: Path, limits: Limits, suffix: str | None = None, bring: Bring = there
+) -> dict[str, Check]:
+    """By suffix, of all that there are backups of, or of the one that is asked for. Raises NoSuchPath."""
+    found = repository.listing(repo, suffix)
+    names = {dn.key(one.suffix): one.suffix for one in (*found.backups, *found.future)}
+    return {name: check(repo, limits, name, bring) for name in names.values()}
 
 
 def unknown(error: Exception, limits: Limits) -> Check:

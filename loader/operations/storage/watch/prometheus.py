@@ -1,15 +1,14 @@
-"""The state of a watch in Prometheus' text format, for the textfile collector of node_exporter."""
+"""The state of a watch, for Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from loader.operations import textfile
 from loader.operations.storage.watch.state import LayerState, State
-from loader.storage import files
 
 _NAME = "ditseed_storage_watch"
 _GAUGES = {
@@ -27,11 +26,11 @@ _COUNTERS = {
 }
 
 
-class _Collector:
+class _Families:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def collect(self) -> Iterable[Metric]:
+    def all(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             f"{_NAME}_written_timestamp_seconds",
             "When the watch told this, as Unix time.",
@@ -84,7 +83,5 @@ class _Collector:
 
 
 def write(state: State, path: Path) -> None:
-    """Whole or not at all, and readable for node_exporter's account."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(state))
-    files.write_durably(path, generate_latest(registry))
+    """Whole or not at all."""
+    textfile.write(_Families(state).all(), path)
