@@ -290,7 +290,7 @@ def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
 @click.option(
     "--prometheus",
     "metrics_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="Also write FILE for node_exporter's textfile collector (NAME.prom), with what is found of each suffix.",
 )
