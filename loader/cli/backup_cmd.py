@@ -13,6 +13,7 @@ import click
 
 from loader import log, units
 from loader.cli.backup_care_cmd import (
+    Percent,
     keep_options,
     of_a_full,
     policy_of,
@@ -288,6 +289,14 @@ def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
     help="WARNING if no backup was drilled for longer: 35d (default: it is not asked).",
 )
 @click.option(
+    "--max-shrink",
+    type=Percent(),
+    default=f"{checking.SHRINK:.0%}",
+    show_default=True,
+    metavar="PERCENT",
+    help="WARNING if the latest backup has so many fewer entries than those before it (the median of seven).",
+)
+@click.option(
     "--prometheus",
     "metrics_file",
     type=click.Path(path_type=Path, readable=False),
@@ -302,6 +311,7 @@ def check_command(
     min_count: int,
     max_verify_age: str | None,
     max_drill_age: str | None,
+    max_shrink: float,
     metrics_file: Path | None,
     as_json: bool,
 ) -> int:
@@ -311,14 +321,24 @@ def check_command(
       ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d
       ditseed backup check -R /srv/backup --prometheus /var/lib/prometheus/node-exporter/ditseed-backup.prom
     """
-    ages = [text and units.parse_duration(text) for text in (max_verify_age, max_drill_age)]
-    limits = Limits(units.parse_duration(max_age), min_count, ages[0] or None, ages[1] or None)
+    limits = Limits(
+        units.parse_duration(max_age),
+        min_count,
+        _limit(max_verify_age),
+        _limit(max_drill_age),
+        max_shrink,
+    )
     found = _checked(repo, limits, suffix, metrics_file)
     if as_json:
         show_json({**dataclasses.asdict(found), "status": found.status.name})
     else:
         show(found.line())
     return int(found.status)
+
+
+def _limit(text: str | None) -> float | None:
+    """Seconds; None where nobody asks."""
+    return units.parse_duration(text) or None if text else None
 
 
 def _checked(repo: Repo, limits: Limits, suffix: str | None, metrics_file: Path | None) -> Check:

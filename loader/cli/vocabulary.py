@@ -33,7 +33,7 @@ OPTIONS = {
             "compress-level compact reflink skip",
             # comparing, watching
             "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "
-            "max-verify-age max-drill-age",
+            "max-verify-age max-drill-age max-shrink",
             # changing settings
             "set add remove no-reindex apply for growth sample-size stats-log filters costs lease "
             "give-back",

@@ -229,6 +229,23 @@ def test_free_pages_need_no_room() -> None:
             taking.run(dataclasses.replace(asked, packing=too_much), QUIET)
 
 
+def test_a_directory_that_was_emptied_is_noticed(repo: Path, tmp_path: Path) -> None:
+    """By its backup, before those with the entries are pruned."""
+    asked = ("backup", "check", "-R", repo)
+    (whole,) = repository.listing(repo).backups
+    assert ditseed(*asked).ok()
+    with closing(Slapd()) as emptied:
+        emptied.slapadd(TREE.partition("\n\n")[0] + "\n")
+        taking.run(BackupOptions(repo, source=emptied.database_dir), QUIET)
+    assert ditseed(*asked).ok()
+    assert ditseed(*asked, "--max-shrink", "40%").status == 1
+    more = sealed.sealed(dataclasses.replace(whole, entries=3))
+    (repo / whole.id / "manifest.json").write_bytes(sealed.text(more))
+    done = ditseed(*asked)
+    assert done.status == 1
+    assert "has fewer entries (1) than those before it (3)" in done.out
+
+
 def test_prometheus_reads_what_is_found(repo: Path, source: Path, tmp_path: Path) -> None:
     path, before = tmp_path / "backup.prom", repository.now().timestamp()
     ditseed("backup", "verify", "-R", repo).ok()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +15,20 @@ from loader.operations.backup.records import Drill, Proofs, Verification
 from loader.operations.backup.repository import Bring, there
 from loader.operations.monitoring import Status
 
+SHRINK = 0.5
+_BEFORE = 7  # backups that the latest is compared with
+
 
 @dataclass(frozen=True)
 class Limits:
     """Ages in seconds. Fewer than `min_count` is a warning, and so is a verification or drill that is older than its
-    limit; None: nobody asks for one."""
+    limit; None: nobody asks for one. shrink: the share of the entries that the latest may lack of those before it."""
 
     max_age: float
     min_count: int = 1
     verify_age: float | None = None
     drill_age: float | None = None
+    shrink: float = SHRINK
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,20 @@ def _judge(repo: Path, found: repository.Listing, age: float, limits: Limits) ->
             Status.WARNING,
             f"{count} of at least {limits.min_count} backups, the latest {old} old",
         )
+    few = _too_few(found.backups, limits)
+    if few:
+        return Status.WARNING, few
     if found.broken:
         return Status.WARNING, f"{len(found.broken)} cannot be read, the first: {found.broken[0]}"
     return Status.OK, f"{latest.id}, {old} old, {units.number(latest.entries)} entries"
+
+
+def _too_few(backups: Sequence[Backup], limits: Limits) -> str:
+    """Has somebody emptied the directory before the latest was made? Why that may be; empty where it has not shrunk."""
+    latest = backups[-1]
+    before = [one.entries for one in backups[:-1] if dn.key(one.suffix) == dn.key(latest.suffix)]
+    usual = statistics.median(before[-_BEFORE:]) if before else 0
+    if latest.entries >= usual * (1 - limits.shrink):
+        return ""
+    has, had = units.number(latest.entries), units.number(int(usual))
+    return f"the latest, {latest.id}, has fewer entries ({has}) than those before it ({had})"
