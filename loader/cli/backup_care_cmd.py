@@ -29,7 +29,7 @@ from loader.cli.options import (
 from loader.cli.report import show_facts, show_json, show_table
 from loader.defaults import LEVELS
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.operations.backup import places, records, repository, shared
+from loader.operations.backup import manifest, places, records, repository, shared
 from loader.operations.backup import verify as verifying
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.places import Repo
@@ -112,6 +112,7 @@ def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
         "newest change": " ".join(one.newest_csns) or "-",
         "source shown / on disk": f"{units.size(one.source_apparent)} / {units.size(one.source_allocated)}",
         "data / stored": f"{units.size(one.data_bytes)} / {units.size(one.stored_bytes)}",
+        "kind": manifest.LDIF if one.is_ldif else manifest.MDB,
         "transaction": one.txnid,
         "data format": f"{one.lmdb_format}, pages of {one.page_size} bytes, {one.machine}",
         "maxsize": units.size(one.map_size),

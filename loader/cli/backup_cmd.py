@@ -107,6 +107,13 @@ every_option = click.option(
     help="Level of zstd; a higher level makes a smaller file and takes longer.",
 )
 @click.option(
+    "--kind",
+    type=click.Choice(manifest.KINDS),
+    default=manifest.MDB,
+    show_default=True,
+    help="Pages of the database, which are restored fastest, or LDIF, which any version of OpenLDAP can read.",
+)
+@click.option(
     "--incremental",
     is_flag=True,
     help="Store only the pages that the last incremental backup of this suffix does not have.",
@@ -151,6 +158,7 @@ def run_command(
     repo: Repo,
     compress: str,
     level: int,
+    kind: str,
     incremental: bool,
     keep_free: int,
     throttle: int,
@@ -181,6 +189,8 @@ def run_command(
       ditseed backup run --config /etc/ldap/slapd.d --all-databases -R /srv/backup
     Encrypted, so that only who has an identity can read it (not this host):
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --recipients-file /etc/ditseed/recipients
+    Once a month as LDIF, for another version of OpenLDAP or another kind of machine:
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup-ldif --kind ldif
     One of several databases, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
@@ -198,8 +208,9 @@ def run_command(
         return
     if incremental and compress != "zstd":
         raise UsageProblem(reason="--incremental compresses with zstd: leave --compress out")
+    _require_pages(kind, every, incremental)
     keys = recipients_of(recipients, recipients_files, incremental)
-    packing = Packing(compress, level, throttle, keep_free, keys)
+    packing = Packing(compress, level, throttle, keep_free, keys, kind == manifest.LDIF)
     policy, progress = policy_of(kept), progress_of(progress_mode)
     with places.at(repo, progress, scratch, changes=True) as place:
         options = BackupOptions(
@@ -211,6 +222,12 @@ def run_command(
         elif talks:
             for one in repository.members(place.path, made):
                 show_facts(_lines(one) | of_a_full(place.path, one))
+
+
+def _require_pages(kind: str, every: bool, incremental: bool) -> None:
+    for name, given in (("--all-databases", every), ("--incremental", incremental)):
+        if kind == manifest.LDIF and given:
+            raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
 
 
 def _why_not(

@@ -41,7 +41,7 @@ OPTIONS = {
             "database-size fs stripes stripe-size extent-size vg lv mount volume-size unequal",
             # backups: which are kept, what they may take, how much of them is looked at
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
-            "all-databases incremental throttle only-on only-role run-as sample dn filter as-of "
+            "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
             "recipient recipients-file identity",
             # a watch, and what a monitoring system asks of it
             "interval samples window half-life layer probe state prometheus chart replay check warning:w "

@@ -116,6 +116,15 @@ TABLE = (
     ),
     *(
         Matrix(
+            f"tests/integration/test_backup_ldif.py::test_{name}",
+            0,
+            "backups of LDIF, through the other verbs",
+            "tests/integration/test_backup_ldif.py",
+        )
+        for name in ("each", "slapadd", "beside", "a_flipped", "killed", "what_is")
+    ),
+    *(
+        Matrix(
             f"tests/integration/test_backup_sets.py::test_{name}",
             0,
             "sets of backups killed, pruned, refused, far away",

@@ -28,7 +28,8 @@ from loader.errors import (
 )
 from loader.mdb import meta, names
 from loader.mdb.look import summarise
-from loader.operations.backup import configured, encryption, pack, records, repository
+from loader.operations.backup import configured, encryption, records, repository
+from loader.operations.backup.contents import Contents
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
 from loader.operations.backup.repository import Bring, Which, there
@@ -98,9 +99,10 @@ def _tried(
     found = configured.of(options.repo, backup, options.config_path, identities)
     database = found.database(backup.suffix)
     owner = _owner(options, database)
-    require_readable_format(options.repo / backup.id / backup.file, backup.lmdb_format)
+    if not backup.is_ldif:
+        require_readable_format(options.repo / backup.id / backup.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
-    files.require_space(top, backup.data_bytes)
+    files.require_space(top, backup.room)
     with temporary.directory("drill", top) as place, files.explained(top):
         try:
             return _drilled(options, backup, identities, found, database, owner, place, progress)
@@ -120,10 +122,9 @@ def _drilled(
 ) -> Drill:
     data = place / "data"
     data.mkdir(mode=0o700)
-    with progress.step("restore") as meter:
-        pack.unpack(options.repo / backup.id, backup, data / meta.DATA, meter, identities)
-        files.make_durable(data / meta.DATA)
-        seconds = meter.seconds
+    contents = Contents(options.repo, backup, identities, options.config_path)
+    seconds = contents.put(data / meta.DATA, progress, "restore")
+    files.make_durable(data / meta.DATA)
     killpoint("drill.restored")
     restored = _Restored(place, backup, found, database, seconds)
     stored = summarise(data, backup.suffix, newest=False)

@@ -16,7 +16,8 @@ from loader.child import Child
 from loader.errors import NoEntry, UsageProblem
 from loader.mdb import meta
 from loader.operations.add import PROTECTED
-from loader.operations.backup import configured, encryption, pack, repository
+from loader.operations.backup import configured, encryption, repository
+from loader.operations.backup.contents import Contents
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.repository import Bring, Which, there
 from loader.progress import Meter, Progress
@@ -59,12 +60,12 @@ def extract(options: ExtractOptions, progress: Progress, bring: Bring = there) -
         identities = encryption.unlocked(options.repo, backup, options.identities)
         bring(backup)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
-    files.require_space(top, backup.data_bytes)
+    files.require_space(top, backup.room)
     with temporary.directory("extract", top) as place, files.explained(top):
         data = place / "data"
         data.mkdir(mode=0o700)
-        with progress.step("unpack") as meter:
-            pack.unpack(options.repo / backup.id, backup, data / meta.DATA, meter, identities)
+        contents = Contents(options.repo, backup, identities, options.config_path)
+        contents.put(data / meta.DATA, progress)
         with tempfile.TemporaryFile(dir=top) as made:
             with (
                 progress.step("extract") as meter,

@@ -27,7 +27,9 @@ from loader.storage import files
 from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
 MANIFEST, PIECES, CONFIG = "manifest.json", "pieces.json", "config.ldif"
+KINDS = MDB, LDIF = "mdb", "ldif"  # pages of the database, or its entries
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
+LDIF_NAMES = {"zstd": "data.ldif.zst", "none": "data.ldif"}
 FIRST, FORMAT, SHARED, DIFFERING, ENCRYPTED = 1, 2, 3, 4, 5
 MAP = "pages.map"  # formats 3 and 4
 LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
@@ -76,6 +78,7 @@ class Backup:
     ] = ()  # IDs of the backups of the same moment, with its own; none where it is alone
     config_sha256: Digest64 | None = None  # of the file as it lies in the repository
     recipients: tuple[PublicKey, ...] = ()  # of an encrypted one
+    is_ldif: bool = False  # entries, not pages: for any version of OpenLDAP, any machine
     seal: Seal = ""
     format: int = FORMAT
 
@@ -91,6 +94,12 @@ class Backup:
     @property
     def shares_pages(self) -> bool:
         return self.format in (SHARED, DIFFERING)
+
+    @property
+    def room(self) -> int:
+        """Bytes that its database needs where it is unpacked. LDIF lies beside the database that is built of it, with
+        keys that are sorted."""
+        return self.data_bytes * (3 if self.is_ldif else 1)
 
     @property
     def is_encrypted(self) -> bool:
@@ -205,7 +214,7 @@ def _require_sense(found: Backup, directory: Path) -> None:
 
 
 def _data_name(found: Backup) -> str | None:
-    name = NAMES.get(found.compression)
+    name = (LDIF_NAMES if found.is_ldif else NAMES).get(found.compression)
     return name and stored_name(name, found.is_encrypted)
 
 

@@ -9,9 +9,10 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from loader.mdb import meta
 from loader.mdb.page_stream import paged
 from loader.mdb.snapshot import CopyableSnapshot
-from loader.operations.backup import manifest, pack, sealed, sharing
+from loader.operations.backup import ldif_stream, manifest, pack, sealed, sharing
 from loader.operations.backup.manifest import Backup, EncryptedList, PieceList
 from loader.operations.backup.origin import Origin
 from loader.operations.backup.page_list import PageList
@@ -63,6 +64,26 @@ class Member:
         }
         if stream.entries is not None:
             self.copied["entries"] = stream.entries
+
+    def copy_entries(self, meter: Meter) -> None:
+        """The same of LDIF. Raises NoSpace, MdbDamaged."""
+        with held.private(self.partial) as home:
+            before = meter.seconds
+            target = home.path / self.options.packing.data_name
+            with ldif_stream.opened(self.source, home.path, meter) as stream:
+                self.list = pack.pack(stream, target, self.options.packing, meter)
+            files.make_durable(target)
+        facts = meta.read_meta(self.source)
+        self.copied = {
+            "seconds": round(meter.seconds - before, 3),
+            "entries": stream.entries,
+            "is_ldif": True,
+            "txnid": facts.txnid,
+            "lmdb_format": facts.format,
+            "page_size": facts.page_size,
+            "map_size": facts.map_size,
+            "stored_bytes": self.list.stored_bytes,
+        }
 
     def write(self, members: tuple[str, ...]) -> None:
         """Everything on the disk, before the name."""

@@ -33,7 +33,7 @@ _CONFIGS = tuple(manifest.stored_name(manifest.CONFIG, encrypted) for encrypted 
 _SMALL = (manifest.PIECES, *_CONFIGS)
 _DATA = tuple(
     manifest.stored_name(name, encrypted)
-    for name in manifest.NAMES.values()
+    for name in (*manifest.NAMES.values(), *manifest.LDIF_NAMES.values())
     for encrypted in (False, True)
 )
 _LARGE = (*_DATA, manifest.MAP)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 import zstandard
 
@@ -17,7 +17,6 @@ from loader import units
 from loader.age import Identities, Recipients
 from loader.errors import BackupDamaged
 from loader.mdb import meta
-from loader.mdb.page_stream import PageStream
 from loader.operations.backup import encryption, first_format, manifest, shared
 from loader.operations.backup.manifest import (
     FIRST,
@@ -50,10 +49,12 @@ class Packing:
     throttle: int = 0
     keep_free: int = 0
     recipients: Recipients | None = None
+    ldif: bool = False
 
     @property
     def data_name(self) -> str:
-        return manifest.stored_name(manifest.NAMES[self.compression], self.recipients is not None)
+        names = manifest.LDIF_NAMES if self.ldif else manifest.NAMES
+        return manifest.stored_name(names[self.compression], self.recipients is not None)
 
     def protected(self, content: bytes) -> bytes:
         return content if self.recipients is None else self.recipients.encrypt(content)
@@ -62,8 +63,18 @@ class Packing:
 PACKING = Packing()
 
 
-def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceList | EncryptedList:
-    """Write the snapshot to `target` (mode 0600). The meta pages come last, and go to the room left at its beginning;
+class Stream(Protocol):
+    """What is packed. head: what comes first in the data and is known last, of `head_bytes`; size: bytes so far."""
+
+    head: bytes
+    head_bytes: int
+    size: int
+
+    def pieces(self, length: int) -> Iterator[memoryview]: ...
+
+
+def pack(stream: Stream, target: Path, how: Packing, meter: Meter) -> PieceList | EncryptedList:
+    """Write the stream to `target` (mode 0600). The meta pages come last, and go to the room left at its beginning;
     encrypted, to the end, for then their length is not known before. Raises NoSpace."""
     room = 0 if how.recipients else _head_room(stream, how)
     with creating(target) as file:
@@ -77,22 +88,27 @@ def pack(stream: PageStream, target: Path, how: Packing, meter: Meter) -> PieceL
             pieces.append(piece)
             meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
             killpoint("copy.middle")
-        head, stored = _packed(stream.head, how, room)
-        if room:
-            file.seek(0)
-        write_all(file, stored)
-    return _encrypted(head, pieces) if how.recipients else PieceList((head, *pieces))
+        head = []
+        if stream.head_bytes:
+            first, stored = _packed(stream.head, how, room)
+            head.append(first)
+            if room:
+                file.seek(0)
+            write_all(file, stored)
+    return _encrypted(head, pieces) if how.recipients else PieceList((*head, *pieces))
 
 
-def _head_room(stream: PageStream, how: Packing) -> int:
+def _head_room(stream: Stream, how: Packing) -> int:
+    if not stream.head_bytes:
+        return 0
     return stream.head_bytes + (_HEAD_ROOM if how.compression == "zstd" else 0)
 
 
-def _encrypted(head: Piece, pieces: list[Piece]) -> EncryptedList:
-    """Without the sums of the data. The first is the last in the file."""
-    placed = PieceList((*pieces, head)).placed()
+def _encrypted(head: list[Piece], pieces: list[Piece]) -> EncryptedList:
+    """Without the sums of the data. The head is the last in the file."""
+    placed = PieceList((*pieces, *head)).placed()
     made = [EncryptedPiece(one.data, start, one.stored, one.stored_sha256) for start, one in placed]
-    return EncryptedList((made[-1], *made[:-1]))
+    return EncryptedList((*made[len(pieces) :], *made[: len(pieces)]))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from loader.mdb import copy, meta
 from loader.mdb.verify import Verified
 from loader.operations import indexing, made_with
 from loader.operations.backup import encryption, pack, repository
+from loader.operations.backup.contents import Contents
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.member import machine
 from loader.operations.backup.origin import directory_of
@@ -176,7 +177,7 @@ def _planned(options: RestoreOptions) -> list[tuple[RestorePlan, RestoreTarget]]
             RestorePlan(
                 backup,
                 str(place.directory),
-                backup.data_bytes,
+                backup.room,
                 free[place.directory],
                 (place.directory / meta.DATA).exists(),
             ),
@@ -191,7 +192,7 @@ def _require_space(found: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, 
     needed: dict[int, int] = {}
     for backup, place in found:
         device = files.existing(place.directory).stat().st_dev
-        needed[device] = needed.get(device, 0) + backup.data_bytes
+        needed[device] = needed.get(device, 0) + backup.room
     return {
         place.directory: require_space(
             place.directory, needed[files.existing(place.directory).stat().st_dev]
@@ -232,9 +233,8 @@ def _unpacked(
 ) -> _Ready:
     partial = shop.home / copy.PARTIAL
     identities = encryption.unlocked(options.repo, backup, options.identities)
-    with progress.step("unpack") as whole:
-        pack.unpack(options.repo / backup.id, backup, partial, whole, identities)
-        seconds = whole.seconds
+    contents = Contents(options.repo, backup, identities, options.config_path)
+    seconds = contents.put(partial, progress)
     killpoint("restore.unpacked")
     indexed = _fitted(options, backup, place, partial, identities, progress)
     for note in indexed.notes:
@@ -254,7 +254,7 @@ def _fitted(
 ) -> Rebuilt:
     """Indexes that the configuration would have made otherwise are made again; which. Raises SchemaMissing,
     MadeOtherwise."""
-    if place.config is None or place.database is None:
+    if place.config is None or place.database is None or backup.is_ldif:
         return Rebuilt()
     origin = _origin(options.repo / backup.id, backup, place.config, identities)
     with progress.step("look") as meter:
@@ -325,7 +325,7 @@ def _place(options: RestoreOptions) -> RestoreTarget:
 def _require_fitting(options: RestoreOptions, backup: Backup, place: RestoreTarget) -> None:
     """The right suffix, an LMDB that can read it, a maxsize that leaves room."""
     stored = options.repo / backup.id / backup.file
-    if backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
+    if not backup.is_ldif and backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
         raise BackupDamaged(
             path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}"
         )
@@ -336,7 +336,8 @@ def _require_fitting(options: RestoreOptions, backup: Backup, place: RestoreTarg
         raise UsageProblem(
             reason=f"backup {backup.id} is of {backup.suffix}, the database is for {wanted}"
         )
-    require_readable_format(stored, backup.lmdb_format)
+    if not backup.is_ldif:
+        require_readable_format(stored, backup.lmdb_format)
     if place.database.maxsize < backup.data_bytes:
         log.warning(
             "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail "

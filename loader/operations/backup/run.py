@@ -142,6 +142,9 @@ class _Steps:
 
     def _copy(self, members: Sequence[Member], meter: Meter) -> Facts:
         """All snapshots are held from before the first is copied."""
+        if self.options.packing.ldif:
+            members[0].copy_entries(meter)
+            return {"databases": [members[0].copied]}
         places = [one.source for one in members]
         with _images(places, self.origins.logs) as found:
             for one, image in zip(members, found, strict=True):

@@ -16,7 +16,7 @@ from loader import typed
 from loader.typed import Unfit
 
 Record = TypeVar("Record", bound=Any)
-_LATER = {"members", "recipients"}
+_LATER = {"members", "recipients", "is_ldif"}
 
 
 def sealed(record: Record) -> Record:

@@ -13,6 +13,7 @@ from loader.age import Identities
 from loader.errors import BackupDamaged, LoaderError, MdbDamaged, NoSuchPath
 from loader.mdb import copy
 from loader.operations.backup import encryption, manifest, pack, records, repository
+from loader.operations.backup.contents import Contents
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Verification
 from loader.operations.backup.repository import Bring, there
@@ -121,11 +122,11 @@ def _unpacked(
     progress: Progress,
 ) -> None:
     scratch = options.scratch or Path(tempfile.gettempdir())
-    files.require_space(scratch, backup.data_bytes)
+    files.require_space(scratch, backup.room)
     with held.scratch(scratch, "ditseed-verify-") as home, files.explained(scratch):
         partial = home.path / copy.PARTIAL
-        with progress.step(f"unpack {backup.id}") as meter:
-            pack.unpack(options.repo / backup.id, backup, partial, meter, identities)
+        contents = Contents(options.repo, backup, identities)
+        contents.put(partial, progress, f"unpack {backup.id}")
         verified = checked(partial, level, progress)
     if verified.entries not in (None, backup.entries):
         reason = f"holds {verified.entries} entries, the manifest says {backup.entries}"

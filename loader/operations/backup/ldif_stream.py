@@ -1,0 +1,50 @@
+"""The entries of a database as a stream of LDIF, for a backup that any version of OpenLDAP can be restored from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loader import resources
+from loader.progress import Meter
+from loader.sources import mdb
+from loader.sources.mdb import Exported, Part
+from loader.sources.piped import piped
+
+
+class LdifStream:
+    """Read it once, to its end; then `entries` is known."""
+
+    head, head_bytes = b"", 0
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size = self.entries = 0
+
+    def pieces(self, length: int) -> Iterator[memoryview]:
+        """`length` bytes at a time, wherever that cuts an entry."""
+        kept = bytearray()
+        while found := os.read(self._descriptor, min(length, length - len(kept))):
+            kept += found
+            self.size += len(found)
+            if len(kept) == length:
+                yield memoryview(kept)
+                kept = bytearray()
+        if kept:
+            yield memoryview(kept)
+
+
+@contextmanager
+def opened(source: Path, scratch: Path, meter: Meter) -> Iterator[LdifStream]:
+    """Of one snapshot of a database directory, parents first; `scratch`: for entries that have to wait for theirs."""
+
+    def write(descriptor: int) -> Exported:
+        jobs = resources.processors()
+        return mdb.stream(Part(source), descriptor, False, jobs, meter, scratch)
+
+    with piped(write, "read") as (descriptor, made):
+        stream = LdifStream(descriptor)
+        yield stream
+    stream.entries = made.result().entries

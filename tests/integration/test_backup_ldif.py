@@ -1,0 +1,139 @@
+"""Backups of entries instead of pages: taken beside a writer, restored for another configuration and data format."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures import replication
+from fixtures.churn import Churn
+from fixtures.slapd import Slapd
+from loader.errors import BackupDamaged, UsageProblem
+from loader.operations.backup import repository
+from loader.operations.backup.manifest import Backup
+from tests.support.command import Done, ditseed
+from tests.support.keys import generated
+
+pytestmark = pytest.mark.slapd
+
+
+@pytest.fixture(scope="module")
+def source(people_ldif: Path) -> Iterator[Slapd]:
+    """With 1,029 entries; stopped."""
+    with closing(replication.provider()) as made:
+        made.slapadd(people_ldif, "-w")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def repo(source: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With one backup. Read it only."""
+    made = tmp_path_factory.mktemp("ldif") / "repo"
+    run(source, made).ok()
+    return made
+
+
+def run(server: Slapd, repo: Path, *words: object) -> Done:
+    where = ("--config", server.config_path, "-R", repo)
+    return ditseed("backup", "run", *where, "--kind", "ldif", *words)
+
+
+def restore(repo: Path, server: Slapd, *words: object) -> Done:
+    where = ("-R", repo, "--config", server.config_path)
+    return ditseed("backup", "restore", "latest", *where, *words)
+
+
+def latest(repo: Path) -> Backup:
+    return repository.find(repo, "latest")
+
+
+def test_restored_it_is_the_same_database(source: Slapd, repo: Path) -> None:
+    """For a configuration with other indexes, which no copy of the pages would fit."""
+    other = replace(source.settings, indexes=("objectClass,uid eq", "cn eq,sub"))
+    with closing(Slapd(other)) as target:
+        told = restore(repo, target, "--json").ok().facts
+        assert told["entries"] == latest(repo).entries == 1029
+        target.own_files()
+        assert target.slapcat() == source.slapcat()
+        checked = ("verify", target.database_dir, "--config", target.config_path)
+        ditseed(*checked, "--verify", "full").ok()
+
+
+def test_each_verb(source: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> None:
+    shown = ditseed("backup", "show", "latest", "-R", repo).ok().out
+    assert "kind" in shown
+    assert "ldif" in shown
+    ditseed("backup", "verify", "-R", repo).ok()
+    ditseed("backup", "verify", "-R", repo, "--verify", "pages", "--tmp", scratch).ok()
+    drilled = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok()
+    assert "good" in drilled.out
+    dn = f"ou=people,{source.suffix}"
+    found = ditseed("backup", "extract", "latest", "-R", repo, "--dn", dn, "--tmp", scratch).ok()
+    assert found.out.startswith(f"dn: {dn}\n")
+    assert not list(scratch.iterdir())
+    look = tmp_path / "look"
+    ditseed("backup", "restore", "latest", "-R", repo, "--target", look).ok()
+    ditseed("compare", look, source.database_dir).ok()
+
+
+def test_slapadd_reads_it(source: Slapd, repo: Path) -> None:
+    """Without ditseed."""
+    packed = repo / latest(repo).id / "data.ldif.zst"
+    text = subprocess.run(["zstd", "-dcq", packed], capture_output=True, check=True).stdout
+    with closing(Slapd(source.settings)) as target:
+        target.slapadd(text.decode())
+        assert target.slapcat() == source.slapcat()
+
+
+def test_beside_a_writer_encrypted_and_throttled(people_ldif: Path, tmp_path: Path) -> None:
+    key = generated(tmp_path / "key")
+    with closing(replication.provider()) as server, closing(Slapd(server.settings)) as target:
+        server.slapadd(people_ldif, "-w")
+        server.start()
+        with Churn(server, rate=200.0) as churn:
+            churn.wait_for(20)
+            run(server, tmp_path / "repo", "--recipient", key.public, "--throttle", "1M").ok()
+        (directory,) = (tmp_path / "repo").glob("*Z-*")
+        assert {one.name for one in directory.iterdir()} == {
+            "config.ldif.age",
+            "data.ldif.zst.age",
+            "manifest.json",
+            "pieces.json",
+        }
+        told = restore(tmp_path / "repo", target, "--identity", key.path, "--json").ok().facts
+        assert told["entries"] >= 1029
+        ditseed("verify", target.database_dir, "--config", target.config_path).ok()
+
+
+def test_a_flipped_bit(repo: Path, source: Slapd, tmp_path: Path) -> None:
+    damaged = tmp_path / "repo"
+    subprocess.run(["cp", "-a", repo, damaged], check=True)
+    packed = damaged / latest(repo).id / "data.ldif.zst"
+    content = bytearray(packed.read_bytes())
+    content[len(content) // 2] ^= 1
+    packed.write_bytes(content)
+    assert ditseed("backup", "verify", "-R", damaged).status == 1
+    with closing(Slapd(source.settings)) as target:
+        assert restore(damaged, target).status == BackupDamaged.exit_status
+        assert not (target.database_dir / "data.mdb").exists()
+
+
+def test_killed(repo: Path, source: Slapd, tmp_path: Path) -> None:
+    killed = {"DITSEED_KILL_AT": "load.unrecorded"}
+    with closing(Slapd(source.settings)) as target:
+        where = ("-R", repo, "--config", target.config_path)
+        assert ditseed("backup", "restore", "latest", *where, env=killed).status == -9
+        restore(repo, target).ok()
+        assert {one.name for one in target.database_dir.iterdir()} == {"data.mdb"}
+        assert target.slapcat() == source.slapcat()
+
+
+@pytest.mark.parametrize("other", ["--all-databases", "--incremental"])
+def test_what_is_refused(source: Slapd, tmp_path: Path, other: str) -> None:
+    assert run(source, tmp_path / "repo", other).status == UsageProblem.exit_status
+    assert not (tmp_path / "repo").exists()
