@@ -299,6 +299,7 @@ def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
     assert not repo.exists()
     taking.run(BackupOptions(repo, server.config_path, suffix=LOG), QUIET)
     assert source.restore(repo).status == NoSuchBackup.exit_status
+    assert source.restore(repo, name=ids(repo)[0]).status == NoSuchBackup.exit_status
     assert source.restore(repo, "--target", tmp_path).status == UsageProblem.exit_status
 
 

@@ -127,7 +127,10 @@ def find_set(repo: Path, which: Which) -> tuple[Backup, ...]:
     """The backups that were taken at one moment: the latest such, now or at some time, or those of the same moment as
     an ID. The one that leads comes first. Raises what `find` does, and SetIncomplete."""
     if isinstance(which, str) and which != LATEST:
-        return members(repo, find(repo, which))
+        one = find(repo, which)
+        if not one.members:
+            raise NoSuchBackup(path=repo, name=f"of all databases that has {which}")
+        return members(repo, one)
     found = listing(repo)
     if which == LATEST:
         _require_known_order(repo, found)
