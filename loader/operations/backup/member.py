@@ -52,18 +52,7 @@ class Member:
             else:
                 self.list = pack.pack(stream, target, self.options.packing, meter)
             files.make_durable(target)
-        facts = stream.facts
-        self.copied = {
-            "seconds": round(meter.seconds - before, 3),
-            "compacted": True,
-            "txnid": facts.txnid,
-            "lmdb_format": facts.format,
-            "page_size": facts.page_size,
-            "map_size": facts.map_size,
-            "stored_bytes": self.list.stored_bytes,
-        }
-        if stream.entries is not None:
-            self.copied["entries"] = stream.entries
+        self.copied = self._facts(stream.facts, meter.seconds - before, stream.entries)
 
     def copy_entries(self, meter: Meter) -> None:
         """The same of LDIF. Raises NoSpace, MdbDamaged."""
@@ -74,15 +63,21 @@ class Member:
                 self.list = pack.pack(stream, target, self.options.packing, meter)
             files.make_durable(target)
         facts = meta.read_meta(self.source)
-        self.copied = {
-            "seconds": round(meter.seconds - before, 3),
-            "entries": stream.entries,
-            "is_ldif": True,
-            "txnid": facts.txnid,
-            "lmdb_format": facts.format,
-            "page_size": facts.page_size,
-            "map_size": facts.map_size,
+        self.copied = self._facts(facts, meter.seconds - before, stream.entries)
+
+    def _facts(self, found: meta.MetaPage, seconds: float, entries: int | None) -> Facts:
+        """entries: None where only the look before knows how many there were."""
+        known = {} if entries is None else {"entries": entries}
+        return {
+            "seconds": round(seconds, 3),
+            "compacted": not self.options.packing.ldif,
+            "is_ldif": self.options.packing.ldif,
+            "txnid": found.txnid,
+            "lmdb_format": found.format,
+            "page_size": found.page_size,
+            "map_size": found.map_size,
             "stored_bytes": self.list.stored_bytes,
+            **known,
         }
 
     def write(self, members: tuple[str, ...]) -> None:
