@@ -20,6 +20,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
 from loader.errors import (
+    BackupEncrypted,
     NoCommonMoment,
     NoSuchBackup,
     SetIncomplete,
@@ -34,6 +35,7 @@ from loader.operations.backup.run import BackupOptions
 from loader.progress import Progress
 from tests.support.catching_up import LOG, with_accesslog
 from tests.support.command import Done, ditseed
+from tests.support.keys import generated
 
 pytestmark = pytest.mark.slapd
 QUIET = Progress("none")
@@ -247,6 +249,14 @@ def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
     other.restore(repo).ok()
     assert other.entries(LOG) == source.entries(LOG)
     assert other.entries(source.server.suffix) == source.entries(source.server.suffix)
+
+
+def test_encrypted(source: Logged, other: Logged, tmp_path: Path) -> None:
+    key = generated(tmp_path / "key")
+    source.run(tmp_path / "repo", "--recipient", key.public).ok()
+    assert other.restore(tmp_path / "repo").status == BackupEncrypted.exit_status
+    other.restore(tmp_path / "repo", "--identity", key.path).ok()
+    assert other.entries(LOG) == source.entries(LOG)
 
 
 def test_a_killed_run_leaves_no_set(source: Logged, tmp_path: Path) -> None:

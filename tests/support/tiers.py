@@ -130,7 +130,16 @@ TABLE = (
             "sets of backups killed, pruned, refused, far away",
             "tests/integration/test_backup_sets.py",
         )
-        for name in ("where", "without", "incr", "a_killed", "one_dir", "what_is", "on_another")
+        for name in (
+            "where",
+            "without",
+            "encrypted",
+            "incr",
+            "a_killed",
+            "one_dir",
+            "what_is",
+            "on_another",
+        )
     ),
     Matrix("tests/integration/test_backup_encrypted.py::test_each_recipient", 1, _MATRIX),
     Matrix("tests/integration/test_backup_encrypted.py::test_one_flipped", 2, _MATRIX),
