@@ -33,9 +33,10 @@ from loader.operations.backup.verify import VerifyOptions
 from loader.progress import Meter, Progress
 from loader.run.lock import exclusive
 from loader.storage import files
-from tests.support.command import ditseed
+from tests.support.command import ditseed, start
 from tests.support.first_backup import first_format
 from tests.support.require import require
+from tests.support.stopping import Stopping
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slapd
@@ -227,6 +228,20 @@ def test_free_pages_need_no_room() -> None:
         too_much = Packing("none", keep_free=files.free_bytes(disk))
         with pytest.raises(NoSpace, match="needed"):
             taking.run(dataclasses.replace(asked, packing=too_much), QUIET)
+
+
+def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
+    """Also where the run is ended before it has written down that it was published."""
+    command = ("backup", "run", "--from", source, "-R", tmp_path)
+    process = start(*command, env={"DITSEED_STOP_AT": "publish.unrecorded"})
+    stopped = Stopping(process)
+    stopped.wait_for_stop()
+    process.send_signal(signal.SIGTERM)
+    stopped.go_on()
+    process.communicate()
+    assert process.returncode == 143
+    (one,) = repository.listing(tmp_path).backups
+    ditseed("backup", "verify", one.id, "-R", tmp_path, "--verify", "pages").ok()
 
 
 def test_a_directory_that_was_emptied_is_noticed(repo: Path, tmp_path: Path) -> None:

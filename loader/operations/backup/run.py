@@ -104,8 +104,9 @@ class _Steps:
             self.run.do("manifest", lambda meter: _written(members))
             self.run.do("publish", lambda meter: _published(members))
         except BaseException:
-            for one in members:
-                one.forget()
+            if not members[0].final.exists():  # it is the last to get its name: then all are whole
+                for one in members:
+                    one.forget()
             raise
         if self.options.policy:
             self.run.do("prune", lambda meter: self._prune(members))
