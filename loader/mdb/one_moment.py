@@ -13,13 +13,13 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loader import csn, dn
-from loader.errors import MdbBusy, NoCommonMoment
+from loader.errors import NoCommonMoment
 from loader.mdb import context_csn, entry, isolated, meta, snapshot
 from loader.mdb.environment import ID, Environment, Transaction, opened, require_table, table
 from loader.mdb.names import attribute_number
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from loader.child import Child
 
 PATIENCE = 60.0  # seconds to meet such a moment
+_LOOK = 0.01  # seconds
 _IDLE = 5.0  # seconds; what was committed longer ago is in the log, if it is logged at all
 _LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType: their CSN is in the database then
 _WRITES = _LEAVE_CSN | {"delete"}
@@ -149,7 +150,7 @@ def _agrees(log: Log, found: dict[Path, _Holder]) -> bool:
     while (write := found[log.log].first_write(log.suffix)) is None:
         if time.monotonic() > end:
             return True
-        time.sleep(0.001)
+        time.sleep(_LOOK)
     return write.can_be_found and not found[log.database].holds(write.csn)
 
 
@@ -160,8 +161,7 @@ def _answer(text: str) -> None:
     """What the other process asks, a line each, until it asks no more."""
     with opened(Path(text)) as environment:
         environment.reader_check()
-        asked = _Asked(environment, Path(text))
-        with os.fdopen(os.dup(0), "rb") as lines, asked.ended():
+        with closing(_Asked(environment, Path(text))) as asked, os.fdopen(os.dup(0), "rb") as lines:
             for line in lines:
                 told = json.loads(line)
                 isolated.say(getattr(asked, told.pop("do"))(**told))
@@ -175,31 +175,18 @@ class _Asked:
         self.entries = require_table(environment, context_csn.ENTRIES)
         self.index = table(environment, context_csn.ENTRY)
         self.number = attribute_number(environment, context_csn.ENTRY)
+        self.of_a_write: list[int | None] = [None]  # numbers of _OF_A_WRITE, once all are known
         self.taken: Transaction | None = None
 
-    @contextmanager
-    def ended(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._give_back()
-
-    def _give_back(self) -> None:
+    def close(self) -> None:
         if self.taken is not None:
             self.taken.abort()
             self.taken = None
 
     def take(self) -> dict[str, object]:
-        self._give_back()
-        path = meta.data_file(self.place)
-        for _ in range(snapshot.TRIES):
-            self.taken = self.environment.begin()
-            page = snapshot.meta_page(self.environment, path, int(self.taken.id()))
-            if page is not None:
-                indexed = self.index is not None
-                return {"page": page.hex(), "last": self._last(), "indexed": indexed}
-            self._give_back()
-        raise MdbBusy(path=path, tries=snapshot.TRIES)
+        self.close()
+        self.taken, page = snapshot.begun(self.environment, meta.data_file(self.place))
+        return {"page": page.hex(), "last": self._last(), "indexed": self.index is not None}
 
     def _last(self) -> int:
         """The highest entry ID: those of a log are in the order of time."""
@@ -209,12 +196,13 @@ class _Asked:
 
     def write(self, after: int, suffix: str) -> tuple[str, str] | None:
         """The first below `suffix` of an entry of the log behind `after`, by now: its reqType and entryCSN."""
-        numbers = [attribute_number(self.environment, name) for name in _OF_A_WRITE]
+        if None in self.of_a_write:
+            self.of_a_write = [attribute_number(self.environment, one) for one in _OF_A_WRITE]
         with self.environment.begin() as transaction:
             cursor = transaction.cursor(self.entries)
             more = cursor.set_range(ID.pack(after + 1))
             while more:
-                kind, name, text = (_text(cursor.value(), number) for number in numbers)
+                kind, name, text = (_text(cursor.value(), number) for number in self.of_a_write)
                 if kind in _WRITES and text and dn.is_below(name, suffix):
                     return kind, text
                 more = cursor.next()

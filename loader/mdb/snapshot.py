@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from loader.errors import MdbBusy, MdbDamaged
 from loader.mdb import isolated, meta
-from loader.mdb.environment import Environment, explained, opened, require_table, rows
+from loader.mdb.environment import Environment, Transaction, explained, opened, require_table, rows
 from loader.storage import files, holders
 from loader.storage.held import checked_file
 
@@ -120,7 +120,7 @@ def _give_back(child: Child, place: Path) -> None:
 
 # --- in the process apart ------------------------------------------------------------------------
 
-TRIES = 10_000  # to read a meta page before a busy writer writes over it
+_TRIES = 10_000  # to read a meta page before a busy writer writes over it
 
 
 def _hold(text: str, what: str) -> None:
@@ -129,19 +129,28 @@ def _hold(text: str, what: str) -> None:
     with opened(place) as environment, explained(path):
         environment.reader_check()
         entries = require_table(environment, "id2e") if what == "counted" else None
-        for _ in range(TRIES):
-            with environment.begin() as transaction:
-                txn = int(transaction.id())
-                page = meta_page(environment, path, txn) if what == "image" else b""
-                if page is not None:
-                    count = rows(transaction, entries) if entries is not None else None
-                    isolated.say({"txn": txn, "entries": count, "page": page.hex()})
-                    os.read(0, 1)  # until nobody wants it any more
-                    return
-    raise MdbBusy(path=path, tries=TRIES)
+        if what == "image":
+            transaction, page = begun(environment, path)
+        else:
+            transaction, page = environment.begin(), b""
+        with transaction:
+            count = rows(transaction, entries) if entries is not None else None
+            isolated.say({"txn": int(transaction.id()), "entries": count, "page": page.hex()})
+            os.read(0, 1)  # until nobody wants it any more
 
 
-def meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
+def begun(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
+    """A read transaction, and the meta page that tells of it. Raises MdbBusy."""
+    for _ in range(_TRIES):
+        transaction = environment.begin()
+        page = _meta_page(environment, path, int(transaction.id()))
+        if page is not None:
+            return transaction, page
+        transaction.abort()
+    raise MdbBusy(path=path, tries=_TRIES)
+
+
+def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
     """The page that tells of transaction `txnid`, which the second commit after it writes over: None when one has.
 
     While no newer transaction than this has ended, that cannot have begun.

@@ -34,11 +34,17 @@ _log = logging.getLogger(__name__)
 
 def read(path: Path) -> Config:
     """The configuration in `path`: a slapd.d directory, or a slapd.conf (converted in a scratch directory)."""
+    return read_with_text(path)[0]
+
+
+def read_with_text(path: Path) -> tuple[Config, bytes]:
+    """The same, and what `dump` gives of it."""
     _log.info("reading the configuration %s", path)
-    entries = entries_of(dump(path), path)
+    text = dump(path)
+    entries = entries_of(text, path)
     if not path.is_dir():
         entries = conversion.restored(entries, list(slapd_conf.statements(path, file_text)))
-    return config.parse(path, entries)
+    return config.parse(path, entries), text
 
 
 def file_text(path: Path) -> str | None:

@@ -35,18 +35,17 @@ def of_directory(directory: Path, suffix: str | None) -> Origins:
 
 def of_configuration(path: Path, suffix: str | None) -> Origins:
     """One database. Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath."""
-    found = configuration.read(path).database(suffix)
-    return Origins((_origin(found, path, configuration.dump(path)),))
+    config, text = configuration.read_with_text(path)
+    return Origins((_origin(config.database(suffix), path, text),))
 
 
 def all_of(path: Path) -> Origins:
     """Every mdb database. Raises NoSuchSuffix, NoSuchPath, UsageProblem."""
-    config = configuration.read(path)
+    config, text = configuration.read_with_text(path)
     if not config.mdb_databases:
         raise NoSuchSuffix(config=path, suffix="(any)", known="none")
     logs = tuple(_logs(config))
     is_log = {one.log for one in logs}
-    text = configuration.dump(path)
     found = [_origin(one, path, text) for one in config.mdb_databases]
     _require_apart(found)
     found.sort(key=lambda one: one.directory in is_log)

@@ -97,12 +97,13 @@ def _remove(repo: held.Directory, name: str) -> None:
 
 def plan(repo: Path, policy: Policy, suffix: str | None = None) -> Pruned:
     """What would stay and go."""
-    found = repository.listing(repo, suffix)
+    every = repository.listing(repo)
+    found = every.of(suffix)
     if found.future:
         newest = found.future[-1]
         raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
     reasons: dict[str, list[str]] = {}
-    for group in _by_suffix(repository.listing(repo).backups):
+    for group in _by_suffix(every.backups):
         reasons |= _reasons(group, policy, {one.id: records.of(repo, one) for one in group})
     _keep_sets(found.backups, reasons)
     kept = [Kept(one.id, tuple(reasons[one.id])) for one in found.backups if reasons[one.id]]

@@ -70,6 +70,17 @@ class Listing:
     broken: tuple[ManifestBroken, ...]
     future: tuple[Backup, ...] = ()  # dated later than now: these are not among `backups`
 
+    def of(self, suffix: str | None) -> Listing:
+        """Those of a suffix; None: all. What cannot be read may be of any."""
+        if suffix is None:
+            return self
+        wanted = dn.key(suffix)
+        backups, future = (
+            tuple(one for one in found if dn.key(one.suffix) == wanted)
+            for found in (self.backups, self.future)
+        )
+        return Listing(backups, self.broken, future)
+
 
 def listing(repo: Path, suffix: str | None = None) -> Listing:
     """Raises NoSuchPath. Unfinished ones (NAME.partial) are not there."""
@@ -82,11 +93,11 @@ def listing(repo: Path, suffix: str | None = None) -> Listing:
                 found.append(manifest.read(directory))
             except ManifestBroken as error:
                 broken.append(error)
-    kept = [one for one in found if suffix is None or dn.key(one.suffix) == dn.key(suffix)]
-    kept.sort(key=lambda one: (one.when, one.id))
+    found.sort(key=lambda one: (one.when, one.id))
     limit = now() + SKEW
-    future = tuple(one for one in kept if one.when > limit)
-    return Listing(tuple(one for one in kept if one.when <= limit), tuple(broken), future)
+    future = tuple(one for one in found if one.when > limit)
+    known = tuple(one for one in found if one.when <= limit)
+    return Listing(known, tuple(broken), future).of(suffix)
 
 
 def require(repo: Path) -> None:
