@@ -1,4 +1,4 @@
-"""Which tests `bin/test` runs, and which only `bin/test --all` does: one table.
+"""Which tests `bin/test` runs, and which only `bin/test --all` does: a table of matrices, and a list of long tests.
 
 Of the tests whose ID begins as a row says, and that no row above has left out, `kept` run in `bin/test`: evenly spread
 over the sorted IDs, so that they are the same in every order and on every worker.
@@ -6,11 +6,13 @@ over the sorted IDs, so that they are the same in every order and on every worke
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 OPTION = "--tier"
 MAIN, ALL = "main", "all"
+LONG_TESTS = Path(__file__).with_name("long_tests.txt")
 
 
 @dataclass(frozen=True)
@@ -359,4 +361,15 @@ def left_to_all(names: Iterable[str]) -> set[str]:
     left: set[str] = set()
     for row in TABLE:
         left |= row.left_out(listed - left)
-    return left
+    long = set(long_tests())
+    return left | {name for name in listed if name in long or name.partition("[")[0] in long}
+
+
+def long_tests() -> Iterator[str]:
+    """IDs of LONG_TESTS; without brackets, of all rows of a test."""
+    module = ""
+    for line in LONG_TESTS.read_text().splitlines():
+        if line.startswith("tests/"):
+            module = line
+        elif line.startswith(" "):
+            yield f"{module}::{line.strip()}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.support.tiers import TABLE, Matrix, left_to_all
+from tests.support.tiers import TABLE, Matrix, left_to_all, long_tests
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,6 +19,19 @@ def test_a_row_names_tests_that_there_are_and_leaves_a_canary(row: Matrix) -> No
     assert any(f"def {name.partition('[')[0]}" in file.read_text() for file in files)
     assert any(row.holds in file.read_text() for file in files)
     assert row.kept or (ROOT / row.instead).is_file()
+
+
+@pytest.mark.parametrize("module", sorted({name.partition("::")[0] for name in long_tests()}))
+def test_long_tests_are_there_and_leave_others(module: str) -> None:
+    """Others: a row, or a test, of the same module, that no line names."""
+    named = [name.partition("::")[2] for name in long_tests() if name.startswith(f"{module}::")]
+    text = (ROOT / module).read_text()
+    there = set(re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE))
+    assert {name.partition("[")[0] for name in named} <= there
+    assert there - {name for name in named if "[" not in name}
+    assert left_to_all(f"{module}::{name}" for name in named) == {
+        f"{module}::{name}" for name in named
+    }
 
 
 def test_the_same_are_kept_in_every_order() -> None:
