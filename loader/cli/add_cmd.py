@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from loader.cli import access, options, trees
+from loader.cli import access, options, recording, trees
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import add as operation
@@ -66,6 +66,7 @@ class Batch(click.ParamType[int]):
 @options.restart_option
 @options.progress_option
 @options.json_option
+@recording.recorded
 def command(
     inputs: tuple[str, ...],
     dry_run: bool,
@@ -102,6 +103,7 @@ def command(
         facts = operation.add(
             asked, progress, options.timeouts_of(timeouts, operation.STEPS), restart
         )
+    recording.note(facts)
     if as_json:
         show_json(facts)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loader.cli import options, trees
+from loader.cli import options, recording, trees
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
@@ -57,6 +57,7 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
 @options.restart_option
 @options.progress_option
 @options.json_option
+@recording.recorded
 def command(
     inputs: tuple[str, ...],
     config_path: Path,
@@ -99,6 +100,7 @@ def command(
         facts = operation.build(
             asked, progress, options.timeouts_of(timeouts, operation.STEPS), restart
         )
+    recording.note(facts)
     if as_json:
         show_json(facts)
     else:

@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -45,6 +46,18 @@ from loader.errors import (
 from loader.log import printable, redact
 from loader.storage import files, temporary
 
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run has ended. error: None where it was not one."""
+
+    status: int
+    error: LoaderError | None = None
+
+
+_at_end: list[Callable[[Ending], None]] = []
 _PYTHON_LDAP = ("ldap", "_ldap")
 _OF_THE_DISK = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ENXIO)
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
@@ -55,7 +68,7 @@ def run(command: click.Command, name: str) -> int:
     log.setup(0)
     _unwind_on_signals()
     status = _ended(command, name)
-    logging.getLogger(__name__).info("ended with exit status %d", status, extra=log.SHOWN)
+    _log.info("ended with exit status %d", status, extra=log.SHOWN)
     return status
 
 
@@ -81,11 +94,29 @@ def _ended(command: click.Command, name: str) -> int:
 
 
 def _run(command: click.Command, name: str) -> int:
+    _at_end.clear()
+    ending = _ending_of(command, name)
+    for told in _at_end:
+        try:
+            told(ending)
+        except BaseException as error:
+            _log.warning("the run itself had ended with exit status %d", ending.status)
+            late = _fail(error, as_json=False)
+            ending = ending if ending.error else late
+    return ending.status
+
+
+def at_end(told: Callable[[Ending], None]) -> None:
+    """Call it once the run has ended and what happened has been said. If it fails, so does a run that had not."""
+    _at_end.append(told)
+
+
+def _ending_of(command: click.Command, name: str) -> Ending:
     try:
         status = _status(command, name)
         if sys.stdout:  # None: closed by whoever started us
             sys.stdout.flush()
-        return status
+        return Ending(status)
     except BaseException as error:
         return _fail(error)
 
@@ -149,41 +180,41 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def _fail(error: BaseException) -> int:
-    """Say what went wrong; its exit status."""
+def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
+    """Say what went wrong, and how the run ends with it. as_json: None, if --json was given."""
     stopped = next(filter(_is_stop, _chain(error)), None)
     if stopped is not None:
-        return _stopped(str(stopped) or "SIGINT", _leaves_a_run(error))
+        return _stopped(str(stopped) or "SIGINT", _leaves_a_run(error), as_json)
     if isinstance(error, BrokenPipeError) and _reader_gone():
         return _silenced()
     if isinstance(error, click.ClickException):
         return _misused(error)
     if not isinstance(error, Exception):
         raise error
-    logging.getLogger(__name__).debug("where it happened", exc_info=error)
+    _log.debug("where it happened", exc_info=error)
     known = _known(error) or _bug(error)
     if _leaves_a_run(error):
         keeps_run_directory(known)
-    return _told(known, known.exit_status)
+    return _told(known, known.exit_status, as_json)
 
 
-def _misused(error: click.ClickException) -> int:
+def _misused(error: click.ClickException) -> Ending:
     """Of a command line that click refused. Without a verb the help is what was asked for."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
-        return UsageProblem.exit_status
+        return Ending(UsageProblem.exit_status)
     context = error.ctx if isinstance(error, click.UsageError) else None
     verb = context.command_path.partition(" ")[2] if context else ""
     told = UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error))
     return _told(told, told.exit_status)
 
 
-def _told(error: LoaderError, status: int) -> int:
+def _told(error: LoaderError, status: int, as_json: bool | None = None) -> Ending:
     """The command line may be the one that click refused, so --json is looked for in its words."""
     words = sys.argv[1:]
     ends = words.index("--") if "--" in words else len(words)
-    show_failure(error, status, as_json="--json" in words[:ends])
-    return status
+    show_failure(error, status, as_json="--json" in words[:ends] if as_json is None else as_json)
+    return Ending(status, error)
 
 
 def _refusal(error: click.ClickException) -> str:
@@ -212,11 +243,11 @@ def _leaves_a_run(error: BaseException) -> bool:
     return any(map(is_resumable, _chain(error)))
 
 
-def _stopped(by: str, run_stays: bool) -> int:
+def _stopped(by: str, run_stays: bool, as_json: bool | None) -> Ending:
     told = Cancelled(signal={"SIGINT": "Ctrl-C"}.get(by, by))
     if run_stays:
         keeps_run_directory(told)
-    return _told(told, _status_of(by))
+    return _told(told, _status_of(by), as_json)
 
 
 def _status_of(signal_name: str) -> int:
@@ -232,11 +263,11 @@ def _reader_gone() -> bool:
     return any(event & _GONE for _, event in poll.poll(0))
 
 
-def _silenced() -> int:
+def _silenced() -> Ending:
     """As `head` expects: nothing more is said, neither here nor when the interpreter flushes at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    return 128 + signal.SIGPIPE
+    return Ending(128 + signal.SIGPIPE)
 
 
 def _known(error: Exception) -> LoaderError | None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from loader import defaults, log, resources, standard, units
-from loader.cli import access, options, trees
+from loader.cli import access, options, recording, trees
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import UsageProblem
 from loader.manifest import Manifest
@@ -58,6 +58,7 @@ _PIECES = (
 @options.restart_option
 @options.progress_option
 @options.json_option
+@recording.recorded
 def command(
     source: str | None,
     output: Path,
@@ -185,8 +186,10 @@ def _show_plan(facts: dict[str, Any], as_json: bool) -> None:
 
 def _show(made: Manifest, output: Path, as_json: bool, without: str) -> None:
     """without: why there is no contextCSN."""
+    facts = {"output": output, **asdict(made)}
+    recording.note(facts)
     if as_json:
-        show_json({"output": output, **asdict(made)})
+        show_json(facts)
         return
     show_facts(
         {
@@ -205,6 +208,7 @@ def _show(made: Manifest, output: Path, as_json: bool, without: str) -> None:
 
 def _tell_streamed(made: StreamReport, as_json: bool) -> None:
     """On stderr: stdout is the LDIF's."""
+    recording.note(asdict(made))
     if as_json:
         tell_json(asdict(made))
     elif log.verbosity() >= 0:

@@ -19,6 +19,7 @@ from loader.storage import remote
 from loader.storage.remote import Location
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+RECORDER = "ditseed.recorder"  # in the context of a command: what records the steps of its run
 
 
 def negated(context: click.Context, option: click.Parameter, value: bool) -> bool:
@@ -347,7 +348,9 @@ def keep_strongest(
 
 
 def progress_of(mode: str) -> Progress:
-    return Progress("none" if mode == "auto" and log.verbosity() < 0 else mode)
+    """Recorded, where a report of the run is wanted."""
+    recorder = click.get_current_context().meta.get(RECORDER)
+    return Progress("none" if mode == "auto" and log.verbosity() < 0 else mode, recorder=recorder)
 
 
 def timeouts_of(texts: tuple[str, ...], steps: tuple[str, ...]) -> dict[str, float]:

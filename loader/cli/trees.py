@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from loader import defaults, resources, standard, units
+from loader.cli import recording
 from loader.cli.options import refuse_given, stack
 from loader.cli.report import show_facts, show_json
 from loader.errors import UsageProblem
@@ -114,6 +115,7 @@ def generate(
         to_stream(asked, to, progress)
         return
     made = to_directory(asked, Path(output), progress, restart)
+    recording.note({"output": output, **asdict(made)})
     if as_json:
         show_json(asdict(made))
         return

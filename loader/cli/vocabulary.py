@@ -51,7 +51,8 @@ OPTIONS = {
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
-            "plan replace dry-run restart forget run-dir timeout progress json profile quiet:q verbose:v log-file",
+            "plan replace dry-run restart forget run-dir timeout progress json report metrics profile "
+            "quiet:q verbose:v log-file",
         )
         for word in words.split()
     )
@@ -85,6 +86,7 @@ TYPED = {
         "service",
         "rollback",
         "json",
+        "report",
         "quiet",
         "verbose",
     ),

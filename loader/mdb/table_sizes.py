@@ -45,6 +45,17 @@ def read(place: Path, without: Path | None = None) -> TableSizes:
     return TableSizes(facts.pages, facts.page_size, own, indexes)
 
 
+def of_tables(place: Path) -> dict[str, int]:
+    """Table -> its bytes, as `TableSizes.own` has its pages: at once, however large the database is."""
+    page_size = meta.read_meta(place).page_size
+    return {name: pages * page_size for name, pages in _read_own(place).items()}
+
+
+@isolated.isolated
+def _read_own(place: Path) -> dict[str, int]:
+    return _own_pages(place)
+
+
 Counted = tuple[list[tuple[int, int]], int]
 
 

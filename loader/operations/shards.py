@@ -77,7 +77,7 @@ class ShardDirectory:
             return None
         known = manifest.require(self.output)
         manifest.require_there(known, self.output)
-        self.run.progress.say("export: done before")
+        self.run.progress.passed_over("export")
         return known
 
     def take(self, names: Sequence[str]) -> None:

@@ -7,6 +7,8 @@ One thread samples the meter; nothing here is called once an entry.
 from loader.progress.meter import Meter as Meter
 from loader.progress.meter import Staged as Staged
 from loader.progress.meter import WholeFile as WholeFile
+from loader.progress.recorder import Recorder as Recorder
+from loader.progress.recorder import StepRecord as StepRecord
 from loader.progress.sample import SCHEMA_VERSION as SCHEMA_VERSION
 from loader.progress.sample import Sample as Sample
 from loader.progress.sample import Sampler as Sampler

@@ -8,11 +8,12 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TextIO
 
 from loader import bars, log, naming, plain, units
 from loader.progress.meter import Meter
+from loader.progress.recorder import Recorder
 from loader.progress.sample import SCHEMA_VERSION, Sampler
 
 _log = logging.getLogger(__name__)
@@ -23,11 +24,17 @@ def _moves_cursor() -> bool:
 
 
 class Progress:
-    """Shows steps. `mode`: "terminal", "plain", "json" or "none"; "auto" picks by stderr."""
+    """Shows steps. `mode`: "terminal", "plain", "json" or "none"; "auto" picks by stderr. `recorder`: records them, in
+    every mode."""
 
     def __init__(
-        self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0
+        self,
+        mode: str = "auto",
+        stream: TextIO | None = None,
+        every: float = 15.0,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._stream = stream or sys.stderr
         self._told: set[str] = set()  # files whose last line had no end
         if mode == "auto":
@@ -39,19 +46,32 @@ class Progress:
     def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
         meter = Meter(name, total)
         _log.info("%s: started", name)
-        if self._mode == "none":
+        with self._recorded(meter), self._shown(meter):
             yield meter
-            self._close(meter)
+        self._close(meter)
+
+    def _recorded(self, meter: Meter) -> AbstractContextManager[None]:
+        return self._recorder.following(meter) if self._recorder else nullcontext()
+
+    @contextmanager
+    def _shown(self, meter: Meter) -> Iterator[None]:
+        if self._mode == "none":
+            yield
             return
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(meter, ended), daemon=True)
         watcher.start()
         try:
-            yield meter
+            yield
         finally:
             ended.set()
             watcher.join()
-        self._close(meter)
+
+    def passed_over(self, name: str) -> None:
+        """A step that an earlier run did."""
+        if self._recorder:
+            self._recorder.passed_over(name)
+        self.say(f"{name}: done before")
 
     def say(self, text: str) -> None:
         """A line for people; in the modes for machines it is for the log only."""

@@ -54,7 +54,7 @@ class Run:
         """
         known = self.catalogue.found(name)
         if known is not None:
-            self.progress.say(f"{self._shown(name)}: done before")
+            self.progress.passed_over(self._shown(name))
             return known
         self.worked = True
         killpoint(f"{name}.start")

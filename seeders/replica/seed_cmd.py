@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from loader import resources
-from loader.cli import access, options
+from loader.cli import access, options, recording
 from loader.cli.options import Function
 from loader.cli.report import for_people, show_facts, show_json
 from loader.cli.vocabulary import Option
@@ -114,6 +114,7 @@ def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
 @options.restart_option
 @options.progress_option
 @options.json_option
+@recording.recorded
 def command(
     dry_run: bool,
     timeouts: tuple[str, ...],
@@ -155,9 +156,11 @@ def command(
     asked, progress = _options_of(strategy.takes, given), options.progress_of(progress_mode)
     if followed:
         allowed = followed.timeouts(allowed)
+        recording.note({}, followed.seconds)
         followed.require_same(asked)
     how = (progress, allowed, restart, followed.seconds if followed else {})
     facts = seeding.plan(asked, progress) if dry_run else seeding.seed(asked, *how)
+    recording.note(facts)
     if as_json:
         show_json(facts)
     else:

@@ -1,0 +1,300 @@
+"""`--report` and `--metrics` of real runs: the figures of --json, and how a run ended that failed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fixtures.slapd import Slapd
+from fixtures.trees import write_people
+from fixtures.waiting import until
+from loader.defaults import ENV_STOP_AT
+from tests.support.adding import SUFFIX, TOP, command, people, person
+from tests.support.command import Done, ditseed, start
+from tests.support.pages import Page, outside
+from tests.support.require import require
+from tests.support.seeding import Pair, consumer_of, pair
+from tests.support.stopping import state_of
+
+pytestmark = pytest.mark.slapd
+
+PEOPLE = 500
+HOSTILE = '<script>alert(1)</script><img src="http://evil.example/x">'
+
+
+@pytest.fixture
+def target() -> Iterator[Slapd]:
+    with closing(Slapd()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ldif") / "people.ldif"
+    write_people(path, SUFFIX, PEOPLE)
+    return path
+
+
+def wanted(place: Path) -> tuple[object, ...]:
+    return ("--report", place / "run.html", "--metrics", place / "run.prom")
+
+
+def build_words(target: Slapd, *more: object) -> tuple[object, ...]:
+    return ("build", *more, "--config", target.config_path, "-b", target.suffix)
+
+
+def metrics(place: Path) -> dict[str, dict[tuple[str, ...], float]]:
+    """Name without its beginning -> other labels than the verb's -> value."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families((place / "run.prom").read_text()):
+        for one in family.samples:
+            labels = tuple(value for name, value in one.labels.items() if name != "verb")
+            found.setdefault(one.name.removeprefix("ditseed_run_"), {})[labels] = one.value
+    return found
+
+
+def single(place: Path) -> dict[str, float]:
+    return {name: found[()] for name, found in metrics(place).items() if () in found}
+
+
+def page_of(place: Path) -> Page:
+    """Which refers to nothing outside."""
+    page = Page.read(place / "run.html")
+    assert outside(page) == []
+    return page
+
+
+def assert_agree(place: Path, page: Page, facts: dict[str, Any], verb: str) -> None:
+    """The page, the metrics and --json."""
+    told = single(place)
+    assert page.value("entries") == told["entries"] == facts.get("entries", facts.get("read"))
+    assert page.value("duration") == told["duration_seconds"]
+    assert (told["success"], told["exit_status"]) == (1, 0)
+    assert f'verb="{verb}"' in (place / "run.prom").read_text()
+    steps = metrics(place)["step_seconds"]
+    shown = [one.text for one in page.within("steps", "th") if one.text in {s for s, in steps}]
+    assert set(shown) == {name for (name,) in steps}
+    assert sum(steps.values()) <= told["duration_seconds"]
+    assert told["end_timestamp_seconds"] >= told["start_timestamp_seconds"]
+    assert page.by_id("asked").text.count(verb) >= 1
+
+
+def test_a_build(target: Slapd, ldif: Path, tmp_path: Path) -> None:
+    done = ditseed(*build_words(target, ldif), "--json", *wanted(tmp_path)).ok()
+    page, facts = page_of(tmp_path), done.facts
+    assert_agree(tmp_path, page, facts, "build")
+    assert page.value("entries-per-second") == facts["rate"]
+    assert page.value("bytes") == single(tmp_path)["bytes"] == ldif.stat().st_size
+    assert page.value("rejected") == single(tmp_path)["rejects"] == 0
+    steps = metrics(tmp_path)["step_seconds"]
+    assert sum(steps.values()) == pytest.approx(facts["seconds"], abs=0.1)
+    assert list(steps) == [("config",), ("load",), ("check",), ("publish",)]
+    tables = [one for one in page.named("table") if one.attributes.get("class") == "tables"]
+    assert len(tables) == 1
+    assert all(name in tables[0].text for name in facts["tables"])
+    bytes_of_tables = sum(
+        float(one.attributes["value"]) for one in page.named("data") if "id" not in one.attributes
+    )
+    assert bytes_of_tables >= facts["bytes"]
+    assert len(page.named("svg")) == 3
+    assert stat.S_IMODE((tmp_path / "run.html").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "run.prom").stat().st_mode) == 0o644
+    left = {one.name for one in target.database_dir.iterdir()}
+    assert left == {"data.mdb", ".ditseed-build"}
+    assert {one.name for one in tmp_path.iterdir()} == {"run.html", "run.prom"}
+
+
+def test_what_was_done_before_is_not_told_as_done_now(
+    target: Slapd, ldif: Path, tmp_path: Path
+) -> None:
+    ditseed(*build_words(target, ldif)).ok()
+    ditseed(*build_words(target, ldif), *wanted(tmp_path)).ok()
+    page = page_of(tmp_path)
+    assert page.by_id("steps").text.count("done before") == 4
+    assert "nothing was done now" in page.by_id("asked").text
+    assert "step_seconds" not in metrics(tmp_path)
+
+
+def test_hostile_rejects_are_text(target: Slapd, tmp_path: Path) -> None:
+    """In DN, reason, file name and command line."""
+    path = tmp_path / "<b>&.ldif"
+    path.write_text(TOP + people(3) + person(f"{HOSTILE}\u202e", sn=None))
+    more = ("--max-rejects", 5, "--json")
+    done = ditseed(*build_words(target, path, *more), *wanted(tmp_path))
+    assert done.status == 1
+    page = page_of(tmp_path)
+    assert not page.named("img")
+    assert not page.named("b")
+    rejects = page.by_id("rejects").text
+    assert HOSTILE in rejects
+    assert "\\u202e" in rejects
+    assert str(path) in rejects
+    assert str(path) in page.by_id("asked").text
+    assert page.value("rejected") == done.facts["rejected"] == 1
+    assert done.facts["rejects"] in page.source
+    told = single(tmp_path)
+    assert (told["success"], told["exit_status"], told["rejects"]) == (1, 1, 1)
+
+
+def test_a_failed_build_says_how_it_ended(target: Slapd, tmp_path: Path) -> None:
+    path = tmp_path / "x.ldif"
+    path.write_text(TOP + people(3) + person(HOSTILE, sn=None))
+    done = ditseed(*build_words(target, path, "--json"), *wanted(tmp_path))
+    error = done.facts["error"]
+    page = page_of(tmp_path)
+    shown = page.by_id("error").text
+    assert done.status == error["status"] == 46
+    assert all(error[name] in shown for name in ("code", "message", "hint"))
+    assert "exit status 46" in page.source
+    assert "load" in page.by_id("steps").text
+    assert "failed" in page.by_id("steps").text
+    told = single(tmp_path)
+    assert (told["success"], told["exit_status"]) == (0, 46)
+    assert "rejects" not in told
+    assert ("load",) in metrics(tmp_path)["step_seconds"]
+
+
+REFUSED = (
+    ("directory", 5, "storage.no_such_path"),
+    ("extra", 107, "package.missing"),
+    ("device", 3, "usage"),
+    ("same", 3, "usage"),
+    ("dry-run", 3, "usage"),
+)
+
+
+@pytest.mark.parametrize(("what", "status", "code"), REFUSED, ids=[one[0] for one in REFUSED])
+def test_refused_before_anything_is_done(
+    target: Slapd, ldif: Path, tmp_path: Path, what: str, status: int, code: str
+) -> None:
+    """The metrics tell of it, too."""
+    report = {"directory": tmp_path / "no" / "run.html", "device": Path("/dev/null")}
+    report["same"] = tmp_path / "run.prom"
+    more = ["--dry-run"] if what == "dry-run" else []
+    env = _without(tmp_path / "hidden", "matplotlib") if what == "extra" else None
+    chosen = ("--report", report.get(what, tmp_path / "run.html"), "--metrics", tmp_path / "run.prom")
+    done = ditseed(*build_words(target, ldif, *more), *chosen, env=env)
+    assert (done.status, f"[{code}]" in done.err, "hint: " in done.err) == (status, True, True)
+    assert not list(target.database_dir.iterdir())
+    assert not (tmp_path / "run.html").exists()
+    if what != "dry-run":
+        told = single(tmp_path)
+        assert (told["success"], told["exit_status"], told["entries"]) == (0, status, 0)
+
+
+def _without(place: Path, package: str) -> dict[str, str]:
+    """An interpreter that does not find that package."""
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(
+        "import importlib.util\nfind = importlib.util.find_spec\n"
+        f"importlib.util.find_spec = lambda name, *more: None if name == {package!r} else find(name, *more)\n"
+    )
+    return {"PYTHONPATH": str(place)}
+
+
+def stopped(words: tuple[object, ...], point: str) -> Any:
+    """A run that waits at that point."""
+    process = start(*words, env={ENV_STOP_AT: point})
+    until(lambda: state_of(process.pid) in "TZ")
+    assert state_of(process.pid) == "T", process.communicate()
+    return process
+
+
+def test_a_run_that_is_stopped(target: Slapd, ldif: Path, tmp_path: Path) -> None:
+    process = stopped((*build_words(target, ldif), *wanted(tmp_path)), "load.recorded")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    page, told = page_of(tmp_path), single(tmp_path)
+    assert "cancelled" in page.by_id("error").text
+    assert (told["success"], told["exit_status"]) == (0, 143)
+    assert told["entries"] == page.value("entries") >= PEOPLE
+
+
+def test_a_directory_that_goes_meanwhile(target: Slapd, ldif: Path, tmp_path: Path) -> None:
+    """The build is done, and the exit status tells that its report is missing."""
+    place = tmp_path / "place"
+    place.mkdir()
+    words = (*build_words(target, ldif), "--report", place / "run.html")
+    process = stopped(words, "load.recorded")
+    place.rmdir()
+    process.send_signal(signal.SIGCONT)
+    _, err = process.communicate()
+    assert process.returncode == 5, err
+    assert "[storage.no_such_path]" in err
+    assert "the run itself had ended with exit status 0" in err
+    assert "PEOPLE" not in err
+    assert (target.database_dir / "data.mdb").exists()
+
+
+def test_an_add(slapd_instance: Slapd, tmp_path: Path) -> None:
+    path = tmp_path / "x.ldif"
+    path.write_text(TOP + people(50) + person("bad", sn=None))
+    words = command(slapd_instance, path, "--max-rejects", 1, "--json")
+    done = ditseed(*words, *wanted(tmp_path))
+    assert done.status == 1, done.err
+    page, told = page_of(tmp_path), single(tmp_path)
+    assert page.value("entries") == told["entries"] == done.facts["read"] == 52
+    assert page.value("rejected") == told["rejects"] == done.facts["rejected"] == 1
+    assert "cn=bad" in page.by_id("rejects").text
+    assert list(metrics(tmp_path)["step_seconds"]) == [("start",), ("scan",), ("load",)]
+
+
+def test_an_add_that_is_refused(slapd_instance: Slapd, tmp_path: Path) -> None:
+    path = tmp_path / "x.ldif"
+    path.write_text(TOP + people(5) + person("bad", sn=None))
+    done = ditseed(*command(slapd_instance, path, "--json"), *wanted(tmp_path))
+    assert done.status == 64
+    assert single(tmp_path)["rejects"] == page_of(tmp_path).value("rejected") == 1
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with pair(tmp_path_factory.mktemp("pair"), PEOPLE) as made:
+        yield made
+
+
+def test_an_export_of_a_server(both: Pair, tmp_path: Path) -> None:
+    """The password of the file is nowhere."""
+    words = ("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / "out", "--json")
+    done = ditseed(*words, *wanted(tmp_path)).ok()
+    page = page_of(tmp_path)
+    assert_agree(tmp_path, page, done.facts, "export")
+    assert str(both.provider.replicator_password_file) in page.by_id("asked").text
+    assert both.provider.replicator_password_file.read_text().strip() not in page.source
+    assert single(tmp_path)["bytes"] > 100 * PEOPLE
+
+
+@pytest.mark.parametrize("to", ["out", "-"])
+def test_an_export_of_a_database(both: Pair, tmp_path: Path, to: str) -> None:
+    out = to if to == "-" else tmp_path / to
+    words = ("export", both.provider.database_dir, "-o", out, "--json")
+    done = ditseed(*words, *wanted(tmp_path)).ok()
+    facts = Done(0, done.err[done.err.index('{"report"') :], "").facts if to == "-" else done.facts
+    assert_agree(tmp_path, page_of(tmp_path), facts, "export")
+
+
+def test_a_seeding_and_its_plan(both: Pair, tmp_path: Path) -> None:
+    where = (*both.bind, "--config", both.consumer.config_path, "-b", both.consumer.suffix)
+    plan = tmp_path / "plan"
+    ditseed("replica", "plan", *where, "-o", plan, "--json").ok()
+    done = ditseed("replica", "seed", "--plan", plan, *where, "--json", *wanted(tmp_path)).ok()
+    page = page_of(tmp_path)
+    assert_agree(tmp_path, page, done.facts, "replica seed")
+    rows = page.by_id("planned").text
+    assert {"preflight", "stream", "publish"} <= set(rows.split())
+    assert len(page.named("svg")) == 4
+    assert "id2e" in page.source
+
+
+def test_a_browser_shows_it(both: Pair, target: Slapd, ldif: Path, tmp_path: Path) -> None:
+    """Without an error on its console; what it lays out has the charts in their sizes."""
