@@ -22,8 +22,8 @@ class Stopping:
     process: subprocess.Popen[str]
 
     def wait_for_stop(self) -> None:
-        until(lambda: _state(self.process.pid) in "TZ")
-        assert _state(self.process.pid) == "T", self.process.communicate()
+        until(lambda: state_of(self.process.pid) in "TZ")
+        assert state_of(self.process.pid) == "T", self.process.communicate()
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -50,5 +50,5 @@ def stopping(both: Pair, points: Sequence[str], *options: object) -> Iterator[St
         process.wait()
 
 
-def _state(pid: int) -> str:
+def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -171,6 +171,12 @@ TABLE = (
     Matrix("tests/golden/test_refused.py::test_what_slapadd_says", 8, "the list against slapadd"),
     Matrix("tests/integration/test_build.py", 36, "six ways to build; each test, some of the ways"),
     Matrix("tests/integration/test_build_spool.py", 5, _MATRIX),
+    Matrix(
+        "tests/integration/test_run_reports.py::test_a_browser",
+        0,
+        "Chromium",
+        "tests/integration/test_run_reports.py",
+    ),
     Matrix("tests/integration/test_index_use.py::test_which_index", 8, _MATRIX),
     Matrix("tests/integration/test_index_costs.py::test_the_bytes_are", 1, _MATRIX),
     Matrix(
