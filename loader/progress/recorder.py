@@ -65,7 +65,7 @@ class Recorder:
             ended.set()
             watcher.join()
             if step.state == DONE:  # what a failed call counted has been taken back
-                self._look(step, meter)
+                self.look(step, meter)
             step.entries, step.bytes = step.points[-1].entries, step.points[-1].bytes
 
     def passed_over(self, name: str) -> None:
@@ -81,9 +81,10 @@ class Recorder:
 
     def _watch(self, step: StepRecord, meter: Meter, ended: threading.Event) -> None:
         while not ended.wait(self._interval):
-            self._look(step, meter)
+            self.look(step, meter)
 
-    def _look(self, step: StepRecord, meter: Meter) -> None:
+    def look(self, step: StepRecord, meter: Meter) -> None:
+        """Another point."""
         point = Point(self.seconds, meter.entries, meter.bytes)
         with self._lock:
             step.points.append(point)

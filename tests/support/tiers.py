@@ -171,11 +171,17 @@ TABLE = (
     Matrix("tests/golden/test_refused.py::test_what_slapadd_says", 8, "the list against slapadd"),
     Matrix("tests/integration/test_build.py", 36, "six ways to build; each test, some of the ways"),
     Matrix("tests/integration/test_build_spool.py", 5, _MATRIX),
-    Matrix(
-        "tests/integration/test_run_reports.py::test_a_browser",
-        0,
-        "Chromium",
-        "tests/integration/test_run_reports.py",
+    *(
+        Matrix(
+            f"tests/integration/test_run_reports.py::test_{name}",
+            0,
+            "the page and the metrics of another verb or ending, or in a browser",
+            "tests/integration/test_run_reports.py",
+        )
+        for name in (
+            *("a_browser", "a_failed", "a_run", "a_directory", "a_seeding"),
+            *("an_add", "an_export", "what_was"),
+        )
     ),
     Matrix("tests/integration/test_index_use.py::test_which_index", 8, _MATRIX),
     Matrix("tests/integration/test_index_costs.py::test_the_bytes_are", 1, _MATRIX),

@@ -16,7 +16,7 @@ import pytest
 
 from loader import bars, progress
 from loader.ldif import Counters
-from loader.progress import Meter, Progress, Sample, Sampler
+from loader.progress import Meter, Progress, Recorder, Sample, Sampler
 
 
 class Steady:
@@ -282,3 +282,43 @@ def test_a_bar_fits_into_80_columns(step: str, total: int | None, note: str) -> 
     assert first.startswith(step[:15])
     assert ("━" in first) == (total is not None)
     assert re.search(r"\d/s(  \d.* left)?$", first.rstrip()), first
+
+
+def test_what_is_recorded_does_not_grow_with_the_run() -> None:
+    recorder, meter = Recorder(interval=0.0005, most=20), Meter("load")
+    with recorder.following(meter):
+        for _ in range(2000):
+            meter.add(10, 100)
+            time.sleep(0.0001)
+    (step,) = recorder.steps
+    assert 2 <= len(step.points) <= 22
+    assert (step.points[0].entries, step.points[-1].entries) == (0, 20_000)
+    assert (step.state, step.entries, step.bytes) == ("done", 20_000, 200_000)
+    times = [one.at for one in step.points]
+    assert times == sorted(times)
+    assert step.points[-1].at >= step.begun + step.seconds
+
+
+def test_thinned_points_keep_the_ends() -> None:
+    recorder, meter = Recorder(interval=3600, most=4), Meter("load")
+    with recorder.following(meter):
+        for _ in range(100):
+            meter.add(1)
+            recorder.look(recorder.steps[0], meter)
+            assert len(recorder.steps[0].points) <= 6
+    found = [one.entries for one in recorder.steps[0].points]
+    assert (found[0], found[-1]) == (0, 100)
+    assert found == sorted(found)
+
+
+def test_every_mode_records_and_a_failed_step_is_told() -> None:
+    for mode in ("none", "plain", "json"):
+        recorder = Recorder()
+        shower = Progress(mode, stream=io.StringIO(), recorder=recorder)
+        shower.passed_over("config")
+        with shower.step("scan") as meter:
+            meter.add(3)
+        with pytest.raises(OSError), shower.step("load"):  # noqa: PT011
+            raise OSError
+        told = [(one.name, one.state, one.entries) for one in recorder.steps]
+        assert told == [("config", "done before", 0), ("scan", "done", 3), ("load", "failed", 0)]

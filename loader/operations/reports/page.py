@@ -34,10 +34,10 @@ def require() -> None:
 
 def write(report: RunReport, command: str, path: Path) -> None:
     """Whole or not at all; for our eyes only, because it may name entries."""
-    files.write_durably(path, _rendered(report, command).encode("utf-8", "replace"), 0o600)
+    files.write_durably(path, rendered(report, command).encode("utf-8", "replace"), 0o600)
 
 
-def _rendered(report: RunReport, command: str) -> str:
+def rendered(report: RunReport, command: str) -> str:
     from jinja2 import Environment, StrictUndefined  # here, because it takes long to import
 
     environment = Environment(

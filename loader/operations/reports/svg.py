@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, filterwarnings
 from xml.etree import ElementTree
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def element(drawn: Figure, name: str) -> str:
     import matplotlib
 
     buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), catch_warnings():
+        # Whatever the names are written in: it is the browser that has the fonts.
+        filterwarnings("ignore", "Glyph .* missing from")
         drawn.savefig(buffer, format="svg", metadata=_NO_METADATA)
     root = ElementTree.fromstring(buffer.getvalue())
     _simplify(root)

@@ -1,0 +1,98 @@
+"""The page and the metrics of a run that is made up: what comes from outside stays text, secrets are blanked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loader.errors import AddRefused, EntryRefused
+from loader.operations.reports import page, prometheus
+from loader.operations.reports.drawing import rate_of
+from loader.operations.reports.report import RunReport
+from loader.progress import Meter, Recorder
+from loader.progress.recorder import Point, StepRecord
+from tests.support.pages import Page, outside
+
+HOSTILE = "</text></svg><script>alert(1)</script>\x1b[2J $\\frac$ 例"
+
+
+def report(**more: Any) -> RunReport:
+    recorder = Recorder()
+    with recorder.following(Meter("load")) as _:
+        pass
+    given: dict[str, Any] = {"verb": "build", "recorder": recorder, "seconds": 1.0, "status": 0}
+    return RunReport(**{**given, **more})
+
+
+def shown(made: RunReport, command: str = "ditseed build") -> Page:
+    found = Page(page.rendered(made, command))
+    assert outside(found) == []
+    return found
+
+
+def test_passwords_are_blanked_and_a_long_list_is_cut() -> None:
+    many = [(None, number, "cn=x", "userPassword: hidden1") for number in range(5000)]
+    made = report(facts={"rejected": 5000, "rejections": many}, status=1)
+    found = shown(made, "ditseed build --config x -b 'cn=x,credentials=hidden2'")
+    assert "hidden" not in found.source
+    assert "credentials=***" in found.by_id("asked").text
+    assert len(found.within("rejects", "tr")) == 101
+    assert found.value("rejected") == 5000
+
+
+def test_names_from_outside_are_text() -> None:
+    """Of steps and tables, in charts too; in an error, in a plan."""
+    recorder = Recorder()
+    recorder.steps.append(
+        StepRecord(HOSTILE, 0.0, 1.0, 5, 5, points=[Point(0, 0, 0), Point(1, 5, 5)])
+    )
+    error = EntryRefused(dn=HOSTILE, reason=HOSTILE, where=f"bindpw=hidden {HOSTILE}", way_out="")
+    found = shown(
+        report(recorder=recorder, error=error, status=46, planned={HOSTILE: 2.0}), HOSTILE
+    )
+    assert "\x1b" not in found.source
+    assert "hidden" not in found.source
+    assert len(found.named("svg")) == 3
+    assert "<script>alert(1)</script>" in found.by_id("steps").text
+    assert "<script>alert(1)</script>" in found.by_id("error").text
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    refused = EntryRefused(dn="cn=x", reason="y", where="z", way_out="")
+    assert report(error=refused, status=46).rejected is None
+    counted = AddRefused(dn="cn=x", reason="y", advice="z", rejected=2, added=1)
+    assert report(error=counted, status=64).rejected == 2
+    names = {one.name for one in prometheus.families(report()) if one.samples}
+    left = {
+        one.name for one in prometheus.families(report(error=refused, status=46)) if one.samples
+    }
+    assert names - left == {"ditseed_run_rejects"}
+
+
+def test_steps_of_one_name_are_one_series() -> None:
+    """Those that an earlier run did are none."""
+    made = report()
+    with made.recorder.following(Meter("load")):
+        pass
+    made.recorder.passed_over("config")
+    (family,) = [one for one in prometheus.families(made) if one.name.endswith("step_seconds")]
+    assert [one.labels["step"] for one in family.samples] == ["load"]
+    assert family.samples[0].value == sum(one.seconds for one in made.steps)
+
+
+@pytest.mark.parametrize(
+    ("counts", "rates"),
+    [
+        ([(0, 0), (1, 10), (2, 30)], [10, 20]),
+        ([(0, 0), (1, 10), (2, 0)], [10, 0]),  # a failed call's count is taken back
+        ([(0, 0), (1, 10), (1.01, 11)], [11 / 1.01]),  # the rest belongs to the last slice
+        ([(0, 0), (0.01, 1)], [100]),
+        ([(0, 0), (0.1, 5), (0.2, 5), (1, 10)], [10]),
+    ],
+)
+def test_rates(counts: list[tuple[float, int]], rates: list[float]) -> None:
+    step = StepRecord("load", 0.0, points=[Point(at, entries, 0) for at, entries in counts])
+    edges, found = rate_of(step, "entries", 0.5)
+    assert found == pytest.approx(rates)
+    assert (edges[0], edges[-1], len(edges)) == (0, counts[-1][0], len(rates) + 1)
