@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fixtures import glued
+from fixtures.glued import GROUPS, SubordinateDatabase
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
 from fixtures.waiting import until
 from loader.defaults import ENV_STOP_AT
-from tests.support.adding import SUFFIX, TOP, command, people, person
+from tests.support.adding import SUFFIX, TOP, command, people, person, unit
 from tests.support.browser import BLUE, browse, missing_browser
 from tests.support.command import Done, ditseed, start
 from tests.support.pages import Page, outside
 from tests.support.require import require
-from tests.support.seeding import Pair, pair
+from tests.support.seeding import Pair, consumer_of, pair
 from tests.support.stopping import state_of
 
 pytestmark = pytest.mark.slapd
@@ -302,6 +305,33 @@ def test_a_seeding_and_its_plan(both: Pair, tmp_path: Path) -> None:
     assert {"preflight", "stream", "publish"} <= set(rows.split())
     assert len(page.named("svg")) == 4
     assert "id2e" in page.source
+
+
+def test_a_seeding_by_clone(both: Pair, tmp_path: Path) -> None:
+    with consumer_of(both) as other:
+        done = ditseed(*other.seed("clone"), "--json", *wanted(tmp_path)).ok()
+    page = page_of(tmp_path)
+    assert_agree(tmp_path, page, done.facts, "replica seed")
+    assert "id2e" in page.source
+
+
+def test_a_glued_tree(tmp_path: Path) -> None:
+    """The tables of each of its databases."""
+    below = (SubordinateDatabase(GROUPS),)
+    units = [f"ou=people,{glued.SUFFIX}", GROUPS, f"ou=a,{GROUPS}"]
+    (tmp_path / "x.ldif").write_text(
+        TOP + "".join(unit(one[3:].split(",")[0], one.partition(",")[2]) for one in units)
+    )
+    with closing(Slapd(glued.settings(tmp_path, below, Settings(suffix=glued.SUFFIX)))) as target:
+        words = build_words(target, tmp_path / "x.ldif", "--json")
+        done = ditseed(*words, *wanted(tmp_path)).ok()
+        page = page_of(tmp_path)
+        assert_agree(tmp_path, page, done.facts, "build")
+        tables = [one for one in page.named("table") if one.attributes.get("class") == "tables"]
+        headings = [one.text for one in page.named("h2") if one.text.startswith("Tables of")]
+        assert len(tables) == len(headings) == 2
+        for one in done.facts["databases"]:
+            assert f"Tables of {one['directory']}" in headings
 
 
 def test_a_browser_shows_it(target: Slapd, ldif: Path, tmp_path: Path) -> None:

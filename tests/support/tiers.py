@@ -179,7 +179,7 @@ TABLE = (
             "tests/integration/test_run_reports.py",
         )
         for name in (
-            *("a_browser", "a_failed", "a_run", "a_directory", "a_seeding"),
+            *("a_browser", "a_failed", "a_run", "a_directory", "a_seeding", "a_glued"),
             *("an_add", "an_export", "what_was"),
         )
     ),

@@ -56,4 +56,4 @@ def _read(directory: Path) -> DatabaseTables:
         sizes = table_sizes.of_tables(directory if used else pin)
     tables = sorted(sizes.items(), key=lambda one: -one[1])
     tables.append((_REST, max(0, size - sum(sizes.values()))))
-    return DatabaseTables(str(directory), size, tables, drawing.sizes(tables))
+    return DatabaseTables(str(directory), size, tables, drawing.sizes(tables, str(directory)))

@@ -74,8 +74,8 @@ def rate_of(step: StepRecord, what: str, least: float) -> tuple[list[float], lis
     ]
 
 
-def sizes(tables: Sequence[tuple[str, int]]) -> str:
-    """Bytes of each table."""
+def sizes(tables: Sequence[tuple[str, int]], database: str) -> str:
+    """Bytes of each table. A page may have several of these charts."""
     shown = tables[:_MOST_BARS]
     figure, (panel,) = svg.figure(_WIDTH, _AROUND + _BAR * len(shown))
     scale, unit = _scale(max((size for _, size in shown), default=0), _SIZES)
@@ -85,7 +85,7 @@ def sizes(tables: Sequence[tuple[str, int]]) -> str:
     _name_bars(panel, [name for name, _ in shown])
     panel.set_xlabel(unit)
     panel.margins(x=0.12)
-    return svg.element(figure, "sizes")
+    return svg.element(figure, f"sizes {database}")
 
 
 def planned(rows: Sequence[tuple[str, float | None, float | None]]) -> str:
