@@ -99,8 +99,10 @@ TABLE = (
     ),
     Matrix("tests/golden/test_indexes_of_2_7.py", 2, _MATRIX),
     Matrix("tests/bench/test_clone.py::test_all_copy", 1, _MATRIX),
-    Matrix("tests/bench/test_backup.py::test_all", 1, _MATRIX),
-    Matrix("tests/bench/test_days.py", 0, "benches of backups", "tests/bench/test_incremental.py"),
+    *(
+        Matrix(f"tests/bench/{name}", 0, "benches of backups", "tests/bench/test_incremental.py")
+        for name in ("test_backup.py", "test_days.py")
+    ),
     Matrix("tests/integration/test_backup_remote.py::test_restored", 1, _MATRIX),
     Matrix("tests/integration/test_backup_remote.py::test_a_location", 2, _MATRIX),
     Matrix("tests/integration/test_backup_remote.py::test_a_package", 1, _MATRIX),
