@@ -7,7 +7,7 @@ import datetime
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,14 +44,15 @@ from loader.cli.vocabulary import Option
 from loader.errors import LoaderError, UsageProblem
 from loader.operations.backup import check as checking
 from loader.operations.backup import manifest, pack, places, records, repository
-from loader.operations.backup import restore as restoring
 from loader.operations.backup.check import Check, Limits
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.places import Repo
 from loader.operations.backup.records import Proofs
-from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
 from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host
+
+if TYPE_CHECKING:
+    from loader.operations.backup.restore import RestorePlan, RestoreReport
 
 
 @click.group(name="backup")
@@ -424,13 +425,16 @@ def restore_command(
     Into another directory, to look at it:
       ditseed backup restore latest -R /srv/backup --target /srv/look
     """
+    # What builds databases takes as long to load as all that `run` needs.
+    from loader.operations.backup import restore as restoring
+
     if not is_given("config_path") and target is not None:
         config_path = None  # of a profile
     _one_of(("--config", config_path), ("--target", target))
     _require_alone(every, ("-b", suffix), ("--target", target))
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
-        options = RestoreOptions(
+        options = restoring.RestoreOptions(
             place.path, which, config_path, suffix, target, replace, verify, every, identities
         )
         found: Sequence[RestorePlan | RestoreReport] = (
@@ -495,6 +499,8 @@ def _newest(one: Backup) -> str:
 
 
 def _restored(found: RestorePlan | RestoreReport) -> dict[str, object]:
+    from loader.operations.backup.restore import RestorePlan
+
     facts: dict[str, object] = {
         "backup": found.backup.id,
         "suffix": found.backup.suffix,

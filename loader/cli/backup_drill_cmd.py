@@ -24,8 +24,6 @@ from loader.cli.options import (
 from loader.cli.report import show_facts, show_json, tell
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.backup import places, records
-from loader.operations.backup.drill import DrillOptions, drill
-from loader.operations.backup.extract import ExtractOptions, extract
 from loader.operations.backup.places import Repo
 from loader.operations.backup.records import Drill
 
@@ -69,6 +67,9 @@ def drill_command(
     A backup that was taken without a configuration (--from):
       ditseed backup drill latest -R /srv/backup --config /etc/ldap/slapd.d
     """
+    # What starts slapd takes as long to load as all that `run` needs.
+    from loader.operations.backup.drill import DrillOptions, drill
+
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
         options = DrillOptions(
@@ -136,6 +137,8 @@ def extract_command(
     Single entries, wherever they are:
       ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
     """
+    from loader.operations.backup.extract import ExtractOptions, extract  # it takes long to load
+
     standard.reserve_output()
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from loader.age import Identities
 from loader.mdb import meta
-from loader.operations import build
 from loader.operations.backup import configured, pack
 from loader.operations.backup.manifest import Backup
-from loader.operations.build import BuildOptions
 from loader.progress import Progress
 from loader.server import configuration, private
 from loader.storage import files, temporary
@@ -47,6 +45,8 @@ class Contents:
 
     def _build(self, entries: Path, built: Path, target: Path, progress: Progress) -> float:
         """Entries are what they were: nothing is refused for the schema's sake, and nothing is added."""
+        from loader.operations import build  # it takes long to load, and most backups are of pages
+
         config = configured.of(self.repo, self.backup, self.config_path, self.identities)
         database = config.database(self.backup.suffix)
         files.remove_tree(built)  # of a try that was killed
@@ -55,7 +55,7 @@ class Contents:
             temporary.directory("backup", configuration.tools_tmpdir()) as place,
             private.configured(config, database, place) as home,
         ):
-            asked = BuildOptions(
+            asked = build.BuildOptions(
                 inputs=(entries,),
                 config_path=home,
                 suffix=self.backup.suffix,

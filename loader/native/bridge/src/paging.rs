@@ -103,7 +103,7 @@ impl KnownPages {
     fn sift<'py>(
         &self,
         py: Python<'py>,
-        mut data: Vec<u8>,
+        data: &[u8],
         first: u64,
         own: u32,
         page_size: usize,
@@ -111,7 +111,7 @@ impl KnownPages {
         level: i32,
     ) -> PyResult<SiftedFields<'py>> {
         let shape = shape(page_size, transaction);
-        let sifted = py.detach(|| pagestore::sift(&self.0, shape, own, &mut data, first, level));
+        let sifted = py.detach(|| pagestore::sift(&self.0, shape, own, data, first, level));
         let sifted = raised(py, sifted)?;
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
         let (runs, frames) = (bytes(&sifted.runs), bytes(&sifted.frames));

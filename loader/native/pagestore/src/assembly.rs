@@ -10,7 +10,7 @@ use crate::difference::Unpacker;
 use crate::frame::{Content, Frame};
 use crate::known::{Segment, not_whole};
 use crate::pack::Pack;
-use crate::page::{PageId, Place, Shape, id};
+use crate::page::{Hashing, PageId, Place, Shape};
 use crate::retired::FrameKey;
 use crate::runs;
 
@@ -19,7 +19,7 @@ use crate::runs;
 pub struct Assembly {
     packs: FxHashMap<u32, Pack>,
     shape: Shape,
-    cache: Cache,
+    cache: Cache<Frame>,
 }
 
 /// Where a page goes: `at` counts from the first of what is filled, `number` is that of the database.
@@ -108,11 +108,11 @@ impl Assembly {
     }
 
     fn fill_differing(&self, differing: &[Differing], data: &mut [u8]) -> Result<()> {
-        let mut unpacker = Unpacker::new();
+        let (mut unpacker, mut hashing) = (Unpacker::new(), Hashing::default());
         for one in differing {
             let to = self.page_of(one.slot, data)?;
             unpacker.unpack(&one.packed, &one.base, to)?;
-            if id(to, one.masked) != one.id {
+            if hashing.id(to, one.masked) != one.id {
                 return Err(Error::damaged("a page put together from its base has another hash"));
             }
             self.unmask(one.masked, one.slot, data)?;

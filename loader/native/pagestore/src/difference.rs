@@ -3,8 +3,9 @@
 use common::{Error, Result};
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, compress_bound, get_error_name};
 
-/// Pages are short: it takes a tenth of a millisecond, and only pages that changed are compressed.
-const LEVEL: i32 = 9;
+/// Of pages of 4 KiB with indexes and entries, level 9 makes 2 % less in six times the time; level 4, 6 % more and hardly
+/// faster.
+const LEVEL: i32 = 5;
 
 /// Every frame of zstd begins with it (RFC 8878, 3.1.1); it is left out.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

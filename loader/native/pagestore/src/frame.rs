@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use common::{Error, Result};
 
+use crate::cache::Cached;
 use crate::entry::{Entry, LARGEST_HEAD, flags};
 use crate::page::{ID, PageId, Place};
 use crate::runs;
@@ -113,10 +114,22 @@ impl Frame {
     pub fn pages(&self) -> usize {
         self.head.pages()
     }
+}
 
-    /// What it takes of memory, about.
-    pub fn bytes(&self) -> usize {
-        self.whole.len() + self.differences.len() + self.pages() * size_of::<Form>()
+impl Cached for Frame {
+    const KEPT: usize = 96 << 20;
+
+    fn bytes(&self) -> usize {
+        self.whole.len() + self.differences.len() + self.head.bytes()
+    }
+}
+
+/// Those of so many frames that packs of some small backups are read once each, whatever comes from which.
+impl Cached for Head {
+    const KEPT: usize = 16 << 20;
+
+    fn bytes(&self) -> usize {
+        self.masked.len() + self.ids.len() + self.pages() * size_of::<Form>()
     }
 }
 

@@ -6,6 +6,7 @@ use common::{Error, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::assembly::Assembly;
+use crate::cache::Cache;
 use crate::frame::Head;
 use crate::page::{PageId, Place};
 use crate::retired::{FrameKey, retired};
@@ -56,7 +57,8 @@ impl Known {
     pub fn of(packs: Arc<Assembly>, segments: &[Segment], own: u32, again: u64) -> Result<Self> {
         let mut known = Self { uses: Uses::of(&packs), packs, ..Self::default() };
         let packs = Arc::clone(&known.packs);
-        let (mut heads, mut bases) = (Heads::of(&packs), Heads::of(&packs));
+        let read = Cache::default();
+        let (mut heads, mut bases) = (Heads::of(&packs, &read), Heads::of(&packs, &read));
         for one in segments {
             for run in runs::read(&one.runs, own, one.first, one.pages)? {
                 for place in run.places() {
@@ -132,12 +134,13 @@ impl Known {
 /// The heads of the frames that were looked at last, one of each pack.
 struct Heads<'a> {
     packs: &'a Assembly,
-    last: FxHashMap<u32, (usize, Head)>,
+    read: &'a Cache<Head>,
+    last: FxHashMap<u32, (usize, Arc<Head>)>,
 }
 
 impl<'a> Heads<'a> {
-    fn of(packs: &'a Assembly) -> Self {
-        Self { packs, last: FxHashMap::default() }
+    fn of(packs: &'a Assembly, read: &'a Cache<Head>) -> Self {
+        Self { packs, read, last: FxHashMap::default() }
     }
 
     /// That of the frame with that page, and its number there.
@@ -145,7 +148,8 @@ impl<'a> Heads<'a> {
         let pack = self.packs.pack(place.pack)?;
         let (frame, within) = pack.find(place.page)?;
         if self.last.get(&place.pack).is_none_or(|last| last.0 != frame) {
-            self.last.insert(place.pack, (frame, pack.head(frame)?));
+            let head = self.read.get((place.pack, frame), || pack.head(frame))?;
+            self.last.insert(place.pack, (frame, head));
         }
         Ok((&self.last[&place.pack].1, within))
     }

@@ -51,11 +51,31 @@ impl Shape {
     }
 }
 
-/// Of a page that was masked, or had no number.
-pub fn id(page: &[u8], masked: bool) -> PageId {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(page).update(&[masked.into()]);
-    let mut id = [0; ID];
-    id.copy_from_slice(&hasher.finalize().as_bytes()[..ID]);
-    id
+/// Ids of pages. The room is for one at a time: one slice is hashed faster than a page and what is added to it.
+#[derive(Debug, Default)]
+pub(crate) struct Hashing(Vec<u8>);
+
+impl Hashing {
+    /// Of a page that was masked, or had no number.
+    pub fn id(&mut self, page: &[u8], masked: bool) -> PageId {
+        self.put(page);
+        self.hash(masked)
+    }
+
+    /// Of a page as it would be without its number, and whether that was there.
+    pub fn masked_id(&mut self, page: &[u8], number: u64, shape: Shape) -> (PageId, bool) {
+        self.put(page);
+        let masked = shape.mask(&mut self.0, number);
+        (self.hash(masked), masked)
+    }
+
+    fn put(&mut self, page: &[u8]) {
+        self.0.clear();
+        self.0.extend_from_slice(page);
+    }
+
+    fn hash(&mut self, masked: bool) -> PageId {
+        self.0.push(masked.into());
+        *blake3::hash(&self.0).as_bytes().first_chunk().expect("an id is shorter than a hash")
+    }
 }

@@ -7,7 +7,7 @@ use crate::entry::{ENTRY, PAGES};
 use crate::known::Known;
 use crate::making::{Difference, Making};
 use crate::nearest::{Nearest, nearest};
-use crate::page::{PageId, Place, Shape, id};
+use crate::page::{Hashing, PageId, Place, Shape};
 use crate::runs::Writer;
 
 /// The level of zstd for the few pages that are new among many that are known.
@@ -15,6 +15,10 @@ const THOROUGH: i32 = 9;
 
 /// A difference takes its length and its base besides: so many bytes.
 const OWN: usize = 8;
+
+/// Up to this part of a page a difference is taken as it is: what the page by itself comes to takes longer to find out
+/// than it saves.
+const SHORT: usize = 8;
 
 /// Of some consecutive pages: the runs that they are, the frames of new pages and what an index tells of these. fresh: how
 /// many are new.
@@ -29,18 +33,30 @@ pub struct Sifted {
 /// A whole page of a pack.
 type Former = (Place, Vec<u8>);
 
-/// A page without its number.
+/// A page as it is, and its id, which is that of the page without its number.
 struct Page<'a> {
     bytes: &'a [u8],
+    number: u64,
     masked: bool,
     id: PageId,
 }
 
-impl<'a> Page<'a> {
-    fn of(bytes: &'a mut [u8], number: u64, shape: Shape) -> Self {
-        let masked = shape.mask(bytes, number);
-        Self { id: id(bytes, masked), bytes, masked }
+impl Page<'_> {
+    /// What is stored of it.
+    fn content(&self, shape: Shape) -> Vec<u8> {
+        let mut content = self.bytes.to_vec();
+        shape.mask(&mut content, self.number);
+        content
     }
+}
+
+fn pages(data: &[u8], first: u64, shape: Shape) -> Vec<Page<'_>> {
+    let mut hashing = Hashing::default();
+    let page = |(number, bytes)| {
+        let (id, masked) = hashing.masked_id(bytes, number, shape);
+        Page { bytes, number, masked, id }
+    };
+    (first..).zip(data.chunks_exact(shape.page_size)).map(page).collect()
 }
 
 /// `data`: whole pages, the first of that number. New ones are for pack `own`; the first of them has the number 0 here.
@@ -48,12 +64,11 @@ pub fn sift(
     known: &Known,
     shape: Shape,
     own: u32,
-    data: &mut [u8],
+    data: &[u8],
     first: u64,
     level: i32,
 ) -> Result<Sifted> {
-    let pages = (first..).zip(data.chunks_exact_mut(shape.page_size));
-    let pages: Vec<_> = pages.map(|(number, bytes)| Page::of(bytes, number, shape)).collect();
+    let pages = pages(data, first, shape);
     let found = nearest(known, pages.iter().map(|page| &page.id), first);
     let former = former(known, &found)?;
     let (mut packer, mut former) = (Packer::new()?, former.iter());
@@ -68,11 +83,12 @@ pub fn sift(
         runs.add(own, sifted.fresh);
         sifted.fresh += 1;
         let bases = former.next().map_or(&[][..], Vec::as_slice);
-        let difference = difference(&mut packer, page.bytes, bases)?;
+        let content = page.content(shape);
+        let difference = difference(&mut packer, &content, bases)?;
         if let Some(difference) = &difference {
             known.take_base(difference.base);
         }
-        frame.add(page.bytes, page.masked, &page.id, difference);
+        frame.add(&content, page.masked, &page.id, difference);
         if frame.len() == PAGES {
             sifted.keep(std::mem::take(&mut frame), level)?;
         }
@@ -107,8 +123,11 @@ fn difference<'a>(
         }
     }
     let Some(best) = best else { return Ok(None) };
-    let alone = packer.pack(page, None)?.len();
-    Ok((2 * (best.packed.len() + OWN) <= alone).then_some(best))
+    let length = best.packed.len() + OWN;
+    if SHORT * length > page.len() && 2 * length > packer.pack(page, None)?.len() {
+        return Ok(None);
+    }
+    Ok(Some(best))
 }
 
 impl Sifted {

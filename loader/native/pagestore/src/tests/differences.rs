@@ -8,7 +8,7 @@ use crate::Known;
 use crate::Segment;
 use crate::difference::Packer;
 use crate::making::{Difference, Making};
-use crate::page::{Place, id};
+use crate::page::{Hashing, Place};
 use crate::runs::Writer;
 
 #[test]
@@ -58,7 +58,8 @@ fn forged(base: Place, lie: impl Fn(&mut Difference, &mut [u8; 20])) -> (Backups
     backups.take(&pages(&[11, 19], 2)); // of differences
     let (former, page) = (pages(&[9], 2), pages(&[13], 2));
     let packed = Packer::new().unwrap().pack(&page, Some(&former)).unwrap();
-    let (mut difference, mut id) = (Difference { base, packed }, id(&page, false));
+    let (mut difference, mut id) =
+        (Difference { base, packed }, Hashing::default().id(&page, false));
     lie(&mut difference, &mut id);
     let (mut making, mut stored, mut entries) = (Making::default(), Vec::new(), Vec::new());
     making.add(&page, false, &id, Some(difference));

@@ -64,7 +64,7 @@ impl Backups {
 
     fn take(&mut self, data: &[u8]) -> (Sifted, Segment) {
         let own = self.own();
-        let sifted = sift(&self.known, SHAPE, own, &mut data.to_vec(), 2, 1).unwrap();
+        let sifted = sift(&self.known, SHAPE, own, data, 2, 1).unwrap();
         fs::write(self.home.path().join(own.to_string()), &sifted.frames).unwrap();
         self.packs.push(sifted.entries.clone());
         let pages = (data.len() / SIZE) as u64;
@@ -143,7 +143,7 @@ fn pages_of_frames_that_are_used_least_are_not_known() {
     for (again, stored) in [(2, 0), (3, 3)] {
         let made = std::slice::from_ref(&segment);
         let known = Known::of(Arc::new(backups.assembly()), made, 1, again).unwrap();
-        let sifted = sift(&known, SHAPE, 2, &mut pages(left, 2), 2, 1).unwrap();
+        let sifted = sift(&known, SHAPE, 2, &pages(left, 2), 2, 1).unwrap();
         assert_eq!(sifted.fresh, stored);
     }
 }
@@ -159,7 +159,7 @@ fn in_format_3_the_transaction_does_not_count() {
     let shape = |transaction| Shape { transaction: Some(transaction), ..SHAPE };
     let sifted = |transaction| {
         let known = Known::default();
-        sift(&known, shape(transaction), 0, &mut page(transaction), 2, 1).unwrap().frames
+        sift(&known, shape(transaction), 0, &page(transaction), 2, 1).unwrap().frames
     };
     assert_eq!(sifted(5), sifted(6));
 }
