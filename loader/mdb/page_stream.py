@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +19,7 @@ from loader.mdb.snapshot import CopyableSnapshot
 from loader.progress import Meter
 
 _PIPE = 1 << 20  # bytes, as much as Linux gives without privileges
+_PART = 256 << 10  # bytes that are read at once: they are put together from the processor's cache
 
 
 class PageStream:
@@ -33,31 +34,36 @@ class PageStream:
         self.head = b""
         self.size = self.head_bytes
 
-    def pieces(self, length: int) -> Iterator[memoryview]:
+    def pieces(self, length: int) -> Iterator[bytes]:
         """All pages but the two meta pages, `length` bytes at a time."""
-        _fill(self._file, memoryview(bytearray(self.head_bytes)))
-        kept = b""  # what was read last: at the end, the meta pages
-        while True:
-            piece = memoryview(bytearray(len(kept) + length))
-            piece[: len(kept)] = kept
-            read = _fill(self._file, piece[len(kept) :])
-            if not read:
-                break
-            there = len(kept) + read
-            end = max(0, there - self.head_bytes)
-            kept = bytes(piece[end:there])
-            self.size += end
-            if end:
-                yield piece[:end]
-        self.head = kept
+        skipped = self.head_bytes
+        while skipped and (part := self._file.read(skipped)):
+            skipped -= len(part)
+        parts, there = list[bytes](), 0
+        while part := self._file.read(_PART):
+            parts.append(part)
+            there += len(part)
+            if there >= length + self.head_bytes:
+                rest = _taken(parts, there - length)
+                yield self._counted(parts)
+                parts, there = [rest], len(rest)
+        self.head = _taken(parts, min(there, self.head_bytes))
+        if any(parts):
+            yield self._counted(parts)
+
+    def _counted(self, parts: Sequence[bytes]) -> bytes:
+        piece = b"".join(parts)
+        self.size += len(piece)
+        return piece
 
 
-def _fill(file: BinaryIO, room: memoryview) -> int:
-    """Bytes read: fewer than there is room for at the end only."""
-    size = 0
-    while size < len(room) and (read := file.readinto(room[size:])):  # type: ignore[attr-defined]
-        size += read
-    return size
+def _taken(parts: list[bytes], length: int) -> bytes:
+    """The last bytes, which are no longer in `parts`."""
+    end = b""
+    while len(end) < length:
+        end = parts.pop() + end
+    parts.append(end[: len(end) - length])
+    return end[len(end) - length :]
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from loader.sources import mdb
 from loader.sources.mdb import Exported, Part
 from loader.sources.piped import piped
 
+_PART = 256 << 10  # bytes that are read at once
+
 
 class LdifStream:
     """Read it once, to its end; then `entries` is known."""
@@ -23,17 +25,18 @@ class LdifStream:
         self._descriptor = descriptor
         self.size = self.entries = 0
 
-    def pieces(self, length: int) -> Iterator[memoryview]:
+    def pieces(self, length: int) -> Iterator[bytes]:
         """`length` bytes at a time, wherever that cuts an entry."""
-        kept = bytearray()
-        while found := os.read(self._descriptor, min(length, length - len(kept))):
-            kept += found
+        kept, left = list[bytes](), length
+        while found := os.read(self._descriptor, min(left, _PART)):
+            kept.append(found)
             self.size += len(found)
-            if len(kept) == length:
-                yield memoryview(kept)
-                kept = bytearray()
+            left -= len(found)
+            if not left:
+                yield b"".join(kept)
+                kept, left = [], length
         if kept:
-            yield memoryview(kept)
+            yield b"".join(kept)
 
 
 @contextmanager

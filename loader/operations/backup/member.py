@@ -17,6 +17,7 @@ from loader.operations.backup.manifest import Backup, EncryptedList, PieceList
 from loader.operations.backup.origin import Origin
 from loader.operations.backup.page_list import PageList
 from loader.operations.backup.repository import Bring
+from loader.operations.backup.sharing import Earlier
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -39,15 +40,21 @@ class Member:
         self.config = origin.config and options.packing.protected(origin.config)
         self.list: PieceList | EncryptedList | PageList = PieceList(())
         self.copied: Facts = {}
+        self._earlier: Earlier | None = None
+
+    def look_back(self, bring: Bring) -> Earlier | None:
+        """For which pages an incremental backup stores nothing. It needs no snapshot yet."""
+        if self.options.incremental:
+            self._earlier = sharing.earlier(self.options.repo, str(self.looked["suffix"]), bring)
+        return self._earlier
 
     def copy(self, image: CopyableSnapshot, bring: Bring, meter: Meter) -> None:
         """Into a directory that no verb lists. Raises NoSpace, MdbDamaged."""
         with held.private(self.partial) as home, paged(image, meter) as stream:
             before = meter.seconds
             target = home.path / self.options.packing.data_name
-            if self.options.incremental:
-                target = home.path / sharing.PACK
-                known = sharing.earlier(self.options.repo, str(self.looked["suffix"]), bring)
+            if known := self._earlier or self.look_back(bring):
+                target, self._earlier = home.path / sharing.PACK, None
                 self.list = sharing.store(stream, home.path, known, self.options.packing, meter)
             else:
                 self.list = pack.pack(stream, target, self.options.packing, meter)

@@ -70,7 +70,7 @@ class Stream(Protocol):
     head_bytes: int
     size: int
 
-    def pieces(self, length: int) -> Iterator[memoryview]: ...
+    def pieces(self, length: int) -> Iterator[bytes]: ...
 
 
 def pack(stream: Stream, target: Path, how: Packing, meter: Meter) -> PieceList | EncryptedList:
@@ -131,8 +131,8 @@ def send_to_disk(descriptor: int) -> None:
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _packed(data: bytes | memoryview, how: Packing, room: int = 0) -> tuple[Piece, bytes]:
-    stored = bytes(data) if how.compression == "none" else b""
+def _packed(data: bytes, how: Packing, room: int = 0) -> tuple[Piece, bytes]:
+    stored = data if how.compression == "none" else b""
     if how.compression == "zstd":
         stored = zstandard.ZstdCompressor(level=how.level, write_checksum=True).compress(data)
         if room:
@@ -158,7 +158,7 @@ def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
     return wanted * stored // data
 
 
-def paced(pieces: Iterable[memoryview], rate: int) -> Iterator[memoryview]:
+def paced(pieces: Iterable[bytes], rate: int) -> Iterator[bytes]:
     """No more than `rate` bytes a second, if it is not 0."""
     started, size = time.monotonic(), 0
     for piece in pieces:

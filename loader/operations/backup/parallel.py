@@ -42,5 +42,5 @@ def _be_nice() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
-def sha256(data: bytes | memoryview) -> str:
+def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

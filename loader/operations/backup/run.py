@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,14 +143,17 @@ class _Steps:
         return pack.predicted(meta.data_file(place), self.options.packing, free)
 
     def _copy(self, members: Sequence[Member], meter: Meter) -> Facts:
-        """All snapshots are held from before the first is copied."""
+        """All snapshots are held from before the first is copied. What that one is compared with is read meanwhile."""
         if self.options.packing.ldif:
             members[0].copy_entries(meter)
             return {"databases": [members[0].copied]}
         places = [one.source for one in members]
-        with _images(places, self.origins.logs) as found:
-            for one, image in zip(members, found, strict=True):
-                one.copy(image, self.bring, meter)
+        with ThreadPoolExecutor(1, "earlier") as pool:
+            looked_back = pool.submit(members[0].look_back, self.bring)
+            with _images(places, self.origins.logs) as found:
+                looked_back.result()
+                for one, image in zip(members, found, strict=True):
+                    one.copy(image, self.bring, meter)
         return {"databases": [one.copied for one in members]}
 
     def _prune(self, members: Sequence[Member]) -> Facts:

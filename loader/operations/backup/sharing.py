@@ -75,7 +75,7 @@ def _shape(stream: PageStream) -> Shape:
 def _numbered(stream: PageStream, how: Packing) -> Iterator[tuple[int, bytes]]:
     first = FIRST_PAGE
     for piece in pack.paced(stream.pieces(PIECE), how.throttle):
-        yield first, bytes(piece)
+        yield first, piece
         first += len(piece) // stream.facts.page_size
 
 
