@@ -6,7 +6,10 @@ use std::sync::Arc;
 use super::{Backups, SIZE, pages};
 use crate::Known;
 use crate::Segment;
+use crate::cache::Cache;
 use crate::difference::Packer;
+use crate::entry::Entry;
+use crate::frame::Frame;
 use crate::making::{Difference, Making};
 use crate::page::{Hashing, Place};
 use crate::runs::Writer;
@@ -49,6 +52,25 @@ fn pages_before_it_that_are_new_do_not_hide_what_it_was() {
     let (sifted, _) = backups.take(&pages(&moved, 2));
     assert_eq!(sifted.fresh, 3);
     assert!(sifted.frames.len() < 3 * SIZE, "{}", sifted.frames.len());
+}
+
+#[test]
+fn a_page_that_is_short_by_itself_is_stored_whole() {
+    let mut backups = Backups::new();
+    backups.take(&pages(&[9], 2));
+    let mut changed = vec![0; SIZE];
+    changed[..SIZE / 4].copy_from_slice(&pages(&[17], 2)[..SIZE / 4]);
+    let (sifted, _) = backups.take(&changed);
+    assert!(!Entry::read(&sifted.entries).differences);
+}
+
+#[test]
+fn what_was_read_of_a_frame_is_kept() {
+    let (cache, stored) = (Cache::default(), [0; 21]);
+    let digest = *blake3::hash(&stored).as_bytes();
+    let entry = Entry { pages: 1, packed: 1, digest, differences: false };
+    cache.get((0, 0), || Frame::head(&stored, &entry, SIZE)).unwrap();
+    assert!(cache.get((0, 0), || panic!("it is read again")).is_ok());
 }
 
 /// One page, stored as what differs from the one at `base`; `lie`: what is made of it before it is stored.
