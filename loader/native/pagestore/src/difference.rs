@@ -3,7 +3,7 @@
 use common::{Error, Result};
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, compress_bound, get_error_name};
 
-/// Of pages of 4 KiB with indexes and entries, level 9 makes 2 % less in six times the time; level 4, 6 % more and hardly
+/// Of pages of 4 KiB with indexes and entries, level 9 makes 2 % less in four times the time; level 4, 6 % more and hardly
 /// faster.
 const LEVEL: i32 = 5;
 
