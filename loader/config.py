@@ -18,7 +18,7 @@ _EMPTY = '""'  # in messages, the empty DN
 _LOG = "cn=accesslog"  # its customary suffix, should the overlay be switched off
 
 # Settings of back-mdb that ditseed changes.
-TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags")
+TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags", "olcDbCheckpoint")
 
 Entry = tuple[str, Attributes]  # as `ldif.records` yields it
 

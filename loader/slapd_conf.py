@@ -23,6 +23,7 @@ KEYWORDS = {
     "olcDbIndex": "index",
     "olcDbNoSync": "dbnosync",
     "olcDbEnvFlags": "envflags",
+    "olcDbCheckpoint": "checkpoint",
 }
 _BY_HAND = "Change it by hand, check it with slaptest -u, and restart slapd."
 

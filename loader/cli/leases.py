@@ -17,8 +17,8 @@ _SHOWS = {"tune", "doctor", "release"}  # what these show, they put back when th
 
 
 def give_back(words: Sequence[str]) -> None:
-    """Switch off nosync that killed runs have left on at servers of this host, before the verb does anything. Where
-    python-ldap cannot be loaded, that is for the verbs that need it to say."""
+    """Put back how commits are synced at servers of this host, where killed runs have left it changed, before the verb
+    does anything. Where python-ldap cannot be loaded, that is for the verbs that need it to say."""
     with suppress(LoaderError, ImportError):
         if _SHOWS.isdisjoint(words):
             give_back_local()
@@ -26,14 +26,15 @@ def give_back(words: Sequence[str]) -> None:
 
 def give_back_local() -> list[str]:
     """What came of each, in words. Raises ImportError where python-ldap cannot be loaded."""
-    from loader.operations.add import left, nosync
+    from loader.operations.add import left
+    from loader.operations.tune import syncing
     from loader.server.options import Connection
 
     told = []
     for one in lease.left():
-        if one.kind == nosync.KIND and left.is_local(one):
+        if one.kind in syncing.SETTINGS and left.is_local(one):
             came = left.put_back(one, Connection())
-            told.append(f"nosync of {one.database} at {one.target}: {came}")
+            told.append(f"{one.kind} of {one.database} at {one.target}: {came}")
     return told
 
 

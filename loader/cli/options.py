@@ -66,6 +66,33 @@ class Duration(Written):
         return units.parse_duration(text)
 
 
+class EnvFlags(Written):
+    """Flags of an LMDB environment, with commas between them; none. In the order of their names."""
+
+    name, kind = "flags", tuple
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = known
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        flags = {word for word in text.lower().replace(",", " ").split() if word != "none"}
+        if not flags.issubset(self._known):
+            raise UsageProblem(reason=f"{text} has other flags than {', '.join(self._known)}")
+        return tuple(sorted(flags))
+
+
+class Checkpoint(Written):
+    """KBYTES MINUTES (slapd-mdb(5)); none."""
+
+    name, kind = "checkpoint", tuple
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        words = [] if text.lower() == "none" else text.split()
+        if len(words) not in (0, 2) or not all(map(str.isdecimal, words)) or not text.strip():
+            raise UsageProblem(reason=f"{text} is not 'KBYTES MINUTES', nor none")
+        return tuple(words)
+
+
 class Moment(Written):
     """A time of day on a date, not in the future."""
 

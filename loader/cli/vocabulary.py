@@ -36,7 +36,7 @@ OPTIONS = {
             "max-verify-age max-drill-age max-shrink",
             # changing settings
             "set add remove no-reindex apply for growth sample-size stats-log filters costs lease "
-            "give-back",
+            "give-back envflags checkpoint why",
             # a volume that is planned
             "database-size fs stripes stripe-size extent-size vg lv mount volume-size unequal",
             # backups: which are kept, what they may take, how much of them is looked at

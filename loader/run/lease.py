@@ -30,11 +30,14 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Lease:
-    """One setting of one database. `undo`: the command that tightens it by hand. `taken`: UTC, ISO 8601. `before`: the
-    value to put back, where that is not the same for all. `mark`: of the database, "" where it has shown none.
-    `by`: who took it. `expires`: as `taken`, of a lease that no process holds, which ends with the boot, too."""
+    """One setting of one database.
 
-    kind: str  # "nosync", "updatedn", "sessionlog"
+    `undo`: the command that puts it back by hand. `taken`: UTC, ISO 8601. `before`: the value to put back, where that
+    is not the same for all. `mark`: of the database, "" where it has shown none. `by`: who took it; `why`: for what.
+    `expires`: as `taken`, of a lease that no process holds, which ends with the boot, too.
+    """
+
+    kind: str  # "nosync", "envflags", "checkpoint", "updatedn", "sessionlog"
     target: str  # URI
     database: str  # its suffix
     undo: str
@@ -44,6 +47,7 @@ class Lease:
     by: str = ""
     expires: str = ""
     boot: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def test_nosync_is_given_back_by_whatever_uri(server: Slapd, tmp_path: Path, way
     _killed(server, tmp_path, tmp_path)
     path = write(tmp_path / "y.ldif", TOP)
     done = _run(tmp_path, "add", path, *_ways(server)[way], "-b", SUFFIX).ok()
-    assert "nosync of dc=example,dc=com was left on by a run of" in done.err
+    assert "nosync of dc=example,dc=com was left set by a run of" in done.err
     assert _settings(server) == set()
     assert _leases(tmp_path) == []
 
@@ -83,7 +83,7 @@ def test_from_a_network_uri_to_the_socket(server: Slapd, tmp_path: Path) -> None
     _killed(server, tmp_path, tmp_path, "localhost")
     where = (*_ways(server)["ldapi"], "-b", SUFFIX)
     shown = _run(tmp_path, "tune", "sync", *where).ok()
-    assert "nosync was switched on by a `ditseed add`" in shown.out
+    assert "for ditseed add, which was killed or has ended" in shown.out
     _run(tmp_path, "tune", "sync", *where, "--nosync", "off", "--apply").ok()
     assert _settings(server) == set()
     assert _leases(tmp_path) == []
@@ -191,7 +191,7 @@ def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path:
     _killed(server, tmp_path, tmp_path)
     server.stop()
     where = ("--config", server.config_path, "-b", SUFFIX)
-    assert "switched on by a" in _run(tmp_path, "tune", "sync", *where).ok().out
+    assert "which was killed or has ended" in _run(tmp_path, "tune", "sync", *where).ok().out
     done = _run(tmp_path, "tune", "sync", *where, "--nosync", "off", "--apply").ok()
     assert "was left" not in done.err
     assert _leases(tmp_path) == []

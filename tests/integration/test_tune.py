@@ -89,7 +89,9 @@ class Place:
 
     def nosync(self, on: bool) -> Outcome:
         with opened(self.where) as target:
-            return syncing.change_nosync(target, None, on, True)
+            return syncing.change(
+                target, None, syncing.NOSYNC, syncing.ON if on else syncing.OFF, True
+            )
 
     def serve(self) -> None:
         if not self.online:

@@ -14,7 +14,7 @@ from loader import defaults, dn, exports, ldif, overlays
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
 from loader.ldif import ScanResult
 from loader.operations import bound
-from loader.operations.add import nosync, room, shadow
+from loader.operations.add import nosync, room, shadow, sync_leases
 from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
 from loader.progress import Meter, Progress
@@ -59,7 +59,7 @@ def add(
     directory, identity = options.directory, options.identity()
     with session(options.connection) as server:
         offer = subschema.read(server)
-    nosync.release_open_leases(options.connection)
+    sync_leases.release(options.connection)
     shadow.give_back_standing(options.connection)
     anew = restart or options.files.streamed or _begins_anew(options, directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:

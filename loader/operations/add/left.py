@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loader.errors import LoaderError
-from loader.operations.add import nosync, shadow
+from loader.operations.add import shadow, sync_leases
+from loader.operations.tune import syncing
 from loader.run import lease
 from loader.run.lease import Lease
 from loader.server.options import Connection
 
 GIVE_BACK: dict[str, Callable[[Connection], None]] = {
-    nosync.KIND: nosync.release_open_leases,
+    **dict.fromkeys(syncing.SETTINGS, sync_leases.release),
     shadow.KIND: shadow.give_back_standing,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from loader.config import Config, Database
@@ -13,7 +13,10 @@ from loader.operations.tune.target import Target
 from loader.run import lease
 from loader.run.lease import Lease
 
-NOSYNC = "nosync"
+NOSYNC, ENV_FLAGS, CHECKPOINT = "nosync", "envflags", "checkpoint"
+ON, OFF, NONE = "on", "off", "none"
+# slapd-mdb(5), envflags; nosync has a setting of its own.
+FLAGS = ("mapasync", "nometasync", "nordahead", "writemap")
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,17 @@ def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
 
 
 def _lent(config: Config, database: Database) -> Iterable[str]:
-    for one in _left(config, database):
-        yield (
-            f"nosync was switched on by a `ditseed add` of {one.taken} that was killed; "
-            "the next one, or --apply, switches it off"
-        )
-    for one in lease.lasting(leases.known(config), NOSYNC):
-        if one.database == database.suffix:
-            until = f", until {one.expires} or the next boot" if one.expires else ""
-            yield f"nosync is lent since {one.taken} ({one.by}){until}"
+    for setting in SETTINGS.values():
+        for one in left(config, database, setting.kind):
+            yield (
+                f"{setting.kind} is so since {one.taken} for {one.why or 'ditseed add'}, which was killed or has "
+                f"ended; the next start of ditseed here, or --apply, puts it back to {setting.before(one)}"
+            )
+        for one in lease.lasting(leases.known(config), setting.kind):
+            if one.database == database.suffix:
+                why = f" for {one.why}" if one.why else ""
+                until = f", until {one.expires} or the next boot" if one.expires else ""
+                yield f"{setting.kind} is lent since {one.taken}{why} ({one.by}){until}; before: {setting.before(one)}"
 
 
 def _notes(database: Database) -> Iterable[str]:
@@ -67,37 +72,94 @@ def _minutes(checkpoint: str | None) -> int:
     return int(words[1]) if len(words) == 2 and words[1].isdigit() else 0
 
 
-def change_nosync(target: Target, suffix: str | None, on: bool, apply: bool) -> Outcome:
-    """Switch nosync on or off, in whichever of its two spellings it stands; other flags stay."""
-    database = target.config.database(suffix)
-    outcome = carry_out(target, _plan(target.config, database, on), apply)
-    for one in _left(target.config, database) if apply and not on else ():
-        with lease.taken(one) as given_back:
-            given_back()
+@dataclass(frozen=True)
+class Setting:
+    """One that can be lent. Its values are in the words of the option of `ditseed tune sync`."""
+
+    kind: str
+    of: Callable[[Database], str]
+    plan: Callable[[Config, Database, str], Plan]
+
+    def before(self, one: Lease) -> str:
+        """What it goes back to; the first leases said nothing, and were of nosync."""
+        return one.before or OFF
+
+
+def change(target: Target, suffix: str | None, kind: str, value: str, apply: bool) -> Outcome:
+    """Set one of them. A lease that has ended is over once its setting is as it was before."""
+    database, setting = target.config.database(suffix), SETTINGS[kind]
+    outcome = carry_out(target, setting.plan(target.config, database, value), apply)
+    for one in left(target.config, database, kind) if apply else ():
+        if setting.before(one) == value:
+            with lease.taken(one) as given_back:
+                given_back()
     return outcome
 
 
-def _left(config: Config, database: Database) -> list[Lease]:
-    """What killed runs of `ditseed add` have left of it."""
-    found = lease.open_leases(leases.known(config), NOSYNC)
+def left(config: Config, database: Database, kind: str) -> list[Lease]:
+    """What killed runs, and leases that have ended, have left of it."""
+    found = lease.open_leases(leases.known(config), kind)
     return [one for one in found if one.database == database.suffix]
 
 
-def _plan(config: Config, database: Database, on: bool) -> Plan:
-    flags = [flag for flag in database.env_flags if flag != NOSYNC]
+def _nosync(config: Config, database: Database, value: str) -> Plan:
+    """In whichever of its two spellings it stands; other flags stay."""
+    on, flags = value == ON, _flags(database)
     # slapd shows either spelling as both, so off must take away both.
     wanted: dict[str, tuple[str, ...]] = {"olcDbNoSync": ("TRUE",)}
     if not on:
-        wanted = {"olcDbEnvFlags": tuple(flags), "olcDbNoSync": ()}
+        wanted = {"olcDbEnvFlags": flags, "olcDbNoSync": ()}
     return Plan(
         database=database,
         changes=changed(config, database, wanted),
-        holds=lambda now: now.nosync == on and {*now.env_flags} - {NOSYNC} == {*flags},
-        words=("sync", "--nosync", _word(on)),
-        undo=("sync", "--nosync", _word(not on)),
+        holds=lambda now: now.nosync == on and {*_flags(now)} == {*flags},
+        words=("sync", "--nosync", value),
+        undo=("sync", "--nosync", OFF if on else ON),
         notes=("a crash of the host can now lose or damage the database",) if on else (),
     )
 
 
-def _word(on: bool) -> str:
-    return "on" if on else "off"
+def _env_flags(config: Config, database: Database, value: str) -> Plan:
+    """All but nosync, which stays as it is; but in this place, for slapd takes its flag away with those that go."""
+    flags = () if value == NONE else tuple(value.split(","))
+    stays = (NOSYNC,) if database.nosync else ()
+    return Plan(
+        database=database,
+        changes=changed(config, database, {"olcDbEnvFlags": (*flags, *stays)}),
+        holds=lambda now: {*_flags(now)} == {*flags} and now.nosync == database.nosync,
+        words=("sync", "--envflags", value),
+        undo=("sync", "--envflags", _flags_said(database)),
+    )
+
+
+def _checkpoint(config: Config, database: Database, value: str) -> Plan:
+    wanted = () if value == NONE else (value,)
+    return Plan(
+        database=database,
+        changes=changed(config, database, {"olcDbCheckpoint": wanted}),
+        holds=lambda now: _checkpoint_said(now) == value,
+        words=("sync", "--checkpoint", value),
+        undo=("sync", "--checkpoint", _checkpoint_said(database)),
+    )
+
+
+def _flags(database: Database) -> tuple[str, ...]:
+    return tuple(flag.lower() for flag in database.env_flags if flag.lower() != NOSYNC)
+
+
+def _flags_said(database: Database) -> str:
+    return ",".join(sorted(_flags(database))) or NONE
+
+
+def _checkpoint_said(database: Database) -> str:
+    return database.checkpoint or NONE
+
+
+SETTINGS = {
+    one.kind: one
+    for one in (
+        Setting(NOSYNC, lambda database: ON if database.nosync else OFF, _nosync),
+        Setting(ENV_FLAGS, _flags_said, _env_flags),
+        Setting(CHECKPOINT, _checkpoint_said, _checkpoint),
+    )
+}
