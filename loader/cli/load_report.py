@@ -59,6 +59,8 @@ def show_plan(plan: LoadPlan) -> None:
         show(
             f"note: {units.number(load.rejected)} of the sample were rejected, and are not counted"
         )
+    for note in plan.notes:
+        show(f"note: {note}")
     rows = [
         (one.name, units.size(one.sample), units.size(one.bytes), one.how) for one in load.tables
     ]

@@ -7,11 +7,14 @@ from typing import Any
 import click
 
 from loader import units
-from loader.cli import load_report, options
+from loader.cli import access, load_report, options
 from loader.cli.load_report import Sampled, Share
 from loader.cli.tune_shown import Further, show_settings, taken, target_of, target_options
 from loader.cli.vocabulary import Option
+from loader.errors import UsageProblem
 from loader.operations.tune import forecast, maxsize
+from loader.server.options import Connection
+from loader.sources import location
 from loader.sources.sampling import SampleSize
 
 
@@ -28,8 +31,8 @@ from loader.sources.sampling import SampleSize
     "--for",
     "source",
     metavar="SOURCE",
-    help="LDIF, an export or a database directory that is to be loaded: builds a sample of it in a temporary "
-    "directory, and computes the size from that.",
+    help="LDIF, an export, a database directory or the URI of a server that is to be loaded: builds a sample of it in "
+    "a temporary directory, and computes the size from that.",
 )
 @click.option(
     "--growth",
@@ -63,11 +66,13 @@ def maxsize_command(
     Examples:
       ditseed tune maxsize --config /etc/ldap/slapd.conf
       ditseed tune maxsize --config /etc/ldap/slapd.d --for /srv/export --growth 20% --apply
+      ditseed tune maxsize --config /etc/ldap/slapd.d --for ldap://provider -D cn=reader,dc=example,dc=com -y /root/pw
       ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --maxsize 250G --apply
     """
     apply, as_json, suffix, wished = taken(given)
     if source is None:
         options.refuse_given(("growth", "sample_size"), "--for")
+    provider = None if source is None else _provider(source, given)
     with target_of(given, apply) as target:
         found = maxsize.standings(target, suffix)
         load = None
@@ -75,7 +80,7 @@ def maxsize_command(
             database = target.config.database(suffix)
             progress = options.progress_of(progress_mode)
             wanted = sample_size or SampleSize()
-            load = forecast.plan(target, database, source, wanted, growth, progress)
+            load = forecast.plan(target, database, source, wanted, growth, progress, provider)
             if size in (None, "auto"):
                 size = load.recommended if wished or size else None
         outcome = (
@@ -85,6 +90,20 @@ def maxsize_command(
         )
     more = [] if load is None else [Further("load", load, lambda: load_report.show_plan(load))]
     show_settings(target, found, outcome, as_json, _MAXSIZE, map(_maxsize_row, found), more)
+
+
+def _provider(source: str, given: dict[str, Any]) -> Connection | None:
+    """Of a server that is to be loaded; the account is one of that server."""
+    if location.locate(source, *location.Kind).kind is not location.Kind.SERVER:
+        return None
+    if given["config_path"] is None:
+        raise UsageProblem(
+            reason=f"--for {source} is for --config; -D, -y and -Y are then of an account at that server"
+        )
+    options.keep_strongest(given, ("config_path", "uri"))
+    asked = {**given, "uri": source}
+    given.update(dict.fromkeys(("uri", "bind_dn", "mechanism")))
+    return access.connection_of(asked)
 
 
 _MAXSIZE = ("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended")

@@ -105,6 +105,16 @@ def of_beginnings(paths: Sequence[Path], total: int, wanted: SampleSize, how: st
     return Sample(text, found, max(total, len(found)), True, how)
 
 
+def of_part(path: Path, parts: int, counted: int | None, how: str) -> Sample:
+    """All records of a file, which are those of one of so many parts of as many records each. `counted`: records of all
+    parts, where that is known. Raises EmptyInput."""
+    text = path.read_bytes()
+    found = _names(text, how)
+    if counted is None:
+        return Sample(text, found, parts * len(found), parts == 1, how)
+    return Sample(text, found, max(counted, len(found)), True, how)
+
+
 def _beginnings(paths: Sequence[Path], step: int) -> Iterator[bytes]:
     """Of each file a window in every step, whole records; all of it where the steps are windows."""
     for path in paths:

@@ -10,10 +10,11 @@ from loader import dn, plain, units
 from loader.config import Config
 from loader.errors import LoaderError
 from loader.run.catalogue import Facts
+from loader.server import entry_count
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
-from seeders.replica import catchup, cost, provider_commands, size
+from seeders.replica import catchup, cost, provider_commands
 from seeders.replica.cost import CatchUpCost
 from seeders.replica.look import CatchUpForecast
 
@@ -149,7 +150,7 @@ def _forecast(
 ) -> ReportedForecast:
     expected = catchup.expected(server, suffix, claimed, log_base)
     costly = expected.lost or expected.answer in _COSTLY
-    entries = size.entries(server, suffix, sampled=costly)
+    entries = entry_count.entries(server, suffix, sampled=costly)
     many = _WHOLE_TREE if entries is None else entries
     logged = cost.logs_sync(consumer)
     price = cost.of(expected.answer, many, logged)

@@ -15,13 +15,12 @@ from loader.operations import leases
 from loader.run import lease
 from loader.run.killpoint import killpoint
 from loader.run.lease import Lease
-from loader.server import configuration, configuration_write, touch
+from loader.server import configuration, configuration_write, entry_count, touch
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
 from seeders.replica import catchup, provider_commands
 from seeders.replica import provider as providers
-from seeders.replica import size as size_of
 from seeders.replica.provider import Syncprov
 
 KIND = "sessionlog"
@@ -59,7 +58,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     if known is None:
         who = server.connection.who
         raise ConfigHidden(uri=server.uri, who=who, reason=f"no syncprov of {suffix} is shown")
-    size = provider_commands.log_size(size_of.entries(server, suffix, sampled=True))
+    size = provider_commands.log_size(entry_count.entries(server, suffix, sampled=True))
     _write_down(admin, server, suffix, known)
     killpoint(f"{KIND}.written-down")
     configuration_write.modify(server, known.entry_dn, [provider_commands.change(known, size)])

@@ -17,11 +17,11 @@ from loader import csn, units
 from loader.errors import LoaderError, NoContextCSN, NoSuchBase, NotInSync
 from loader.operations import moved
 from loader.progress import Meter, Progress
-from loader.server import sync
+from loader.server import entry_count, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
-from seeders.replica import cost, size
+from seeders.replica import cost
 
 LOOK_EVERY = 0.2  # seconds between two looks while waiting, and
 _CALM = 2.0  # after the first seconds, for a look is a connection
@@ -115,7 +115,7 @@ class _CatchUpWait:
 
     @cached_property
     def _entries(self) -> int | None:
-        return size.entries(self.provider, self._suffix, sampled=True)
+        return entry_count.entries(self.provider, self._suffix, sampled=True)
 
     def _until(self) -> float:
         """On the meter's clock. What the consumer logs is not known here, so it may log every entryUUID."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import units
@@ -19,6 +19,7 @@ from loader.operations.tune.maxsize import GIB
 from loader.operations.tune.target import Target
 from loader.progress import Meter, Progress
 from loader.server import configuration
+from loader.server.options import Connection
 from loader.sources import sampling
 from loader.sources.ldif_files import LdifFiles
 from loader.sources.location import Kind, Location, locate
@@ -41,7 +42,7 @@ class Term:
 @dataclass(frozen=True)
 class LoadPlan:
     """`now`: bytes in use. `after`: once the load is done. `recommended`: the sum of the terms in whole GiB, or what is
-    configured if that is more."""
+    configured if that is more. `notes`: what the sample does not show."""
 
     suffix: str
     maxsize: int
@@ -50,6 +51,7 @@ class LoadPlan:
     load: Forecast
     terms: tuple[Term, ...]
     recommended: int
+    notes: tuple[str, ...] = ()
 
     @property
     def needed(self) -> int:
@@ -63,17 +65,41 @@ def plan(
     wanted: SampleSize,
     share: float,
     progress: Progress,
+    provider: Connection | None = None,
 ) -> LoadPlan:
-    """`share`: growth to be expected, of what is there after the load. Raises what
-    reading the source raises, NotProven where the core does not build such a database, EmptyInput."""
-    found = locate(source, Kind.LDIF, Kind.DATABASE)
-    load = of_location(target.config, database, found, wanted, progress)
+    """`share`: growth to be expected, of what is there after the load. `provider`: in the place of the source. Raises
+    what reading the source raises, NotProven where the core does not build such a database, EmptyInput."""
+    found = locate(source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
+    if provider is not None:
+        load, notes = _of_server(target.config, database, provider, wanted, progress)
+    else:
+        load, notes = of_location(target.config, database, found, wanted, progress), []
     now, keeps = _now(database, found) if target.local else (0, 0)
     after = load.bytes + keeps
     terms = tuple(_terms(database, load, keeps, share))
     needed = sum(one.bytes for one in terms)
     recommended = max(-(-needed // GIB) * GIB, database.maxsize)
-    return LoadPlan(database.suffix, database.maxsize, now, after, load, terms, recommended)
+    sizes = (database.maxsize, now, after)
+    return LoadPlan(database.suffix, *sizes, load, terms, recommended, tuple(notes))
+
+
+def _of_server(
+    config: Config,
+    database: Database,
+    provider: Connection,
+    wanted: SampleSize,
+    progress: Progress,
+) -> tuple[Forecast, list[str]]:
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        with progress.step("sample") as meter:
+            from loader.operations.sizing.of_server import (
+                of_server,
+            )  # python-ldap takes 40 ms to load
+
+            provider = replace(provider, base=provider.base or database.suffix)
+            sample, hidden = of_server(provider, wanted, scratch, meter)
+        with progress.step("build") as meter:
+            return of_sample(config, database, sample, meter), hidden
 
 
 def of_location(

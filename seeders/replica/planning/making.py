@@ -22,11 +22,11 @@ from loader.operations.estimate import choose_maxsize
 from loader.operations.export import ExportOptions, trial_plan
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
-from loader.server import configuration
+from loader.server import configuration, entry_count
 from loader.server.session import session
 from loader.server.sync import SyncAnswer
 from loader.storage import files, temporary
-from seeders.replica import cost, preflight, size
+from seeders.replica import cost, preflight
 from seeders.replica.planning import choosing, measuring, predicting, windows
 from seeders.replica.planning import plan as plans
 from seeders.replica.planning.measuring import Building, Reading
@@ -222,7 +222,7 @@ def _count(strategy: Strategy, known: Known) -> int | None:
     assert connection is not None
     with session(connection) as server:
         base = connection.base or known.seen["suffix"]
-        return size.entries(server, server.context_of(base), sampled=True)
+        return entry_count.entries(server, server.context_of(base), sampled=True)
 
 
 def _read(
