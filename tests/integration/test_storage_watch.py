@@ -79,6 +79,7 @@ def delays(state: Facts) -> list[str]:
     return [one["layer"] for one in state["verdict"] if one["is_delay"]]
 
 
+@pytest.mark.alone
 def test_the_delayed_leg_of_a_mirror_is_named(delayed: dict[str, str]) -> None:
     states = [json.loads(line) for line in delayed["mirror"].splitlines()]
     known = states[29]
@@ -97,6 +98,7 @@ def test_the_delayed_leg_of_a_mirror_is_named(delayed: dict[str, str]) -> None:
     assert delayed["watch.err"] == ""
 
 
+@pytest.mark.alone
 def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(
     delayed: dict[str, str],
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(
     assert states[-1]["layers"][4]["reads"] > hung[0]["layers"][4]["reads"]  # a disk goes on
 
 
+@pytest.mark.alone
 def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(
     delayed: dict[str, str],
 ) -> None:
@@ -123,12 +126,14 @@ def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(
     assert "write in /run/mnt/mirror takes " in state["told"]
 
 
+@pytest.mark.alone
 def test_a_volume_that_is_slow_itself_is_named(delayed: dict[str, str]) -> None:
     said = delayed["volume"].splitlines()[-1]
     assert said.startswith("verdict: /dev/mapper/slow adds ")
     assert "ext4 on /run/mnt/slow adds nothing" in said
 
 
+@pytest.mark.alone
 def test_a_slow_file_system_is_named(delayed: dict[str, str]) -> None:
     assert delays(json.loads(delayed["fs"])) == ["fs"]
 
