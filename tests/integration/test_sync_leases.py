@@ -80,6 +80,19 @@ def test_the_command_that_is_told_puts_it_back(
     assert list((tmp_path / "leases").glob("*.json")) == []
 
 
+def test_a_checkpoint_is_given_back_without_a_write(tmp_path: Path) -> None:
+    """So it is at a consumer, too, which takes no write."""
+    lines = ("checkpoint 128 9", "readonly on")
+    running = Slapd(Settings(database_lines=lines))
+    running.slapadd(TOP)
+    with running:
+        _tune(tmp_path, running, "--checkpoint", "64 5", "--lease", "0", "--apply").ok()
+        env = {"DITSEED_STATE_DIR": str(tmp_path)}
+        told = ditseed("tune", "sync", "--give-back", env=env).ok().out
+        assert "put back" in told
+        assert _now(tmp_path, running, "checkpoint") == "128 9"
+
+
 def test_what_is_so_already_is_not_lent(server: Slapd, tmp_path: Path) -> None:
     done = _tune(tmp_path, server, "--checkpoint", "128 9", "--lease", "4h", "--apply")
     assert (done.status, "128 9 already" in done.err) == (3, True)

@@ -86,8 +86,9 @@ def give_back(connection: Connection, one: Lease) -> None:
     suffix = one.database
     try:
         switch(connection, suffix, one.kind, syncing.SETTINGS[one.kind].before(one))
-        with session(connection) as server:
-            sync(server, suffix)
+        if one.kind != syncing.CHECKPOINT:  # with it, commits were synced as ever
+            with session(connection) as server:
+                sync(server, suffix)
     except LoaderError as error:
         raise LeaseStands(what=one.kind, suffix=suffix, reason=error, undo=one.undo) from error
 

@@ -33,12 +33,15 @@ def of_server(
         counted = entry_count.entries(server, str(cut["base"]), sampled=True)
     pieces = _pieces(counted, wanted)
     where = _piece(connection, cut, pieces) if pieces > 1 else None
-    search = replace(whole.search, where=where) if where else whole.search
+    search, how = whole.search, "all of it"
+    if where:
+        search = replace(search, where=where)
+        how = f"one of {units.number(pieces)} parts by entryUUID"
+    else:
+        pieces, counted = 1, None  # what is read is counted
     path = scratch / "sample.ldif"
     source.fetch(connection, search, path, meter)
-    how = f"one of {units.number(pieces)} parts by entryUUID" if where else "all of it"
-    given = sampling.of_part(path, pieces if where else 1, counted if where else None, how)
-    return given, list(cut["hidden"])
+    return sampling.of_part(path, pieces, counted, how), list(cut["hidden"])
 
 
 def _pieces(entries: int | None, wanted: SampleSize) -> int:
