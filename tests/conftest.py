@@ -46,9 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         tiers.OPTION,
-        choices=[tiers.MAIN, tiers.ALL],
+        choices=[tiers.QUICK, tiers.MAIN, tiers.ALL],
         default=tiers.ALL,
-        help="main: without what only `bin/test --all` runs (tests/support/tiers.py).",
+        help="main: without what only `bin/test --all` runs; quick: without long unit tests (tests/support/tiers.py).",
     )
     parser.addoption(
         costs.OPTION,
@@ -80,8 +80,7 @@ def pytest_collection_modifyitems(
 def _keep_what_is_wanted(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of --tier and --alone, what is wanted; `heavy` runs only when it is named."""
     phase = config.getoption("--alone")
-    main = config.getoption(tiers.OPTION) == tiers.MAIN
-    later = tiers.left_to_all(item.nodeid for item in items) if main else set()
+    later = tiers.left_out(config.getoption(tiers.OPTION), (item.nodeid for item in items))
     left = [item for item in items if item.nodeid in later or not _of_this_phase(item, phase)]
     if left:
         config.hook.pytest_deselected(items=left)

@@ -1,4 +1,5 @@
 """Which tests `bin/test` runs, and which only `bin/test --all` does: a table of matrices, and a list of long tests.
+A second list has the unit tests that `bin/test --quick` leaves to `bin/test`.
 
 Of the tests whose ID begins as a row says, and that no row above has left out, `kept` run in `bin/test`: evenly spread
 over the sorted IDs, so that they are the same in every order and on every worker.
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OPTION = "--tier"
-MAIN, ALL = "main", "all"
+QUICK, MAIN, ALL = "quick", "main", "all"
 LONG_TESTS = Path(__file__).with_name("long_tests.txt")
+LONG_UNITS = Path(__file__).with_name("long_units.txt")
 
 
 @dataclass(frozen=True)
@@ -373,20 +375,33 @@ TABLE = (
 )
 
 
+def left_out(tier: str, names: Iterable[str]) -> set[str]:
+    """Those of `names` that `tier` leaves to a longer one."""
+    listed = set(names)
+    if tier == ALL:
+        return set()
+    left = left_to_all(listed)
+    return left | _listed(LONG_UNITS, listed) if tier == QUICK else left
+
+
 def left_to_all(names: Iterable[str]) -> set[str]:
     """Those of `names` that `bin/test` leaves to `bin/test --all`."""
     listed = set(names)
     left: set[str] = set()
     for row in TABLE:
         left |= row.left_out(listed - left)
-    long = set(long_tests())
-    return left | {name for name in listed if name in long or name.partition("[")[0] in long}
+    return left | _listed(LONG_TESTS, listed)
 
 
-def long_tests() -> Iterator[str]:
-    """IDs of LONG_TESTS; without brackets, of all rows of a test."""
+def _listed(file: Path, names: set[str]) -> set[str]:
+    long = set(long_tests(file))
+    return {name for name in names if name in long or name.partition("[")[0] in long}
+
+
+def long_tests(file: Path = LONG_TESTS) -> Iterator[str]:
+    """IDs of `file`; without brackets, of all rows of a test."""
     module = ""
-    for line in LONG_TESTS.read_text().splitlines():
+    for line in file.read_text().splitlines():
         if line.startswith("tests/"):
             module = line
         elif line.startswith(" "):

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiers import TABLE, Matrix, left_to_all, long_tests
+from tests.support.tiers import (
+    ALL,
+    LONG_UNITS,
+    MAIN,
+    QUICK,
+    TABLE,
+    Matrix,
+    left_out,
+    left_to_all,
+    long_tests,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +42,16 @@ def test_long_tests_are_there_and_leave_others(module: str) -> None:
     assert left_to_all(f"{module}::{name}" for name in named) == {
         f"{module}::{name}" for name in named
     }
+
+
+def test_quick_leaves_long_unit_tests_to_main() -> None:
+    named = set(long_tests(LONG_UNITS))
+    for name in named:
+        module, _, function = name.partition("::")
+        assert f"def {function.partition('[')[0]}(" in (ROOT / module).read_text()
+    long, short = "tests/unit/test_changed.py::test_x", "tests/unit/test_tiers.py::test_y"
+    assert left_out(QUICK, named | {short}) == named
+    assert left_out(MAIN, [long, short]) == left_out(ALL, named) == set()
 
 
 def test_the_same_are_kept_in_every_order() -> None:
