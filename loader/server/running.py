@@ -1,12 +1,15 @@
-"""Does a slapd run on a configuration? Asked of its pid file and of /proc; locks of its databases are storage's."""
+"""Does a slapd run on a configuration, and which files has it open? Asked of its pid file and of /proc; locks of its
+databases are storage's."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from loader.config import Config
+from loader.storage import held
 
 
 def slapd_on(config: Config) -> int | None:
@@ -26,6 +29,29 @@ def is_slapd(pid: int) -> bool:
         return Path(f"/proc/{pid}/comm").read_text().strip() == "slapd"
     except OSError:
         return False
+
+
+def flushed(pid: int, name: str) -> bool:
+    """Put all that the process wrote to its open files of that path on the disk. False where none can be reached.
+
+    They are reached through the process, for in a container the path is that of another file. A path that only ends so
+    (as seen from a chroot) is taken too: to flush more does no harm.
+    """
+    found = list(_opened_again(pid, name))
+    for descriptor in found:
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    return bool(found)
+
+
+def _opened_again(pid: int, name: str) -> Iterator[int]:
+    with suppress(OSError):  # of another account, or over
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                if os.readlink(path).endswith(name):
+                    yield held.reading(path)
 
 
 def _slapds() -> Iterator[int]:

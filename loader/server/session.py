@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +39,8 @@ __all__ = ["Attributes", "Session", "first_value", "session"]
 _PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
 # libldap's answers to a failed handshake, and a server's to a StartTLS that it does not know.
 _MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
+
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 _log = logging.getLogger(__name__)
 
@@ -173,6 +178,15 @@ class Session(Suffixes):
         """The DN that the server knows us by (RFC 4532)."""
         said = self._asking("whoami", lambda: self._ldap.whoami_s())
         return str(said).removeprefix("dn:")
+
+    def peer(self) -> int | None:
+        """Process ID of the server at the other end of an ldapi connection; None over a network, or where the server
+        has none that is seen from here (unix(7), SO_PEERCRED)."""
+        with socket.socket(fileno=os.dup(self._ldap.get_option(ldap.OPT_DESC))) as connected:
+            if connected.family != socket.AF_UNIX:
+                return None
+            told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return _CREDENTIALS.unpack(told)[0] or None
 
     def close(self) -> None:
         if self._waits:

@@ -33,6 +33,8 @@ def _shown(state: Path, server: Slapd) -> dict[str, object]:
 
 def _now(state: Path, server: Slapd, kind: str) -> str:
     found = _shown(state, server)
+    if kind == "nosync":
+        return "on" if found[kind] else "off"
     if kind == "checkpoint":
         return str(found[kind] or "none")
     flags = found["env_flags"]
@@ -80,17 +82,22 @@ def test_the_command_that_is_told_puts_it_back(
     assert list((tmp_path / "leases").glob("*.json")) == []
 
 
-def test_a_checkpoint_is_given_back_without_a_write(tmp_path: Path) -> None:
-    """So it is at a consumer, too, which takes no write."""
-    lines = ("checkpoint 128 9", "readonly on")
-    running = Slapd(Settings(database_lines=lines))
+@pytest.mark.parametrize(("kind", "value", "before"), [*LENT, ("nosync", "on", "off")])
+def test_it_is_given_back_where_nothing_is_written(
+    tmp_path: Path, kind: str, value: str, before: str
+) -> None:
+    """At a consumer, or in a database that is read-only. nosync, and flags that defer, leave what is not yet on the
+    disk: ditseed flushes the file of a server on this host from outside."""
+    running = Slapd(Settings(database_lines=("checkpoint 128 9", "readonly on")))
     running.slapadd(TOP)
     with running:
-        _tune(tmp_path, running, "--checkpoint", "64 5", "--lease", "0", "--apply").ok()
+        _tune(tmp_path, running, f"--{kind}", value, "--lease", "0", "--apply").ok()
+        assert _now(tmp_path, running, kind) == value
         env = {"DITSEED_STATE_DIR": str(tmp_path)}
         told = ditseed("tune", "sync", "--give-back", env=env).ok().out
         assert "put back" in told
-        assert _now(tmp_path, running, "checkpoint") == "128 9"
+        assert _now(tmp_path, running, kind) == before
+        assert list((tmp_path / "leases").glob("*.json")) == []
 
 
 def test_what_is_so_already_is_not_lent(server: Slapd, tmp_path: Path) -> None:

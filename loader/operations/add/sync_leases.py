@@ -10,14 +10,16 @@ import logging
 import shlex
 
 from loader.config import Database
-from loader.errors import LeaseStands, LoaderError, UsageProblem
+from loader.errors import LeaseStands, LoaderError, ServerRefused, UsageProblem
 from loader.operations import leases
 from loader.operations.tune import syncing
 from loader.operations.tune.target import opened
 from loader.run import lease
 from loader.run.lease import Lease
+from loader.server import running
 from loader.server.options import Connection
 from loader.server.session import Session, session
+from loader.storage.holders import DATA
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +89,24 @@ def give_back(connection: Connection, one: Lease) -> None:
     try:
         switch(connection, suffix, one.kind, syncing.SETTINGS[one.kind].before(one))
         if one.kind != syncing.CHECKPOINT:  # with it, commits were synced as ever
-            with session(connection) as server:
-                sync(server, suffix)
+            with session(connection) as server, opened(connection) as target:
+                flush(server, target.config.database(suffix))
     except LoaderError as error:
         raise LeaseStands(what=one.kind, suffix=suffix, reason=error, undo=one.undo) from error
+
+
+def flush(server: Session, database: Database) -> None:
+    """Have all that was committed on the server's disk. A consumer, or a database that is read-only, takes no write; on
+    this host its file is flushed from outside.
+
+    Raises what `sync` raises.
+    """
+    try:
+        sync(server, database.suffix)
+    except ServerRefused:
+        pid = server.peer()
+        if pid is None or not running.flushed(pid, f"{database.directory}/{DATA}"):
+            raise
 
 
 def sync(server: Session, suffix: str) -> None:
