@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,9 @@ import click
 
 from loader import units
 from loader.cli.backup_keys import identity_option
+from loader.cli.backup_options import Percent, keep_options, policy_of
+from loader.cli.backup_shown import of_a_full
 from loader.cli.options import (
-    Function,
     backup_of,
     dry_run_option,
     json_option,
@@ -21,7 +21,6 @@ from loader.cli.options import (
     progress_option,
     repo_option,
     scratch_option,
-    stack,
     suffix_option,
     verify_option,
     which_backup,
@@ -29,48 +28,13 @@ from loader.cli.options import (
 from loader.cli.report import show_facts, show_json, show_table
 from loader.defaults import LEVELS
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.operations.backup import manifest, places, records, repository, shared
+from loader.operations.backup import manifest, places, records, repository
 from loader.operations.backup import verify as verifying
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.places import Repo
-from loader.operations.backup.prune import Policy, Pruned
+from loader.operations.backup.prune import Pruned
 from loader.operations.backup.records import Proofs, Verification
 from loader.operations.backup.verify import VerifyOptions
-
-_PERIODS = ("daily", "weekly", "monthly", "yearly")
-
-
-class Percent(click.ParamType[float]):
-    """`5%`; a part of one from here on."""
-
-    name = "percent"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        text: Any = str(value).removesuffix("%")
-        return click.FloatRange(0, 100, min_open=True).convert(text, param, ctx) / 100
-
-
-def _keep(name: str, said: str) -> Callable[[Function], Function]:
-    return click.option(f"--keep-{name}", type=click.IntRange(0), default=0, metavar="N", help=said)
-
-
-keep_options = stack(
-    _keep("last", "Keep the last N backups."),
-    *(
-        _keep(name, f"Keep the last backup of each of the last N {unit} that have one.")
-        for name, unit in zip(_PERIODS, ("days", "weeks", "months", "years"), strict=True)
-    ),
-    click.option("--keep-within", metavar="TIME", help="Keep all backups younger than that: 30d."),
-)
-
-
-def policy_of(given: dict[str, Any]) -> Policy:
-    """Of the values of `keep_options`."""
-    within = given.pop("keep_within")
-    counts = {name: given.pop(f"keep_{name}") for name in ("last", *_PERIODS)}
-    return Policy(**counts, within=units.parse_duration(within) if within else 0.0)
 
 
 @click.command("show")
@@ -122,14 +86,6 @@ def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
         "verified": verified_text(proofs),
         "drilled": drilled_text(proofs),
     }
-
-
-def of_a_full(repo: Path, one: Backup) -> dict[str, object]:
-    """How much less was stored than all of it would take."""
-    if not one.shares_pages:
-        return {}
-    full = shared.full_bytes(repo / one.id, one)
-    return {"stored, of a full": f"{100 * one.stored_bytes / full:.1f} % of {units.size(full)}"}
 
 
 def verified_text(proofs: Proofs) -> str:

@@ -147,7 +147,7 @@ class Backup(Target):
         }
 
     def once(self, chance: Random) -> None:
-        from loader.cli import backup_cmd
+        from loader.cli import backup_list_cmd
 
         path = self.repo / self.name / backup_manifest.MANIFEST
         facts = {
@@ -158,7 +158,7 @@ class Backup(Target):
         limits = check.Limits(1e9)
         found = repository.listing(self.repo)
         for one in (*found.backups, *found.future):
-            backup_cmd._row(one)
+            backup_list_cmd._row(one)
             json.dumps(sealed.text(one).decode())
         if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
             raise Wrong("OK without a backup")

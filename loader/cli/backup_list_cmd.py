@@ -1,0 +1,73 @@
+"""`ditseed backup list`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from loader import units
+from loader.cli.backup_shown import newest
+from loader.cli.options import json_option, repo_option, suffix_option
+from loader.cli.report import show_error, show_json, show_table
+from loader.operations.backup import places, records, repository
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.places import Repo
+from loader.operations.backup.records import Proofs
+
+
+@click.command("list")
+@repo_option
+@suffix_option
+@json_option
+def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
+    """List the backups of a repository, the oldest first.
+
+    \b
+      ditseed backup list -R /srv/backup
+    """
+    with places.at(repo) as place:
+        found = repository.listing(place.path, suffix)
+        listed = [(one, records.of(place.path, one)) for one in (*found.backups, *found.future)]
+    for error in found.broken:
+        show_error(error)
+    if as_json:
+        show_json(
+            {
+                "backups": [
+                    {**dataclasses.asdict(one), **dataclasses.asdict(known)}
+                    for one, known in listed
+                ]
+            }
+        )
+        return
+    rows = [(*_row(one), *_proofs(known)) for one, known in listed]
+    columns = ("id", "age", "entries", "data", "stored", "took", "newest change")
+    show_table((*columns, "verified", "drilled"), rows)
+
+
+def _row(one: Backup) -> tuple[object, ...]:
+    return (
+        one.id,
+        _age(one),
+        units.number(one.entries),
+        units.size(one.data_bytes),
+        units.size(one.stored_bytes),
+        units.duration(one.seconds),
+        newest(one),
+    )
+
+
+def _proofs(found: Proofs) -> tuple[str, ...]:
+    """Ages."""
+    return tuple(
+        "-" if one is None else "bad" if not one.is_good else units.duration(records.age_of(one))
+        for one in (found.verification, found.drill)
+    )
+
+
+def _age(backup: Backup) -> str:
+    age = (repository.now() - backup.when).total_seconds()
+    if age < -repository.SKEW.total_seconds():
+        return "dated later than now"
+    return units.duration(max(0.0, age))

@@ -1,0 +1,22 @@
+"""Facts of a backup that several commands of `ditseed backup` show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loader import units
+from loader.operations.backup import shared
+from loader.operations.backup.manifest import Backup
+
+
+def newest(one: Backup) -> str:
+    """The time of the newest CSN; the text of a CSN is long, and `--json` has it."""
+    return max((csn[:14] + "Z" for csn in one.newest_csns), default="-")
+
+
+def of_a_full(repo: Path, one: Backup) -> dict[str, object]:
+    """How much less was stored than all of it would take."""
+    if not one.shares_pages:
+        return {}
+    full = shared.full_bytes(repo / one.id, one)
+    return {"stored, of a full": f"{100 * one.stored_bytes / full:.1f} % of {units.size(full)}"}
