@@ -1,7 +1,7 @@
 """What each test takes, in seconds and in processor seconds of itself and of the processes that it waited for.
 
-`bin/test --costs FILE` writes a line of JSON for each test to FILE, as they end (`ended`: seconds after the beginning),
-and prints the sums by folder."""
+`bin/test --costs FILE` writes a line of JSON for each test to FILE, as they end (`ended`, or `failed`: seconds after the beginning),
+and prints the sums by folder. Of a long run, `grep failed FILE` tells what has failed so far."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Costs:
         self._before = processor_seconds()
         self._began = time.monotonic()
         self._tests: dict[str, Cost] = defaultdict(Cost)
+        self._failed: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
@@ -54,12 +55,13 @@ class Costs:
             return
         cost, ended = self._tests[report.nodeid], time.monotonic() - self._began
         cost.add(Cost(report.duration, getattr(report, "cpu", 0.0)))
+        if report.failed:
+            self._failed.add(report.nodeid)
         if report.when == "teardown":
+            outcome = "failed" if report.nodeid in self._failed else "ended"
+            line = {"test": report.nodeid, **asdict(cost), outcome: round(ended, 1)}
             with self._place.open("a") as file:
-                file.write(
-                    json.dumps({"test": report.nodeid, **asdict(cost), "ended": round(ended, 1)})
-                    + "\n"
-                )
+                file.write(f"{json.dumps(line)}\n")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         folders: dict[str, Cost] = defaultdict(Cost)
