@@ -11,6 +11,7 @@ from loader import units
 from loader.cli.backup_options import Percent
 from loader.cli.options import json_option, repo_option, suffix_option
 from loader.cli.report import show, show_json
+from loader.cli.vocabulary import Option
 from loader.errors import LoaderError
 from loader.operations.backup import check as checking
 from loader.operations.backup import places
@@ -55,8 +56,10 @@ from loader.operations.backup.places import Repo
     help="WARNING if the latest backup has so many fewer entries than those before it (the median of seven).",
 )
 @click.option(
-    "--prometheus",
+    "--metrics",
     "metrics_file",
+    cls=Option,
+    former=("--prometheus",),
     type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="Also write FILE for node_exporter's textfile collector (NAME.prom), with what is found of each suffix.",
@@ -77,7 +80,7 @@ def check_command(
 
     \b
       ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d
-      ditseed backup check -R /srv/backup --prometheus /var/lib/prometheus/node-exporter/ditseed-backup.prom
+      ditseed backup check -R /srv/backup --metrics /var/lib/prometheus/node-exporter/ditseed-backup.prom
     """
     limits = Limits(
         units.parse_duration(max_age),

@@ -44,7 +44,7 @@ OPTIONS = {
             "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
             "recipient recipients-file identity",
             # a watch, and what a monitoring system asks of it
-            "interval samples window half-life layer probe state prometheus chart replay check warning:w "
+            "interval samples window half-life layer probe state chart replay check warning:w "
             "critical:c fix",
             # a bench of directories
             "sync-entries searches slapadd backend fio-size",

@@ -265,7 +265,7 @@ def test_prometheus_reads_what_is_found(repo: Path, source: Path, tmp_path: Path
     path, before = tmp_path / "backup.prom", repository.now().timestamp()
     ditseed("backup", "verify", "-R", repo).ok()
     (one,) = repository.listing(repo).backups
-    ditseed("backup", "check", "-R", repo, "--prometheus", path).ok()
+    ditseed("backup", "check", "-R", repo, "--metrics", path).ok()
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
     assert found["ditseed_backup_status", one.suffix] == 0

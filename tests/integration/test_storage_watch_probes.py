@@ -41,7 +41,7 @@ def test_probes_stand_beside_the_layers_and_leave_nothing_behind(tmp_path: Path)
         before = sorted(place.iterdir())
         done = ditseed(
             *("storage", "watch", place, "--probe", "flock", "--probe", "write", "--json"),
-            *("--interval", "0.1", "--samples", "8", "--prometheus", tmp_path / "a.prom"),
+            *("--interval", "0.1", "--samples", "8", "--metrics", tmp_path / "a.prom"),
         ).ok()
         assert sorted(place.iterdir()) == before
     state = json.loads(done.out.splitlines()[-1])

@@ -1,7 +1,7 @@
 """What each test takes, in seconds and in processor seconds of itself and of the processes that it waited for.
 
-`bin/test --costs FILE` writes a line of JSON for each test to FILE, as they end (`ended`, or `failed`: seconds after the beginning),
-and prints the sums by folder. Of a long run, `grep failed FILE` tells what has failed so far."""
+`bin/test --costs FILE` writes a line of JSON for each test to FILE, as they end (`ended`, or `failed`: seconds after
+the beginning), and prints the sums by folder. Of a long run, `grep failed FILE` tells what has failed so far."""
 
 from __future__ import annotations
 
