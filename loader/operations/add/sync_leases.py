@@ -75,7 +75,7 @@ def release(connection: Connection) -> None:
 
 def _is_back(connection: Connection, setting: syncing.Setting, one: Lease) -> bool:
     with opened(connection) as target:
-        return setting.of(target.config.database(one.database)) == setting.before(one)
+        return setting.of(target.config.database(one.database)) == syncing.before(one)
 
 
 def switch(connection: Connection, suffix: str, kind: str, value: str) -> None:
@@ -87,7 +87,7 @@ def give_back(connection: Connection, one: Lease) -> None:
     """Afterwards all that was committed is on the server's disk. Raises LeaseStands."""
     suffix = one.database
     try:
-        switch(connection, suffix, one.kind, syncing.SETTINGS[one.kind].before(one))
+        switch(connection, suffix, one.kind, syncing.before(one))
         if one.kind != syncing.CHECKPOINT:  # with it, commits were synced as ever
             with session(connection) as server, opened(connection) as target:
                 flush(server, target.config.database(suffix))

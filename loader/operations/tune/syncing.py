@@ -46,13 +46,13 @@ def _lent(config: Config, database: Database) -> Iterable[str]:
         for one in left(config, database, setting.kind):
             yield (
                 f"{setting.kind} is so since {one.taken} for {one.why or 'ditseed add'}, which was killed or has "
-                f"ended; the next start of ditseed here, or --apply, puts it back to {setting.before(one)}"
+                f"ended; the next start of ditseed here, or --apply, puts it back to {before(one)}"
             )
         for one in lease.lasting(leases.known(config), setting.kind):
             if one.database == database.suffix:
                 why = f" for {one.why}" if one.why else ""
                 until = f", until {one.expires} or the next boot" if one.expires else ""
-                yield f"{setting.kind} is lent since {one.taken}{why} ({one.by}){until}; before: {setting.before(one)}"
+                yield f"{setting.kind} is lent since {one.taken}{why} ({one.by}){until}; before: {before(one)}"
 
 
 def _notes(database: Database) -> Iterable[str]:
@@ -80,17 +80,18 @@ class Setting:
     of: Callable[[Database], str]
     plan: Callable[[Config, Database, str], Plan]
 
-    def before(self, one: Lease) -> str:
-        """What it goes back to; the first leases said nothing, and were of nosync."""
-        return one.before or OFF
+
+def before(one: Lease) -> str:
+    """The value that its setting goes back to; the first leases said nothing, and were of nosync."""
+    return one.before or OFF
 
 
 def change(target: Target, suffix: str | None, kind: str, value: str, apply: bool) -> Outcome:
     """Set one of them. A lease that has ended is over once its setting is as it was before."""
-    database, setting = target.config.database(suffix), SETTINGS[kind]
-    outcome = carry_out(target, setting.plan(target.config, database, value), apply)
+    database = target.config.database(suffix)
+    outcome = carry_out(target, SETTINGS[kind].plan(target.config, database, value), apply)
     for one in left(target.config, database, kind) if apply else ():
-        if setting.before(one) == value:
+        if before(one) == value:
             with lease.taken(one) as given_back:
                 given_back()
     return outcome
