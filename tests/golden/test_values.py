@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import base64
 import functools
+import os
 import random
 import shutil
 import subprocess
@@ -121,7 +122,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 @functools.cache
 def normaliser() -> Path:
-    """examples/normalise.rs, built once; a copy, for the build directory is everybody's."""
+    """examples/normalise.rs: what bin/test has built, or built once; a copy, for the build directory is everybody's."""
+    if built := os.environ.get("DITSEED_NORMALISER"):
+        return Path(built)
     home = Path(tempfile.mkdtemp(prefix="normalise-"))
     atexit.register(shutil.rmtree, home)
     words = ["build", "--locked", "-q", "-p", "values", "--example", "normalise"]
