@@ -123,7 +123,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Database:
 @functools.cache
 def normaliser() -> Path:
     """examples/normalise.rs: what bin/test has built, or built once; a copy, for the build directory is everybody's."""
-    if built := os.environ.get("DITSEED_NORMALISER"):
+    if built := os.environ.get("NORMALISER_BUILT"):
         return Path(built)
     home = Path(tempfile.mkdtemp(prefix="normalise-"))
     atexit.register(shutil.rmtree, home)
