@@ -608,6 +608,9 @@ class IndexCost:
     def pages(self) -> int:
         """Those of its tree, and of the trees that the IDs of keys have."""
     @property
+    def tree_pages(self) -> int:
+        """Those of the latter."""
+    @property
     def keys(self) -> int: ...
     @property
     def records(self) -> int:

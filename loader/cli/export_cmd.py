@@ -12,9 +12,9 @@ from loader import defaults, log, resources, standard, units
 from loader.cli import access, options, recording, trees
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.errors import UsageProblem
-from loader.manifest import Manifest
 from loader.operations import export_mdb
 from loader.operations.export_mdb import DumpOptions, StreamReport
+from loader.operations.shards import Finished
 from loader.progress import Progress
 from loader.sources.location import STDIN, Kind, locate
 from loader.sources.mdb import Part
@@ -132,7 +132,7 @@ class _Asked:
     restart: bool
 
 
-def _of_server(asked: _Asked, given: dict[str, Any]) -> Manifest | None:
+def _of_server(asked: _Asked, given: dict[str, Any]) -> Finished | None:
     """None for a plan, which was shown."""
     # Here, since python-ldap takes longer to load than a small database to be read.
     from loader.operations.export import STEPS, ExportOptions, export, plan
@@ -158,7 +158,7 @@ def _of_server(asked: _Asked, given: dict[str, Any]) -> Manifest | None:
     return export(wanted, asked.progress, timeouts, asked.restart)
 
 
-def _of_database(asked: _Asked, source: str, given: dict[str, Any]) -> Manifest | None:
+def _of_database(asked: _Asked, source: str, given: dict[str, Any]) -> Finished | None:
     """None for a plan or a stream, of which was told."""
     base = given.pop("base") if options.is_given("base") else None
     options.refuse_given(given, "a server, not for a database")
@@ -184,9 +184,9 @@ def _show_plan(facts: dict[str, Any], as_json: bool) -> None:
     show_json(facts) if as_json else show_facts(for_people(facts))
 
 
-def _show(made: Manifest, output: Path, as_json: bool, without: str) -> None:
+def _show(done: Finished, output: Path, as_json: bool, without: str) -> None:
     """without: why there is no contextCSN."""
-    facts = {"output": output, **asdict(made)}
+    facts, made = {"output": output, **done.report}, done.manifest
     recording.note(facts)
     if as_json:
         show_json(facts)

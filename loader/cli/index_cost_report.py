@@ -19,8 +19,18 @@ def show_costs(found: Costs, place: Sequence[str]) -> None:
         "",
         f"the indexes of {found.suffix} take {taken} of {units.size(found.used)} in use",
     )
-    show_table(_HEADINGS, list(map(_row, found.tables)))
+    show_table(_HEADINGS, [row for one in found.tables for row in _rows(one, found.used)])
     show(*_notes(found), *_commands(found, place))
+
+
+def _rows(one: IndexCost, used: int) -> Iterator[tuple[str, ...]]:
+    """Of the table, and of each kind of those that share it."""
+    yield _row(one)
+    for kind in one.kinds if len(one.kinds) > 1 else ():
+        if kind.bytes is not None:
+            remark = "not used" if kind.unused else ""
+            size, share = units.size(kind.bytes), f"{kind.bytes / used:.1%}"
+            yield f"  {kind.index}", size, share, "", "", "", remark
 
 
 def _row(one: IndexCost) -> tuple[str, ...]:
@@ -51,6 +61,8 @@ def _notes(found: Costs) -> Iterator[str]:
             f"note: {units.number(ranges)} keys had more than {most} entries (idlexp {found.idlexp}) and are ranges: a "
             "search by one looks at every entry from its first to its last"
         )
+    if found.reckoned:
+        yield f"note: {found.reckoned}"
     if any(not one.indexes for one in found.tables):
         yield "note: a table that is no longer configured stays until the database is built again"
 
@@ -61,4 +73,10 @@ def _commands(found: Costs, place: Sequence[str]) -> Iterator[str]:
     ]
     if words:
         command = ["ditseed", "tune", "indexes", *place, "-b", found.suffix, *words, "--apply"]
-        yield f"to remove what no search uses: {shlex.join(command)}"
+        yield f"to remove what no search uses{_price(found)}: {shlex.join(command)}"
+
+
+def _price(found: Costs) -> str:
+    sizes = [kind.bytes for one in found.tables for kind in one.kinds if kind.unused]
+    known = [size for size in sizes if size is not None]
+    return f", which takes {units.size(sum(known))}" if len(known) == len(sizes) else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +113,11 @@ def generate(
         to = standard.output("LDIF" if plain else "packed LDIF", readable=plain)
         to_stream(asked, to, progress)
         return
-    made = to_directory(asked, Path(output), progress, restart)
-    recording.note({"output": output, **asdict(made)})
+    done = to_directory(asked, Path(output), progress, restart)
+    made = done.manifest
+    recording.note({"output": output, **done.report})
     if as_json:
-        show_json(asdict(made))
+        show_json(done.report)
         return
     show_facts(
         {

@@ -11,9 +11,10 @@ from pathlib import Path
 from loader import defaults, manifest, standard, units
 from loader.manifest import Manifest, ShardFile
 from loader.mdb.environment import entry_count
-from loader.operations.shards import ShardDirectory, into, now, require_output
+from loader.operations.shards import Finished, ShardDirectory, into, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
+from loader.run.steps import Run
 from loader.sources import mdb
 from loader.sources.mdb import Exported, Part
 from loader.storage import held
@@ -54,20 +55,23 @@ def plan(part: Part, output: Path | None) -> Facts:
 
 def export_database(
     options: DumpOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
-) -> Manifest:
-    """Run or resume an export into a directory; its manifest."""
+) -> Finished:
+    """Run or resume an export into a directory."""
     mdb.require_database(options.part.directory)
     with (
         into(options.output, options.identity(), progress, timeouts, restart) as run,
         held.opened(options.output) as output,
     ):
-        sink = ShardDirectory(output.path, run)
-        known = sink.done_before()
-        if known is not None:
-            return known
-        read = run.do("read", lambda meter: _read(options, sink, meter))
-        run.do("shards", lambda meter: _publish(options, sink, read))
-        return manifest.require(output.path)
+        return Finished(_steps(options, ShardDirectory(output.path, run), run), run.told_before())
+
+
+def _steps(options: DumpOptions, sink: ShardDirectory, run: Run) -> Manifest:
+    known = sink.done_before()
+    if known is not None:
+        return known
+    read = run.do("read", lambda meter: _read(options, sink, meter))
+    run.do("shards", lambda meter: _publish(options, sink, read))
+    return manifest.require(sink.output)
 
 
 @dataclass(frozen=True)

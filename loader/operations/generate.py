@@ -12,7 +12,7 @@ from loader import defaults, manifest
 from loader.errors import OutputNotEmpty, UsageProblem
 from loader.exports import RUN_DIR
 from loader.manifest import Manifest
-from loader.operations.shards import ShardDirectory, now
+from loader.operations.shards import Finished, ShardDirectory, now
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -64,8 +64,8 @@ def to_stream(options: GenerateOptions, descriptor: int, progress: Progress) -> 
 
 def to_directory(
     options: GenerateOptions, output: Path, progress: Progress, restart: bool = False
-) -> Manifest:
-    """Run or resume a generation into a directory; its manifest. Done before, it does nothing."""
+) -> Finished:
+    """Run or resume a generation into a directory. Done before, it does nothing."""
     if output.exists() and not output.is_dir():
         raise UsageProblem(reason=f"{output} is a file; shards go into a directory")
     files.require_writable(output)
@@ -77,18 +77,22 @@ def to_directory(
 
 def _to_directory(
     options: GenerateOptions, output: Path, progress: Progress, restart: bool
-) -> Manifest:
+) -> Finished:
     if any(output.iterdir()) and not (output / RUN_DIR).exists():
         raise OutputNotEmpty(path=output, made_by="generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
-        work = _GenerateSteps(options, ShardDirectory(output, run), run)
-        known = work.sink.done_before(last="publish")
-        if known is not None:
-            return known
-        begun = run.do("start", work.start)
-        run.do("shards", work.shards, total=options.range.entries)
-        run.do("publish", lambda meter: work.publish(begun))
-    return manifest.require(output)
+        made = _steps(_GenerateSteps(options, ShardDirectory(output, run), run))
+        return Finished(made, run.told_before())
+
+
+def _steps(work: _GenerateSteps) -> Manifest:
+    known = work.sink.done_before(last="publish")
+    if known is not None:
+        return known
+    begun = work.run.do("start", work.start)
+    work.run.do("shards", work.shards, total=work.options.range.entries)
+    work.run.do("publish", lambda meter: work.publish(begun))
+    return manifest.require(work.sink.output)
 
 
 @dataclass(frozen=True)

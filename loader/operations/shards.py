@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from loader import manifest
@@ -20,6 +20,19 @@ from loader.storage import files
 
 # In the run directory:
 PARTS, ARRANGED = "parts", "arranged"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An export that has ended. `before`: `done_before`, as `Run.told_before` has it for the report."""
+
+    manifest: Manifest
+    before: Facts
+
+    @property
+    def report(self) -> Facts:
+        """For --json and --report."""
+        return {**asdict(self.manifest), **self.before}
 
 
 @contextmanager

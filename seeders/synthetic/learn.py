@@ -14,7 +14,6 @@ from pathlib import Path
 
 from loader import exports, ldif
 from loader.ldif import LearnResult
-from loader.manifest import Manifest
 from loader.operations.export_mdb import DumpOptions, export_database
 from loader.progress import Progress
 from loader.server.options import Connection
@@ -73,9 +72,9 @@ def _ldif(options: LearnOptions, progress: Progress) -> Iterator[tuple[list[Path
         yield [output], None
 
 
-def _of_server(options: LearnOptions, output: Path, progress: Progress) -> Manifest:
+def _of_server(options: LearnOptions, output: Path, progress: Progress) -> None:
     # Here, since python-ldap takes longer to load than a file to be read.
     from loader.operations.export import ExportOptions, export
 
     assert options.connection is not None
-    return export(ExportOptions(options.connection, output, options.jobs), progress, {})
+    export(ExportOptions(options.connection, output, options.jobs), progress, {})

@@ -168,11 +168,10 @@ def test_a_server_that_was_made_anew_is_filled_again(
 def test_exports(both: Pair, tmp_path: Path) -> None:
     of_server = ("export", *both.bind, "-b", both.provider.suffix, "-o", both.export_dir)
     of_database = ("export", both.provider.database_dir, "-o", tmp_path / "of-database")
-    ditseed(*of_database).ok()
+    assert "done_before" not in ditseed(*of_database, "--json").ok().facts
     for command, out in ((of_server, both.export_dir), (of_database, tmp_path / "of-database")):
-        again = ditseed(*command).ok()
-        assert re.search(NOTHING + MOMENT, again.err)
-        assert re.search(f"finished +{MOMENT}", again.out)
+        told(ditseed(*command, "--json"))
+        assert re.search(f"finished +{MOMENT}", ditseed(*command).ok().out)
         shard = sorted(out.glob("*.ldif.zst"))[-1]
         shard.write_bytes(shard.read_bytes() + b"\n")
         refused(ditseed(*command), errors.ManifestBroken)
@@ -183,9 +182,8 @@ def test_exports(both: Pair, tmp_path: Path) -> None:
 
 def test_a_generated_tree(tmp_path: Path) -> None:
     command = ("generate", "people", "-n", "100", "-o", tmp_path / "tree")
-    ditseed(*command).ok()
-    again = ditseed(*command).ok()
-    assert re.search(NOTHING + MOMENT, again.err)
+    assert "done_before" not in ditseed(*command, "--json").ok().facts
+    told(ditseed(*command, "--json"))
     (tmp_path / "tree" / "00000.ldif.zst").unlink()
     refused(ditseed(*command), errors.ManifestBroken)
     ditseed(*command, "--restart").ok()

@@ -40,7 +40,7 @@ def options(
 
 
 def generated(output: Path, chosen: GenerateOptions) -> Manifest:
-    return to_directory(chosen, output, Progress("none"))
+    return to_directory(chosen, output, Progress("none")).manifest
 
 
 def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
@@ -92,7 +92,8 @@ def test_other_options_are_refused_and_a_restart_takes_them(tmp_path: Path) -> N
     generated(tmp_path, options(size=500))
     with pytest.raises(RunMismatch, match="range"):
         generated(tmp_path, options(Range(0, 902), size=500))
-    made = to_directory(options(Range(0, 902), size=500), tmp_path, Progress("none"), restart=True)
+    chosen = options(Range(0, 902), size=500)
+    made = to_directory(chosen, tmp_path, Progress("none"), restart=True).manifest
     assert sorted(path.name for path in tmp_path.glob("0*")) == [
         shard.name for shard in made.shards
     ]

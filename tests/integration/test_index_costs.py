@@ -23,6 +23,10 @@ from fixtures.golden.records import top
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
+from loader.operations.tune import index_costs
+from loader.operations.tune.target import opened
+from loader.progress import Progress
+from loader.sources.sampling import SampleSize
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -55,6 +59,11 @@ def server(ldif: Path) -> Iterator[Slapd]:
     with closing(Slapd(settings, form="conf")) as made:
         made.slapadd(ldif)
         yield made
+
+
+@pytest.fixture(scope="module")
+def told(server: Slapd) -> dict[str, Any]:
+    return costs(server)
 
 
 def costs(server: Slapd, *more: object) -> dict[str, Any]:
@@ -114,15 +123,13 @@ def pages_of_trees(place: Path, tables: list[str]) -> int:
     return used - 2 - free - sum(numbers.values())
 
 
-def test_bytes_keys_and_records(server: Slapd) -> None:
+def test_bytes_keys_and_records(server: Slapd, told: dict[str, Any]) -> None:
     require(missing_tool())
-    place = server.database_dir
-    found = costs(server)
+    place, found = server.database_dir, told
     assert found["used"] == stat(place, "-e")["Number of pages used"] * PAGE
     with closing(Database(place)) as database:
         for name, one in by_table(found).items():
-            told = stat(place, "-s", name)
-            assert one["records"] == told["Entries"]
+            assert one["records"] == stat(place, "-s", name)["Entries"]
             rows = [
                 (key, len(list(ids)))
                 for key, ids in groupby(database.rows(name), lambda row: row[0])
@@ -136,7 +143,9 @@ def test_bytes_keys_and_records(server: Slapd) -> None:
 
 
 @pytest.mark.parametrize("name", ["objectClass", "cn", "modifyTimestamp"])
-def test_the_bytes_are_what_dropping_it_frees(server: Slapd, tmp_path: Path, name: str) -> None:
+def test_the_bytes_are_what_dropping_it_frees(
+    server: Slapd, told: dict[str, Any], tmp_path: Path, name: str
+) -> None:
     """LMDB itself takes the table apart; mdb_stat counts the pages that are left to other trees."""
     require(missing_tool())
     shutil.copy(server.database_dir / "data.mdb", tmp_path)
@@ -150,7 +159,66 @@ def test_the_bytes_are_what_dropping_it_frees(server: Slapd, tmp_path: Path, nam
             transaction.drop(handle, delete=False)
     in_trees = before - pages_of_trees(tmp_path, tables)
     assert in_trees > 0
-    assert by_table(costs(server))[name]["bytes"] == (own + in_trees) * PAGE
+    assert by_table(told)[name]["bytes"] == (own + in_trees) * PAGE
+
+
+# One kind of each table that several share.
+ALONE = (("cn sub", "uid eq", "mail eq"), ("cn eq", "uid pres", "mail subinitial"), ("cn approx",))
+
+
+@pytest.mark.parametrize("alone", ALONE, ids=" ".join)
+def test_the_bytes_of_a_kind_are_those_of_its_own_table(
+    told: dict[str, Any], ldif: Path, alone: tuple[str, ...]
+) -> None:
+    """As slapadd makes it where the attribute has that index only; the sample is the whole database."""
+    kinds = kinds_of(told)
+    settings = Settings(indexes=alone, global_lines=("attributeoptions lang-",))
+    with closing(Slapd(settings, form="conf")) as own:
+        own.slapadd(ldif)
+        found = kinds_of(costs(own))
+    for name in alone:
+        assert kinds[name] == pytest.approx(found[name], rel=0.1, abs=4 * PAGE), name
+
+
+def kinds_of(found: dict[str, Any]) -> dict[str, int]:
+    return {kind["index"]: kind["bytes"] for one in found["tables"] for kind in one["kinds"]}
+
+
+def test_the_kinds_of_a_table_add_up(server: Slapd, told: dict[str, Any]) -> None:
+    for one in told["tables"]:
+        assert sum(kind["bytes"] for kind in one["kinds"]) == pytest.approx(one["bytes"], abs=4)
+    assert "reckoned from 3,049 of 3,049 entries" in told["reckoned"]
+    shown = ditseed("tune", "indexes", "--config", server.config_path, "--costs").ok().out
+    assert re.findall(r"^  (\w+ \w+) ", shown, re.MULTILINE)[:2] == ["cn pres", "cn eq"]
+
+
+def test_the_bytes_of_a_kind_from_a_part_of_the_entries(
+    server: Slapd, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = kinds_of(told)
+    monkeypatch.setattr(index_costs, "_SAMPLE", SampleSize(500, 0.0))
+    part = reckoned(server)
+    assert part != whole
+    for name in ("cn sub", "uid eq", "uid pres", "mail eq"):
+        assert part[name] == pytest.approx(whole[name], rel=0.2, abs=4 * PAGE), name
+
+
+def reckoned(server: Slapd) -> dict[str, int | None]:
+    with opened(server.config_path) as target:
+        found = index_costs.costs(target, target.config.database(None), None, Progress("none"))
+    return {kind.index: kind.bytes for one in found.tables for kind in one.kinds}
+
+
+def test_where_the_core_does_not_know_the_keys(ldif: Path) -> None:
+    settings = Settings(indexes=("uid eq", "cn eq,sub"), global_lines=("index_intlen 9",))
+    with closing(Slapd(settings)) as own:
+        own.slapadd(ldif)
+        found = costs(own)
+        shown = ditseed("tune", "indexes", "--config", own.config_path, "--costs").ok().out
+    kinds = kinds_of(found)
+    assert (kinds["cn eq"], kinds["cn sub"]) == (None, None)
+    assert kinds["uid eq"] == by_table(found)["uid"]["bytes"] > 0
+    assert "note: what each kind takes of a table is not known: " in shown
 
 
 def test_without_searches_nothing_is_unused(server: Slapd, tmp_path: Path) -> None:
@@ -159,8 +227,8 @@ def test_without_searches_nothing_is_unused(server: Slapd, tmp_path: Path) -> No
     assert all(one["unused"] is None for one in found["tables"])
 
 
-def test_which_index_a_table_is_of(server: Slapd) -> None:
-    found = by_table(costs(server))
+def test_which_index_a_table_is_of(told: dict[str, Any]) -> None:
+    found = by_table(told)
     assert found["sn"]["indexes"] == ["sn eq"]
     assert sorted(found["mail"]["indexes"]) == ["mail eq,subinitial", "mail;lang-de sub"]
     assert all(one["unused"] is None for one in found.values())
@@ -184,14 +252,20 @@ def test_unused_ones_come_first_and_can_be_removed(ldif: Path, tmp_path: Path) -
             "mail": ["mail", "mail;lang-de"],
             "street": ["street"],
         }
+        kinds = {kind["index"]: kind["unused"] for one in found["tables"] for kind in one["kinds"]}
+        assert kinds["cn sub"] is kinds["uid eq"] is kinds["entryUUID eq"] is False
+        assert kinds["cn eq"] is kinds["uid pres"] is kinds["mail;lang-de sub"] is True
         where = ("--config", own.config_path, "-b", SUFFIX)
         shown = ditseed("tune", "indexes", *where, "--costs", "--filters", filters).ok().out
-        told = re.search(r"^to remove what no search uses: ditseed (.*)$", shown, re.MULTILINE)
+        told = re.search(
+            r"^to remove what no search uses, which takes [^:]*: ditseed (.*)$", shown, re.MULTILINE
+        )
         assert told, shown
         ditseed(*shlex.split(told[1])).ok()
         left = by_table(costs(own, "--filters", filters))
         assert left["cn"]["indexes"] == ["cn sub"]
         assert left["mail"]["indexes"] == []
+        assert left["mail"]["kinds"] == []
         assert not any(one["unused"] for one in left.values())
         shown = ditseed("tune", "indexes", *where, "--costs").ok().out
         assert re.search(r"^mail .* not configured$", shown, re.MULTILINE), shown

@@ -189,6 +189,7 @@ TABLE = (
     ),
     Matrix("tests/integration/test_index_use.py::test_which_index", 8, _MATRIX),
     Matrix("tests/integration/test_index_costs.py::test_the_bytes_are", 1, _MATRIX),
+    Matrix("tests/integration/test_index_costs.py::test_the_bytes_of_a_kind_are", 1, _MATRIX),
     Matrix(
         "tests/integration/test_index_costs.py::test_keys_that_became",
         0,

@@ -12,7 +12,7 @@ from loader.manifest import Manifest
 from loader.operations.export.options import ExportOptions
 from loader.operations.export.planning import notes, plan_of, trial_plan
 from loader.operations.export.steps import ExportSteps
-from loader.operations.shards import into, require_output
+from loader.operations.shards import Finished, into, require_output
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
@@ -35,10 +35,10 @@ STEPS = ("start", "plan", "read", "late", "arrange", "shards")
 
 def export(
     options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
-) -> Manifest:
-    """Run or resume an export into a directory; its manifest."""
+) -> Finished:
+    """Run or resume an export into a directory."""
     with into(options.output, options.identity(), progress, timeouts, restart) as run:
-        return export_steps(options, run)
+        return Finished(export_steps(options, run), run.told_before())
 
 
 def plan(options: ExportOptions, progress: Progress) -> Facts:

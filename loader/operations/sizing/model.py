@@ -21,13 +21,16 @@ _RANGE = 3  # IDs of a range: 0, first, last
 
 @dataclass(frozen=True)
 class TableForecast:
-    """`how`: "linear", "by its keys". `now`: bytes in the sample. `degenerated`: keys that become ranges."""
+    """`how`: "linear", "by its keys". `sample`: bytes in the sample. `degenerated`: keys that become ranges. `trees`:
+    of the bytes, those of trees that the IDs of a key have of their own. `with_tree`: keys that have one."""
 
     name: str
     sample: int
     bytes: int
     how: str
     degenerated: int = 0
+    trees: int = 0
+    with_tree: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,16 @@ def _index(name: str, counts: IndexCounts, growth: Growth) -> TableForecast:
     # What the model has of the sample itself, against what is there: parents, half-full last pages.
     fixed = min(max(0.0, now - modelled), 4.0)
     then = _pages(predicted, counts.key_bytes, size, longest) + fixed
-    return TableForecast(name, now * size, round(then * size), BY_KEYS, degenerated)
+    trees = [(_tree(ids, counts.key_bytes, size, longest), keys) for ids, keys in predicted.items()]
+    return TableForecast(
+        name,
+        now * size,
+        round(then * size),
+        BY_KEYS,
+        degenerated,
+        trees=round(sum(pages * keys for pages, keys in trees) * size),
+        with_tree=round(sum(keys for pages, keys in trees if pages)),
+    )
 
 
 def _predicted(keys: Mapping[int, int], growth: Growth) -> tuple[dict[float, float], int]:

@@ -115,12 +115,14 @@ def of_location(
         return of_sample(config, database, sample, meter)
 
 
-def of_sample(config: Config, database: Database, sample: Sample, meter: Meter) -> Forecast:
-    """Raises NotProven, EmptyInput."""
+def of_sample(
+    config: Config, database: Database, sample: Sample, meter: Meter, trials: int = 2
+) -> Forecast:
+    """`trials`: one is enough where the duration is not asked for. Raises NotProven, EmptyInput."""
     place = TargetDatabase(config, database, database.directory or Path())
     target = native.target_of(BuildOptions((), config.path, database.suffix), place)
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        return sampled.forecast(sample, target, scratch, meter)
+        return sampled.forecast(sample, target, scratch, meter, trials)
 
 
 def _sample(found: Location, wanted: SampleSize, meter: Meter) -> Sample:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from loader import backmdb, indexes
+from loader import backmdb, indexes, units
 from loader.config import Database
-from loader.errors import UsageProblem
+from loader.errors import EmptyInput, NotProven, UsageProblem
 from loader.indexes import Index
 from loader.mdb import index_costs
+from loader.operations.tune import index_kinds
+from loader.operations.tune.index_kinds import SharedTable
 from loader.operations.tune.index_use import Usage
 from loader.operations.tune.target import Target
 from loader.progress import Progress
+from loader.sources import sampling
+from loader.sources.sampling import SampleSize
+
+_SAMPLE = SampleSize(10_000, 0.0)
+
+
+@dataclass(frozen=True)
+class KindCost:
+    """One kind of an index, `index` in the words of --remove. `bytes`: of its keys; None where it is not known what it
+    takes of a table that it shares. `unused`: as in `IndexCost`."""
+
+    index: str
+    bytes: int | None
+    unused: bool | None
 
 
 @dataclass(frozen=True)
@@ -22,7 +38,7 @@ class IndexCost:
     `indexes`: as configured; none where the table is left of an earlier configuration. `share`: of the file in use.
     `records`: each is an ID, or one of the three of a range. `ranges`: keys that have become one. `presence`: records
     of the key of a presence index. `unused`: what no search uses of `indexes`, in the words of --remove; None where no
-    searches are known.
+    searches are known. `kinds`: of these indexes.
     """
 
     attribute: str
@@ -34,6 +50,7 @@ class IndexCost:
     ranges: int
     presence: int
     unused: tuple[str, ...] | None
+    kinds: tuple[KindCost, ...]
 
     @property
     def is_unused(self) -> bool:
@@ -44,11 +61,13 @@ class IndexCost:
 
 @dataclass(frozen=True)
 class Costs:
-    """`used`: bytes of the file. `idlexp`: up to 2^idlexp - 1 IDs of a key are a list."""
+    """`used`: bytes of the file. `idlexp`: up to 2^idlexp - 1 IDs of a key are a list. `reckoned`: what the bytes of
+    kinds that share a table are reckoned from, or why they are not known; None where no table is shared."""
 
     suffix: str
     used: int
     idlexp: int
+    reckoned: str | None
     tables: tuple[IndexCost, ...]
 
 
@@ -64,14 +83,14 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
     with progress.step("indexes") as meter:
         found = index_costs.read(database.directory, meter)
     configured = _by_table(database)
+    kinds, reckoned = _kinds(target, database, found, configured, progress)
     unused = _unused(use) if use is not None and use.searches else None
-    tables = [
-        _cost(found, one, configured.get(one.name.lower(), ()), unused) for one in found.tables
-    ]
+    tables = [_cost(found, one, configured, kinds, unused) for one in found.tables]
     return Costs(
         suffix=database.suffix,
         used=found.pages * found.page_size,
         idlexp=backmdb.idlexp(target.config),
+        reckoned=reckoned,
         tables=tuple(sorted(tables, key=lambda one: (not one.is_unused, -one.bytes))),
     )
 
@@ -79,20 +98,62 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
 def _cost(
     found: index_costs.IndexCosts,
     table: index_costs.IndexCost,
-    configured: Sequence[Index],
+    configured: Mapping[str, Sequence[Index]],
+    kinds: Mapping[str, Sequence[int]],
     unused: Set[tuple[str, str]] | None,
 ) -> IndexCost:
+    key = table.name.lower()
+    indexes = configured.get(key, ())
+    named = index_kinds.kinds_of(indexes)
+    alone = [table.pages * found.page_size] if len(named) == 1 else [None] * len(named)
     return IndexCost(
         attribute=table.name,
-        indexes=tuple(map(str, configured)),
+        indexes=tuple(map(str, indexes)),
         bytes=table.pages * found.page_size,
         share=table.pages / found.pages,
         keys=table.keys,
         records=table.records,
         ranges=table.ranges,
         presence=table.presence,
-        unused=None if unused is None else tuple(_to_remove(configured, unused)),
+        unused=None if unused is None else tuple(_to_remove(indexes, unused)),
+        kinds=tuple(
+            KindCost(one.name, size, None if unused is None else one.key in unused)
+            for one, size in zip(named, kinds.get(key, alone), strict=True)
+        ),
     )
+
+
+def _kinds(
+    target: Target,
+    database: Database,
+    found: index_costs.IndexCosts,
+    configured: Mapping[str, Sequence[Index]],
+    progress: Progress,
+) -> tuple[dict[str, list[int]], str | None]:
+    """Bytes of each kind of the tables that several share, and where they come from."""
+    shared = dict(_shared(found, configured))
+    if not shared or database.directory is None:
+        return {}, None
+    try:
+        with progress.step("sample") as meter:
+            sample = sampling.of_database(database.directory, _SAMPLE, meter)
+        with progress.step("kinds") as meter:
+            kinds = index_kinds.bytes_of(target, database, shared, sample, meter)
+    except (NotProven, EmptyInput) as error:
+        return {}, f"what each kind takes of a table is not known: {error}"
+    counted, of = units.number(len(sample.names)), units.number(sample.total)
+    return kinds, f"what each kind takes of a table is reckoned from {counted} of {of} entries"
+
+
+def _shared(
+    found: index_costs.IndexCosts, configured: Mapping[str, Sequence[Index]]
+) -> Iterator[tuple[str, SharedTable]]:
+    for table in found.tables:
+        key = table.name.lower()
+        kinds = index_kinds.kinds_of(configured.get(key, ()))
+        if len(kinds) > 1 and table.pages:
+            trees = table.tree_pages * found.page_size
+            yield key, SharedTable(kinds, table.pages * found.page_size - trees, trees)
 
 
 def _by_table(database: Database) -> dict[str, list[Index]]:

@@ -13,6 +13,8 @@ pub struct IndexCost {
     pub name: String,
     /// Those of its tree, and of the trees that the IDs of keys have.
     pub pages: u64,
+    /// Those of the latter.
+    pub tree_pages: u64,
     pub keys: u64,
     /// Each is an ID, or one of the three of a range.
     pub records: u64,
@@ -48,7 +50,7 @@ fn cost(name: &[u8], table: TableReader<'_>, counters: &Counters) -> Result<Inde
     let mut keys = table.keys()?;
     while let Some(key) = keys.next()? {
         counters.check()?;
-        cost.pages += key.pages;
+        cost.tree_pages += key.pages;
         cost.keys += 1;
         cost.records += key.count;
         cost.ranges += u64::from(is_range(table, key)?);
@@ -56,6 +58,7 @@ fn cost(name: &[u8], table: TableReader<'_>, counters: &Counters) -> Result<Inde
             cost.presence = key.count;
         }
     }
+    cost.pages += cost.tree_pages;
     Ok(cost)
 }
 

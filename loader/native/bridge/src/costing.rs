@@ -12,6 +12,7 @@ use crate::gate::enter;
 pub struct IndexCost {
     name: String,
     pages: u64,
+    tree_pages: u64,
     keys: u64,
     records: u64,
     ranges: u64,
@@ -40,6 +41,6 @@ pub fn index_costs(
 }
 
 fn told(one: backmdb::IndexCost) -> IndexCost {
-    let backmdb::IndexCost { name, pages, keys, records, ranges, presence } = one;
-    IndexCost { name, pages, keys, records, ranges, presence }
+    let backmdb::IndexCost { name, pages, tree_pages, keys, records, ranges, presence } = one;
+    IndexCost { name, pages, tree_pages, keys, records, ranges, presence }
 }
