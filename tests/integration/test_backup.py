@@ -710,6 +710,18 @@ def test_which_backup_is_meant(repo: Path, words: tuple[str, ...], reason: str) 
         assert (done.status, reason in done.err) == (UsageProblem.exit_status, True), done
 
 
+def test_the_latest_is_the_last_of_the_list(damaged: Path) -> None:
+    """It is found by the names, without the list; of two of the same second, too."""
+    (made,) = repository.listing(damaged).backups
+    other = dataclasses.replace(made, suffix="dc=another,dc=org")
+    for when in ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"):
+        names = [_dated(damaged, one, when) for one in (other, made, other)]
+    for suffix in (None, made.suffix, other.suffix):
+        last = repository.listing(damaged, suffix).backups[-1]
+        assert repository.find(damaged, "latest", suffix) == last
+    assert repository.find(damaged, "latest", other.suffix).id == names[-1]
+
+
 def test_a_broken_one_of_another_suffix_or_an_older_one_is_no_reason(damaged: Path) -> None:
     (made,) = repository.listing(damaged).backups
     when = repository.now()

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,20 +85,46 @@ class Listing:
 
 def listing(repo: Path, suffix: str | None = None) -> Listing:
     """Raises NoSuchPath. Unfinished ones (NAME.partial) are not there."""
-    found: list[Backup] = []
-    broken: list[ManifestBroken] = []
     with explained(repo):
         require(repo)
-        for directory in sorted(_directories(repo)):
-            try:
-                found.append(manifest.read(directory))
-            except ManifestBroken as error:
-                broken.append(error)
+        return _listed(map(_read, _directories(repo))).of(suffix)
+
+
+def _newest(repo: Path, suffix: str | None) -> Listing:
+    """The end of a listing, from the latest backup on. Names tell when backups were made, so the manifests of older
+    ones are not read: with a hundred of them that took a tenth of the time of a restore."""
+    read: list[Backup | ManifestBroken] = []
+    with explained(repo):
+        require(repo)
+        names = sorted(_directories(repo), reverse=True)
+        for _, same in itertools.groupby(names, lambda path: path.name[:_STAMP]):
+            found = [_read(directory) for directory in same]
+            read += found
+            if _listed(found).of(suffix).backups:
+                break
+    return _listed(read).of(suffix)
+
+
+def _read(directory: Path) -> Backup | ManifestBroken:
+    try:
+        return manifest.read(directory)
+    except ManifestBroken as error:
+        return error
+
+
+def _listed(read: Iterable[Backup | ManifestBroken]) -> Listing:
+    found, broken = list[Backup](), list[ManifestBroken]()
+    for one in read:
+        if isinstance(one, ManifestBroken):
+            broken.append(one)
+        else:
+            found.append(one)
     found.sort(key=lambda one: (one.when, one.id))
+    broken.sort(key=name_of)
     limit = now() + SKEW
     future = tuple(one for one in found if one.when > limit)
     known = tuple(one for one in found if one.when <= limit)
-    return Listing(known, tuple(broken), future).of(suffix)
+    return Listing(known, tuple(broken), future)
 
 
 def require(repo: Path) -> None:
@@ -123,7 +150,7 @@ def find(repo: Path, which: Which, suffix: str | None = None) -> Backup:
         if Path(which).name != which or not (repo / which).is_dir() or which.endswith(PARTIAL):
             raise NoSuchBackup(path=repo, name=which)
         return manifest.read(repo / which)
-    found = listing(repo, suffix)
+    found = _newest(repo, suffix)
     _require_known_order(repo, found)
     return _last(repo, found, suffix)
 
