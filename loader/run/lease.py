@@ -74,7 +74,9 @@ def taken(lease: Lease) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def joined(lease: Lease, take: Callable[[], None], give_back: Callable[[], None]) -> Iterator[None]:
+def joined(
+    lease: Lease, take: Callable[[], object], give_back: Callable[[], None]
+) -> Iterator[None]:
     """Held together with whoever else needs the same: the first writes it down, the last one to leave gives it back.
 
     `take` is called by each, and must do no harm where it is so already. `give_back` raises LeaseStands where it
@@ -111,7 +113,7 @@ def _leave(path: Path, give_back: Callable[[], None] | None) -> None:
         _forget(path)
 
 
-def until(lease: Lease, seconds: float, take: Callable[[], None]) -> None:
+def until(lease: Lease, seconds: float, take: Callable[[], object]) -> None:
     """Taken, and held by no process, but until then or the next boot. `take` as in `joined`."""
     path = _made(_path(lease))
     end = datetime.now(timezone.utc) + timedelta(seconds=seconds)

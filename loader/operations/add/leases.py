@@ -12,7 +12,9 @@ from loader.run.lease import Lease
 
 
 @contextmanager
-def sharing(one: Lease, take: Callable[[], None], give_back: Callable[[], None]) -> Iterator[None]:
+def sharing(
+    one: Lease, take: Callable[[], object], give_back: Callable[[], None]
+) -> Iterator[None]:
     """As `lending`, together with other runs that need the same; the last one to leave gives it back."""
 
     def taking() -> None:
@@ -29,7 +31,9 @@ def sharing(one: Lease, take: Callable[[], None], give_back: Callable[[], None])
 
 
 @contextmanager
-def lending(one: Lease, take: Callable[[], None], give_back: Callable[[], None]) -> Iterator[None]:
+def lending(
+    one: Lease, take: Callable[[], object], give_back: Callable[[], None]
+) -> Iterator[None]:
     """Written down, taken, given back. `give_back` raises LeaseStands where it cannot, and then the lease stands."""
     with lease.taken(one) as given_back:
         killpoint(f"{one.kind}.written-down")

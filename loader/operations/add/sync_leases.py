@@ -78,19 +78,20 @@ def _is_back(connection: Connection, setting: syncing.Setting, one: Lease) -> bo
         return setting.of(target.config.database(one.database)) == syncing.before(one)
 
 
-def switch(connection: Connection, suffix: str, kind: str, value: str) -> None:
+def switch(connection: Connection, suffix: str, kind: str, value: str) -> Database:
     with opened(connection) as target:
         syncing.change(target, suffix, kind, value, apply=True)
+        return target.config.database(suffix)
 
 
 def give_back(connection: Connection, one: Lease) -> None:
     """Afterwards all that was committed is on the server's disk. Raises LeaseStands."""
     suffix = one.database
     try:
-        switch(connection, suffix, one.kind, syncing.before(one))
+        database = switch(connection, suffix, one.kind, syncing.before(one))
         if one.kind != syncing.CHECKPOINT:  # with it, commits were synced as ever
-            with session(connection) as server, opened(connection) as target:
-                flush(server, target.config.database(suffix))
+            with session(connection) as server:
+                flush(server, database)
     except LoaderError as error:
         raise LeaseStands(what=one.kind, suffix=suffix, reason=error, undo=one.undo) from error
 
