@@ -9,9 +9,8 @@ import click
 
 from loader import units
 from loader.cli.backup_options import Percent
-from loader.cli.options import json_option, repo_option, suffix_option
+from loader.cli.options import json_option, metrics_option, repo_option, suffix_option
 from loader.cli.report import show, show_json
-from loader.cli.vocabulary import Option
 from loader.errors import LoaderError
 from loader.operations.backup import check as checking
 from loader.operations.backup import places
@@ -55,14 +54,8 @@ from loader.operations.backup.places import Repo
     metavar="PERCENT",
     help="WARNING if the latest backup has so many fewer entries than those before it (the median of seven).",
 )
-@click.option(
-    "--metrics",
-    "metrics_file",
-    cls=Option,
-    former=("--prometheus",),
-    type=click.Path(path_type=Path, readable=False),
-    metavar="FILE",
-    help="Also write FILE for node_exporter's textfile collector (NAME.prom), with what is found of each suffix.",
+@metrics_option(
+    "Also write FILE for node_exporter's textfile collector (NAME.prom), with what is found of each suffix."
 )
 @json_option
 def check_command(

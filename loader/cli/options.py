@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from loader import log, units
-from loader.cli.vocabulary import Level
+from loader.cli.vocabulary import Level, Option
 from loader.defaults import ENGINES, LEVELS
 from loader.errors import LoaderError, UsageProblem
 from loader.progress import Progress
@@ -269,6 +269,19 @@ def scratch_option(said: str) -> Callable[[Function], Function]:
         "scratch",
         type=click.Path(path_type=Path, readable=False),
         metavar="DIR",
+        help=said,
+    )
+
+
+def metrics_option(said: str) -> Callable[[Function], Function]:
+    """--metrics of what a monitoring system asks again and again; recording.py has that of a run."""
+    return click.option(
+        "--metrics",
+        "metrics_file",
+        cls=Option,
+        former=("--prometheus",),
+        type=click.Path(path_type=Path, readable=False),
+        metavar="FILE",
         help=said,
     )
 

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from loader.cli import access, options
-from loader.cli.vocabulary import Option
 from loader.operations.storage.watch.targets import PROBES
 
 _LEAST_INTERVAL = 0.05  # seconds
@@ -25,11 +24,9 @@ class Milliseconds(click.ParamType[float]):
         return click.FloatRange(0, min_open=True).convert(value, param, ctx) / 1000
 
 
-def _file(name: str, said: str, *more: str, former: tuple[str, ...] = ()) -> Any:
+def _file(name: str, said: str, *more: str) -> Any:
     kind = click.Path(path_type=Path, readable=False)
-    return click.option(
-        name, *more, cls=Option, former=former, type=kind, metavar="FILE", help=said
-    )
+    return click.option(name, *more, type=kind, metavar="FILE", help=said)
 
 
 timed_options = options.stack(
@@ -80,11 +77,8 @@ kept_options = options.stack(
         "Write what is known to FILE after each round; with --check, read it.",
         "state_file",
     ),
-    _file(
-        "--metrics",
-        "Write FILE after each round for node_exporter's textfile collector (NAME.prom).",
-        "metrics_file",
-        former=("--prometheus",),
+    options.metrics_option(
+        "Write FILE after each round for node_exporter's textfile collector (NAME.prom)."
     ),
     _file("--chart", "Draw FILE (NAME.svg or NAME.png) at the end.", "chart_file"),
 )
