@@ -40,13 +40,15 @@ class SampleSize:
 
 @dataclass(frozen=True)
 class Sample:
-    """`text`: whole records. `total`: records of all, `is_counted`: or as the mean of the sample has it."""
+    """`text`: whole records. `total`: records of all, `is_counted`: or as the mean of the sample has it. `notes`: what
+    it does not show of the entries."""
 
     text: bytes
     names: Sequence[str]  # DNs of its records
     total: int
     is_counted: bool
     how: str
+    notes: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:

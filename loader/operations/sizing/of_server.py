@@ -21,11 +21,9 @@ from loader.sources.windows import filters
 _SHARE = 0.01  # where neither a share is wanted nor the number of entries known
 
 
-def of_server(
-    connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter
-) -> tuple[Sample, list[str]]:
-    """And what the server hides of the entries, in words. The server looks at all of them; a directory whose entries
-    have no entryUUID is read whole. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
+def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter) -> Sample:
+    """Its notes are what the server hides. The server looks at all entries; a directory whose entries have no entryUUID
+    is read whole. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
     asked = ExportOptions(connection, scratch, pieces=1)
     cut = trial_plan(asked, meter)
     (whole, *_) = plan_of(cut, asked.page).partitions
@@ -41,7 +39,7 @@ def of_server(
         pieces, counted = 1, None  # what is read is counted
     path = scratch / "sample.ldif"
     source.fetch(connection, search, path, meter)
-    return sampling.of_part(path, pieces, counted, how), list(cut["hidden"])
+    return replace(sampling.of_part(path, pieces, counted, how), notes=tuple(cut["hidden"]))
 
 
 def _pieces(entries: int | None, wanted: SampleSize) -> int:

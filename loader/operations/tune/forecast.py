@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from loader import units
@@ -70,36 +71,18 @@ def plan(
     """`share`: growth to be expected, of what is there after the load. `provider`: in the place of the source. Raises
     what reading the source raises, NotProven where the core does not build such a database, EmptyInput."""
     found = locate(source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
+    take = partial(_sample, found, wanted)
     if provider is not None:
-        load, notes = _of_server(target.config, database, provider, wanted, progress)
-    else:
-        load, notes = of_location(target.config, database, found, wanted, progress), []
+        asked = replace(provider, base=provider.base or database.suffix)
+        take = partial(_of_server, asked, wanted)
+    sample, load = _sampled(target.config, database, take, progress)
     now, keeps = _now(database, found) if target.local else (0, 0)
     after = load.bytes + keeps
     terms = tuple(_terms(database, load, keeps, share))
     needed = sum(one.bytes for one in terms)
     recommended = max(-(-needed // GIB) * GIB, database.maxsize)
     sizes = (database.maxsize, now, after)
-    return LoadPlan(database.suffix, *sizes, load, terms, recommended, tuple(notes))
-
-
-def _of_server(
-    config: Config,
-    database: Database,
-    provider: Connection,
-    wanted: SampleSize,
-    progress: Progress,
-) -> tuple[Forecast, list[str]]:
-    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        with progress.step("sample") as meter:
-            from loader.operations.sizing.of_server import (
-                of_server,
-            )  # python-ldap takes 40 ms to load
-
-            provider = replace(provider, base=provider.base or database.suffix)
-            sample, hidden = of_server(provider, wanted, scratch, meter)
-        with progress.step("build") as meter:
-            return of_sample(config, database, sample, meter), hidden
+    return LoadPlan(database.suffix, *sizes, load, terms, recommended, sample.notes)
 
 
 def of_location(
@@ -109,10 +92,16 @@ def of_location(
     wanted: SampleSize,
     progress: Progress,
 ) -> Forecast:
+    return _sampled(config, database, partial(_sample, found, wanted), progress)[1]
+
+
+def _sampled(
+    config: Config, database: Database, take: Callable[[Meter], Sample], progress: Progress
+) -> tuple[Sample, Forecast]:
     with progress.step("sample") as meter:
-        sample = _sample(found, wanted, meter)
+        sample = take(meter)
     with progress.step("build") as meter:
-        return of_sample(config, database, sample, meter)
+        return sample, of_sample(config, database, sample, meter)
 
 
 def of_sample(
@@ -123,6 +112,14 @@ def of_sample(
     target = native.target_of(BuildOptions((), config.path, database.suffix), place)
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         return sampled.forecast(sample, target, scratch, meter, trials)
+
+
+def _of_server(provider: Connection, wanted: SampleSize, meter: Meter) -> Sample:
+    # Here, since python-ldap takes 40 ms to load.
+    from loader.operations.sizing.of_server import of_server
+
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        return of_server(provider, wanted, scratch, meter)
 
 
 def _sample(found: Location, wanted: SampleSize, meter: Meter) -> Sample:
