@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import base64
-import functools
-import os
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,6 +15,7 @@ import pytest
 from fixtures.golden import text
 from fixtures.golden.reading import Database
 from fixtures.slapd_config import Installation
+from tests.support.normaliser import normaliser
 
 pytestmark = pytest.mark.slapd
 
@@ -118,19 +114,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Database:
     command = slapd.command("slapadd", "-q", "-f", conf, "-l", records)
     subprocess.run(command, check=True, env=slapd.environment())
     return Database(place / "database")
-
-
-@functools.cache
-def normaliser() -> Path:
-    """examples/normalise.rs: what bin/test has built, or built once; a copy, for the build directory is everybody's."""
-    if built := os.environ.get("NORMALISER_BUILT"):
-        return Path(built)
-    home = Path(tempfile.mkdtemp(prefix="normalise-"))
-    atexit.register(shutil.rmtree, home)
-    words = ["build", "--locked", "-q", "-p", "values", "--example", "normalise"]
-    copied = f"cp target/debug/examples/normalise {home}"
-    subprocess.run([ROOT / "bin/cargo", "--then", copied, *words], check=True)
-    return home / "normalise"
 
 
 def ask(questions: Iterable[tuple[str, bytes]]) -> list[str]:
