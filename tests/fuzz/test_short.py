@@ -43,12 +43,12 @@ def test_wrong_words_are_told(words: list[str], message: str) -> None:
 @pytest.mark.parametrize("target", list(TARGETS))
 def test_hostile_files(target: str) -> None:
     """The beginning of what `bin/fuzz-files` runs; each input follows from its number."""
-    _no_input_breaks(target, 0, 300)
+    _no_input_breaks(target, 0, 150)
 
 
 @pytest.mark.parametrize("target", list(TARGETS))
 def test_more_hostile_files(target: str) -> None:
-    _no_input_breaks(target, 300, 3000)
+    _no_input_breaks(target, 150, 3000)
 
 
 def _no_input_breaks(target: str, first: int, end: int) -> None:

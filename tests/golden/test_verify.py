@@ -56,7 +56,7 @@ CASE = Case(
     mixed,
 )
 CHANGES = 1500
-SHORT, LONG = 60, 2000
+SHORT, MORE, LONG = 40, 100, 2000
 TIMES = ("entryCSN", "createTimestamp", "modifyTimestamp")  # whose index keys are seconds
 
 
@@ -326,6 +326,11 @@ def _by_end(ends: Counter[tuple[str, str]]) -> Counter[str]:
 
 def test_every_damage_that_matters_is_reported(worn: Worn, tmp_path: Path) -> None:
     assert _by_end(_campaign(worn, tmp_path, range(SHORT)))["reported"] > SHORT * 0.6
+
+
+def test_more_damages(worn: Worn, tmp_path: Path) -> None:
+    seeds = range(SHORT, MORE)
+    assert _by_end(_campaign(worn, tmp_path, seeds))["reported"] > len(seeds) * 0.6
 
 
 @pytest.mark.heavy

@@ -79,6 +79,12 @@ TABLE = (
     ),
     Matrix("tests/campaign/test_faults.py::test_the_same_command", 1, _CAMPAIGN),
     Matrix(
+        "tests/golden/test_verify.py::test_more_damages",
+        0,
+        "more damages of the same kinds",
+        "tests/golden/test_verify.py",
+    ),
+    Matrix(
         "tests/fuzz/test_short.py::test_more_hostile_files",
         0,
         "more inputs of the same kind",
