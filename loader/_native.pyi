@@ -42,6 +42,7 @@ __all__ = [
     "Refreshed",
     "Reindexed",
     "Rejection",
+    "Sample",
     "ScanResult",
     "Schema",
     "Search",
@@ -860,6 +861,18 @@ def verify(
     """
 
 @final
+class Sample:
+    """text: LDIF, parents first. records: entries of the database, and parents that were never added. windows: of
+    consecutive IDs, at even places; None: all entries."""
+
+    @property
+    def text(self) -> bytes: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def windows(self) -> int | None: ...
+
+@final
 class Exported:
     @property
     def entries(self) -> int: ...
@@ -907,6 +920,9 @@ class Dump:
         what no reader of LDIF takes. scratch: a directory for a nameless file."""
     def digest(self, tree: EntryDigests, counters: Counters) -> None:
         """Adds every entry to `tree`; after an error that is of no use."""
+    def sample(self, counters: Counters, *, least: int, share: float, most: int) -> Sample:
+        """At least so many entries, and that share of all, but at most so many; all, where there are not twice as
+        many."""
     def pick(self, names: Sequence[str], counters: Counters) -> bytes:
         """The entries of these DNs as LDIF, as far as they are there."""
 

@@ -9,7 +9,7 @@ from loader import units
 from loader.cli.report import show, show_table
 from loader.operations.tune.index_costs import Costs, IndexCost
 
-_HEADINGS = ("index", "takes", "of the file", "keys", "records", "ranges", "")
+_HEADINGS = ("index", "takes", "of the file", "of a load", "keys", "records", "ranges", "")
 
 
 def show_costs(found: Costs, place: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ def _rows(one: IndexCost, used: int) -> Iterator[tuple[str, ...]]:
         if kind.bytes is not None:
             remark = "not used" if kind.unused else ""
             size, share = units.size(kind.bytes), f"{kind.bytes / used:.1%}"
-            yield f"  {kind.index}", size, share, "", "", "", remark
+            yield f"  {kind.index}", size, share, "", "", "", "", remark
 
 
 def _row(one: IndexCost) -> tuple[str, ...]:
@@ -38,6 +38,7 @@ def _row(one: IndexCost) -> tuple[str, ...]:
         ", ".join(one.indexes) or one.attribute,
         units.size(one.bytes),
         f"{one.share:.1%}",
+        "" if one.of_load is None else f"{one.of_load:.0%}",
         units.number(one.keys),
         units.number(one.records),
         units.number(one.ranges),

@@ -11,6 +11,8 @@ from loader.cli.report import show, show_table
 from loader.operations.tune.forecast import LoadPlan
 from loader.sources.sampling import SampleSize
 
+_ANY = 1 << 62  # records: who asks for a share gets it
+
 
 class Share(click.ParamType[float]):
     """50% or 0.5."""
@@ -42,11 +44,11 @@ class Sampled(click.ParamType[SampleSize]):
         if isinstance(value, SampleSize):
             return value
         if value.isdigit() and int(value):
-            return SampleSize(int(value), 0.0)
+            return SampleSize(int(value), 0.0, most=int(value))
         share = Share().convert(value, param, ctx) if value.endswith("%") else 0.0
         if not 0 < share <= 1:
             self.fail(f"not a sample: {value!r} (write 20000 or 5%)", param, ctx)
-        return SampleSize(1, share)
+        return SampleSize(1, share, most=_ANY)
 
 
 def show_plan(plan: LoadPlan) -> None:

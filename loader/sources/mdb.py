@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native, ldif, resources
-from loader._native import Counters, Dump, EntryDigests, Exported
+from loader._native import Counters, Dump, EntryDigests, Exported, Sample
 from loader.errors import LoaderError, MdbDamaged, NoEntry, NotLmdb, ReaderGone, SystemFailed
 from loader.mdb import meta, snapshot
 from loader.progress import Meter
 from loader.storage.files import require_readable
 
-__all__ = ["Exported"]
+__all__ = ["Exported", "Sample"]
 
 DATA = "data.mdb"
 
@@ -60,6 +60,12 @@ def digest(part: Part, tree: EntryDigests, meter: Meter) -> None:
     """Add all of it to `tree`."""
     with _reading(part, meter) as (dump, counters):
         dump.digest(tree, counters)
+
+
+def sample(part: Part, least: int, share: float, most: int, meter: Meter) -> Sample:
+    """At least so many entries, and that share of all, but at most so many."""
+    with _reading(part, meter, jobs=1) as (dump, counters):
+        return dump.sample(counters, least=least, share=share, most=most)
 
 
 def find(part: Part, names: Sequence[str]) -> bytes:

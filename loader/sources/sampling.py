@@ -1,8 +1,8 @@
 """A sample of the records of LDIF or of a database, spread evenly over all of it: windows of a few dozen records each.
 
 The first records only would be biased: containers, old accounts and service entries come first. Files are read at
-even places; what is compressed, and a database, is read to its end, for its records can only be found from the one
-before.
+even places, and databases at even entry IDs; what is compressed is read to its end, for its records can only be found
+from the one before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO, BinaryIO, cast
 
 import zstandard
 
-from loader import dn, ldif, resources
+from loader import dn, ldif, units
 from loader.errors import EmptyInput
 from loader.progress import Meter
 from loader.sources import mdb
@@ -32,10 +32,11 @@ _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 
 @dataclass(frozen=True)
 class SampleSize:
-    """At least so many records, and at least that share of all."""
+    """At least so many records, and at least that share of all; but some `most` at most, which are held in memory."""
 
     records: int = 10_000
     share: float = 0.01
+    most: int = 300_000
 
 
 @dataclass(frozen=True)
@@ -130,12 +131,13 @@ def _beginnings(paths: Sequence[Path], step: int) -> Iterator[bytes]:
 
 
 def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
-    """Of a database, beside a running slapd too. Raises MdbDamaged, NotLmdb, NotPermitted."""
-
-    def write(end: int) -> int:
-        return int(mdb.stream(Part(directory), end, False, resources.processors(), meter).entries)
-
-    return _of_stream(write, wanted, str(directory))
+    """Of a database, beside a running slapd too. Raises MdbDamaged, NotLmdb, NotPermitted, EmptyInput."""
+    taken = mdb.sample(Part(directory), wanted.records, wanted.share, wanted.most, meter)
+    found = _names(taken.text, str(directory))
+    if taken.windows is None:
+        return Sample(taken.text, found, len(found), True, "all of it")
+    how = f"{units.number(taken.windows)} windows of entry IDs"
+    return Sample(taken.text, found, max(taken.records, len(found)), True, how)
 
 
 def is_compressed(path: Path) -> bool:
@@ -151,7 +153,8 @@ def _step(paths: Sequence[Path], size: int, wanted: SampleSize) -> int:
             heads.append(file.read(_HEAD))
     records = sum(head.count(b"\n\n") + head.count(b"\n\r\n") for head in heads) or 1
     mean = sum(map(len, heads)) / records
-    bytes_wanted = max(wanted.records * mean, size * wanted.share, WINDOW)
+    records_wanted = min(max(wanted.records, size * wanted.share / mean), wanted.most)
+    bytes_wanted = max(records_wanted * mean, WINDOW)
     return int(WINDOW * size / bytes_wanted)
 
 
@@ -212,7 +215,8 @@ def _thinned(read: Callable[[int], bytes], wanted: SampleSize) -> tuple[bytes, i
         if number % sparse == 0:
             kept.append(window)
             records += window.count(b"\n\n")
-            if records > 2 * wanted.records and 2 * sparse <= sparsest:
+            enough = records > 2 * wanted.records and 2 * sparse <= sparsest
+            if enough or records > 2 * wanted.most:
                 kept, sparse = kept[::2], sparse * 2
                 records = sum(one.count(b"\n\n") for one in kept)
         number += 1

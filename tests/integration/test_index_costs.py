@@ -217,8 +217,24 @@ def test_where_the_core_does_not_know_the_keys(ldif: Path) -> None:
         shown = ditseed("tune", "indexes", "--config", own.config_path, "--costs").ok().out
     kinds = kinds_of(found)
     assert (kinds["cn eq"], kinds["cn sub"]) == (None, None)
+    assert by_table(found)["cn"]["of_load"] is None
     assert kinds["uid eq"] == by_table(found)["uid"]["bytes"] > 0
-    assert "note: what each kind takes of a table is not known: " in shown
+    assert (
+        "note: what each index takes of a load, and each kind of a table, is not known: " in shown
+    )
+
+
+def test_what_an_index_takes_of_a_load(server: Slapd, told: dict[str, Any]) -> None:
+    """By its keys; and all indexes together less than a load takes."""
+    found = {name: one["of_load"] for name, one in by_table(told).items()}
+    keys = {name: one["records"] for name, one in by_table(told).items()}
+    total = sum(found.values())
+    assert 0.1 < total < 0.9
+    assert found == {
+        name: pytest.approx(total * count / sum(keys.values())) for name, count in keys.items()
+    }
+    shown = ditseed("tune", "indexes", "--config", server.config_path, "--costs").ok().out
+    assert re.search(r"^cn \S+ +[\d.]+ MiB +[\d.]+% +\d\d% ", shown, re.MULTILINE)
 
 
 def test_without_searches_nothing_is_unused(server: Slapd, tmp_path: Path) -> None:

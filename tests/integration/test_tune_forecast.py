@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
@@ -65,6 +66,8 @@ def test_from_the_database_that_is_there(server: Slapd, built: int) -> None:
     """What is read is not counted twice."""
     found = plan(server, server.database_dir)
     assert found.load.is_counted
+    assert found.load.sampled == pytest.approx(SMALL.records, rel=0.05)
+    assert found.load.how == f"{SMALL.records // 64} windows of entry IDs"
     assert (found.now, found.after) == (built, found.load.bytes)
     assert found.load.bytes == pytest.approx(built, rel=0.15)
 
@@ -86,6 +89,21 @@ def test_windows_lie_over_all_of_the_input(ldif: Path) -> None:
     assert numbers == sorted(numbers)
     assert numbers[0] < 0.1 * size
     assert numbers[-1] > 0.8 * size
+
+
+def test_a_sample_is_held_in_memory_and_bounded(
+    server: Slapd, ldif: Path, built: int, tmp_path: Path
+) -> None:
+    compressed = tmp_path / "people.ldif.zst"
+    compressed.write_bytes(zstandard.compress(ldif.read_bytes()))
+    wanted = SampleSize(1, 0.5, most=1000)
+    meter = Meter("sample")
+    for found in (
+        sampling.of_files([ldif], None, wanted, meter),
+        sampling.of_files([compressed], None, wanted, meter),
+        sampling.of_database(server.database_dir, wanted, meter),
+    ):
+        assert 500 < len(found.names) < 2500, found.how
 
 
 def test_a_build_that_would_not_fit_is_refused_before_it_reads(server: Slapd, ldif: Path) -> None:

@@ -44,8 +44,9 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
 
 def _pieces(entries: int | None, wanted: SampleSize) -> int:
     """1: all of it."""
-    share = max(wanted.share, wanted.records / entries) if entries else wanted.share or _SHARE
-    return int(1 / share)
+    if not entries:
+        return int(1 / (wanted.share or _SHARE))
+    return int(entries / min(max(wanted.records, entries * wanted.share), wanted.most))
 
 
 def _piece(connection: Connection, cut: Facts, pieces: int) -> str | None:

@@ -1,7 +1,7 @@
-"""Two builds by the core in a scratch directory: of the parents of a sample alone, and of the sample with them.
+"""Builds of a sample by the core in a scratch directory; parents that the sample lacks are stood in for by entries of
+the class glue, as slapd itself has them.
 
-What the second one has more is what the entries of the sample take; parents that the sample lacks are stood in for by
-entries of the class glue, as slapd itself has them.
+What a build of the sample has more than one of these parents alone is what the entries of the sample take.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import functools
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,6 +46,16 @@ class _Made:
     entries: int
     rejected: int
     seconds: float
+    processor: float  # seconds of all threads
+    tables: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class BuildCost:
+    """`processor`: seconds of all threads. `tables`: values in each."""
+
+    processor: float
+    tables: Mapping[str, int]
 
 
 def forecast(
@@ -52,19 +63,36 @@ def forecast(
 ) -> Forecast:
     """Each is built so many times, for the first time is that of a host that does other things, too. Raises
     EmptyInput where no entry of the sample belongs into the database, NotProven, NoSpace."""
-    target = replace(target, map_size=_ROOM)
-    missing = sampling.parents(sample, target.settings.suffixes[0])
-    above, text = scratch / "parents.ldif", scratch / "sample.ldif"
-    files.write_durably(above, b"".join(map(_stand_in, missing)), 0o600)
-    files.write_durably(text, sample.text, 0o600)
+    above, text = _inputs(sample, target, scratch)
     timed = functools.partial(_timed, target, meter=meter, trials=trials)
-    before = timed([above], scratch / "parents") if missing else None
-    after = timed([above, text] if missing else [text], scratch / "sample")
+    before = timed(above, scratch / "parents") if above else None
+    after = timed([*above, text], scratch / "sample")
     base = before.entries if before else 0
     sampled = after.entries - base
     if sampled <= 0:
         raise EmptyInput(path="the sample")
     return _forecast(sample, target, before, after, sampled)
+
+
+def costs(
+    sample: Sample, targets: Sequence[Target], scratch: Path, meter: Meter, rounds: int
+) -> list[BuildCost]:
+    """Of a build of the sample for each of `targets`: the least of some, which are made in turn. Raises NotProven,
+    NoSpace."""
+    above, text = _inputs(sample, targets[0], scratch)
+    inputs, place = [*above, text], scratch / "sample"
+    made = [[_built(one, inputs, place, meter) for one in targets] for _ in range(rounds)]
+    least = (min(column, key=lambda one: one.processor) for column in zip(*made, strict=True))
+    return [BuildCost(one.processor, one.tables) for one in least]
+
+
+def _inputs(sample: Sample, target: Target, scratch: Path) -> tuple[list[Path], Path]:
+    """The parents that it lacks, if there are any, and itself."""
+    missing = sampling.parents(sample, target.settings.suffixes[0])
+    above, text = scratch / "parents.ldif", scratch / "sample.ldif"
+    files.write_durably(above, b"".join(map(_stand_in, missing)), 0o600)
+    files.write_durably(text, sample.text, 0o600)
+    return [above] if missing else [], text
 
 
 def _forecast(
@@ -111,7 +139,9 @@ def _built(target: Target, inputs: list[Path], place: Path, meter: Meter) -> _Ma
         scratch=place,
         rejects=place / "rejects.ldif",
     )
+    target = replace(target, map_size=_ROOM)
     rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
-    started = time.monotonic()
+    started, used = time.monotonic(), time.process_time()
     built = mdb.build(target, inputs, place / DATA, rules, means, meter)
-    return _Made(place, built.entries, built.rejected, time.monotonic() - started)
+    seconds, used = time.monotonic() - started, time.process_time() - used
+    return _Made(place, built.entries, built.rejected, seconds, used, built.tables)

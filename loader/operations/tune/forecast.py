@@ -21,6 +21,7 @@ from loader.operations.tune.target import Target
 from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.server.options import Connection
+from loader.sinks.mdb import Target as BuildTarget
 from loader.sources import sampling
 from loader.sources.ldif_files import LdifFiles
 from loader.sources.location import Kind, Location, locate
@@ -108,10 +109,15 @@ def of_sample(
     config: Config, database: Database, sample: Sample, meter: Meter, trials: int = 2
 ) -> Forecast:
     """`trials`: one is enough where the duration is not asked for. Raises NotProven, EmptyInput."""
-    place = TargetDatabase(config, database, database.directory or Path())
-    target = native.target_of(BuildOptions((), config.path, database.suffix), place)
+    target = target_of(config, database)
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         return sampled.forecast(sample, target, scratch, meter, trials)
+
+
+def target_of(config: Config, database: Database) -> BuildTarget:
+    """Of builds of a sample. Raises NotProven."""
+    place = TargetDatabase(config, database, database.directory or Path())
+    return native.target_of(BuildOptions((), config.path, database.suffix), place)
 
 
 def _of_server(provider: Connection, wanted: SampleSize, meter: Meter) -> Sample:

@@ -10,7 +10,7 @@ from loader.config import Database
 from loader.errors import EmptyInput, NotProven, UsageProblem
 from loader.indexes import Index
 from loader.mdb import index_costs
-from loader.operations.tune import index_kinds
+from loader.operations.tune import index_kinds, index_times
 from loader.operations.tune.index_kinds import SharedTable
 from loader.operations.tune.index_use import Usage
 from loader.operations.tune.target import Target
@@ -19,6 +19,7 @@ from loader.sources import sampling
 from loader.sources.sampling import SampleSize
 
 _SAMPLE = SampleSize(10_000, 0.0)
+_WHAT = "what each index takes of a load, and each kind of a table,"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class IndexCost:
     `indexes`: as configured; none where the table is left of an earlier configuration. `share`: of the file in use.
     `records`: each is an ID, or one of the three of a range. `ranges`: keys that have become one. `presence`: records
     of the key of a presence index. `unused`: what no search uses of `indexes`, in the words of --remove; None where no
-    searches are known. `kinds`: of these indexes.
+    searches are known. `kinds`: of these indexes. `of_load`: which part of the processor time of a load it takes, where
+    that is known.
     """
 
     attribute: str
@@ -51,6 +53,7 @@ class IndexCost:
     presence: int
     unused: tuple[str, ...] | None
     kinds: tuple[KindCost, ...]
+    of_load: float | None
 
     @property
     def is_unused(self) -> bool:
@@ -62,13 +65,22 @@ class IndexCost:
 @dataclass(frozen=True)
 class Costs:
     """`used`: bytes of the file. `idlexp`: up to 2^idlexp - 1 IDs of a key are a list. `reckoned`: what the bytes of
-    kinds that share a table are reckoned from, or why they are not known; None where no table is shared."""
+    kinds that share a table, and the parts of a load, are reckoned from, or why they are not known."""
 
     suffix: str
     used: int
     idlexp: int
     reckoned: str | None
     tables: tuple[IndexCost, ...]
+
+
+@dataclass(frozen=True)
+class _Reckoned:
+    """Table by table, in lower case: bytes of each kind where several share it, and its part of a load."""
+
+    kinds: Mapping[str, Sequence[int]]
+    of_load: Mapping[str, float]
+    said: str | None
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
@@ -83,14 +95,14 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
     with progress.step("indexes") as meter:
         found = index_costs.read(database.directory, meter)
     configured = _by_table(database)
-    kinds, reckoned = _kinds(target, database, found, configured, progress)
+    reckoned = _reckoned(target, database, found, configured, progress)
     unused = _unused(use) if use is not None and use.searches else None
-    tables = [_cost(found, one, configured, kinds, unused) for one in found.tables]
+    tables = [_cost(found, one, configured, reckoned, unused) for one in found.tables]
     return Costs(
         suffix=database.suffix,
         used=found.pages * found.page_size,
         idlexp=backmdb.idlexp(target.config),
-        reckoned=reckoned,
+        reckoned=reckoned.said,
         tables=tuple(sorted(tables, key=lambda one: (not one.is_unused, -one.bytes))),
     )
 
@@ -99,7 +111,7 @@ def _cost(
     found: index_costs.IndexCosts,
     table: index_costs.IndexCost,
     configured: Mapping[str, Sequence[Index]],
-    kinds: Mapping[str, Sequence[int]],
+    reckoned: _Reckoned,
     unused: Set[tuple[str, str]] | None,
 ) -> IndexCost:
     key = table.name.lower()
@@ -118,31 +130,34 @@ def _cost(
         unused=None if unused is None else tuple(_to_remove(indexes, unused)),
         kinds=tuple(
             KindCost(one.name, size, None if unused is None else one.key in unused)
-            for one, size in zip(named, kinds.get(key, alone), strict=True)
+            for one, size in zip(named, reckoned.kinds.get(key, alone), strict=True)
         ),
+        of_load=reckoned.of_load.get(key),
     )
 
 
-def _kinds(
+def _reckoned(
     target: Target,
     database: Database,
     found: index_costs.IndexCosts,
     configured: Mapping[str, Sequence[Index]],
     progress: Progress,
-) -> tuple[dict[str, list[int]], str | None]:
-    """Bytes of each kind of the tables that several share, and where they come from."""
+) -> _Reckoned:
+    """From builds of a sample of the entries."""
     shared = dict(_shared(found, configured))
-    if not shared or database.directory is None:
-        return {}, None
+    if not configured or database.directory is None:
+        return _Reckoned({}, {}, None)
     try:
         with progress.step("sample") as meter:
             sample = sampling.of_database(database.directory, _SAMPLE, meter)
         with progress.step("kinds") as meter:
             kinds = index_kinds.bytes_of(target, database, shared, sample, meter)
+        with progress.step("load") as meter:
+            of_load = index_times.shares(target, database, sample, meter)
     except (NotProven, EmptyInput) as error:
-        return {}, f"what each kind takes of a table is not known: {error}"
+        return _Reckoned({}, {}, f"{_WHAT} is not known: {error}")
     counted, of = units.number(len(sample.names)), units.number(sample.total)
-    return kinds, f"what each kind takes of a table is reckoned from {counted} of {of} entries"
+    return _Reckoned(kinds, of_load, f"{_WHAT} is reckoned from {counted} of {of} entries")
 
 
 def _shared(

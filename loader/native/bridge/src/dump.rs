@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use common::lock;
-use dump::{ShardTarget, Source};
+use dump::{SampleSize, ShardTarget, Source};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -70,6 +70,21 @@ impl Dump {
         })
     }
 
+    #[pyo3(signature = (counters, *, least, share, most))]
+    fn sample(
+        &self,
+        py: Python<'_>,
+        counters: &Counters,
+        least: u64,
+        share: f64,
+        most: u64,
+    ) -> PyResult<Sample> {
+        let size = SampleSize { least, share, most };
+        let taken = enter(py, &counters.0, || dump::sample(&self.source(), size, &counters.0))?;
+        let text = PyBytes::new(py, &taken.text).unbind();
+        Ok(Sample { text, records: taken.records, windows: taken.windows })
+    }
+
     fn pick<'py>(
         &self,
         py: Python<'py>,
@@ -79,6 +94,14 @@ impl Dump {
         let text = enter(py, &counters.0, || dump::pick(&self.source(), &names, &counters.0))?;
         Ok(PyBytes::new(py, &text))
     }
+}
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug)]
+pub struct Sample {
+    text: Py<PyBytes>,
+    records: u64,
+    windows: Option<usize>,
 }
 
 #[pyclass(frozen, get_all, module = "loader._native")]

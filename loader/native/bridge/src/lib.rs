@@ -46,7 +46,7 @@ mod _native {
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]
-    use super::dump::{Dump, Exported};
+    use super::dump::{Dump, Exported, Sample};
     #[pymodule_export]
     use super::error::NativeError;
     #[pymodule_export]

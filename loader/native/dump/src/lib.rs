@@ -6,7 +6,8 @@
 //! needed.
 //!
 //! [`export`](export()) writes the entries to LDIF files, [`stream`](stream()) writes them to one stream, [`digest`]
-//! adds their fingerprints to a digest, and [`pick`] returns the entries of the given DNs.
+//! adds their fingerprints to a digest, [`sample`](sample()) reads a few of them, and [`pick`] returns the entries of the
+//! given DNs.
 
 mod base;
 mod by_dn;
@@ -18,6 +19,7 @@ mod held_back;
 mod nodes;
 mod parents;
 mod ranges;
+mod sample;
 mod shard;
 mod stream;
 mod tables;
@@ -32,6 +34,7 @@ pub use by_dn::pick;
 pub use common::{Code, Error, Result};
 pub use digest::digest;
 pub use export::{Exported, ShardTarget, export};
+pub use sample::{Sample, SampleSize, sample};
 pub use shard::Finished;
 pub use stream::stream;
 

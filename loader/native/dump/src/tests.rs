@@ -12,7 +12,7 @@ use ldif::Counters;
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, TreeWriter};
 use tree::{Digest, Names};
 
-use crate::{Code, Error, Exported, Result, ShardTarget, Source};
+use crate::{Code, Error, Exported, Result, SampleSize, ShardTarget, Source};
 use fixture::{Build, SUFFIX, unit};
 
 fn built(text: &str) -> Build {
@@ -82,6 +82,43 @@ fn entries_come_in_the_order_of_their_ids_however_many_work() {
     assert!(all == same, "the number of workers changes the text");
     let wanted = (0..3000).map(|at| format!("ou={at},dc=example,dc=com"));
     assert!(dns(&all)[1..].iter().copied().eq(wanted));
+}
+
+fn sampled(build: &Build, least: u64, share: f64, most: u64) -> (Option<usize>, u64, String) {
+    let path = build.path("data.mdb");
+    let source = Source { path: &path, txn: None, base: None, jobs: 1 };
+    let size = SampleSize { least, share, most };
+    let taken = crate::sample(&source, size, &Counters::default()).unwrap();
+    (taken.windows, taken.records, String::from_utf8(taken.text).unwrap())
+}
+
+#[test]
+fn a_sample_is_windows_at_even_places() {
+    let units = (0..5999).map(|at| unit(&format!("ou={at},dc=example,dc=com"), ""));
+    let build = built(&std::iter::once(SUFFIX.into()).chain(units).collect::<String>());
+    let all = text(&build);
+    for (least, share, most) in [(640, 0.0, 1000), (1, 0.107, 1000), (5000, 1.0, 640)] {
+        let (windows, records, text) = sampled(&build, least, share, most);
+        assert_eq!((windows, records, dns(&text).len()), (Some(10), 6000, 640));
+        let places: Vec<_> = dns(&text).chunks(64).map(|window| place(window[0])).collect();
+        assert_eq!(places[0], 267, "the middle of the first 600");
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] == 600), "{places:?}");
+        assert!(text.split_inclusive("\n\n").all(|record| all.contains(record)));
+    }
+    for least in [3000, 6000, u64::MAX] {
+        assert_eq!(sampled(&build, least, 0.0, u64::MAX), (None, 6000, all.clone()));
+    }
+}
+
+/// The number in the name of one of many units.
+fn place(dn: &str) -> u64 {
+    dn[3..].split_once(',').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn a_sample_has_parents_before_children() {
+    let build = with_late_parent();
+    assert_eq!(sampled(&build, 5, 0.0, 5), (None, 5, text(&build)));
 }
 
 /// A build beside a live server leaves a child the lesser ID, as slapd does when it moves an entry below a newer one.
