@@ -5,20 +5,16 @@ It is compacted on the way, so the meta pages are known last and come apart from
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
-from loader.errors import LoaderError
 from loader.mdb import copying, meta
 from loader.mdb.snapshot import CopyableSnapshot
+from loader.piped import piped
 from loader.progress import Meter
 
-_PIPE = 1 << 20  # bytes, as much as Linux gives without privileges
 _PART = 256 << 10  # bytes that are read at once: they are put together from the processor's cache
 
 
@@ -26,7 +22,7 @@ class PageStream:
     """Read it once, to its end; then `head` is there. entries: None where the list of tables takes more than a page
     (over 50 indexes)."""
 
-    def __init__(self, file: BinaryIO, held: CopyableSnapshot) -> None:
+    def __init__(self, file: FileIO, held: CopyableSnapshot) -> None:
         self._file = file
         self.facts = held.facts
         self.head_bytes = 2 * held.facts.page_size
@@ -70,31 +66,12 @@ def _taken(parts: list[bytes], length: int) -> bytes:
 def paged(held: CopyableSnapshot, meter: Meter) -> Iterator[PageStream]:
     """A snapshot compacted: without free pages, in the order of keys, and checked on the way; `meter` counts what is
     read. Raises MdbDamaged."""
-    with _compacted(held, meter) as file:
+
+    def write(descriptor: int) -> None:
+        copying.compact(held.path, Path(f"/proc/self/fd/{descriptor}"), held.page, meter)
+
+    with (
+        piped(write, "compact") as (descriptor, _),
+        open(descriptor, "rb", buffering=0, closefd=False) as file,
+    ):
         yield PageStream(file, held)
-
-
-@contextmanager
-def _compacted(held: CopyableSnapshot, meter: Meter) -> Iterator[BinaryIO]:
-    """A pipe that another thread writes to."""
-    reading, writing = os.pipe()
-    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
-
-    def write() -> None:
-        try:
-            copying.compact(held.path, Path(f"/proc/self/fd/{writing}"), held.page, meter)
-        finally:
-            os.close(writing)
-
-    with ThreadPoolExecutor(1, "compact") as pool:
-        file = os.fdopen(reading, "rb", buffering=0)
-        work = pool.submit(write)
-        try:
-            yield file
-        except BaseException:
-            file.close()  # so that the writer ends too
-            with suppress(LoaderError):
-                work.result()
-            raise
-        file.close()
-        work.result()

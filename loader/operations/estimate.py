@@ -3,10 +3,10 @@ the indexes."""
 
 from __future__ import annotations
 
-import os
+import functools
 import subprocess
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from loader import ldif, units
@@ -16,6 +16,7 @@ from loader.mdb import environment, meta
 from loader.operations.publish import TargetDatabase
 from loader.operations.tune.maxsize import recommended_size
 from loader.operations.tune.target import require_stopped
+from loader.piped import piped
 from loader.progress import Meter
 from loader.server import tools
 from loader.storage import files
@@ -51,28 +52,22 @@ def needed(
 def _load_some(config: Path, suffix: str, paths: Sequence[Path]) -> None:
     """slapadd of the first records. Its complaints are left to the real load, which tells them better."""
     command = tools.server_tool("slapadd", "-q", "-c", "-s", "-F", str(config), "-b", suffix)
-    reader, writer = os.pipe()
-    feeder = threading.Thread(target=_join_into, args=(paths, writer), daemon=True)
-    feeder.start()
-    with Child(command, stdin=subprocess.PIPE) as child, os.fdopen(reader, "rb") as records:
+    with (
+        piped(functools.partial(_join_into, paths), "pilot") as (descriptor, _),
+        open(descriptor, "rb", closefd=False) as records,
+    ):
+        text = _whole_records(records.read(PILOT_BYTES))
+    with Child(command, stdin=subprocess.PIPE) as child:
         assert child.process.stdin is not None
-        try:
-            child.process.stdin.write(_whole_records(records.read(PILOT_BYTES)))
+        with suppress(BrokenPipeError):
+            child.process.stdin.write(text)
             child.process.stdin.close()
-        except BrokenPipeError:
-            pass
-        records.close()
         child.wait()
-    feeder.join()
 
 
 def _join_into(paths: Sequence[Path], writer: int) -> None:
-    try:
+    with suppress(LoaderError):
         ldif.join(paths, writer, Meter("pilot"))
-    except LoaderError:
-        pass  # the reader has enough and closed the pipe
-    finally:
-        os.close(writer)
 
 
 def _whole_records(text: bytes) -> bytes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import math
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import zstandard
 
 from loader import dn, ldif, units
 from loader.errors import EmptyInput
+from loader.piped import piped
 from loader.progress import Meter
 from loader.sources import mdb
 from loader.sources.mdb import Part
@@ -61,11 +61,11 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
     LDIF raises."""
     origin = ", ".join(map(str, paths))
     if any(map(is_compressed, paths)):
-        return _of_stream(lambda end: ldif.join(paths, end, meter), wanted, origin)
+        return _of_stream(paths, wanted, meter)
     size = sum(path.stat().st_size for path in paths)
     step = _step(paths, size, wanted)
     if step <= WINDOW:
-        return _of_stream(lambda end: ldif.join(paths, end, meter), wanted, origin)
+        return _of_stream(paths, wanted, meter)
     text = b"".join(_windows(paths, step))
     found = _names(text, origin)
     total = known or round(size * len(found) / len(text))
@@ -180,29 +180,15 @@ def _whole(text: bytes, at_start: bool = False) -> bytes:
     return text[first:last] if 2 <= first < last or at_start else b""
 
 
-def _of_stream(write: Callable[[int], int], wanted: SampleSize, origin: str) -> Sample:
-    """`write` writes LDIF into a descriptor, and returns the number of its records."""
-    reading, writing = os.pipe()
-    told: list[int | BaseException] = []
-
-    def work() -> None:
-        try:
-            told.append(write(writing))
-        except BaseException as error:
-            told.append(error)
-        finally:
-            os.close(writing)
-
-    writer = threading.Thread(target=work, daemon=True)
-    writer.start()
-    with os.fdopen(reading, "rb") as stream:
+def _of_stream(paths: Sequence[Path], wanted: SampleSize, meter: Meter) -> Sample:
+    with (
+        piped(lambda end: ldif.join(paths, end, meter), "sample") as (descriptor, counted),
+        open(descriptor, "rb", closefd=False) as stream,
+    ):
         text, sparse = _thinned(stream.read, wanted)
-    writer.join()
-    if isinstance(told[0], BaseException):
-        raise told[0]
-    found = _names(text, origin)
+    found = _names(text, ", ".join(map(str, paths)))
     how = "all of it" if sparse == 1 else f"one window of {WINDOW >> 10} KiB in {sparse}"
-    return Sample(text, found, told[0], True, f"{how}; all was read")
+    return Sample(text, found, counted.result(), True, f"{how}; all was read")
 
 
 def _thinned(read: Callable[[int], bytes], wanted: SampleSize) -> tuple[bytes, int]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from loader import resources
+from loader.piped import piped
 from loader.progress import Meter
 from loader.sources import Inputs, dit
 from loader.sources.dit import Template, TreeSpec
-from loader.sources.piped import piped
 
 MOMENT = "20260101000000Z"  # what a build of such a tree takes for its time, so that it can be made again
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from loader.errors import LdifTruncated, MdbDamaged, ReaderGone
-from loader.sources.piped import piped
+from loader.piped import piped
 
 MUCH = b"x" * (4 << 20)  # more than a pipe holds
 

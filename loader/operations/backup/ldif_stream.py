@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loader import resources
+from loader.piped import piped
 from loader.progress import Meter
 from loader.sources import mdb
 from loader.sources.mdb import Exported, Part
-from loader.sources.piped import piped
 
 _PART = 256 << 10  # bytes that are read at once
 

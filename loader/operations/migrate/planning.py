@@ -16,13 +16,13 @@ from loader.operations import estimate
 from loader.operations.migrate.options import MigrateOptions
 from loader.operations.migrate.steps import MigrateSteps, used
 from loader.operations.publish import TargetDatabase
+from loader.piped import piped
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import open_run
 from loader.server import configuration
 from loader.sources import mdb
 from loader.sources.mdb import Part
-from loader.sources.piped import piped
 from loader.storage import files, temporary
 
 _SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two

@@ -19,6 +19,7 @@ from loader.operations.build.native import NativeSteps
 from loader.operations.build.options import BuildOptions
 from loader.operations.migrate.options import MigrateOptions
 from loader.operations.publish import TargetDatabase, head_digest
+from loader.piped import piped
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
@@ -26,7 +27,6 @@ from loader.sources import mdb
 from loader.sources.comparable import Database
 from loader.sources.configured import ConfiguredDatabase
 from loader.sources.mdb import Part
-from loader.sources.piped import piped
 
 # Among the facts of the step `load`.
 SOURCE, MADE_FOR = "source_as_read", "made_for"

@@ -1,4 +1,4 @@
-"""A pipe from what makes LDIF to what reads it, in one process: no file of entries is in between."""
+"""A pipe from what makes LDIF, or pages, to what reads them, in one process: no file of them is in between."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from loader.errors import LoaderError, ReaderGone
+from loader.errors import LoaderError, ReaderGone, StreamBroken
 
 _PIPE = 1 << 20  # bytes, the most that Linux gives everybody
 Made = TypeVar("Made")
@@ -54,4 +54,4 @@ def _closing(write: Callable[[int], Made], descriptor: int) -> Made:
 
 def _has_enough(failure: BaseException) -> bool:
     """The reader ended before the writer, and knows why."""
-    return isinstance(failure, BrokenPipeError | ReaderGone)
+    return isinstance(failure, BrokenPipeError | ReaderGone | StreamBroken)
