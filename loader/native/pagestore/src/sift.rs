@@ -109,22 +109,25 @@ fn former(known: &Known, found: &[Nearest]) -> Result<Vec<Vec<Former>>> {
     found.iter().filter_map(pages).collect()
 }
 
-/// The shortest; none if the page by itself is hardly longer.
+/// The shortest, or the first that is short; none if the page by itself is hardly longer.
 fn difference<'a>(
     packer: &mut Packer<'a>,
     page: &[u8],
     bases: &'a [Former],
 ) -> Result<Option<Difference>> {
+    let short = |found: &Difference| SHORT * (found.packed.len() + OWN) <= page.len();
     let mut best: Option<Difference> = None;
     for (base, former) in bases {
         let found = Difference { base: *base, packed: packer.pack(page, Some(former))? };
+        if short(&found) {
+            return Ok(Some(found));
+        }
         if best.as_ref().is_none_or(|best| found.packed.len() < best.packed.len()) {
             best = Some(found);
         }
     }
     let Some(best) = best else { return Ok(None) };
-    let length = best.packed.len() + OWN;
-    if SHORT * length > page.len() && 2 * length > packer.pack(page, None)?.len() {
+    if 2 * (best.packed.len() + OWN) > packer.pack(page, None)?.len() {
         return Ok(None);
     }
     Ok(Some(best))
