@@ -27,7 +27,7 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.operations.backup import manifest, repository, restore, sealed
-from loader.operations.backup.manifest import Backup, EncryptedList, EncryptedPiece
+from loader.operations.backup.manifest import Backup, StoredList, StoredPiece
 from loader.operations.backup.restore import RestoreOptions
 from loader.progress import Progress
 from tests.support.command import Done, ditseed
@@ -176,11 +176,12 @@ def test_no_checksum_of_what_is_inside(
     source: Slapd, taken: Path, keys: tuple[Key, Key, Key], tmp_path: Path
 ) -> None:
     """Which would tell whether a guess is right."""
-    ditseed("backup", "run", "--config", source.config_path, "-R", tmp_path / "repo").ok()
+    words = ("--config", source.config_path, "-R", tmp_path / "repo", "--compress", "none")
+    ditseed("backup", "run", *words).ok()
     (plain,) = repository.listing(tmp_path / "repo").backups
     known = json.loads((tmp_path / "repo" / plain.id / manifest.PIECES).read_text())
     config = (tmp_path / "repo" / plain.id / manifest.CONFIG).read_bytes()
-    sums = {one["sha256"] for one in known["pieces"]} | {hashlib.sha256(config).hexdigest()}
+    sums = {one["stored_sha256"] for one in known["pieces"]} | {hashlib.sha256(config).hexdigest()}
     everything = stored(taken)
     assert plain.config_sha256 in sums
     assert not any(one.encode() in everything for one in sums)
@@ -280,9 +281,9 @@ def test_one_flipped_bit(
     assert not (tmp_path / "look/data.mdb").exists()
 
 
-def forge(place: Path, made: Backup, pieces: tuple[EncryptedPiece, ...], **facts: Any) -> None:
+def forge(place: Path, made: Backup, pieces: tuple[StoredPiece, ...], **facts: Any) -> None:
     """With checksums and seals that fit."""
-    text = EncryptedList(pieces).text()
+    text = StoredList(pieces, manifest.ENCRYPTED).text()
     (place / manifest.PIECES).write_bytes(text)
     facts["pieces_sha256"] = hashlib.sha256(text).hexdigest()
     forged = sealed.sealed(dataclasses.replace(made, **facts))
@@ -295,7 +296,7 @@ def test_what_a_forger_changes(repo: Path, keys: tuple[Key, Key, Key], tmp_path:
     place = repo / made.id
     flip(place / made.file, -1)
     listed = manifest.pieces(place, made)
-    assert isinstance(listed, EncryptedList)
+    assert isinstance(listed, StoredList)
     head, *rest = listed.pieces
     content = (place / made.file).read_bytes()[head.start :][: head.stored]
     changed = dataclasses.replace(head, stored_sha256=hashlib.sha256(content).hexdigest())

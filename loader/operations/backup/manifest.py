@@ -1,11 +1,12 @@
 """What lies beside the data of a backup: its manifest, and the list of the pieces that the data is stored in.
 
-Format 2: the data is a sequence of pieces, each compressed by itself, with a SHA-256 of what it holds and one of what
-is stored. The first holds both meta pages, the others PIECE bytes each. Format 1 is one stream with one sum. Formats 3
-and 4 share pages with other backups (page_list.py); in 4, pages may be stored as what differs from others.
+Format 6: the data is a sequence of pieces, each compressed by itself, with a SHA-256 of what is stored; what is inside
+has the checksum of zstd. The first holds both meta pages, the others PIECE bytes each. Format 2 has a SHA-256 of what
+is inside, too. Format 1 is one stream with one sum. Formats 3 and 4 share pages with other backups (page_list.py); in
+4, pages may be stored as what differs from others.
 
 Format 5 is encrypted: each piece, compressed or not, is a file of age of its own, and so is the configuration. There is
-no checksum of what is inside, which would tell whether a guess is right; age tells whether it is as it was.
+no SHA-256 of what is inside, which would tell whether a guess is right; age tells whether it is as it was.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MANIFEST, PIECES, CONFIG = "manifest.json", "pieces.json", "config.ldif"
 KINDS = MDB, LDIF = "mdb", "ldif"  # pages of the database, or its entries
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
 LDIF_NAMES = {"zstd": "data.ldif.zst", "none": "data.ldif"}
-FIRST, FORMAT, SHARED, DIFFERING, ENCRYPTED = 1, 2, 3, 4, 5
+FIRST, SUMMED, SHARED, DIFFERING, ENCRYPTED, FORMAT = range(1, 7)
 MAP = "pages.map"  # formats 3 and 4
 LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
 
@@ -116,7 +117,7 @@ def stored_name(name: str, encrypted: bool) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """So many bytes of the data, and as stored. `sha256`: of the data."""
+    """So many bytes of the data, and as stored, in format 2. `sha256`: of the data."""
 
     data: Count
     stored: Count
@@ -125,8 +126,8 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class EncryptedPiece:
-    """The same of a piece that is encrypted. start: where it is in the file."""
+class StoredPiece:
+    """So many bytes of the data, and as stored. start: where it is in the file."""
 
     data: Count
     start: Count
@@ -137,7 +138,7 @@ class EncryptedPiece:
 class _Listed:
     """What pieces come to."""
 
-    pieces: tuple[Piece, ...] | tuple[EncryptedPiece, ...]
+    pieces: tuple[Piece, ...] | tuple[StoredPiece, ...]
 
     @property
     def data_bytes(self) -> int:
@@ -156,7 +157,7 @@ class PieceList(_Listed):
     """In the order of the data, and of the file."""
 
     pieces: tuple[Piece, ...]
-    format: int = FORMAT
+    format: int = SUMMED
 
     def placed(self) -> Iterator[tuple[int, Piece]]:
         """With where each begins in the file."""
@@ -165,13 +166,14 @@ class PieceList(_Listed):
 
 
 @dataclass(frozen=True)
-class EncryptedList(_Listed):
-    """In the order of the data. In the file the first comes last: how long it is was not known before."""
+class StoredList(_Listed):
+    """In the order of the data. In the file of an encrypted backup the first comes last: how long it is was not known
+    before."""
 
-    pieces: tuple[EncryptedPiece, ...]
-    format: int = ENCRYPTED
+    pieces: tuple[StoredPiece, ...]
+    format: int = FORMAT
 
-    def placed(self) -> Iterator[tuple[int, EncryptedPiece]]:
+    def placed(self) -> Iterator[tuple[int, StoredPiece]]:
         return ((piece.start, piece) for piece in self.pieces)
 
 
@@ -180,7 +182,7 @@ def read(directory: Path) -> Backup:
     path = directory / MANIFEST
     try:
         content = typed.content(path)
-        found = typed.parse(content, Backup, FIRST, FORMAT, SHARED, DIFFERING, ENCRYPTED)
+        found = typed.parse(content, Backup, *range(FIRST, FORMAT + 1))
         if found.format != FIRST:
             sealed.require(found, content)
         _require_sense(found, directory)
@@ -218,14 +220,14 @@ def _data_name(found: Backup) -> str | None:
     return name and stored_name(name, found.is_encrypted)
 
 
-def pieces(directory: Path, backup: Backup) -> PieceList | EncryptedList:
-    """Of a backup of format 2 or 5. Raises BackupDamaged, NoSuchPath."""
-    if backup.is_encrypted:
-        return read_list(directory, backup, EncryptedList, ENCRYPTED, _require_placed)
-    return read_list(directory, backup, PieceList, FORMAT, _require_fitting_pieces)
+def pieces(directory: Path, backup: Backup) -> PieceList | StoredList:
+    """Of a backup of format 2, 5 or 6. Raises BackupDamaged, NoSuchPath."""
+    if backup.format == SUMMED:
+        return read_list(directory, backup, PieceList, SUMMED, _require_fitting_pieces)
+    return read_list(directory, backup, StoredList, backup.format, _require_placed)
 
 
-def _require_placed(found: EncryptedList, backup: Backup) -> None:
+def _require_placed(found: StoredList, backup: Backup) -> None:
     _require_fitting_pieces(found, backup)
     end = 0
     for piece in sorted(found.pieces, key=lambda piece: piece.start):
@@ -234,7 +236,7 @@ def _require_placed(found: EncryptedList, backup: Backup) -> None:
         end += piece.stored
 
 
-def _require_fitting_pieces(found: PieceList | EncryptedList, backup: Backup) -> None:
+def _require_fitting_pieces(found: PieceList | StoredList, backup: Backup) -> None:
     if len(found.pieces) != backup.pieces or found.data_bytes != backup.data_bytes:
         raise Unfit("its pieces do not make up the data that the manifest tells of")
     if any(piece.data > LARGEST_PIECE for piece in found.pieces):

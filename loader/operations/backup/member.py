@@ -13,7 +13,7 @@ from loader.mdb import meta
 from loader.mdb.page_stream import paged
 from loader.mdb.snapshot import CopyableSnapshot
 from loader.operations.backup import ldif_stream, manifest, pack, sealed, sharing
-from loader.operations.backup.manifest import Backup, EncryptedList, PieceList
+from loader.operations.backup.manifest import Backup, StoredList
 from loader.operations.backup.origin import Origin
 from loader.operations.backup.page_list import PageList
 from loader.operations.backup.repository import Bring
@@ -38,7 +38,7 @@ class Member:
         self.final = options.repo / self.id
         self.partial = self.final.with_name(self.final.name + files.PARTIAL)
         self.config = origin.config and options.packing.protected(origin.config)
-        self.list: PieceList | EncryptedList | PageList = PieceList(())
+        self.list: StoredList | PageList = StoredList(())
         self.copied: Facts = {}
         self._earlier: Earlier | None = None
 

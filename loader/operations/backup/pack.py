@@ -19,12 +19,14 @@ from loader.errors import BackupDamaged
 from loader.mdb import meta
 from loader.operations.backup import encryption, first_format, manifest, shared
 from loader.operations.backup.manifest import (
+    ENCRYPTED,
     FIRST,
+    FORMAT,
     Backup,
-    EncryptedList,
-    EncryptedPiece,
     Piece,
     PieceList,
+    StoredList,
+    StoredPiece,
 )
 from loader.operations.backup.parallel import in_order, sha256
 from loader.operations.backup.shared import Compared
@@ -73,29 +75,34 @@ class Stream(Protocol):
     def pieces(self, length: int) -> Iterator[bytes]: ...
 
 
-def pack(stream: Stream, target: Path, how: Packing, meter: Meter) -> PieceList | EncryptedList:
+@dataclass(frozen=True)
+class _Packed:
+    """A piece as it will be stored. `data`: bytes of what is inside."""
+
+    data: int
+    stored: bytes
+    sha256: str
+
+
+def pack(stream: Stream, target: Path, how: Packing, meter: Meter) -> StoredList:
     """Write the stream to `target` (mode 0600). The meta pages come last, and go to the room left at its beginning;
     encrypted, to the end, for then their length is not known before. Raises NoSpace."""
     room = 0 if how.recipients else _head_room(stream, how)
     with creating(target) as file:
-        pieces = []
+        head, pieces = [], []
         write_all(file, bytes(room))
         asked = paced(stream.pieces(PIECE), how.throttle)
-        for piece, stored in in_order(lambda data: _packed(data, how), asked):
-            files.require_space(target, how.keep_free + len(stored))
-            write_all(file, stored)
+        for packed in in_order(lambda data: _packed(data, how), asked):
+            files.require_space(target, how.keep_free + len(packed.stored))
+            pieces.append(_written(file, packed))
             send_to_disk(file.fileno())
-            pieces.append(piece)
             meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
             killpoint("copy.middle")
-        head = []
         if stream.head_bytes:
-            first, stored = _packed(stream.head, how, room)
-            head.append(first)
             if room:
                 file.seek(0)
-            write_all(file, stored)
-    return _encrypted(head, pieces) if how.recipients else PieceList((*head, *pieces))
+            head.append(_written(file, _packed(stream.head, how, room)))
+    return StoredList((*head, *pieces), ENCRYPTED if how.recipients else FORMAT)
 
 
 def _head_room(stream: Stream, how: Packing) -> int:
@@ -104,11 +111,10 @@ def _head_room(stream: Stream, how: Packing) -> int:
     return stream.head_bytes + (_HEAD_ROOM if how.compression == "zstd" else 0)
 
 
-def _encrypted(head: list[Piece], pieces: list[Piece]) -> EncryptedList:
-    """Without the sums of the data. The head is the last in the file."""
-    placed = PieceList((*pieces, *head)).placed()
-    made = [EncryptedPiece(one.data, start, one.stored, one.stored_sha256) for start, one in placed]
-    return EncryptedList((*made[len(pieces) :], *made[: len(pieces)]))
+def _written(file: BinaryIO, packed: _Packed) -> StoredPiece:
+    start = file.tell()
+    write_all(file, packed.stored)
+    return StoredPiece(packed.data, start, len(packed.stored), packed.sha256)
 
 
 @contextmanager
@@ -131,16 +137,15 @@ def send_to_disk(descriptor: int) -> None:
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _packed(data: bytes, how: Packing, room: int = 0) -> tuple[Piece, bytes]:
-    stored = data if how.compression == "none" else b""
+def _packed(data: bytes, how: Packing, room: int = 0) -> _Packed:
+    stored = data
     if how.compression == "zstd":
         stored = zstandard.ZstdCompressor(level=how.level, write_checksum=True).compress(data)
         if room:
             left = room - len(stored) - 8
             stored += _SKIPPED + left.to_bytes(4, "little") + bytes(left)
-    plain = "" if how.recipients else sha256(data)
     stored = how.protected(stored)
-    return Piece(len(data), len(stored), plain, sha256(stored)), stored
+    return _Packed(len(data), stored, sha256(stored))
 
 
 def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
@@ -188,39 +193,47 @@ def unpack(
             return
         known = manifest.pieces(directory, backup)
         require_length(stored, known.stored_bytes)
-        packed = backup.compression == "zstd"
-        read = _stored_pieces(stored, known)
-        for data in in_order(lambda one: _unpacked(stored, *one, packed, identities), read):
+        unpacking = _Unpacking(stored, backup, identities)
+        for data in in_order(lambda one: unpacking.data(*one), _stored_pieces(stored, known)):
             holes.write(out, data)
             meter.add(size=len(data))
         holes.finish(out)
 
 
-def _unpacked(
-    path: Path,
-    number: int,
-    piece: Piece | EncryptedPiece,
-    stored: bytes,
-    packed: bool,
-    identities: Identities | None,
-) -> bytes:
-    place = f"piece {number}"
-    if isinstance(piece, EncryptedPiece):
-        _require_stored(path, number, piece, stored)
-        stored = encryption.decrypted(stored, identities, path, place)
-    try:
-        if packed and zstandard.get_frame_parameters(stored).content_size != piece.data:
+@dataclass(frozen=True)
+class _Unpacking:
+    path: Path
+    backup: Backup
+    identities: Identities | None
+
+    def data(self, number: int, piece: Piece | StoredPiece, stored: bytes) -> bytes:
+        """What is inside a piece. Raises BackupDamaged, BackupEncrypted."""
+        place = f"piece {number}"
+        _require_stored(self.path, number, piece, stored)
+        if self.backup.is_encrypted:
+            stored = encryption.decrypted(stored, self.identities, self.path, place)
+        data = self._decompressed(piece, stored, place)
+        if len(data) != piece.data:
+            reason = f"{place} does not hold as much as its list says"
+        elif isinstance(piece, Piece) and sha256(data) != piece.sha256:
+            reason = f"the sha256 of {place} is not the one in its list"
+        else:
+            return data
+        raise BackupDamaged(path=self.path, reason=reason)
+
+    def _decompressed(self, piece: Piece | StoredPiece, stored: bytes, place: str) -> bytes:
+        """zstd compares its checksum."""
+        if self.backup.compression != "zstd":
+            return stored
+        try:
+            if zstandard.get_frame_parameters(stored).content_size == piece.data:
+                return zstandard.ZstdDecompressor().decompress(stored)
+            reason = f"{place} holds another number of bytes than its list says"
+        except zstandard.ZstdError as error:
             raise BackupDamaged(
-                path=path, reason=f"{place} holds another number of bytes than its list says"
-            )
-        data = zstandard.ZstdDecompressor().decompress(stored) if packed else stored
-    except zstandard.ZstdError as error:
-        raise BackupDamaged(path=path, reason=f"{place} cannot be unpacked: {error}") from error
-    if len(data) != piece.data:
-        raise BackupDamaged(path=path, reason=f"{place} does not hold as much as its list says")
-    if isinstance(piece, Piece) and sha256(data) != piece.sha256:
-        raise BackupDamaged(path=path, reason=f"the sha256 of {place} is not the one in its list")
-    return data
+                path=self.path, reason=f"{place} cannot be unpacked: {error}"
+            ) from error
+        raise BackupDamaged(path=self.path, reason=reason)
 
 
 def verify_stored(
@@ -244,7 +257,7 @@ def verify_stored(
     known = manifest.pieces(directory, backup)
     require_length(stored, known.stored_bytes)
 
-    def check(one: tuple[int, Piece | EncryptedPiece, bytes]) -> int:
+    def check(one: tuple[int, Piece | StoredPiece, bytes]) -> int:
         number, piece, content = one
         _require_stored(stored, number, piece, content)
         return len(content)
@@ -256,7 +269,7 @@ def verify_stored(
     return size
 
 
-def _require_stored(path: Path, number: int, piece: Piece | EncryptedPiece, content: bytes) -> None:
+def _require_stored(path: Path, number: int, piece: Piece | StoredPiece, content: bytes) -> None:
     if sha256(content) != piece.stored_sha256:
         reason = f"the sha256 of piece {number} is not the one in its list"
         raise BackupDamaged(path=path, reason=reason)
@@ -286,10 +299,10 @@ def require_length(stored: Path, wanted: int) -> None:
 
 def _stored_pieces(
     path: Path,
-    listed: PieceList | EncryptedList,
+    listed: PieceList | StoredList,
     chosen: Callable[[int], bool] = lambda number: True,
-) -> Iterator[tuple[int, Piece | EncryptedPiece, bytes]]:
-    placed: Iterator[tuple[int, Piece | EncryptedPiece]] = listed.placed()
+) -> Iterator[tuple[int, Piece | StoredPiece, bytes]]:
+    placed: Iterator[tuple[int, Piece | StoredPiece]] = listed.placed()
     with files.reading(path) as file:
         for number, (start, piece) in enumerate(placed):
             if chosen(number):

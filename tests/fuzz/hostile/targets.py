@@ -104,6 +104,9 @@ def _shard(path: Path) -> dict[str, Any]:
     return dict(zip(names, (path.name, size, checksum, tree.entries, tree.checksum), strict=True))
 
 
+_FORMATS = (backup_manifest.FIRST, backup_manifest.SUMMED, backup_manifest.FORMAT)
+
+
 class Backup(Target):
     """manifest.json of a backup: listed, checked, planned to be restored."""
 
@@ -152,7 +155,7 @@ class Backup(Target):
         path = self.repo / self.name / backup_manifest.MANIFEST
         facts = {
             **self.facts,
-            "format": chance.choice((backup_manifest.FIRST, backup_manifest.FORMAT)),
+            "format": chance.choice(_FORMATS),
         }
         path.write_bytes(_resealed(mutate.json_text(chance, facts)))
         limits = check.Limits(1e9)
@@ -169,10 +172,8 @@ class Backup(Target):
 def _resealed(text: bytes) -> bytes:
     """As somebody would write it who may write in the repository, so that more than the seal is tried."""
     with suppress(Unfit):
-        found = typed.parse(
-            text, backup_manifest.Backup, backup_manifest.FIRST, backup_manifest.FORMAT
-        )
-        if found.format == backup_manifest.FORMAT:
+        found = typed.parse(text, backup_manifest.Backup, *_FORMATS)
+        if found.format != backup_manifest.FIRST:
             return sealed.text(sealed.sealed(found))
     return text
 
