@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from fixtures.damage.reading import Tables
+from fixtures.golden import blobs
+from fixtures.golden.tables import Row
 from loader import exports, ldif, manifest
 from loader.progress import Meter
 from tests.support.ldif import text_of
 
 Record = tuple[str, ...]  # lines
+Rows = list[Row]
 
 
 def exported(out: Path) -> list[Record]:
@@ -18,9 +23,13 @@ def exported(out: Path) -> list[Record]:
     found = manifest.read(out)
     assert found is not None
     hold(out)
-    made = [record for path in found.paths(out) for record in records(text_of(path))]
+    made = _records_of(found, out)
     assert len(made) == found.entries
     return made
+
+
+def _records_of(found: manifest.Manifest, out: Path) -> list[Record]:
+    return [record for path in found.paths(out) for record in records(text_of(path))]
 
 
 def hold(out: Path) -> None:
@@ -59,3 +68,66 @@ def _lowered(line: str) -> str:
     assert name == "dn"
     text = b64decode(value[1:]).decode() if value.startswith(":") else value[1:]
     return text.lower()
+
+
+# --- against what LMDB reads --------------------------------------------------------------------
+
+Entries = dict[bytes, Counter[tuple[str, bytes]]]  # DN -> descriptions and values
+
+
+def parsed(out: Path) -> Entries:
+    """Of all shards."""
+    found = manifest.read(out)
+    assert found is not None
+    made = _records_of(found, out)
+    entries: Entries = {}
+    for (_, dn), *lines in (map(_line, record) for record in made):
+        assert dn not in entries
+        entries[dn] = Counter(lines)
+    return entries
+
+
+def _line(line: str) -> tuple[str, bytes]:
+    name, _, value = line.partition(":")
+    return name, b64decode(value[1:]) if value.startswith(":") else value[1:].encode()
+
+
+def stored(tables: Tables) -> Entries:
+    """From the rows of id2e, dn2i, ad2i and id2v, with slapd's tolerance. Raises ValueError, KeyError or struct.error where that is no tree."""
+    names = {int.from_bytes(key, "little"): text.decode() for key, text in tables["ad2i"]}
+    numbers = {name: number for number, name in names.items()}
+    nodes, apart = _nodes(tables["dn2i"]), _apart(tables["id2v"])
+    found: Entries = {}
+    for key, value in tables["id2e"]:
+        if value:
+            values = found[_dn(nodes, key)] = Counter()
+            for one in blobs.decode(value, names, by_lengths=True).attributes:
+                there = apart[key, numbers[one.name]] if one.elsewhere else one.values
+                values.update((one.name, text) for text in there)
+    return found
+
+
+def _nodes(rows: Rows) -> dict[bytes, tuple[bytes, bytes]]:
+    """ID -> that of the parent and the RDN, from the record that each node has of itself."""
+    own = [(key, node) for key, node in rows if not node[0] & 0x80 and key != bytes(8)]
+    return {key: (node[-8:], node[3 + int.from_bytes(node[:2]) : -9]) for key, node in own}
+
+
+def _dn(nodes: dict[bytes, tuple[bytes, bytes]], id: bytes) -> bytes:
+    rdns: list[bytes] = []
+    while id != bytes(8):
+        if len(rdns) > len(nodes):
+            raise ValueError("nodes that go round and round")
+        id, rdn = nodes[id]
+        rdns.append(rdn)
+    return b",".join(rdns)
+
+
+def _apart(rows: Rows) -> dict[tuple[bytes, int], list[bytes]]:
+    """ID and number of the description -> values, each behind its normal form if it has one."""
+    found: dict[tuple[bytes, int], list[bytes]] = {}
+    for key, row in rows:
+        length = int.from_bytes(row[-2:], "little")
+        value = row[-3 - length : -3] if length else row[:-3]
+        found.setdefault((key[:8], int.from_bytes(key[8:], "little")), []).append(value)
+    return found

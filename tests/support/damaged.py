@@ -1,0 +1,257 @@
+"""Campaigns of damage: each damaged file goes through verify, an export and a clone, and none may call wrong right.
+
+Where something is called sound, or copied, or exported, LMDB itself has read the damaged file in a process apart, and
+that is what must have come out.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fixtures import damage
+from fixtures.damage import Damage, SoundDatabase
+from fixtures.damage.in_rows import INDEX_KINDS, OWN, id_of, number_of
+from fixtures.damage.reading import Reader, Tables
+from fixtures.golden import blobs
+from fixtures.golden.cases import INDEXES
+from fixtures.golden.tables import masked
+from fixtures.golden.worn import Moments
+from fixtures.slapd import Slapd
+from loader.defaults import LADDER
+from loader.errors import LoaderError, MdbDamaged, MdbProtected, NotLmdb
+from loader.mdb import meta
+from loader.mdb.verify import AuditReport, Resources, audit
+from loader.operations.verify import known_to_core
+from loader.progress import Meter
+from loader.server import configuration
+from loader.sinks import mdb
+from tests.support import dumped
+from tests.support.command import Done, ditseed
+
+TIMES = ("entryCSN", "createTimestamp", "modifyTimestamp")  # whose index keys are seconds
+_REFUSED = {error.exit_status for error in (NotLmdb, MdbDamaged, MdbProtected)}
+
+
+@dataclass(frozen=True)
+class Worn:
+    """A database that slapd has changed for a while, and what LMDB reads in it, and read before its last change."""
+
+    sound: SoundDatabase
+    known: mdb.Database
+    reader: Reader
+    tables: Tables
+    last_but_one: Tables
+
+    @classmethod
+    def of(cls, moments: Moments, server: Slapd, directory: Path, reader: Reader) -> Worn:
+        """server: of the configuration. directory: for the files."""
+        now, last_but_one = directory / "now", directory / "last"
+        now.write_bytes(moments.now)
+        last_but_one.write_bytes(moments.last_but_one)
+        assert meta.read_meta(now).txnid == meta.read_meta(last_but_one).txnid + 1
+        tables, before = reader.tables(now), reader.tables(last_but_one)
+        assert tables
+        assert before
+        assert len(tables["id2v"]) > 50
+        config = configuration.read(server.config_path)
+        known = known_to_core(config, config.database(server.suffix), now)
+        sound = SoundDatabase(now, moments.now, moments.earlier)
+        return cls(sound, known, reader, tables, before)
+
+    def look(self, path: Path) -> AuditReport:
+        """What verify says of a damaged copy, on all rungs."""
+        return audit(
+            path, LADDER[-1], Resources(32 << 20, 2, limit=10**6), Meter("verify"), self.known
+        )
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A copy with one damage, in a directory of its own."""
+
+    worn: Worn
+    place: Path
+    done: Damage
+
+    @classmethod
+    def make(cls, worn: Worn, place: Path, seed: int) -> Damaged:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(mode=0o700)
+        return cls(worn, place, damage.make(worn.sound, place / meta.DATA, random.Random(seed)))
+
+    @cached_property
+    def tables(self) -> Tables | None:
+        return self.worn.reader.tables(self.place / meta.DATA)
+
+    def verified(self) -> str:
+        """How verify ends: "reported", or why it may not report it."""
+        try:
+            found = self.worn.look(self.place / meta.DATA)
+        except LoaderError:
+            return "reported"
+        if found.sound:
+            return _excuse(self)
+        if self.done.kind in INDEX_KINDS:
+            _require_named(self.worn, self.done, found)
+        return "reported"
+
+    def exported(self) -> str:
+        """Refused, or the entries that LMDB reads."""
+        out = self.place / "out"
+        if not _ended_well(ditseed("export", self.place, "-o", out, "--compress", "none")):
+            assert not (out / "manifest.json").exists()
+            return "export refused"
+        tables = self.worn.reader.tables(self.place / meta.DATA, OWN)
+        assert dumped.parsed(out) == dumped.stored(self.worn.tables if tables is None else tables)
+        return "exported"
+
+    def cloned(self, *words: str) -> str:
+        """Refused, or all rows of all tables that LMDB reads."""
+        target = self.place / "clone"
+        if not _ended_well(ditseed("clone", self.place, target, *words)):
+            assert not target.exists()
+            return "clone refused"
+        assert self.tables is not None, "LMDB cannot read the source"
+        assert self.worn.reader.tables(target / meta.DATA) == self.tables
+        return "cloned"
+
+
+def _ended_well(done: Done) -> bool:
+    assert done.status in {0, *_REFUSED}, done
+    return done.status == 0
+
+
+def _require_named(worn: Worn, done: Damage, found: AuditReport) -> None:
+    """Drift of an index is told with attribute and entry, and nothing else is."""
+    assert {problem.kind.partition(".")[0] for problem in found.problems} == {"indexes"}, found
+    told = [one for problem in found.problems for one in problem.told]
+    assert {one.attribute for one in told} == {done.attribute}, (done, told)
+    if done.id is not None:
+        (one,) = [one for one in told if one.id == done.id]
+        known = any(id_of(key) == done.id for key, _ in worn.tables["dn2i"])
+        assert bool(one.dn) == known, one
+
+
+def _excuse(damaged: Damaged) -> str:
+    """Why a damaged database may be called sound; fails where it may not."""
+    worn, tables, done = damaged.worn, damaged.tables, damaged.done
+    assert tables is not None, f"{done}: LMDB cannot read it"
+    if _equal(tables, worn.tables):
+        return "means nothing"
+    if _equal(tables, worn.last_but_one):
+        return "an earlier moment"
+    different = [name for name in worn.tables if tables.get(name) != worn.tables[name]]
+    if different == ["ad2i"]:
+        assert _types(tables) == _types(worn.tables), done
+        return "another option"
+    assert different == ["id2e"], f"{done}: {different} differ"
+    attributes = {number_of(key): text.decode() for key, text in worn.tables["ad2i"]}
+    pairs = zip(worn.tables["id2e"], tables["id2e"], strict=True)
+    for one, other in pairs:
+        assert one[0] == other[0]
+        if one[1] != other[1]:
+            _require_legal(
+                blobs.decode(one[1], attributes), blobs.decode(other[1], attributes), done
+            )
+    return "another value"
+
+
+def _require_legal(one: blobs.Blob, other: blobs.Blob, done: Damage) -> None:
+    """Only values without normal form and index, or with the same, are others."""
+    assert (one.slots, one.class_flags) == (other.slots, other.class_flags)
+    for left, right in zip(one.attributes, other.attributes, strict=True):
+        assert (left.name, left.normalised, left.count) == (
+            right.name,
+            right.normalised,
+            right.count,
+        ), done
+        if left.name in TIMES:
+            assert left.values[0][:14] == right.values[0][:14], (done, left, right)
+        elif left.values != right.values:
+            assert left.normalised is not None or left.name not in _indexed(), (done, left, right)
+
+
+def _types(tables: Tables) -> list[bytes]:
+    """Of ad2i, without options, which make no index keys of their own."""
+    return [text.partition(b";")[0] for _, text in tables["ad2i"]]
+
+
+def _indexed() -> set[str]:
+    """Attributes whose raw values make index keys."""
+    of_values = [line.split()[0] for line in INDEXES if not line.endswith(" pres")]
+    return {name for names_ in of_values for name in names_.split(",")}
+
+
+def _equal(one: Tables, other: Tables) -> bool:
+    if one.keys() != other.keys():
+        return False
+    return all(_rows(name, one) == _rows(name, other) for name in one)
+
+
+def _rows(name: str, tables: Tables) -> list[tuple[bytes, bytes]]:
+    """Without the pads of entries."""
+    if name != "id2e":
+        return tables[name]
+    return [(key, _without_pad(value)) for key, value in tables[name]]
+
+
+def _without_pad(value: bytes) -> bytes:
+    try:
+        return masked(value, {}, frozenset())
+    except Exception:  # no entry any more
+        return value
+
+
+Step = Callable[[], str]
+Steps = Callable[[Damaged, int], tuple[Step, ...]]  # of a damaged file and its seed
+
+
+def verifying(damaged: Damaged, seed: int) -> tuple[Step, ...]:
+    return (damaged.verified,)
+
+
+def all_steps(damaged: Damaged, seed: int) -> tuple[Step, ...]:
+    """Every other clone compacting."""
+    words = ("--compact",) if seed % 2 else ()
+    return (damaged.verified, damaged.exported, lambda: damaged.cloned(*words))
+
+
+def one_step(damaged: Damaged, seed: int) -> tuple[Step, ...]:
+    """Each in its turn."""
+    return (all_steps(damaged, seed)[seed % 3],)
+
+
+def campaign(
+    worn: Worn, directory: Path, seeds: range, steps: Steps = all_steps
+) -> Counter[tuple[str, str]]:
+    """How many damages of each kind end how. All of them are tried before one fails the test."""
+    ends: Counter[tuple[str, str]] = Counter()
+    wrong = []
+    for seed in seeds:
+        damaged = Damaged.make(worn, directory / "damaged", seed)
+        for step in steps(damaged, seed):
+            try:
+                ends[damaged.done.kind, step()] += 1
+            except Exception as error:
+                wrong.append(f"seed {seed}: {damaged.done}: {type(error).__name__}: {error}"[:900])
+    assert not wrong, "\n".join([f"{len(wrong)} of {len(seeds)}", *wrong])
+    return ends
+
+
+def show(ends: Counter[tuple[str, str]]) -> None:
+    for (kind, end), count in sorted(ends.items()):
+        print(f"{kind:20} {end:18} {count}")
+    print(dict(by_end(ends)))
+
+
+def by_end(ends: Counter[tuple[str, str]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (_, end), count in ends.items():
+        found[end] += count
+    return found
