@@ -93,7 +93,8 @@ def _line(line: str) -> tuple[str, bytes]:
 
 
 def stored(tables: Tables) -> Entries:
-    """From the rows of id2e, dn2i, ad2i and id2v, with slapd's tolerance. Raises ValueError, KeyError or struct.error where that is no tree."""
+    """From the rows of id2e, dn2i, ad2i and id2v, with slapd's tolerance. Raises ValueError, KeyError or struct.error
+    where that is no tree."""
     names = {int.from_bytes(key, "little"): text.decode() for key, text in tables["ad2i"]}
     numbers = {name: number for number, name in names.items()}
     nodes, apart = _nodes(tables["dn2i"]), _apart(tables["id2v"])

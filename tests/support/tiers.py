@@ -85,6 +85,12 @@ TABLE = (
         "tests/golden/test_verify.py",
     ),
     Matrix(
+        "tests/golden/test_damages_of_2_7.py::test_more_damages",
+        0,
+        "more damages of the same kinds",
+        "tests/golden/test_damages_of_2_7.py",
+    ),
+    Matrix(
         "tests/fuzz/test_short.py::test_more_hostile_files",
         0,
         "more inputs of the same kind",

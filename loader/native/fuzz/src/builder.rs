@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use ::ldif::{Code, Counters};
 use backmdb::{Built, Options, Result, Settings, Source, ValueCheck};
 
+use lmdbfile::Format;
+
 use crate::configuration::{schema, settings};
 use crate::sound;
 
@@ -91,6 +93,11 @@ fn set([first, second, choice]: [u8; 3]) -> Settings {
         3 => settings.suffixes.insert(0, "ou=inner,dc=example,dc=com".into()),
         _ => {}
     }
+    // As the seeds of OpenLDAP 2.7 have them; in the others both bits are set.
+    settings.of_2_7 = !on(first, 6);
+    if settings.of_2_7 && !on(second, 6) {
+        settings.page_size = 16384;
+    }
     settings.list_exponent = if on(second, 2) { 2 } else { 16 };
     settings.max_entry_size = if on(second, 3) { 300 } else { 0 };
     settings.integer_length = if on(second, 4) { 8 } else { 4 };
@@ -121,12 +128,13 @@ fn again(place: &Place, settings: &Settings, options: &Options) {
     assert!(read("data.mdb") == read("again.mdb"), "jobs and memory make another file");
 }
 
-/// A database of three entries.
-pub(crate) fn small_file() -> Vec<u8> {
+/// A database of three entries, in the format of LMDB 0.9 or of 1.0.
+pub(crate) fn small_file(format: Format) -> Vec<u8> {
     let text = b"dn: dc=example,dc=com\nobjectClass: domain\n\n\
         dn: ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\ndescription: some words\n\n\
         dn: cn=b,ou=a,dc=example,dc=com\nobjectClass: device\ncn: b\ncn: c\ncn: d\n";
-    let (place, switches) = (Place::new(text), [2, 0, u8::MAX]);
+    let first = if format == Format::V1 { 0x42 } else { 2 };
+    let (place, switches) = (Place::new(text), [first, 0x40, u8::MAX]);
     let options = place.options(switches);
     place.build("data.mdb", &set(switches), &options).expect("a database");
     std::fs::read(place.path("data.mdb")).expect("it reads")

@@ -4,18 +4,21 @@ use std::path::Path;
 
 use dump::{Exported, Result, ShardTarget, Source};
 use ldif::Counters;
+use lmdbfile::Format;
 use tree::{Digest, Names};
 
 use crate::lmdb_reader::{PIECE, damage};
 
-/// The input damages a small sound database. It is exported or refused; what is exported is LDIF, whose records and
+/// The first byte chooses a format, the rest damages a small sound database of it. It is exported or refused; what is exported is LDIF, whose records and
 /// digest are those that were told, and that of the pages.
 ///
 /// # Panics
 /// When the sound database is refused, or something does not fit.
 pub fn run(data: &[u8]) {
-    let mut bytes = crate::builder::small_file();
-    data.chunks_exact(PIECE).for_each(|piece| damage(&mut bytes, piece));
+    let Some(([format], pieces)) = crate::switches(data) else { return };
+    let format = if format & 1 == 0 { Format::V1 } else { Format::V3 };
+    let mut bytes = crate::builder::small_file(format);
+    pieces.chunks_exact(PIECE).for_each(|piece| damage(&mut bytes, piece));
     let directory = tempfile::tempdir().expect("a directory");
     let (path, out) = (directory.path().join("data.mdb"), directory.path().join("out"));
     std::fs::write(&path, bytes).expect("a file");
@@ -24,7 +27,7 @@ pub fn run(data: &[u8]) {
     let place = ShardTarget { directory: out.clone(), compress: false };
     match dump::export(&source, &place, &Counters::default()) {
         Ok(told) => check(&source, &told, &out),
-        Err(error) => assert!(data.len() >= PIECE && !error.message.is_empty(), "{error}"),
+        Err(error) => assert!(pieces.len() >= PIECE && !error.message.is_empty(), "{error}"),
     }
     let _ = dump::pick(&source, &["cn=x,dc=example,dc=com".into()], &Counters::default());
 }

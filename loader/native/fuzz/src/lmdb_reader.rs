@@ -103,13 +103,14 @@ fn scan(table: &lmdbfile::TableReader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Sound files of both formats: with nothing, with each kind of table and page, and one that a build made.
+/// Sound files of both formats: with nothing, with each kind of table and page, and those that a build made.
 fn files() -> &'static [Vec<u8>] {
     static FILES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     FILES.get_or_init(|| {
         let own = |format| [0, 3, 60, 300].map(|rows| written(format, rows));
         let (older, newer) = (own(Format::V1), own(Format::V3));
-        older.into_iter().chain([crate::builder::small_file()]).chain(newer).collect()
+        let [first, last] = [Format::V1, Format::V3].map(crate::builder::small_file);
+        older.into_iter().chain([first]).chain(newer).chain([last]).collect()
     })
 }
 
