@@ -33,6 +33,8 @@ from loader.operations.backup.pack import Packing
 from loader.operations.backup.places import Repo
 from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host
 
+_AUTO = "auto"  # pages, or entries
+
 
 @click.command("run")
 @optional_config_option
@@ -67,10 +69,11 @@ from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this
 )
 @click.option(
     "--kind",
-    type=click.Choice(manifest.KINDS),
+    type=click.Choice((*manifest.KINDS, _AUTO)),
     default=manifest.MDB,
     show_default=True,
-    help="Pages of the database, which are restored fastest, or LDIF, which any version of OpenLDAP can read.",
+    help="Pages of the database, which are restored fastest; LDIF, which any version of OpenLDAP can read; or "
+    "auto: LDIF if the repository has no room for the pages.",
 )
 @click.option(
     "--incremental",
@@ -168,12 +171,13 @@ def run_command(
     if incremental and compress != "zstd":
         raise UsageProblem(reason="--incremental compresses with zstd: leave --compress out")
     _require_pages(kind, every, incremental)
+    or_entries = kind == _AUTO and not (every or incremental)
     keys = recipients_of(recipients, recipients_files, incremental)
     packing = Packing(compress, level, throttle, keep_free, keys, kind == manifest.LDIF)
     policy, progress = policy_of(kept), progress_of(progress_mode)
     with places.at(repo, progress, scratch, changes=True) as place:
         options = BackupOptions(
-            place.path, config_path, source, suffix, packing, policy, incremental, every
+            place.path, config_path, source, suffix, packing, policy, incremental, every, or_entries
         )
         made = place.run(options, progress)
         if as_json:

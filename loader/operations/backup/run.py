@@ -16,11 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import NoSuchSuffix, UsageProblem
+from loader.errors import NoSpace, NoSuchSuffix, UsageProblem
 from loader.mdb import copy, environment, free_list, look, meta, one_moment, snapshot
 from loader.mdb.one_moment import Log
 from loader.mdb.snapshot import CopyableSnapshot
-from loader.operations.backup import origin, pack, packs, prune, repository, sharing
+from loader.operations.backup import (
+    ldif_stream,
+    origin,
+    pack,
+    packs,
+    prune,
+    repository,
+    sharing,
+)
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.member import Member
 from loader.operations.backup.origin import Origin, Origins
@@ -44,7 +52,8 @@ _PROVIDES = "syncprov"  # the overlay
 class BackupOptions:
     """The database of a configuration, or one in a directory (`source`); one of the two. every: all mdb databases of
     the configuration, at one moment. policy: by which backups of these suffixes are removed after a good one.
-    incremental: only pages that the last such backup has not are stored."""
+    incremental: only pages that the last such backup has not are stored. or_entries: if the repository has no room for
+    the pages, the entries are stored, which take less."""
 
     repo: Path
     config_path: Path | None = None
@@ -54,6 +63,7 @@ class BackupOptions:
     policy: Policy = KEEP_ALL
     incremental: bool = False
     every: bool = False
+    or_entries: bool = False
 
 
 def run(
@@ -132,10 +142,26 @@ class _Steps:
             files.require_space(self.repo, how.keep_free)
             return
         places = [one.directory for one in self.origins.databases]
+        try:
+            files.require_space(self.repo, self._predicted(places) + how.keep_free)
+        except NoSpace as error:
+            if how.ldif or not self.options.or_entries:
+                raise
+            log.warning(
+                "%s: the entries are stored as LDIF, which takes less than the pages", error
+            )
+            self.options = replace(self.options, packing=replace(how, ldif=True))
+            self._require_space()
+
+    def _predicted(self, places: Sequence[Path]) -> int:
+        how = self.options.packing
+        if how.ldif:
+            level = how.level if how.compression == "zstd" else None
+            return ldif_stream.predicted(places[0], level)
         needed = sum(pack.predicted(meta.data_file(one), how) for one in places)
         if files.free_bytes(self.repo) < needed + how.keep_free:
             needed = sum(map(self._predicted_exactly, places))
-        files.require_space(self.repo, needed + how.keep_free)
+        return needed
 
     def _predicted_exactly(self, place: Path) -> int:
         facts, freed = free_list.read(place)
