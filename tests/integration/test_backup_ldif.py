@@ -15,7 +15,7 @@ from fixtures import replication
 from fixtures.churn import Churn
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from loader.errors import BackupDamaged, NoSpace, UsageProblem
+from loader.errors import BackupDamaged, EmptyInput, NoSpace, UsageProblem
 from loader.operations.backup import ldif_stream, pack, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import Backup
@@ -97,6 +97,16 @@ def test_where_the_pages_find_no_room(
         room[0].write_bytes(bytes(room[1] + pages // 2))
         with pytest.raises(NoSpace):
             taking.run(options, Progress("none"))
+
+
+def test_an_empty_database_is_refused(tmp_path: Path) -> None:
+    """Nothing could be restored from it."""
+    with closing(replication.provider()) as empty:
+        empty.start()
+        empty.stop()
+        done = run(empty, tmp_path / "repo")
+    assert done.status == EmptyInput.exit_status
+    assert not repository.listing(tmp_path / "repo").backups
 
 
 def test_kind_auto(source: Slapd, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import zstandard
 
 from loader import resources
-from loader.errors import EmptyInput
 from loader.piped import piped
 from loader.progress import Meter
 from loader.sources import mdb, sampling
@@ -59,11 +58,9 @@ def opened(source: Path, scratch: Path, meter: Meter) -> Iterator[LdifStream]:
 
 
 def predicted(source: Path, level: int | None) -> int:
-    """Bytes that its entries will come to, by a sample of them. level: of zstd; None: they are not compressed."""
-    try:
-        sample = sampling.of_database(source, _SAMPLE, Meter("sample"))
-    except EmptyInput:
-        return 0
+    """Bytes that its entries will come to, by a sample of them. level: of zstd; None: they are not compressed. Raises
+    EmptyInput: nothing can be restored from no entries."""
+    sample = sampling.of_database(source, _SAMPLE, Meter("sample"))
     text = sample.text
     stored = len(text if level is None else zstandard.ZstdCompressor(level=level).compress(text))
     return stored * sample.total // len(sample.names)
