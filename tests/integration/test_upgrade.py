@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,16 @@ pytestmark = pytest.mark.slapd
 PAGE = (Path(__file__).parents[2] / "docs/migrate.md").read_text()
 RUNBOOK = PAGE.partition("## Upgrade without downtime")[2].partition("\n## ")[0]
 UP, BACK = RUNBOOK.split("### The way back")
-PEOPLE, RATE = 2000, 50.0
 SYNCPROV = f"overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog {SESSION_LOG}"
 A_CHANGE = "dn: {}\nchangetype: modify\nreplace: o\no: changed\n"
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A provider of so many people; rate: changes a second."""
+
+    people: int
+    rate: float
 
 
 class Walk:
@@ -78,20 +86,23 @@ def _number(server: Slapd) -> str:
     return found.stem.partition("=")[2]
 
 
-def _seed_and_follow(walk: Walk, seeding: int, wanted: int) -> None:
+def _seed_and_follow(walk: Walk, seeding: int, wanted: int, busy: Busy) -> None:
     """Beside a writer; in the end both are equal."""
     provider, consumer = walk.both.provider, walk.both.consumer
-    with Churn(provider, rate=RATE, seed=seeding + 1) as churn:
-        churn.wait_for(20)
+    began, a_while = time.monotonic(), int(0.4 * busy.rate)
+    with Churn(provider, rate=busy.rate, seed=seeding + 1) as churn:
+        churn.wait_for(a_while)
         done = walk.run(seeding).ok()
         assert re.search(r"^converted +data format", done.out, re.MULTILINE), done
         assert meta.read_meta(consumer.database_dir).format == wanted
         consumer.start()
-        churn.wait_for(churn.changes() + 20)
+        churn.wait_for(churn.changes() + a_while)
+        made, seconds = churn.changes(), time.monotonic() - began
     wait_in_sync(provider, consumer)
     assert_same(provider, consumer)
     refreshes = refresh_report(consumer)
-    assert all(one.cookie and one.sent <= PEOPLE // 2 for one in refreshes), refreshes
+    assert all(one.cookie and one.sent <= busy.people // 2 for one in refreshes), refreshes
+    print(f"{made} changes in {seconds:.1f} s ({made / seconds:.0f}/s), then {refreshes}")
 
 
 def _take_over(walk: Walk, up: Walk) -> None:
@@ -106,20 +117,29 @@ def _take_over(walk: Walk, up: Walk) -> None:
     consumer.ldapmodify(A_CHANGE.format(consumer.suffix))
 
 
-def test_up_and_back(short_tmp: Path) -> None:
+@pytest.mark.parametrize(
+    "busy",
+    [
+        pytest.param(Busy(2000, 50.0), id="short"),
+        pytest.param(
+            Busy(100_000, 500.0), marks=[pytest.mark.heavy, pytest.mark.timeout(0)], id="heavy"
+        ),
+    ],
+)
+def test_up_and_back(busy: Busy, short_tmp: Path) -> None:
     reason = openldap_27.missing()
     if reason:  # in CI, too: no distribution has it
         pytest.skip(reason)
     newer = openldap_27.installation()
-    with pair(short_tmp, PEOPLE, overlays=(SYNCPROV,), after=newer) as both:
+    with pair(short_tmp, busy.people, overlays=(SYNCPROV,), after=newer) as both:
         up = Walk(UP, both, {"DITSEED_TOOLS": openldap_27.tools()})
         assert "converted" in up.run(0).ok().out
         assert not list(both.consumer.database_dir.iterdir())
-        _seed_and_follow(up, 1, 3)
+        _seed_and_follow(up, 1, 3, busy)
         _take_over(up, up)
         both = replace(both, provider=both.consumer, consumer=both.provider)
         back = Walk(BACK, both, {})
         place = both.consumer.config_arguments
         both.consumer.tool("slapmodify", "-n0", *place, stdin=back.change(0).encode())
-        _seed_and_follow(back, 0, 1)
+        _seed_and_follow(back, 0, 1, busy)
         _take_over(back, Walk(UP, both, {}))
