@@ -101,6 +101,7 @@ def _seed_and_follow(walk: Walk, seeding: int, wanted: int, busy: Busy) -> None:
     wait_in_sync(provider, consumer)
     assert_same(provider, consumer)
     refreshes = refresh_report(consumer)
+    assert refreshes
     assert all(one.cookie and one.sent <= busy.people // 2 for one in refreshes), refreshes
     print(f"{made} changes in {seconds:.1f} s ({made / seconds:.0f}/s), then {refreshes}")
 
