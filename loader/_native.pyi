@@ -959,7 +959,7 @@ class PagePacks:
         counters: Counters,
     ) -> None:
         """Writes the backup with pack `own` to an empty file: both meta pages, then segments (runs, own pages
-        before it, pages), each found to have its SHA-256."""
+        before it, pages), each found to have its SHA-256 (32 bytes) or XXH3 (16)."""
 
 @final
 class KnownPages:
@@ -985,8 +985,8 @@ class KnownPages:
         page_size: int,
         transaction: int | None,
         level: int,
-    ) -> tuple[bytes, bytes, bytes, int]:
-        """Whole pages as runs, frames of those that are new, the entries of these, how many are new."""
+    ) -> tuple[tuple[bytes, bytes, bytes, bytes], int]:
+        """Whole pages as runs, frames of those that are new, the entries of these, XXH3 of all; how many are new."""
 
     def used(self) -> list[tuple[int, int]]:
         """Of each pack, how many pages were found again, or are the base of one that is stored as a difference."""

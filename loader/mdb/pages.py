@@ -38,12 +38,14 @@ class PackFile:
 
 @dataclass(frozen=True)
 class Sifted:
-    """Consecutive pages as runs; the frames of the new ones, how many these are, and their entries for an index."""
+    """Consecutive pages as runs; the frames of the new ones, how many these are, and their entries for an index; XXH3
+    of all, 32 hexadecimal digits."""
 
     runs: bytes
     frames: bytes
     entries: bytes
     fresh: int
+    xxh3: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Stored:
-    """A whole backup: both meta pages, then segments, with the SHA-256 of each."""
+    """A whole backup: both meta pages, then segments, with the SHA-256 or XXH3 of each."""
 
     head: bytes
     segments: Sequence[Segment]
@@ -110,7 +112,7 @@ class Known:
     def sift(self, data: bytes, first: int, own: int, shape: Shape, level: int) -> Sifted:
         """`data`: whole pages, of which the first has the number `first`; new ones are for pack `own`."""
         with _explained(Path()):
-            runs, frames, entries, fresh = self._native.sift(
+            (runs, frames, entries, xxh3), fresh = self._native.sift(
                 data,
                 first,
                 own,
@@ -118,7 +120,7 @@ class Known:
                 transaction=shape.transaction,
                 level=level,
             )
-        return Sifted(runs, frames, entries, fresh)
+        return Sifted(runs, frames, entries, fresh, xxh3.hex())
 
     def used(self) -> dict[int, int]:
         """Of each pack, how many pages were found again, or are the base of one that is stored as a difference."""

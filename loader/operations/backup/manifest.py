@@ -2,8 +2,8 @@
 
 Format 6: the data is a sequence of pieces, each compressed by itself, with a SHA-256 of what is stored; what is inside
 has the checksum of zstd. The first holds both meta pages, the others PIECE bytes each. Format 2 has a SHA-256 of what
-is inside, too. Format 1 is one stream with one sum. Formats 3 and 4 share pages with other backups (page_list.py); in
-4, pages may be stored as what differs from others.
+is inside, too. Format 1 is one stream with one sum. Formats 3, 4 and 7 share pages with other backups (page_list.py);
+in 4 and 7, pages may be stored as what differs from others.
 
 Format 5 is encrypted: each piece, compressed or not, is a file of age of its own, and so is the configuration. There is
 no SHA-256 of what is inside, which would tell whether a guess is right; age tells whether it is as it was.
@@ -31,8 +31,8 @@ MANIFEST, PIECES, CONFIG = "manifest.json", "pieces.json", "config.ldif"
 KINDS = MDB, LDIF = "mdb", "ldif"  # pages of the database, or its entries
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
 LDIF_NAMES = {"zstd": "data.ldif.zst", "none": "data.ldif"}
-FIRST, SUMMED, SHARED, DIFFERING, ENCRYPTED, FORMAT = range(1, 7)
-MAP = "pages.map"  # formats 3 and 4
+FIRST, SUMMED, SHARED, DIFFERING, ENCRYPTED, FORMAT, SHARING = range(1, 8)
+MAP = "pages.map"  # formats 3, 4 and 7
 LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
 
 Listed = TypeVar("Listed")
@@ -94,7 +94,7 @@ class Backup:
 
     @property
     def shares_pages(self) -> bool:
-        return self.format in (SHARED, DIFFERING)
+        return self.format in (SHARED, DIFFERING, SHARING)
 
     @property
     def room(self) -> int:
@@ -182,7 +182,7 @@ def read(directory: Path) -> Backup:
     path = directory / MANIFEST
     try:
         content = typed.content(path)
-        found = typed.parse(content, Backup, *range(FIRST, FORMAT + 1))
+        found = typed.parse(content, Backup, *range(FIRST, SHARING + 1))
         if found.format != FIRST:
             sealed.require(found, content)
         _require_sense(found, directory)

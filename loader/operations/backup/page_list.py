@@ -1,7 +1,8 @@
-"""Formats 3 and 4, of backups that share pages: which pages of which packs a backup consists of.
+"""Formats 3, 4 and 7, of backups that share pages: which pages of which packs a backup consists of.
 
 pieces.json tells of the packs, and of the pieces that the data is put together from; pages.map, compressed, holds both
-meta pages and then the runs of each piece.
+meta pages and then the runs of each piece. In formats 3 and 4 there is a sum of what each piece comes to, too; in 7
+it is XXH3, since the map, each frame of a pack and each page that is put together have strong sums.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import zstandard
 from loader.errors import BackupDamaged
 from loader.mdb.pages import Segment, Shape
 from loader.operations.backup import manifest
-from loader.operations.backup.manifest import DIFFERING, LARGEST_PIECE, Backup
+from loader.operations.backup.manifest import LARGEST_PIECE, SHARING, Backup
 from loader.storage import files
-from loader.typed import Count, Digest64, Unfit
+from loader.typed import Count, Digest32, Digest64, Unfit
 
 _LARGEST_PAGE = 65536
 
@@ -38,12 +39,18 @@ class PackUse:
 
 @dataclass(frozen=True)
 class PagePiece:
-    """So many bytes of the data, and of its runs; pages that were new; the sum of the data."""
+    """So many bytes of the data, and of its runs; pages that were new; a sum of the data: XXH3 of 128 bits, SHA-256 in
+    formats 3 and 4."""
 
     data: Count
     runs: Count
     fresh: Count
-    sha256: Digest64
+    sha256: Digest64 | None = None
+    xxh3: Digest32 | None = None
+
+    @property
+    def sum(self) -> str:
+        return self.sha256 or self.xxh3 or ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class PageList:
     pieces: tuple[PagePiece, ...]
     map_bytes: Count
     map_sha256: Digest64
-    format: int = DIFFERING
+    format: int = SHARING
 
     @property
     def shape(self) -> Shape:
@@ -109,6 +116,8 @@ def _require_sense(found: PageList, backup: Backup) -> None:
         raise Unfit("its pages have another size than the manifest says")
     if any(piece.data > LARGEST_PIECE or piece.data % size for piece in found.pieces):
         raise Unfit("one of its pieces has another size than any that ditseed writes")
+    if not all(piece.xxh3 if found.format == SHARING else piece.sha256 for piece in found.pieces):
+        raise Unfit("the checksum of one of its pieces is missing")
     if any(not 0 < use.used <= use.pages < 2**32 or use.number >= 2**32 for use in found.packs):
         raise Unfit("what it says of its packs makes no sense")
     if found.own >= 2**32 or any(piece.fresh >= 2**32 for piece in found.pieces):

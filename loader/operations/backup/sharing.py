@@ -85,17 +85,16 @@ def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: 
     shape = _shape(stream)
     pieces, runs, entries, fresh = [], [], [], 0
 
-    def sifted(one: tuple[int, bytes]) -> tuple[Sifted, str, int]:
+    def sifted(one: tuple[int, bytes]) -> tuple[Sifted, int]:
         first, data = one
-        found = before.known.sift(data, first, before.own, shape, how.level)
-        return found, sha256(data), len(data)
+        return before.known.sift(data, first, before.own, shape, how.level), len(data)
 
     with pack.creating(target) as file:
-        for found, digest, length in in_order(sifted, _numbered(stream, how)):
+        for found, length in in_order(sifted, _numbered(stream, how)):
             files.require_space(target, how.keep_free + len(found.frames))
             pack.write_all(file, found.frames)
             pack.send_to_disk(file.fileno())
-            pieces.append(PagePiece(length, len(found.runs), found.fresh, digest))
+            pieces.append(PagePiece(length, len(found.runs), found.fresh, xxh3=found.xxh3))
             runs.append(found.runs)
             entries.append(found.entries)
             fresh += found.fresh

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pagestore::{Assembly, Backup, Pack, Piece, Segment, Shape};
+use pagestore::{Assembly, Backup, Pack, Piece, Segment, Shape, Sum};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -15,8 +16,8 @@ use crate::gate::{duplicate, enter};
 /// Runs, the first of the backup's own pages, how many pages.
 type SegmentFields = (Vec<u8>, u32, u64);
 
-/// Runs, frames, entries of the index, how many pages are new.
-type SiftedFields<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32);
+/// Runs, frames, entries of the index, XXH3; how many pages are new.
+type SiftedFields<'py> = ([Bound<'py, PyBytes>; 4], u32);
 
 fn segment((runs, first, pages): SegmentFields) -> Segment {
     Segment { runs, first, pages }
@@ -58,20 +59,23 @@ impl PagePacks {
         raised(py, read)
     }
 
-    /// head: both meta pages. pieces: with the SHA-256 of each.
+    /// head: both meta pages. pieces: with the SHA-256 or the XXH3 of each.
     fn restore(
         &self,
         py: Python<'_>,
         head: Vec<u8>,
-        pieces: Vec<(SegmentFields, [u8; 32])>,
+        pieces: Vec<(SegmentFields, Vec<u8>)>,
         own: u32,
         fd: i32,
         threads: usize,
         counters: &Counters,
     ) -> PyResult<()> {
         let file = File::from(duplicate(fd)?);
-        let piece = |(of, sha256)| Piece { segment: segment(of), sha256 };
-        let pieces: Vec<_> = pieces.into_iter().map(piece).collect();
+        let piece = |(of, sum): (_, Vec<u8>)| {
+            let sum = Sum::read(&sum).ok_or_else(|| PyValueError::new_err("no checksum"))?;
+            Ok::<_, PyErr>(Piece { segment: segment(of), sum })
+        };
+        let pieces: Vec<_> = pieces.into_iter().map(piece).collect::<Result<_, _>>()?;
         let backup = Backup { head: &head, pieces: &pieces, own };
         let counters = &counters.0;
         enter(py, counters, || self.0.restore(&backup, &file, threads, counters))
@@ -114,8 +118,9 @@ impl KnownPages {
         let sifted = py.detach(|| pagestore::sift(&self.0, shape, own, data, first, level));
         let sifted = raised(py, sifted)?;
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
-        let (runs, frames) = (bytes(&sifted.runs), bytes(&sifted.frames));
-        Ok((runs, frames, bytes(&sifted.entries), sifted.fresh))
+        let sum = sifted.sum.to_be_bytes();
+        let fields = [&sifted.runs[..], &sifted.frames, &sifted.entries, &sum].map(bytes);
+        Ok((fields, sifted.fresh))
     }
 
     fn used(&self) -> Vec<(u32, u64)> {

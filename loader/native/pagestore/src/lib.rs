@@ -27,5 +27,5 @@ pub use assembly::Assembly;
 pub use known::{Known, Segment};
 pub use pack::Pack;
 pub use page::Shape;
-pub use restore::{Backup, Piece};
+pub use restore::{Backup, Piece, Sum};
 pub use sift::{Sifted, sift};

@@ -1,6 +1,7 @@
 //! The pages of a stream into those that are known and those that are new.
 
 use common::Result;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::difference::Packer;
 use crate::entry::{ENTRY, PAGES};
@@ -21,13 +22,14 @@ const OWN: usize = 8;
 const SHORT: usize = 8;
 
 /// Of some consecutive pages: the runs that they are, the frames of new pages and what an index tells of these. fresh: how
-/// many are new.
+/// many are new. sum: XXH3 of all.
 #[derive(Debug, Default)]
 pub struct Sifted {
     pub runs: Vec<u8>,
     pub frames: Vec<u8>,
     pub entries: Vec<u8>,
     pub fresh: u32,
+    pub sum: u128,
 }
 
 /// A whole page of a pack.
@@ -96,7 +98,7 @@ pub fn sift(
     if frame.len() > 0 {
         sifted.keep(frame, level.max(THOROUGH))?;
     }
-    Ok(Sifted { runs: runs.finish(), ..sifted })
+    Ok(Sifted { runs: runs.finish(), sum: xxh3_128(data), ..sifted })
 }
 
 /// What each new page can be stored beside, and where that is.
