@@ -11,7 +11,7 @@ import click
 
 from loader import units
 from loader.cli.backup_keys import identity_option
-from loader.cli.backup_options import Percent, keep_options, policy_of
+from loader.cli.backup_options import keep_options, policy_of
 from loader.cli.backup_shown import of_a_full
 from loader.cli.options import (
     backup_of,
@@ -26,6 +26,7 @@ from loader.cli.options import (
     which_backup,
 )
 from loader.cli.report import show_facts, show_json, show_table
+from loader.cli.written import Share
 from loader.defaults import LEVELS
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.backup import manifest, places, records, repository
@@ -115,10 +116,10 @@ def _part(found: Verification) -> str:
 @suffix_option
 @click.option(
     "--sample",
-    type=Percent(),
+    type=Share(),
     default="100%",
     show_default=True,
-    metavar="PERCENT",
+    metavar="SHARE",
     help="Part of the pieces to read, chosen by chance each time.",
 )
 @verify_option(

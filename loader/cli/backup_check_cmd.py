@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from loader import units
-from loader.cli.backup_options import Percent
 from loader.cli.options import json_option, metrics_option, repo_option, suffix_option
 from loader.cli.report import show, show_json
+from loader.cli.written import Share
 from loader.errors import LoaderError
 from loader.operations.backup import check as checking
 from loader.operations.backup import places
@@ -48,10 +48,10 @@ from loader.operations.backup.places import Repo
 )
 @click.option(
     "--max-shrink",
-    type=Percent(),
+    type=Share(),
     default=f"{checking.SHRINK:.0%}",
     show_default=True,
-    metavar="PERCENT",
+    metavar="SHARE",
     help="WARNING if the latest backup has so many fewer entries than those before it (the median of seven).",
 )
 @metrics_option(

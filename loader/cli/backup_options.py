@@ -24,18 +24,6 @@ every_option = click.option(
 )
 
 
-class Percent(click.ParamType[float]):
-    """`5%`; a part of one from here on."""
-
-    name = "percent"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        text: Any = str(value).removesuffix("%")
-        return click.FloatRange(0, 100, min_open=True).convert(text, param, ctx) / 100
-
-
 def _keep(name: str, said: str) -> Callable[[Function], Function]:
     return click.option(f"--keep-{name}", type=click.IntRange(0), default=0, metavar="N", help=said)
 

@@ -14,7 +14,6 @@ from loader.cli.backup_keys import recipient_options, recipients_of
 from loader.cli.backup_options import every_option, keep_options, one_of, policy_of, require_alone
 from loader.cli.backup_shown import newest, of_a_full
 from loader.cli.options import (
-    Size,
     is_given,
     json_option,
     kept_meanwhile_option,
@@ -26,6 +25,7 @@ from loader.cli.options import (
 )
 from loader.cli.report import show_facts, show_json
 from loader.cli.vocabulary import Option
+from loader.cli.written import Size
 from loader.errors import UsageProblem
 from loader.operations.backup import manifest, pack, places, repository
 from loader.operations.backup.manifest import Backup

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import click
-
 from loader import units
 from loader.cli.report import show, show_table
+from loader.cli.written import Share, Written
+from loader.errors import UsageProblem
 from loader.operations.tune.forecast import LoadPlan
 from loader.sources.sampling import SampleSize
 
 _ANY = 1 << 62  # records: who asks for a share gets it
 
 
-class Share(click.ParamType[float]):
-    """50% or 0.5."""
-
-    name = "percent"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            number = float(value.rstrip("%")) / (100 if value.endswith("%") else 1)
-        except ValueError:
-            number = -1.0
-        if not 0 <= number < 1000:
-            self.fail(f"not a share: {value!r} (write 50% or 0.5)", param, ctx)
-        return number
-
-
-class Sampled(click.ParamType[SampleSize]):
+class Sampled(Written):
     """20000 or 5%."""
 
-    name = "sample"
+    name, kind = "sample", SampleSize
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> SampleSize:
-        if isinstance(value, SampleSize):
-            return value
-        if value.isdigit() and int(value):
-            return SampleSize(int(value), 0.0, most=int(value))
-        share = Share().convert(value, param, ctx) if value.endswith("%") else 0.0
-        if not 0 < share <= 1:
-            self.fail(f"not a sample: {value!r} (write 20000 or 5%)", param, ctx)
-        return SampleSize(1, share, most=_ANY)
+    def parse(self, text: str) -> SampleSize:
+        if text.isdigit() and int(text):
+            return SampleSize(int(text), 0.0, most=int(text))
+        if not text.endswith("%"):
+            raise UsageProblem(reason=f"{text} is no sample: write 20000 or 5%")
+        return SampleSize(1, Share().parse(text), most=_ANY)
 
 
 def show_plan(plan: LoadPlan) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from loader.cli import options, trees
 from loader.cli.bench_shown import show_bench
 from loader.cli.report import show_json
+from loader.cli.written import Size
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage.bench import bench as benches
 from loader.operations.storage.bench import chart as drawing
@@ -68,7 +69,7 @@ class Words(click.ParamType[tuple[str, ...]]):
 )
 @click.option(
     "--fio-size",
-    type=options.Size(),
+    type=Size(),
     default="256M",
     show_default=True,
     help="Size of the file that fio reads and writes; 0: none.",
@@ -84,7 +85,7 @@ class Words(click.ParamType[tuple[str, ...]]):
 )
 @click.option(
     "--volume-size",
-    type=options.Size(),
+    type=Size(),
     default="1G",
     show_default=True,
     help="With --fs: size of each.",

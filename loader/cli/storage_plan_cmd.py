@@ -11,6 +11,7 @@ import msgspec
 from loader import resources, units
 from loader.cli import options
 from loader.cli.report import show, show_json
+from loader.cli.written import Size
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage import layout, making, plan
 from loader.operations.storage.plan import Disk, Plan, Wishes
@@ -22,7 +23,7 @@ _WIDTH = 98
 @click.command("plan")
 @click.argument("disks", nargs=-1, required=True, metavar="DISK...")
 @click.option(
-    "--database-size", "database", type=options.Size(), required=True, help="Size of the database."
+    "--database-size", "database", type=Size(), required=True, help="Size of the database."
 )
 @click.option(
     "--fs",
@@ -36,18 +37,16 @@ _WIDTH = 98
     "--stripes", type=click.IntRange(1), help="Number of stripes (default: one on each disk)."
 )
 @click.option(
-    "--stripe-size", type=options.Size(), default=layout.STRIPE, help="Stripe size (default: 64K)."
+    "--stripe-size", type=Size(), default=layout.STRIPE, help="Stripe size (default: 64K)."
 )
-@click.option(
-    "--extent-size", type=options.Size(), default=plan.EXTENT, help="Extent size (default: 4M)."
-)
+@click.option("--extent-size", type=Size(), default=plan.EXTENT, help="Extent size (default: 4M).")
 @click.option(
     "--volume-size",
     "size",
-    type=options.Size(),
+    type=Size(),
     help="Size of the volume (default: all of the disks).",
 )
-@click.option("--memory", type=options.Size(), help="Memory of the server (default: of this host).")
+@click.option("--memory", type=Size(), help="Memory of the server (default: of this host).")
 @click.option("--vg", "group", default="ldap", show_default=True, help="Name of the volume group.")
 @click.option(
     "--lv", "volume", default="data", show_default=True, help="Name of the logical volume."

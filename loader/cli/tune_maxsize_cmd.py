@@ -8,9 +8,10 @@ import click
 
 from loader import units
 from loader.cli import access, load_report, options
-from loader.cli.load_report import Sampled, Share
+from loader.cli.load_report import Sampled
 from loader.cli.tune_shown import Further, show_settings, taken, target_of, target_options
 from loader.cli.vocabulary import Option
+from loader.cli.written import Share, Size
 from loader.errors import UsageProblem
 from loader.operations.tune import forecast, maxsize
 from loader.server.options import Connection
@@ -24,7 +25,7 @@ from loader.sources.sampling import SampleSize
     "size",
     cls=Option,
     former=("--size",),
-    type=options.Size(auto=True),
+    type=Size(auto=True),
     help="The new maxsize; `auto` computes it (the default with --apply).",
 )
 @click.option(
@@ -36,7 +37,7 @@ from loader.sources.sampling import SampleSize
 )
 @click.option(
     "--growth",
-    type=Share(),
+    type=Share(most=1000.0, zero=True),
     default="50%",
     show_default=True,
     help="With --for: growth to be expected after the load.",

@@ -9,6 +9,7 @@ import click
 from loader.cli import access, leases, options
 from loader.cli.report import show
 from loader.cli.tune_shown import show_settings, taken, target_of, target_options
+from loader.cli.written import Checkpoint, Duration, EnvFlags
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import sync_leases
 from loader.operations.tune import syncing
@@ -22,17 +23,17 @@ _SETTINGS = options.stack(
     ),
     click.option(
         "--envflags",
-        type=options.EnvFlags(syncing.FLAGS),
+        type=EnvFlags(syncing.FLAGS),
         help=f"Flags of the environment, with commas between them, or none: {', '.join(syncing.FLAGS)}.",
     ),
     click.option(
         "--checkpoint",
-        type=options.Checkpoint(),
+        type=Checkpoint(),
         help="'KBYTES MINUTES', or none: how often slapd syncs what nosync has left.",
     ),
     click.option(
         "--lease",
-        type=options.Duration(),
+        type=Duration(),
         help="Over LDAP: the change is for so long only (90m, 4h), and until the next boot at most.",
     ),
     click.option(
