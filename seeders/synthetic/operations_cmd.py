@@ -11,6 +11,7 @@ import click
 from loader import resources, standard
 from loader.cli.options import progress_of, progress_option, threads_option
 from loader.cli.trees import recipe_of, tree_options, tree_suffix_option
+from loader.cli.written import Share
 from loader.errors import UsageProblem
 from loader.sources import dit
 from loader.sources.dit import PlanOptions
@@ -38,9 +39,10 @@ MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=1
 )
 @click.option(
     "--miss",
+    type=Share(zero=True),
     default="5%",
     show_default=True,
-    metavar="PERCENT",
+    metavar="SHARE",
     help="Share of searches that find nothing and of binds with a wrong password.",
 )
 @click.option(
@@ -75,7 +77,7 @@ def operations(
     template_name: str,
     count: int,
     mix: str | None,
-    miss: str,
+    miss: float,
     skew: float,
     looks: str | None,
     form: str,
@@ -101,7 +103,7 @@ def operations(
     wishes = PlanOptions(
         count,
         shares(mix or MIX[form], form),
-        percentage(miss),
+        miss,
         skew,
         seed,
         parse_search_option(looks),
@@ -130,14 +132,6 @@ def shares(text: str, form: str) -> dict[str, int]:
     if form == "ldif" and reads:
         raise UsageProblem(reason=f"--mix {text}: LDIF holds changes, and no {reads[0]}")
     return found
-
-
-def percentage(text: str) -> float:
-    """ "5%" or "5" -> 0.05. Raises UsageProblem."""
-    number = text.removesuffix("%")
-    if not number.replace(".", "", 1).isdecimal() or float(number) > 100:
-        raise UsageProblem(reason=f"--miss {text}: write 0% to 100%")
-    return float(number) / 100
 
 
 def parse_search_option(text: str | None) -> tuple[tuple[str, bool, int], ...]:

@@ -172,7 +172,7 @@ def test_a_plan_for_a_template_of_makeldif(tmp_path: Path) -> None:
         (("--mix", "search=0"), "more than 0"),
         (("--mix", "search=1", "--format", "ldif"), "LDIF holds changes"),
         (("--mix", "delete=1", "--operations", "5000"), "entries are to be deleted"),
-        (("--miss", "101%"), "write 0% to 100%"),
+        (("--miss", "101%"), "write 5% or 0.05, up to 100%"),
         (("--search", "nothing"), "no kind of the template has an attribute"),
         (("--search", "=5"), "write ATTRIBUTE"),
     ],
