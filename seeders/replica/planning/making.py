@@ -11,35 +11,26 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from loader import syncrepl, units
-from loader.config import Config
-from loader.errors import LoaderError, NotProven
+from loader import units
+from loader.errors import LoaderError
 from loader.mdb import environment
 from loader.operations.estimate import choose_maxsize
-from loader.operations.export import ExportOptions, trial_plan
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
-from loader.server import configuration, entry_count
-from loader.server.session import session
-from loader.server.sync import SyncAnswer
-from loader.storage import files, temporary
-from seeders.replica import cost, preflight
-from seeders.replica.planning import choosing, measuring, predicting, windows
+from loader.server import configuration
+from loader.storage import files
+from seeders.replica import preflight
+from seeders.replica.planning import choosing, measuring, pricing
 from seeders.replica.planning import plan as plans
-from seeders.replica.planning.measuring import Building, Reading
-from seeders.replica.planning.plan import PlannedStep, SeedPlan, StrategyPlan
-from seeders.replica.planning.predicting import CATCH_UP, Known
+from seeders.replica.planning.measured import Measured, measure
+from seeders.replica.planning.plan import SeedPlan, StrategyPlan
+from seeders.replica.planning.predicting import Known
 from seeders.replica.seed import STRATEGIES
 from seeders.replica.strategies import SeedOptions, Strategy
-from seeders.replica.strategies import reading as reading_options
-from seeders.replica.strategies.clone import Clone
-from seeders.replica.strategies.search import Search
 from seeders.replica.strategies.stopped import StoppedConsumer
-
-MARGIN = 600.0  # seconds from the end of a seeding until slapd is started
 
 
 @dataclass(frozen=True)
@@ -51,24 +42,9 @@ class PlanOptions:
     databases: tuple[Path, ...] = ()
 
 
-@dataclass
-class _Measured:
-    """What strategies have in common is measured once."""
-
-    given: int | None = None  # entries of what --from names, for a provider that does not tell
-    reading: Reading | None = None
-    building: Building | None = None
-    of_ldif: Building | None = None
-    said: dict[str, None] = field(default_factory=dict)
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return tuple(self.said)
-
-
 def make(options: PlanOptions, progress: Progress) -> SeedPlan:
     """Changes nothing. Raises what reading the consumer's configuration raises."""
-    asked, measured = options.asked, _Measured(given=_given(options))
+    asked, measured = options.asked, Measured(given=_given(options))
     config = configuration.read(asked.config_path) if asked.config_path else None
     suffix = config.database(asked.suffix).suffix if config else asked.suffix or ""
     rows = tuple(_row(name, options, measured, progress) for name in STRATEGIES)
@@ -104,12 +80,12 @@ def _uuid(asked: SeedOptions, suffix: str) -> str:
         return ""
 
 
-def _entries(rows: Sequence[StrategyPlan], measured: _Measured) -> int | None:
+def _entries(rows: Sequence[StrategyPlan], measured: Measured) -> int | None:
     built = measured.building or measured.of_ldif
     return built.forecast.entries if built and any(one.feasible for one in rows) else None
 
 
-def _row(name: str, options: PlanOptions, measured: _Measured, progress: Progress) -> StrategyPlan:
+def _row(name: str, options: PlanOptions, measured: Measured, progress: Progress) -> StrategyPlan:
     source = _source(name, options)
     told = tuple(str(path.absolute()) for path in source)
     row = StrategyPlan(name, source=told)  # type: ignore[arg-type]
@@ -155,7 +131,7 @@ class _Keeper(logging.Handler):
 
 
 def _judged(
-    row: StrategyPlan, asked: SeedOptions, measured: _Measured, progress: Progress
+    row: StrategyPlan, asked: SeedOptions, measured: Measured, progress: Progress
 ) -> StrategyPlan:
     """Raises LoaderError where a seeding would."""
     began = time.monotonic()
@@ -166,102 +142,9 @@ def _judged(
     planned = {} if asked.strategy == "ldif" else strategy.plan(seen["suffix"], progress)
     times = (round(checked - began, 3), round(time.monotonic() - checked, 3))
     known = Known(seen, planned, *times, entries=None)
-    known = _measure(strategy, known, measured, progress)
+    known = measure(strategy, known, measured, progress)
     _require_room(strategy, known)
-    return _windowed(_priced(row, strategy, known), strategy, known)
-
-
-def _measure(strategy: Strategy, known: Known, measured: _Measured, progress: Progress) -> Known:
-    asked = strategy.options
-    if asked.source and strategy.reads_ldif:
-        building = _of_ldif(strategy, measured, progress)
-        entries = building.forecast.entries if building else measuring.entries_of(asked.source)
-        return dataclasses.replace(known, building=building, entries=entries)
-    if isinstance(strategy, Clone):
-        with progress.step("copy") as meter:
-            copying = measuring.copy(strategy.source, strategy.place, meter)
-        measured.said[f"copying: {units.size(copying.rate)}/s, fsync included"] = None
-        entries = environment.entry_count(strategy.source)
-        built = measured.building
-        return dataclasses.replace(known, copying=copying, building=built, entries=entries)
-    return _of_provider(strategy, known, measured, progress)
-
-
-def _of_ldif(strategy: Strategy, measured: _Measured, progress: Progress) -> Building | None:
-    if measured.of_ldif is None and isinstance(strategy, StoppedConsumer):
-        try:
-            place = strategy.place
-            measured.of_ldif = measuring.build_of_ldif(place, strategy.options.source, progress)
-            _say_building(measured, measured.of_ldif)
-        except NotProven as error:
-            measured.said[f"building: not measured, since only slapadd builds it: {error}"] = None
-    return measured.of_ldif
-
-
-def _of_provider(
-    strategy: Strategy, known: Known, measured: _Measured, progress: Progress
-) -> Known:
-    entries = _count(strategy, known)
-    entries = measured.given if entries is None else entries
-    if measured.reading is None or measured.building is None:
-        _read(strategy, known, entries, measured, progress)
-    reading = measured.reading
-    if reading and reading.whole:
-        entries = reading.entries
-    if entries is None:
-        said = "entries: the provider does not tell how many, so most seconds are not known"
-        measured.said[said] = None
-    return dataclasses.replace(known, entries=entries, reading=reading, building=measured.building)
-
-
-def _count(strategy: Strategy, known: Known) -> int | None:
-    counted = known.planned.get("entries")
-    if isinstance(counted, int):
-        return counted
-    connection = strategy.options.connection
-    assert connection is not None
-    with session(connection) as server:
-        base = connection.base or known.seen["suffix"]
-        return entry_count.entries(server, server.context_of(base), sampled=True)
-
-
-def _read(
-    strategy: Strategy, known: Known, entries: int | None, measured: _Measured, progress: Progress
-) -> None:
-    """The short export, and the build of a sample of it."""
-    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        asked = _reading(strategy, known.seen["suffix"], scratch)
-        with progress.step("read") as meter:
-            reading, paths = measuring.read(asked, trial_plan(asked, meter), scratch, meter)
-        measured.reading = reading
-        measured.said[
-            f"reading: {units.number(reading.entries)} entries in {units.duration(reading.seconds)} over "
-            f"{reading.connections} connections, {units.number(round(reading.rate))} entries/s, "
-            f"{units.size(reading.rate * reading.entry)}/s of LDIF"
-        ] = None
-        total = reading.entries if reading.whole else entries
-        if not isinstance(strategy, StoppedConsumer) or total is None:
-            return
-        try:
-            how = (strategy.place, reading, paths, total, progress)
-            measured.building = measuring.build_of_reading(*how)
-            _say_building(measured, measured.building)
-        except NotProven as error:
-            measured.said[f"building: not measured, since only slapadd builds it: {error}"] = None
-
-
-def _reading(strategy: Strategy, suffix: str, scratch: Path) -> ExportOptions:
-    if isinstance(strategy, Search):
-        return strategy.reading(scratch)
-    return reading_options.reading(strategy.options, suffix, scratch)
-
-
-def _say_building(measured: _Measured, building: Building) -> None:
-    found = building.forecast
-    measured.said[
-        f"building: {units.number(found.sampled)} entries ({found.how}); all of them are "
-        f"{units.size(found.bytes)} in {units.duration(found.seconds)}"
-    ] = None
+    return pricing.priced(row, strategy, known)
 
 
 def _require_room(strategy: Strategy, known: Known) -> None:
@@ -272,67 +155,3 @@ def _require_room(strategy: Strategy, known: Known) -> None:
     needed = known.building.forecast.bytes
     files.require_space(place.directory, needed)
     choose_maxsize(place, needed, strategy.options.maxsize, changing=False)
-
-
-def _priced(row: StrategyPlan, strategy: Strategy, known: Known) -> StrategyPlan:
-    steps = tuple(_steps(strategy, known))
-    whole = predicting.is_complete(steps, row.strategy)
-    return dataclasses.replace(
-        row,
-        steps=steps,
-        catch_up=known.sends,
-        only_changes=known.only_changes,
-        loses_deletions=bool(known.foreseen.get("lost", False)),
-        seconds=_sum(steps) if whole else None,
-        disk=predicting.disk_of(known),
-        load=predicting.load_of(known),
-    )
-
-
-def _sum(steps: Sequence[PlannedStep]) -> float:
-    return round(sum(one.seconds for one in steps), 3)
-
-
-def _steps(strategy: Strategy, known: Known) -> Iterator[PlannedStep]:
-    selecting = isinstance(strategy, StoppedConsumer) and strategy.partial is not None
-    if isinstance(strategy, Search):
-        yield from predicting.search(known, strategy.streams, selecting)
-    elif isinstance(strategy, Clone):
-        yield from predicting.clone(known)
-    elif isinstance(strategy, StoppedConsumer):
-        yield from predicting.ldif(known, selecting)
-    else:
-        yield from predicting.online(known, from_provider=not strategy.options.source)
-    yield from known.catch_up
-
-
-def _windowed(row: StrategyPlan, strategy: Strategy, known: Known) -> StrategyPlan:
-    """With what the provider sends if it has forgotten the seed's contextCSN by the time slapd is started."""
-    connection = strategy.options.connection
-    if connection is None or row.seconds is None or not row.only_changes:
-        return row
-    base = connection.base or known.seen["suffix"]
-    window = windows.of(connection, base, _log_base(strategy, connection.uri))
-    why = window.too_short(row.seconds + MARGIN) if window else None
-    if why is None or known.entries is None:
-        return row
-    config = _config(strategy)
-    price = cost.of(SyncAnswer.PRESENT, known.entries, bool(config and cost.logs_sync(config)))
-    steps = (
-        *(one for one in row.steps if one.name != CATCH_UP),
-        PlannedStep(CATCH_UP, round(price.seconds, 1), why),
-    )
-    return dataclasses.replace(
-        row, steps=steps, only_changes=False, catch_up=why, seconds=_sum(steps)
-    )
-
-
-def _log_base(strategy: Strategy, uri: str | None) -> str | None:
-    if not isinstance(strategy, StoppedConsumer):
-        return None
-    found = syncrepl.of_database(strategy.place.config, strategy.place.database, uri)
-    return found.log_base if found else None
-
-
-def _config(strategy: Strategy) -> Config | None:
-    return strategy.place.config if isinstance(strategy, StoppedConsumer) else None
