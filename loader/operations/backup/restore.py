@@ -8,23 +8,20 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import config, dn, schema, units
-from loader.age import Identities
-from loader.config import DEFAULT_MODE, Config, Database
-from loader.errors import BackupDamaged, LoaderError, UsageProblem
+from loader import dn, units
+from loader.config import DEFAULT_MODE
+from loader.errors import BackupDamaged, UsageProblem
 from loader.mdb import copy, meta
 from loader.mdb.verify import Verified
-from loader.operations import indexing, made_with
-from loader.operations.backup import encryption, pack, repository
+from loader.operations.backup import encryption, fitting, pack, repository
 from loader.operations.backup.contents import Contents
+from loader.operations.backup.fitting import RestoreTarget
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.member import machine
 from loader.operations.backup.origin import directory_of
 from loader.operations.backup.repository import Bring, Which, there
 from loader.operations.clone import require_space
 from loader.operations.indexing import Rebuilt
-from loader.operations.made_with import Origin
-from loader.operations.publish import TargetDatabase
 from loader.operations.target import (
     BuildDirectory,
     build_directory,
@@ -35,16 +32,10 @@ from loader.operations.target import (
 )
 from loader.progress import Progress
 from loader.run.killpoint import killpoint
-from loader.server import compiled_schema, configuration
+from loader.server import configuration
 from loader.storage import files
 
 log = logging.getLogger(__name__)
-
-ENVIRONMENT = "environment"  # beside the unpacked file, while indexes are made again
-_ANEW = (
-    "Give this configuration the schema and the multival that the backup was made with, or make the database anew from "
-    "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
-)
 
 
 @dataclass(frozen=True)
@@ -64,17 +55,6 @@ class RestoreOptions:
     verify: str | None = None
     every: bool = False
     identities: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True)
-class RestoreTarget:
-    """Where it goes. `like`: a path whose owner a directory gets that must be made."""
-
-    directory: Path
-    mode: int
-    like: Path
-    database: Database | None
-    config: Config | None = None
 
 
 @dataclass(frozen=True)
@@ -220,7 +200,7 @@ def _ready(
             yield _unpacked(options, backup, place, shop, progress)
         except BaseException:
             partial.unlink(missing_ok=True)
-            files.remove_tree(partial.parent / ENVIRONMENT)
+            files.remove_tree(partial.parent / fitting.ENVIRONMENT)
             raise
 
 
@@ -236,7 +216,7 @@ def _unpacked(
     contents = Contents(options.repo, backup, identities, options.config_path)
     seconds = contents.put(partial, progress)
     killpoint("restore.unpacked")
-    indexed = _fitted(options, backup, place, partial, identities, progress)
+    indexed = fitting.fitted(options.repo, backup, place, partial, identities, progress)
     for note in indexed.notes:
         progress.say(note)
     verified = checked(partial, options.verify, progress)
@@ -244,64 +224,8 @@ def _unpacked(
     return _Ready(options, backup, place, shop, verified, indexed, seconds)
 
 
-def _fitted(
-    options: RestoreOptions,
-    backup: Backup,
-    place: RestoreTarget,
-    partial: Path,
-    identities: Identities | None,
-    progress: Progress,
-) -> Rebuilt:
-    """Indexes that the configuration would have made otherwise are made again; which. Raises SchemaMissing,
-    MadeOtherwise."""
-    if place.config is None or place.database is None or backup.is_ldif:
-        return Rebuilt()
-    origin = _origin(options.repo / backup.id, backup, place.config, identities)
-    with progress.step("look") as meter:
-        found = made_with.look(partial, place.config, place.database, meter, origin)
-    found.require(options.repo / backup.id / backup.file, place.config, _ANEW)
-    if found.rebuild:
-        target = TargetDatabase(place.config, place.database, place.directory)
-        with progress.step("index") as meter, _as_environment(partial) as made:
-            return indexing.rebuild(target, made, found.rebuild, partial.parent, meter)
-    return Rebuilt()
-
-
-def _origin(
-    directory: Path, backup: Backup, now: Config, identities: Identities | None
-) -> Origin | None:
-    """The configuration that was backed up. What is compiled into slapd is not in it."""
-    if not backup.with_config:
-        return None
-    try:
-        path = directory / backup.config_file
-        content = encryption.config(directory, backup, identities)
-        entries = configuration.entries_of(content, path)
-        own = [one for one in entries if one[0].lower() != schema.ROOT]
-        found = config.parse(path, [*own, *compiled_schema.read(now)])
-        return Origin(found, found.database(backup.suffix))
-    except BackupDamaged as error:
-        log.warning("the configuration of the backup is not compared: %s", error)
-        return None
-    except (LoaderError, OSError) as error:
-        log.info("the configuration of %s is not compared: %s", backup.id, error)
-        return None
-
-
-@contextmanager
-def _as_environment(partial: Path) -> Iterator[Path]:
-    """A data file in a directory of its own for a while."""
-    home = partial.parent / ENVIRONMENT
-    files.remove_tree(home)
-    home.mkdir(mode=0o700)
-    files.publish(partial, home / meta.DATA)
-    yield home
-    files.publish(home / meta.DATA, partial)
-    files.remove_tree(home)
-
-
 def _tell_entries(backup: Backup, found: int | None) -> None:
-    """The data is the one that was backed up, for its sha256 says so: no reason not to restore it."""
+    """The data is the one that was backed up, for its checksums say so: no reason not to restore it."""
     if found not in (None, backup.entries):
         log.warning(
             "the manifest of %s says %s entries, the database holds %s",
