@@ -38,6 +38,10 @@ class SampleSize:
     share: float = 0.01
     most: int = 300_000
 
+    def of(self, total: float) -> float:
+        """How many of so many records."""
+        return min(max(self.records, total * self.share), self.most)
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -153,8 +157,7 @@ def _step(paths: Sequence[Path], size: int, wanted: SampleSize) -> int:
             heads.append(file.read(_HEAD))
     records = sum(head.count(b"\n\n") + head.count(b"\n\r\n") for head in heads) or 1
     mean = sum(map(len, heads)) / records
-    records_wanted = min(max(wanted.records, size * wanted.share / mean), wanted.most)
-    bytes_wanted = max(records_wanted * mean, WINDOW)
+    bytes_wanted = max(wanted.of(size / mean) * mean, WINDOW)
     return int(WINDOW * size / bytes_wanted)
 
 

@@ -46,7 +46,7 @@ def _pieces(entries: int | None, wanted: SampleSize) -> int:
     """1: all of it."""
     if not entries:
         return int(1 / (wanted.share or _SHARE))
-    return int(entries / min(max(wanted.records, entries * wanted.share), wanted.most))
+    return int(entries / wanted.of(entries))
 
 
 def _piece(connection: Connection, cut: Facts, pieces: int) -> str | None:

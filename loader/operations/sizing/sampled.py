@@ -41,19 +41,13 @@ modifyTimestamp: 20000101000000Z
 
 
 @dataclass(frozen=True)
-class _Made:
+class SampleBuild:
+    """A finished one. `processor`: seconds of all threads. `tables`: values in each."""
+
     directory: Path
     entries: int
     rejected: int
     seconds: float
-    processor: float  # seconds of all threads
-    tables: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class BuildCost:
-    """`processor`: seconds of all threads. `tables`: values in each."""
-
     processor: float
     tables: Mapping[str, int]
 
@@ -76,14 +70,13 @@ def forecast(
 
 def costs(
     sample: Sample, targets: Sequence[Target], scratch: Path, meter: Meter, rounds: int
-) -> list[BuildCost]:
-    """Of a build of the sample for each of `targets`: the least of some, which are made in turn. Raises NotProven,
+) -> list[SampleBuild]:
+    """Builds of the sample for each of `targets`, the least of some each, which are made in turn. Raises NotProven,
     NoSpace."""
     above, text = _inputs(sample, targets[0], scratch)
     inputs, place = [*above, text], scratch / "sample"
     made = [[_built(one, inputs, place, meter) for one in targets] for _ in range(rounds)]
-    least = (min(column, key=lambda one: one.processor) for column in zip(*made, strict=True))
-    return [BuildCost(one.processor, one.tables) for one in least]
+    return [min(column, key=lambda one: one.processor) for column in zip(*made, strict=True)]
 
 
 def _inputs(sample: Sample, target: Target, scratch: Path) -> tuple[list[Path], Path]:
@@ -96,7 +89,7 @@ def _inputs(sample: Sample, target: Target, scratch: Path) -> tuple[list[Path], 
 
 
 def _forecast(
-    sample: Sample, target: Target, before: _Made | None, after: _Made, sampled: int
+    sample: Sample, target: Target, before: SampleBuild | None, after: SampleBuild, sampled: int
 ) -> Forecast:
     growth = Growth(
         before=table_sizes.read(before.directory) if before else None,
@@ -125,12 +118,14 @@ def _stand_in(name: str) -> bytes:
     return f"dn:: {coded}\n{_GLUE.format(uuid=known)}".encode()
 
 
-def _timed(target: Target, inputs: list[Path], place: Path, meter: Meter, trials: int) -> _Made:
+def _timed(
+    target: Target, inputs: list[Path], place: Path, meter: Meter, trials: int
+) -> SampleBuild:
     made = [_built(target, inputs, place, meter) for _ in range(trials)]
     return min(made, key=lambda one: one.seconds)
 
 
-def _built(target: Target, inputs: list[Path], place: Path, meter: Meter) -> _Made:
+def _built(target: Target, inputs: list[Path], place: Path, meter: Meter) -> SampleBuild:
     files.remove_tree(place)
     place.mkdir(mode=0o700)
     means = mdb.Resources(
@@ -144,4 +139,4 @@ def _built(target: Target, inputs: list[Path], place: Path, meter: Meter) -> _Ma
     started, used = time.monotonic(), time.process_time()
     built = mdb.build(target, inputs, place / DATA, rules, means, meter)
     seconds, used = time.monotonic() - started, time.process_time() - used
-    return _Made(place, built.entries, built.rejected, seconds, used, built.tables)
+    return SampleBuild(place, built.entries, built.rejected, seconds, used, built.tables)
