@@ -54,7 +54,7 @@ class Recorder:
     @contextmanager
     def following(self, meter: Meter) -> Iterator[None]:
         """Record the step of that meter while it runs."""
-        step, ended = self._begun(meter.name), threading.Event()
+        step, ended = self._begun(meter.name, meter.started - self._started), threading.Event()
         watcher = threading.Thread(target=self._watch, args=(step, meter, ended), daemon=True)
         watcher.start()
         try:
@@ -70,10 +70,10 @@ class Recorder:
 
     def passed_over(self, name: str) -> None:
         """An earlier run did that step."""
-        self._begun(name).state = DONE_BEFORE
+        self._begun(name, self.seconds).state = DONE_BEFORE
 
-    def _begun(self, name: str) -> StepRecord:
-        step = StepRecord(name, self.seconds)
+    def _begun(self, name: str, begun: float) -> StepRecord:
+        step = StepRecord(name, begun)
         step.points.append(Point(step.begun, 0, 0))
         with self._lock:
             self.steps.append(step)

@@ -284,6 +284,17 @@ def test_a_bar_fits_into_80_columns(step: str, total: int | None, note: str) -> 
     assert re.search(r"\d/s(  \d.* left)?$", first.rstrip()), first
 
 
+def test_a_step_begins_with_its_meter() -> None:
+    """Whatever the processor does between its start and the recording, its seconds lead from there to its end."""
+    recorder, meter = Recorder(), Meter("load")
+    time.sleep(0.05)
+    with recorder.following(meter):
+        pass
+    (step,) = recorder.steps
+    assert step.points[-1].at >= step.begun + step.seconds
+    assert step.points[0].at == step.begun
+
+
 def test_what_is_recorded_does_not_grow_with_the_run() -> None:
     recorder, meter = Recorder(interval=0.0005, most=20), Meter("load")
     with recorder.following(meter):
