@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -70,6 +70,27 @@ def parse(text: str) -> Location:
 
 
 @dataclass(frozen=True)
+class Upload:
+    """A file that is sent in parts, with nothing under its name before it is finished. What fails is RemoteFailed."""
+
+    place: Location
+    parts: Any
+
+    def put(self, number: int, start: int, content: bytes) -> None:
+        """Parts have the numbers from 1 on in the order of their places, and may come in any."""
+        with told(self.place):
+            self.parts.put(number, start, content)
+
+    def finish(self) -> None:
+        with told(self.place):
+            self.parts.finish()
+
+    def give_up(self) -> None:
+        with suppress(RemoteFailed, FileNotFoundError), told(self.place):
+            self.parts.give_up()
+
+
+@dataclass(frozen=True)
 class Store:
     """A location that is connected. Names are relative to it, `DIRECTORY/FILE` or `FILE`."""
 
@@ -111,6 +132,22 @@ class Store:
             stored, wanted = self._size(name), source.stat().st_size
         if stored != wanted:
             raise self._failed(f"{name} has {stored} bytes there, not {wanted}")
+
+    @contextmanager
+    def uploading(self, name: str) -> Iterator[Upload]:
+        """Finished at the end; given up if something is raised."""
+        with self._writing(name):
+            upload = Upload(self.place, self.system.upload(self._path(name)))
+        try:
+            yield upload
+            upload.finish()
+        except BaseException:
+            upload.give_up()
+            raise
+
+    def move(self, name: str, new: str) -> None:
+        with self._writing(new):
+            self.system.move_whole(self._path(name), self._path(new))
 
     def create(self, name: str, content: bytes) -> None:
         """A new small file. Raises FileExistsError."""

@@ -26,6 +26,14 @@ class S3(S3FileSystem):  # type: ignore[misc]
     def put_whole(self, source: Path, path: str) -> None:
         self.put_file(str(source), path)
 
+    def upload(self, path: str) -> Upload:
+        return Upload(self, path)
+
+    def move_whole(self, path: str, new: str) -> None:
+        """The server copies, whatever the size."""
+        self.copy(path, new)
+        self.rm_file(path)
+
     def reading(self, path: str, size: int) -> IO[bytes]:
         return cast("IO[bytes]", self.open(path, "rb", block_size=_BLOCK, size=size))
 
@@ -34,3 +42,26 @@ class S3(S3FileSystem):  # type: ignore[misc]
 
     def makedirs(self, path: str, exist_ok: bool = True) -> None:
         """There are none, and a bucket is made by whoever pays for it."""
+
+
+class Upload:
+    """Of an object, in parts: S3 shows it when it is whole."""
+
+    def __init__(self, system: S3, path: str) -> None:
+        bucket, key, _ = system.split_path(path)
+        self._ask, self._known = system.call_s3, {"Bucket": bucket, "Key": key}
+        self._known["UploadId"] = self._ask("create_multipart_upload", **self._known)["UploadId"]
+        self._parts: dict[int, str] = {}
+
+    def put(self, number: int, start: int, content: bytes) -> None:
+        said = self._ask("upload_part", **self._known, PartNumber=number, Body=content)
+        self._parts[number] = said["ETag"]
+
+    def finish(self) -> None:
+        parts = [
+            {"PartNumber": number, "ETag": self._parts[number]} for number in sorted(self._parts)
+        ]
+        self._ask("complete_multipart_upload", **self._known, MultipartUpload={"Parts": parts})
+
+    def give_up(self) -> None:
+        self._ask("abort_multipart_upload", **self._known)

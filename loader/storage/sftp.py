@@ -12,6 +12,7 @@ import paramiko
 from fsspec.implementations.sftp import SFTPFileSystem
 
 KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
+_PARTIAL = ".partial"
 _PATIENCE = 60.0  # seconds in which a server has to begin an answer
 
 
@@ -57,13 +58,41 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 
     def put_whole(self, source: Path, path: str) -> None:
         """All of it or nothing has that name."""
-        partial = f"{path}.partial"
+        partial = f"{path}{_PARTIAL}"
         with self.ftp.open(partial, "wb") as file:
             file.chmod(0o600)
         self.ftp.put(str(source), partial)
         self.ftp.posix_rename(partial, path)
 
+    def upload(self, path: str) -> Upload:
+        return Upload(self.ftp, path)
+
+    def move_whole(self, path: str, new: str) -> None:
+        self.ftp.posix_rename(path, new)
+
     def reading(self, path: str, size: int) -> IO[bytes]:
         file = self.ftp.open(path, "rb")
         file.prefetch(size)  # one question after the other would wait for each answer
         return cast("IO[bytes]", file)
+
+
+class Upload:
+    """Of a file, in parts: it gets its name when it is whole."""
+
+    def __init__(self, ftp: paramiko.SFTPClient, path: str) -> None:
+        self._ftp, self._path, self._partial = ftp, path, f"{path}{_PARTIAL}"
+        self._file = ftp.open(self._partial, "wb")
+        self._file.chmod(0o600)
+        self._file.set_pipelined()  # one answer after the other would take its time
+
+    def put(self, number: int, start: int, content: bytes) -> None:
+        self._file.seek(start)
+        self._file.write(content)
+
+    def finish(self) -> None:
+        self._file.close()
+        self._ftp.posix_rename(self._partial, self._path)
+
+    def give_up(self) -> None:
+        self._file.close()
+        self._ftp.remove(self._partial)

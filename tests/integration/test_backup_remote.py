@@ -25,7 +25,6 @@ from loader.errors import (
     BackupDamaged,
     LoaderError,
     ManifestBroken,
-    NoSpace,
     NoSuchPath,
     PackageMissing,
     RemoteFailed,
@@ -376,7 +375,6 @@ def test_what_else_stops_it(source: Slapd, other: Slapd, bucket: Remote) -> None
         (bucket.restore(other), NoSuchPath),
         (bucket.backup("list"), NoSuchPath),
         (nowhere.run(source), RemoteFailed),
-        (bucket.run(source, "--keep-free", "1000T"), NoSpace),
     ]
     for done, error in cases:
         assert done.status == error.exit_status, done.err

@@ -6,15 +6,18 @@ import hashlib
 import platform
 import socket
 import sys
+from contextlib import AbstractContextManager
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loader.mdb import meta
-from loader.mdb.page_stream import paged
+from loader.mdb.page_stream import PageStream, paged
 from loader.mdb.snapshot import CopyableSnapshot
 from loader.operations.backup import ldif_stream, manifest, pack, sealed, sharing
 from loader.operations.backup.manifest import Backup, StoredList
 from loader.operations.backup.origin import Origin
+from loader.operations.backup.output import Output, Outputs
 from loader.operations.backup.page_list import PageList
 from loader.operations.backup.repository import Bring
 from loader.operations.backup.sharing import Earlier
@@ -48,29 +51,37 @@ class Member:
             self._earlier = sharing.earlier(self.options.repo, str(self.looked["suffix"]), bring)
         return self._earlier
 
-    def copy(self, image: CopyableSnapshot, bring: Bring, meter: Meter) -> None:
-        """Into a directory that no verb lists. Raises NoSpace, MdbDamaged."""
+    def copy(self, image: CopyableSnapshot, bring: Bring, outputs: Outputs, meter: Meter) -> None:
+        """Into a directory that no verb lists. Raises NoSpace, MdbDamaged, RemoteFailed."""
         with held.private(self.partial) as home, paged(image, meter) as stream:
             before = meter.seconds
-            target = home.path / self.options.packing.data_name
-            if known := self._earlier or self.look_back(bring):
-                target, self._earlier = home.path / sharing.PACK, None
-                self.list = sharing.store(stream, home.path, known, self.options.packing, meter)
-            else:
-                self.list = pack.pack(stream, target, self.options.packing, meter)
-            files.make_durable(target)
+            known, self._earlier = self._earlier or self.look_back(bring), None
+            name = self.options.packing.data_name if known is None else sharing.PACK
+            with self._making(home.path / name, outputs) as out:
+                self.list = self._stored(stream, out, home.path, known, meter)
         self.copied = self._facts(stream.facts, meter.seconds - before, stream.entries)
 
-    def copy_entries(self, meter: Meter) -> None:
-        """The same of LDIF. Raises NoSpace, MdbDamaged."""
+    def _stored(
+        self, stream: PageStream, out: Output, home: Path, known: Earlier | None, meter: Meter
+    ) -> StoredList | PageList:
+        if known is None:
+            return pack.pack(stream, out, self.options.packing, meter)
+        return sharing.store(stream, out, home, known, self.options.packing, meter)
+
+    def copy_entries(self, outputs: Outputs, meter: Meter) -> None:
+        """The same of LDIF. Raises NoSpace, MdbDamaged, RemoteFailed."""
         with held.private(self.partial) as home:
             before = meter.seconds
-            target = home.path / self.options.packing.data_name
-            with ldif_stream.opened(self.source, home.path, meter) as stream:
-                self.list = pack.pack(stream, target, self.options.packing, meter)
-            files.make_durable(target)
+            with (
+                ldif_stream.opened(self.source, home.path, meter) as stream,
+                self._making(home.path / self.options.packing.data_name, outputs) as out,
+            ):
+                self.list = pack.pack(stream, out, self.options.packing, meter)
         facts = meta.read_meta(self.source)
         self.copied = self._facts(facts, meter.seconds - before, stream.entries)
+
+    def _making(self, target: Path, outputs: Outputs) -> AbstractContextManager[Output]:
+        return outputs.making(target, self.id, self.options.packing.keep_free)
 
     def _facts(self, found: meta.MetaPage, seconds: float, entries: int | None) -> Facts:
         """entries: None where only the look before knows how many there were."""

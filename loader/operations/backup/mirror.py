@@ -23,6 +23,7 @@ from loader.operations.backup.manifest import Backup
 from loader.operations.backup.place import Place
 from loader.operations.backup.prune import KEEP_ALL, Policy, Pruned
 from loader.operations.backup.run import BackupOptions
+from loader.operations.backup.sending import Sending, hole
 from loader.progress import Meter, Progress
 from loader.run.killpoint import killpoint
 from loader.storage import files
@@ -38,7 +39,6 @@ _DATA = tuple(
 )
 _LARGE = (*_DATA, manifest.MAP)
 _PACK = re.compile(rf"[0-9a-f]{{64}}{re.escape(packs.PACK)}")
-_LARGEST = 1 << 43  # bytes that a hole may have
 
 
 class Mirror(Place):
@@ -51,6 +51,7 @@ class Mirror(Place):
         self.unfinished: dict[str, dict[str, int]] = {}  # the same, without a manifest
         self.packs: dict[str, int] = {}
         self.brought: set[str] = set()
+        self.sending = Sending(store)
 
     def look(self) -> None:
         """What there is. Raises NoSuchPath."""
@@ -71,7 +72,7 @@ class Mirror(Place):
         self.packs = self.store.names(packs.PAGES)
         (self.path / packs.PAGES).mkdir(mode=0o700)
         for name in filter(_PACK.fullmatch, self.packs):
-            _hole(self.path / packs.PAGES / name, self.packs[name])
+            hole(self.path / packs.PAGES / name, self.packs[name])
 
     def _outline(self, name: str, listed: dict[str, int]) -> None:
         (self.path / name).mkdir(mode=0o700)
@@ -82,7 +83,7 @@ class Mirror(Place):
                     file.write(content)
         for one in (*_SMALL, *_LARGE):
             if one in listed:
-                _hole(self.path / name / one, listed[one])
+                hole(self.path / name / one, listed[one])
 
     # --- fetching ---------------------------------------------------------------------------------
 
@@ -95,7 +96,7 @@ class Mirror(Place):
             pack.require_whole(self.path / backup.id, backup)
             wanted = [f"{backup.id}/{backup.file}"]
         for name in self.brought.difference(wanted):
-            _hole(self.path / name, self._size(name))
+            hole(self.path / name, self._size(name))
         self.brought &= set(wanted)
         self._fetch([name for name in wanted if name not in self.brought])
         self.brought |= set(wanted)
@@ -160,7 +161,7 @@ class Mirror(Place):
         """Taken into the mirror, then sent. Raises NoSpace, RemoteFailed."""
         self._clean()
         local = dataclasses.replace(options, repo=self.path, policy=KEEP_ALL)
-        made = taking.run(local, progress, bring=self.bring)
+        made = taking.run(local, progress, bring=self.bring, outputs=self.sending)
         every = repository.members(self.path, made)
         self._send([one.id for one in every])
         if options.policy:
@@ -188,8 +189,12 @@ class Mirror(Place):
 
     def _send_one(self, name: str, meter: Meter) -> None:
         path = self.path / name
-        self.store.put(path, name)
-        meter.add(size=path.stat().st_size)
+        there = self.sending.sent.get(path.stat().st_ino)
+        if there is None:
+            self.store.put(path, name)
+            meter.add(size=path.stat().st_size)
+        elif there != name:
+            self.store.move(there, name)
 
     def keep(self, name: str, record: str) -> None:
         self.store.put(self.path / name / record, f"{name}/{record}")
@@ -233,9 +238,3 @@ class Mirror(Place):
             self.store.remove(f"{packs.PAGES}/{name}")
             freed += self.packs.pop(name)
         return freed
-
-
-def _hole(path: Path, size: int) -> None:
-    """A file of that length that takes no room."""
-    with files.creating(path) as file:
-        file.truncate(max(0, min(size, _LARGEST)))

@@ -6,10 +6,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Protocol
 
 import zstandard
 
@@ -28,6 +27,7 @@ from loader.operations.backup.manifest import (
     StoredList,
     StoredPiece,
 )
+from loader.operations.backup.output import Output
 from loader.operations.backup.parallel import in_order, sha256
 from loader.operations.backup.shared import Compared
 from loader.progress import Meter
@@ -83,25 +83,28 @@ class _Packed:
     stored: bytes
     sha256: str
 
+    def at(self, start: int) -> StoredPiece:
+        return StoredPiece(self.data, start, len(self.stored), self.sha256)
 
-def pack(stream: Stream, target: Path, how: Packing, meter: Meter) -> StoredList:
-    """Write the stream to `target` (mode 0600). The meta pages come last, and go to the room left at its beginning;
-    encrypted, to the end, for then their length is not known before. Raises NoSpace."""
+
+def pack(stream: Stream, out: Output, how: Packing, meter: Meter) -> StoredList:
+    """Write the stream to `out`. The meta pages come last, and go to the room left at its beginning; encrypted, to the
+    end, for then their length is not known before. Raises NoSpace, RemoteFailed."""
     room = 0 if how.recipients else _head_room(stream, how)
-    with creating(target) as file:
-        head, pieces = [], []
-        write_all(file, bytes(room))
-        asked = paced(stream.pieces(PIECE), how.throttle)
-        for packed in in_order(lambda data: _packed(data, how), asked):
-            files.require_space(target, how.keep_free + len(packed.stored))
-            pieces.append(_written(file, packed))
-            send_to_disk(file.fileno())
-            meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
-            killpoint("copy.middle")
-        if stream.head_bytes:
-            if room:
-                file.seek(0)
-            head.append(_written(file, _packed(stream.head, how, room)))
+    out.append(bytes(room))
+    head, pieces = [], []
+    asked = paced(stream.pieces(PIECE), how.throttle)
+    for packed in in_order(lambda data: _packed(data, how), asked):
+        pieces.append(_appended(out, packed))
+        meter.note = f"{units.size(stream.size)}, {units.size(out.size)} stored"
+        killpoint("copy.middle")
+    if stream.head_bytes:
+        packed = _packed(stream.head, how, room)
+        if room:
+            out.put_first(packed.stored)
+            head.append(packed.at(0))
+        else:
+            head.append(_appended(out, packed))
     return StoredList((*head, *pieces), ENCRYPTED if how.recipients else FORMAT)
 
 
@@ -111,30 +114,10 @@ def _head_room(stream: Stream, how: Packing) -> int:
     return stream.head_bytes + (_HEAD_ROOM if how.compression == "zstd" else 0)
 
 
-def _written(file: BinaryIO, packed: _Packed) -> StoredPiece:
-    start = file.tell()
-    write_all(file, packed.stored)
-    return StoredPiece(packed.data, start, len(packed.stored), packed.sha256)
-
-
-@contextmanager
-def creating(target: Path) -> Iterator[BinaryIO]:
-    """An empty file of mode 0600, unbuffered."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb", buffering=0) as file, files.explained(target):
-        yield cast(BinaryIO, file)
-
-
-def write_all(file: BinaryIO, content: bytes) -> None:
-    """One write to an unbuffered file may take only a part."""
-    left = memoryview(content)
-    while left:
-        left = left[file.write(left) :]
-
-
-def send_to_disk(descriptor: int) -> None:
-    """What was written begins to be stored now, and leaves the page cache to slapd once it is."""
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+def _appended(out: Output, packed: _Packed) -> StoredPiece:
+    start = out.size
+    out.append(packed.stored)
+    return packed.at(start)
 
 
 def _packed(data: bytes, how: Packing, room: int = 0) -> _Packed:

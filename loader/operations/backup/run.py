@@ -32,6 +32,7 @@ from loader.operations.backup import (
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.member import Member
 from loader.operations.backup.origin import Origin, Origins
+from loader.operations.backup.output import ON_DISK, Outputs
 from loader.operations.backup.pack import PACKING, Packing
 from loader.operations.backup.prune import KEEP_ALL, Policy
 from loader.operations.backup.repository import Bring, there
@@ -71,6 +72,7 @@ def run(
     progress: Progress,
     timeouts: dict[str, float] | None = None,
     bring: Bring = there,
+    outputs: Outputs = ON_DISK,
 ) -> Backup:
     """Take one backup; its manifest. Of several, that of the one whose `members` they are. Raises Locked while another
     run is at work on the repository, NoCommonMoment."""
@@ -86,7 +88,9 @@ def run(
             sources = [str(one.directory) for one in origins.databases]
             home, asked = repo.path / repository.RUN, {"source": sources}
             with open_run(home, "backup run", asked, progress, timeouts, restart=True) as steps:
-                return _Steps(replace(options, repo=repo.path), origins, steps, bring).all()
+                return _Steps(
+                    replace(options, repo=repo.path), origins, steps, bring, outputs
+                ).all()
 
 
 def _origins(options: BackupOptions) -> Origins:
@@ -100,8 +104,11 @@ def _origins(options: BackupOptions) -> Origins:
 
 
 class _Steps:
-    def __init__(self, options: BackupOptions, origins: Origins, run: Run, bring: Bring) -> None:
-        self.options, self.origins, self.run, self.bring = options, origins, run, bring
+    def __init__(
+        self, options: BackupOptions, origins: Origins, run: Run, bring: Bring, outputs: Outputs
+    ) -> None:
+        self.options, self.origins, self.run = options, origins, run
+        self.bring, self.outputs = bring, outputs
         self.repo = options.repo
 
     def all(self) -> Backup:
@@ -139,11 +146,11 @@ class _Steps:
         beforehand."""
         how = self.options.packing
         if self.options.incremental and sharing.is_begun(self.repo):
-            files.require_space(self.repo, how.keep_free)
+            self.outputs.require_room(self.repo, how.keep_free)
             return
         places = [one.directory for one in self.origins.databases]
         try:
-            files.require_space(self.repo, self._predicted(places) + how.keep_free)
+            self.outputs.require_room(self.repo, self._predicted(places) + how.keep_free)
         except NoSpace as error:
             if how.ldif or not self.options.or_entries:
                 raise
@@ -171,7 +178,7 @@ class _Steps:
     def _copy(self, members: Sequence[Member], meter: Meter) -> Facts:
         """All snapshots are held from before the first is copied. What that one is compared with is read meanwhile."""
         if self.options.packing.ldif:
-            members[0].copy_entries(meter)
+            members[0].copy_entries(self.outputs, meter)
             return {"databases": [members[0].copied]}
         places = [one.source for one in members]
         with ThreadPoolExecutor(1, "earlier") as pool:
@@ -179,7 +186,7 @@ class _Steps:
             with _images(places, self.origins.logs) as found:
                 looked_back.result()
                 for one, image in zip(members, found, strict=True):
-                    one.copy(image, self.bring, meter)
+                    one.copy(image, self.bring, self.outputs, meter)
         return {"databases": [one.copied for one in members]}
 
     def _prune(self, members: Sequence[Member]) -> Facts:

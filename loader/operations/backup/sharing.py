@@ -19,6 +19,7 @@ from loader.mdb.page_stream import PageStream
 from loader.mdb.pages import Known, Shape, Sifted
 from loader.operations.backup import manifest, pack, packs, page_list, repository
 from loader.operations.backup.manifest import Backup
+from loader.operations.backup.output import Output
 from loader.operations.backup.pack import PIECE, Packing
 from loader.operations.backup.page_list import PackUse, PageList, PagePiece
 from loader.operations.backup.parallel import in_order, sha256
@@ -79,31 +80,28 @@ def _numbered(stream: PageStream, how: Packing) -> Iterator[tuple[int, bytes]]:
         first += len(piece) // stream.facts.page_size
 
 
-def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: Meter) -> PageList:
-    """Write the new pages and the map into `home`; nothing is published yet. Raises NoSpace."""
-    facts, target = stream.facts, home / PACK
-    shape = _shape(stream)
+def store(
+    stream: PageStream, out: Output, home: Path, before: Earlier, how: Packing, meter: Meter
+) -> PageList:
+    """Write the new pages to `out` and the map into `home`; nothing is published yet. Raises NoSpace, RemoteFailed."""
+    facts, shape = stream.facts, _shape(stream)
     pieces, runs, entries, fresh = [], [], [], 0
 
     def sifted(one: tuple[int, bytes]) -> tuple[Sifted, int]:
         first, data = one
         return before.known.sift(data, first, before.own, shape, how.level), len(data)
 
-    with pack.creating(target) as file:
-        for found, length in in_order(sifted, _numbered(stream, how)):
-            files.require_space(target, how.keep_free + len(found.frames))
-            pack.write_all(file, found.frames)
-            pack.send_to_disk(file.fileno())
-            pieces.append(PagePiece(length, len(found.runs), found.fresh, xxh3=found.xxh3))
-            runs.append(found.runs)
-            entries.append(found.entries)
-            fresh += found.fresh
-            meter.note = f"{units.size(stream.size)}, {units.size(file.tell())} stored"
-            killpoint("copy.middle")
-        index = packs.index(entries)
-        pack.write_all(file, packs.ending(index))
-        size = file.tell()
-    own = PackUse(before.own, sha256(index), size, fresh, fresh)
+    for found, length in in_order(sifted, _numbered(stream, how)):
+        out.append(found.frames)
+        pieces.append(PagePiece(length, len(found.runs), found.fresh, xxh3=found.xxh3))
+        runs.append(found.runs)
+        entries.append(found.entries)
+        fresh += found.fresh
+        meter.note = f"{units.size(stream.size)}, {units.size(out.size)} stored"
+        killpoint("copy.middle")
+    index = packs.index(entries)
+    out.append(packs.ending(index))
+    own = PackUse(before.own, sha256(index), out.size, fresh, fresh)
     used = before.known.used()
     uses = [replace(use, used=used[use.number]) for use in before.packs if used.get(use.number, 0)]
     content = page_list.pack_map(stream.head, runs)

@@ -1,0 +1,83 @@
+"""A file of a backup while it is made: it grows at its end, and what comes first may be known last."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from loader.storage import files
+
+
+class Output(Protocol):
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        ...
+
+    def append(self, content: bytes) -> None:
+        """Raises NoSpace, RemoteFailed."""
+
+    def put_first(self, content: bytes) -> None:
+        """In the place of as many bytes at the beginning, once."""
+
+
+class Outputs(Protocol):
+    """Where such files are made."""
+
+    def require_room(self, repo: Path, needed: int) -> None:
+        """For so many bytes. Raises NoSpace."""
+
+    def making(self, target: Path, backup: str, keep_free: int) -> AbstractContextManager[Output]:
+        """`target` (mode 0600), durable afterwards. backup: the ID of that which it is for. keep_free: bytes of the
+        disk."""
+        ...
+
+
+class OnDisk:
+    """In the repository itself."""
+
+    def require_room(self, repo: Path, needed: int) -> None:
+        files.require_space(repo, needed)
+
+    @contextmanager
+    def making(self, target: Path, backup: str, keep_free: int) -> Iterator[Output]:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb", buffering=0) as file, files.explained(target):
+            yield _DiskFile(cast(BinaryIO, file), target, keep_free)
+        files.make_durable(target)
+
+
+ON_DISK = OnDisk()
+
+
+@dataclass(frozen=True)
+class _DiskFile:
+    """file: unbuffered."""
+
+    file: BinaryIO
+    path: Path
+    keep_free: int
+
+    @property
+    def size(self) -> int:
+        return self.file.seek(0, os.SEEK_END)
+
+    def append(self, content: bytes) -> None:
+        """What was written begins to be stored now, and leaves the page cache to slapd once it is."""
+        files.require_space(self.path, self.keep_free + len(content))
+        self._write(content)
+        os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def put_first(self, content: bytes) -> None:
+        self.file.seek(0)
+        self._write(content)
+
+    def _write(self, content: bytes) -> None:
+        """One write to an unbuffered file may take only a part."""
+        left = memoryview(content)
+        while left:
+            left = left[self.file.write(left) :]
