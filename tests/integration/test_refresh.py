@@ -37,6 +37,7 @@ from tests.support.trees import assert_same
 pytestmark = pytest.mark.slapd
 
 PEOPLE = 3000
+AHEAD = 400  # changes: far fewer than those for which a refresh gives up, however long it takes
 SEED = int(os.environ.get("DITSEED_BAR_SEED", "0")) or random.randrange(1, 10**6)
 
 
@@ -196,7 +197,7 @@ def test_nothing_changed(short_tmp: Path) -> None:
 def test_a_provider_that_never_rests(short_tmp: Path, session_log: int) -> None:
     with pair(short_tmp, PEOPLE, session_log=session_log) as both:
         seeded(both)
-        with Churn(both.provider, rate=200, seed=7) as churn:
+        with Churn(both.provider, rate=200, seed=7, ahead=AHEAD) as churn:
             churn.wait_for(300)
             for _ in range(5):
                 refreshed(both)
@@ -214,7 +215,7 @@ def test_what_syncrepl_itself_cannot_follow(short_tmp: Path, session_log: int) -
     print(f"DITSEED_BAR_SEED={SEED}")
     with pair(short_tmp, PEOPLE, session_log=session_log) as both:
         seeded(both)
-        with Churn(both.provider, rate=300, seed=SEED, harsh=True) as churn:
+        with Churn(both.provider, rate=300, seed=SEED, harsh=True, ahead=AHEAD) as churn:
             for _ in range(5):
                 churn.wait_for(churn.changes() + 100)
                 refreshed(both)
