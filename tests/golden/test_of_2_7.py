@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from fixtures import openldap_27
-from fixtures.golden.of_2_7 import ALL, Made
+from fixtures.golden.of_2_7 import EVERY, LONG, Made
 from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
 from loader import backmdb
+from loader.errors import MadeOtherwise
 from loader.mdb import meta
 from loader.mdb.verify import verify
 from loader.progress import Meter
@@ -51,9 +52,9 @@ def _target(made: Made) -> mdb.Target:
     return mdb.Target(found, known, ("id2v", "ixck"), database.maxsize, server_id=0)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_equal_to_what_slapadd_of_2_7_made(name: str, tmp_path: Path) -> None:
-    made, ours = ALL[name], tmp_path / "ours"
+    made, ours = EVERY[name], tmp_path / "ours"
     ours.mkdir()
     rules = mdb.BuildRules(now="20260102030405Z")
     means = mdb.Resources(256 << 20, 2, tmp_path, tmp_path / "rejects")
@@ -66,12 +67,12 @@ def test_equal_to_what_slapadd_of_2_7_made(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_real_2_7(name: str, engine: str, tmp_path: Path) -> None:
     reason = openldap_27.missing()
     if reason:  # in CI, too: no distribution has it
         pytest.skip(reason)
-    made = ALL[name]
+    made = EVERY[name]
     known = made.case.write_oracle(tmp_path)
     ldif = made.case.write(tmp_path) if engine == "native" else known
     with closing(made.server()) as oracle, closing(made.server()) as ours:
@@ -90,3 +91,12 @@ def test_a_real_2_7(name: str, engine: str, tmp_path: Path) -> None:
             dump = f"{openldap_27.prefix()}/bin/mdb_dump"
             told = subprocess.run([dump, "-a", ours.database_dir], capture_output=True, check=True)
             assert b"database=dn2i" in told.stdout
+
+
+def test_what_format_1_has_no_room_for_is_refused(tmp_path: Path) -> None:
+    there = LONG.unpack(tmp_path / "there")
+    with closing(fresh(LONG.case)) as here:
+        done = ditseed("migrate", there, here.database_dir, "--config", here.config_path)
+        assert done.status == MadeOtherwise.exit_status
+        assert "the RDN is too long for the database: about 245 bytes are the most" in done.err
+        assert not (here.database_dir / meta.DATA).exists()

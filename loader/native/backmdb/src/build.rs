@@ -11,7 +11,7 @@ use codec::tables;
 use common::WithCode;
 use extsort::{KeySize, Postings, Sorted};
 use ldif::Counters;
-use lmdbfile::{FileWriter, Format, Table};
+use lmdbfile::{FileWriter, Layout, Table};
 use schema::Schema;
 use tree::claim::Claim;
 use tree::fingerprint::Checksum;
@@ -79,14 +79,17 @@ pub fn build(
     counters: &Counters,
 ) -> Result<Built> {
     let indexes = Indexes::read(schema, settings)?;
+    let file = settings.file_options();
+    let longest_row = Layout::new(file.format, file.page_size)?.max_key();
     let shared = BuildContext {
         schema,
         settings,
         options,
         counters,
         columns: AttributeDescriptions::new(schema, settings, &indexes),
-        suffixes: Suffixes::read(schema, &settings.suffixes, &settings.foreign)
+        suffixes: Suffixes::read(schema, &settings.suffixes, &settings.foreign, longest_row)
             .map_err(|refusal| Error::new(Code::Schema, format!("suffix: {}", refusal.0)))?,
+        longest_row,
         claim: options.claimed.as_ref().map(|texts| Claim::new(texts)),
         live: beside.is_some(),
         completed: Mutex::default(),
@@ -157,10 +160,7 @@ impl Build<'_> {
     }
 
     pub(crate) fn create(&self) -> Result<FileWriter> {
-        let Settings { map_size, page_size, of_2_7, .. } = self.shared.settings;
-        let format = if *of_2_7 { Format::V3 } else { Format::V1 };
-        let options = lmdbfile::Options { format, page_size: *page_size, map_size: *map_size };
-        Ok(FileWriter::create(self.out, &options)?)
+        Ok(FileWriter::create(self.out, &self.shared.settings.file_options())?)
     }
 
     /// Settles the IDs, and rewrites what was written with others.

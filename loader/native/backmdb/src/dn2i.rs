@@ -86,7 +86,7 @@ fn count(names: &Spool, parents: &ParentIds<'_>) -> Result<Subtrees> {
 fn prefix(parent: u32, normal: &[u8]) -> u128 {
     let mut start = [0; 16];
     start[..4].copy_from_slice(&parent.to_be_bytes());
-    #[allow(clippy::cast_possible_truncation, reason = "a name has at most 491 bytes")]
+    #[allow(clippy::cast_possible_truncation, reason = "a name has at most 1023 bytes")]
     start[4..6].copy_from_slice(&(normal.len() as u16).to_be_bytes());
     let fits = normal.len().min(10);
     start[6..6 + fits].copy_from_slice(&normal[..fits]);

@@ -17,6 +17,8 @@ pub struct Suffixes {
     /// Normalised.
     own: Vec<Vec<u8>>,
     foreign: Vec<Hash>,
+    /// LMDB's limit for the records of their nodes.
+    longest_row: usize,
 }
 
 /// An entry's place.
@@ -60,10 +62,16 @@ pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
 }
 
 impl Suffixes {
-    pub fn read(schema: &Schema, own: &[String], foreign: &[String]) -> Result<Self, InvalidValue> {
+    /// `longest_row`: LMDB's limit for a DUPSORT value of the file.
+    pub fn read(
+        schema: &Schema,
+        own: &[String],
+        foreign: &[String],
+        longest_row: usize,
+    ) -> Result<Self, InvalidValue> {
         let normal = |text: &String| schema.dn(text.as_bytes()).map(|dn| dn.normal());
         let own = own.iter().map(normal).collect::<Result<_, _>>()?;
-        let mut suffixes = Self { own, foreign: Vec::new() };
+        let mut suffixes = Self { own, foreign: Vec::new(), longest_row };
         for text in foreign {
             let hash = suffixes.hash_of(&schema.dn(text.as_bytes())?)?;
             suffixes.foreign.push(hash);
@@ -76,6 +84,17 @@ impl Suffixes {
             return Err(InvalidValue("another database holds it".into()));
         }
         Ok(hash)
+    }
+
+    /// Names of a node that slapd could not store, or not read again, are refused.
+    fn require_room(&self, normal: &[u8], pretty: &[u8]) -> Result<(), InvalidValue> {
+        if dn2i::fits(self.longest_row, normal, pretty) {
+            return Ok(());
+        }
+        let most = dn2i::longest_name(self.longest_row);
+        let reason =
+            format!("the RDN is too long for the database: about {most} bytes are the most");
+        Err(InvalidValue(reason.into()))
     }
 
     /// The first suffix's hash: that entry bears contextCSN.
@@ -146,7 +165,7 @@ impl<'a> ParentCache<'a> {
             schema::split_leaf(text).ok_or_else(|| InvalidValue(elsewhere.into()))?;
         if let Some(&parent) = self.known.get(above) {
             let rdn = self.schema.rdn(leaf)?;
-            fits(&rdn.normal, &rdn.pretty)?;
+            self.suffixes.require_room(&rdn.normal, &rdn.pretty)?;
             let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
             return Ok((HashedDn { hash, parent, rdn, suffix: None }, above));
         }
@@ -158,7 +177,7 @@ impl<'a> ParentCache<'a> {
         let normal = dn.normal();
         if self.suffixes.is_one(&normal) {
             let (hash, pretty) = (hash(ROOT, &normal), dn.pretty());
-            fits(&normal, &pretty)?;
+            self.suffixes.require_room(&normal, &pretty)?;
             return Ok(HashedDn {
                 hash,
                 parent: ROOT,
@@ -168,7 +187,7 @@ impl<'a> ParentCache<'a> {
         }
         let rdn = dn.rdns.remove(0);
         let parent = self.suffixes.hash_of(&dn)?;
-        fits(&rdn.normal, &rdn.pretty)?;
+        self.suffixes.require_room(&rdn.normal, &rdn.pretty)?;
         if self.known.len() >= PARENTS {
             self.known.clear();
         }
@@ -176,15 +195,6 @@ impl<'a> ParentCache<'a> {
         let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
         Ok(HashedDn { hash, parent, rdn, suffix: None })
     }
-}
-
-fn fits(normal: &[u8], pretty: &[u8]) -> Result<(), InvalidValue> {
-    if normal.len() + pretty.len() > dn2i::LONGEST {
-        return Err(InvalidValue(
-            "the RDN is too long for the database: about 240 bytes are the most".into(),
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -205,7 +215,7 @@ mod tests {
     fn what_another_database_holds_is_refused_however_it_is_reached() {
         let schema = schema();
         let own = ["dc=com".to_owned()];
-        let suffixes = Suffixes::read(&schema, &own, &["dc=b,dc=com".to_owned()]).unwrap();
+        let suffixes = Suffixes::read(&schema, &own, &["dc=b,dc=com".to_owned()], 511).unwrap();
         let mut naming = ParentCache::new(&schema, &suffixes);
         let mut place = |dn: &str| naming.place(dn.as_bytes()).map(|(place, _)| place.hash);
         assert!(place("dc=b,dc=com").is_err());
@@ -220,7 +230,7 @@ mod tests {
     #[test]
     fn a_dn_has_one_hash_by_whatever_way() {
         let schema = schema();
-        let suffixes = Suffixes::read(&schema, &["dc=com".to_owned()], &[]).unwrap();
+        let suffixes = Suffixes::read(&schema, &["dc=com".to_owned()], &[], 511).unwrap();
         let mut naming = ParentCache::new(&schema, &suffixes);
         let parent = naming.place(b"dc=a,dc=com").unwrap().0;
         for child in ["dc=b,dc=a,dc=com", "dc=b,dc=a,dc=com", "DC=b , dc=A,DC=com"] {

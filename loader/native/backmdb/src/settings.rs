@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use lmdbfile::Format;
 use values::keys::Substrings;
 
 /// The configuration of one database (slapd-mdb(5), slapd-config(5)).
@@ -46,6 +47,14 @@ pub struct Settings {
     pub page_size: u32,
     /// Of the CSNs that are made.
     pub server_id: u16,
+}
+
+impl Settings {
+    /// The file that this slapd creates.
+    pub const fn file_options(&self) -> lmdbfile::Options {
+        let format = if self.of_2_7 { Format::V3 } else { Format::V1 };
+        lmdbfile::Options { format, page_size: self.page_size, map_size: self.map_size }
+    }
 }
 
 /// A kind of index keys.

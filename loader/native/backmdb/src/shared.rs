@@ -20,6 +20,8 @@ pub struct BuildContext<'a> {
     pub counters: &'a Counters,
     pub columns: AttributeDescriptions<'a>,
     pub suffixes: Suffixes,
+    /// LMDB's limit for a DUPSORT value of the file: a record of id2v or dn2i.
+    pub longest_row: usize,
     /// Of a seed: the contextCSN that no entry may exceed.
     pub claim: Option<Claim>,
     /// The entries come from a server that goes on to change, so that some may come twice.

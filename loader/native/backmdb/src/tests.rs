@@ -230,34 +230,46 @@ fn rejected_entries_keep_the_values_that_live_in_id2v() {
     }
 }
 
-#[test]
-fn a_value_of_id2v_has_room_in_511_bytes_with_its_normal_form() {
+/// Builds for slapd 2.7, with pages of so many bytes.
+fn of_2_7(page_size: u32) -> Build {
     let mut build = Build::new();
-    build.settings.apart_above = vec![("description".into(), 1)];
+    (build.settings.of_2_7, build.settings.page_size) = (true, page_size);
+    build
+}
+
+#[test]
+fn a_value_of_id2v_has_room_with_its_normal_form_in_what_lmdb_allows() {
     let text = |length: usize| {
         let long = "x".repeat(length);
         [SUFFIX, &unit("ou=a,dc=example,dc=com", &format!("description: {long}\ndescription: b\n"))]
             .concat()
     };
-    // Value and normal form, a NUL behind each, and two bytes of length.
-    build.run(&text(253)).unwrap();
-    let refused = build.run(&text(254)).unwrap_err();
-    assert_eq!(refused.code, Code::Rejected);
-    assert!(
-        refused.message.contains("description: a value is too long to live apart"),
-        "{refused}"
-    );
+    // Value and normal form, a NUL behind each, and two bytes of length: in 511 bytes, 1978 and 32698.
+    for (mut build, most) in [(Build::new(), 253), (of_2_7(4096), 987), (of_2_7(65536), 16347)] {
+        build.settings.apart_above = vec![("description".into(), 1)];
+        build.run(&text(most)).unwrap();
+        let refused = build.run(&text(most + 1)).unwrap_err();
+        assert_eq!(refused.code, Code::Rejected);
+        assert!(
+            refused.message.contains("description: a value is too long to live apart"),
+            "{refused}"
+        );
+    }
 }
 
 #[test]
-fn an_rdn_has_room_in_dn2i_up_to_491_bytes_with_its_normal_form() {
-    let build = Build::new();
+fn an_rdn_has_room_in_dn2i_with_its_normal_form_and_slapd_can_read_it() {
     let text = |length: usize| {
         [SUFFIX, &unit(&format!("ou={},dc=example,dc=com", "x".repeat(length)), "")].concat()
     };
-    build.run(&text(242)).unwrap();
-    assert_eq!(names(&build)[1].len(), 245);
-    assert_eq!(build.run(&text(243)).unwrap_err().code, Code::Rejected);
+    // Twice, and 20 bytes, in 511 and 1978; slapd reads no name of 1024 bytes from larger pages.
+    for (build, most) in [(Build::new(), 245), (of_2_7(4096), 979), (of_2_7(65536), 1023)] {
+        build.run(&text(most - 3)).unwrap();
+        assert_eq!(names(&build)[1].len(), most);
+        let refused = build.run(&text(most - 2)).unwrap_err();
+        assert_eq!(refused.code, Code::Rejected);
+        assert!(refused.message.contains(&format!("about {most} bytes")), "{refused}");
+    }
 }
 
 #[test]

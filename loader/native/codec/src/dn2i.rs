@@ -15,8 +15,23 @@ use std::cmp::Ordering;
 /// The root above all suffixes, under key 0.
 pub const ROOT: [u8; 12] = [0; 12];
 
-/// `nrdn` and `rdn` of one node must leave room for the 20 bytes around them in LMDB's 511.
-pub const LONGEST: usize = 511 - 20;
+/// What a child's record has besides its two names.
+const AROUND_NAMES: usize = 20;
+
+/// The longest name that slapd reads: `mdb_id2name` ends it at a longer one.
+const LONGEST_NAME: usize = 1023;
+
+/// Are these the names of a node, where LMDB takes DUPSORT values of `longest` bytes?
+pub const fn fits(longest: usize, normal: &[u8], pretty: &[u8]) -> bool {
+    let (normal, pretty) = (normal.len(), pretty.len());
+    normal <= LONGEST_NAME && pretty <= LONGEST_NAME && normal + pretty + AROUND_NAMES <= longest
+}
+
+/// The longest RDN whose normal form is as long as itself.
+pub const fn longest_name(longest: usize) -> usize {
+    let half = (longest - AROUND_NAMES) / 2;
+    if half < LONGEST_NAME { half } else { LONGEST_NAME }
+}
 
 const CHILD: u16 = 0x8000;
 
@@ -34,7 +49,7 @@ pub fn child(out: &mut Vec<u8>, normal: &[u8], pretty: &[u8], id: u64, subtree: 
 }
 
 fn name(out: &mut Vec<u8>, mark: u16, normal: &[u8], pretty: &[u8]) {
-    #[allow(clippy::cast_possible_truncation, reason = "at most LONGEST")]
+    #[allow(clippy::cast_possible_truncation, reason = "at most LONGEST_NAME")]
     let length = normal.len() as u16 | mark;
     out.clear();
     out.extend_from_slice(&length.to_be_bytes());

@@ -83,7 +83,9 @@ pub fn apply(
     require_known(&asked, &database)?;
     let columns = AttributeDescriptions::new(known.0, &asked.settings, &asked.indexes);
     number(&columns, &database.texts)?;
-    let suffixes = Suffixes::read(known.0, &asked.settings.suffixes, &asked.settings.foreign);
+    let longest_row = reader.layout().max_key();
+    let (own, foreign) = (&asked.settings.suffixes, &asked.settings.foreign);
+    let suffixes = Suffixes::read(known.0, own, foreign, longest_row);
     let shared = BuildContext {
         schema: known.0,
         settings: &asked.settings,
@@ -91,6 +93,7 @@ pub fn apply(
         counters,
         columns,
         suffixes: suffixes.with_code(Code::Schema)?,
+        longest_row,
         claim: Some(Claim::new(options.claimed.as_deref().unwrap_or_default())),
         live: false,
         completed: std::sync::Mutex::default(),

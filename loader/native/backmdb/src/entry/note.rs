@@ -56,7 +56,7 @@ impl Encoder<'_> {
         let (normal, pretty) = place.names();
         out.names.extend_from_slice(normal);
         out.names.extend_from_slice(pretty);
-        #[allow(clippy::cast_possible_truncation, reason = "a name has at most 491 bytes")]
+        #[allow(clippy::cast_possible_truncation, reason = "a name has at most 1023 bytes")]
         let normal = normal.len() as u16;
         if self.shared.live {
             out.keys.push(EntryVersion { uuid: self.uuid(), csn: self.csn, newer: self.newer });

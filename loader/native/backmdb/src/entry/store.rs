@@ -11,9 +11,6 @@ use crate::draft::{Attribute, EntryLines, ValueSpans};
 use crate::encoded::{Encoded, MultivalRecord};
 use codec::id2e;
 
-/// LMDB's limit for the values of one key.
-const LONGEST_ROW: usize = 511;
-
 /// A value that goes into id2v. number: of its attribute in ad2i.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Apart {
@@ -94,7 +91,7 @@ impl Encoder<'_> {
         apart.dedup_by(|left, right| compare(left, right) == Ordering::Equal);
         for one in &apart {
             let record = row(draft, one);
-            if record.len() > LONGEST_ROW {
+            if record.len() > self.shared.longest_row {
                 let text = &lookup.get(one.of.column).text;
                 return Err(RejectReason::Entry(format!(
                     "{text}: a value is too long to live apart (multival)"

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use codec::tables;
 use ldif::Counters;
-use lmdbfile::{ErrorKind, FileWriter, Format, Options, Reader, Table};
+use lmdbfile::{ErrorKind, FileWriter, Reader, Table};
 use schema::Schema;
 
 use crate::audit::indexes::ConfiguredIndexes;
@@ -55,14 +55,9 @@ pub fn transfer(
         left_out: std::collections::BTreeSet::new(),
     };
     let (sorted, misfits) = check::Check::new(schema, &asked, means, counters)?.run(&reader)?;
-    let task = Writing { reader: &reader, asked: &asked, counters, file: create(out, settings)? };
+    let file = FileWriter::create(out, &settings.file_options())?;
+    let task = Writing { reader: &reader, asked: &asked, counters, file };
     Ok(Transferred { misfits, ..task.run(&sorted)? })
-}
-
-fn create(out: &Path, settings: &Settings) -> Result<FileWriter> {
-    let Settings { map_size, page_size, of_2_7, .. } = *settings;
-    let format = if of_2_7 { Format::V3 } else { Format::V1 };
-    Ok(FileWriter::create(out, &Options { format, page_size, map_size })?)
 }
 
 struct Writing<'a> {
