@@ -2,7 +2,8 @@
 
 liblmdb clears the slots of dead processes whenever it opens an environment in py-lmdb's way, so a look through it
 would not find them. Nothing is changed here, but by `clear`.
-Layout: MDB_txninfo and MDB_reader of LMDB 0.9, with the mutexes of glibc.
+Layout: MDB_txninfo and MDB_reader of LMDB 0.9 and 1.0, with the mutexes of glibc. The two have what stands before the
+slots in another order, and the slots at the same places.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from loader.mdb.environment import LOCK
 from loader.storage import files, held, holders
 
 _FORMAT = 0x00010001  # MDB_LOCK_FORMAT of LMDB 0.9 on Linux
+# That of LMDB 1.0: in the lower 12 bits its version, above them what tells how the slots are laid out.
+_VERSION, _VERSION_BITS = 2, 12
+_LINE_KINDS = 6  # of the lowest digit: 0 is a line of 64 bytes
+_LONG_IDS, _LARGE_SLOTS, _PID_LOCKS = 1 << 15, 1 << 16, 1 << 17
 _LINE = 64  # bytes of a processor's cache line: what mutexes and slots are padded to
 _MUTEX = {"aarch64": 48}.get(platform.machine(), 40)  # pthread_mutex_t
 _HEAD, _SLOT = struct.Struct("=II"), struct.Struct("=QI")
@@ -58,15 +63,25 @@ def _taken(found: bytes, descriptor: int, path: Path) -> Iterator[Slot]:
     if len(found) < _HEAD.size:
         return
     magic, lock_format = _HEAD.unpack_from(found)
-    if (magic, lock_format) != (meta.MAGIC, _FORMAT):
-        if magic == 0:  # not written yet
-            return
-        raise NotLmdb(path=path, reason=f"its lock format {lock_format:#x} is not that of LMDB 0.9")
+    if magic == 0:  # not written yet
+        return
+    if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
+        raise NotLmdb(path=path, reason=f"lock format {lock_format:#x}, of another LMDB or machine")
     start = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)
     for at in range(start, len(found) - _LINE + 1, _LINE):
         txnid, pid = _SLOT.unpack_from(found, at)
         if pid:
             yield Slot(pid, None if txnid == _IDLE else txnid, _is_alive(descriptor, pid))
+
+
+def _is_of_1_0(lock_format: int) -> bool:
+    """With slots of 64 bytes that begin with a transaction of 8 bytes, and locks on the numbers of processes?"""
+    layout = lock_format >> _VERSION_BITS
+    return (
+        lock_format & (1 << _VERSION_BITS) - 1 == _VERSION
+        and layout & (_LONG_IDS | _LARGE_SLOTS | _PID_LOCKS) == _LONG_IDS | _PID_LOCKS
+        and (layout & (_LONG_IDS - 1)) % _LINE_KINDS == 0
+    )
 
 
 def _padded(size: int) -> int:

@@ -241,6 +241,15 @@ def test_a_provider_without_a_rule_of_limits(provider: Slapd, state: dict[str, s
     assert of_rule(examined(provider, state, "--json"), "limits") == []
     database = "olcDatabase={3}mdb,cn=config"
     provider.configure(f"dn: {database}\nchangetype: modify\ndelete: olcLimits\n")
-    assert [one["severity"] for one in of_rule(examined(provider, state, "--json"), "limits")] == [
-        "note"
-    ]
+
+    def severities() -> list[str]:
+        return [one["severity"] for one in of_rule(examined(provider, state, "--json"), "limits")]
+
+    assert severities() == ["note"]
+    frontend = "olcDatabase={-1}frontend,cn=config"
+    lift = "add: olcSizeLimit\nolcSizeLimit: unlimited\n"
+    provider.configure(f"dn: {frontend}\nchangetype: modify\n{lift}")
+    assert severities() == []
+    own = lift.replace("unlimited", "1000")
+    provider.configure(f"dn: {database}\nchangetype: modify\n{own}")
+    assert severities() == ["note"]

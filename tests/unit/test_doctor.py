@@ -148,6 +148,10 @@ def test_long_lists_and_limits() -> None:
     assert severities(facts(overlays=("syncprov",)), "limits") == ["note"]
     lifted = ("{0}dn.exact=cn=r size.prtotal=unlimited",)
     assert severities(facts(overlays=("syncprov",), limits=lifted), "limits") == []
+    for size_limit in ("unlimited", "-1", "size.soft=10 size.hard=unlimited"):
+        of = facts(overlays=("syncprov",), size_limit=size_limit)
+        assert severities(of, "limits") == []
+    assert severities(facts(overlays=("syncprov",), size_limit="1000"), "limits") == ["note"]
 
 
 def test_a_session_log_that_is_kept_is_a_note() -> None:

@@ -65,7 +65,8 @@ class Certificate(msgspec.Struct, frozen=True):
 
 class Database(msgspec.Struct, frozen=True):
     """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`). `format`: of
-    data.mdb; `owner`: of it; `limits`, `idlexp`: as configured."""
+    data.mdb; `owner`: of it; `limits`, `idlexp`: as configured;
+    `size_limit`: of whoever no rule of `limits` names."""
 
     name: str
     suffix: str
@@ -76,6 +77,7 @@ class Database(msgspec.Struct, frozen=True):
     checkpoint: str | None = None
     overlays: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    size_limit: str = ""
     idlexp: int | None = None
     is_glued: bool = False
     is_there: bool = False

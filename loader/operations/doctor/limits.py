@@ -14,6 +14,7 @@ _UNLIMITED = (
     "size=-1",
     "size.hard=-1",
 )
+_EVERYBODY = ("unlimited", "-1")  # as olcSizeLimit has it
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
@@ -23,7 +24,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
                 Severity.NOTE,
                 "limits",
                 database.suffix,
-                "no rule of olcLimits lets an account read more than the size limit (500 entries by default)",
+                "neither olcSizeLimit nor olcLimits lets an account read all of it (500 entries by default)",
                 "Only the root DN can read all of it: neither a consumer nor `ditseed export` with an account of its "
                 "own can. "
                 "The rule belongs before all others of the database.",
@@ -35,4 +36,6 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_lifted(database: Database) -> bool:
-    return any(word in value.lower() for value in database.limits for word in _UNLIMITED)
+    rules = any(word in value.lower() for value in database.limits for word in _UNLIMITED)
+    words = database.size_limit.lower().split()
+    return rules or any(word in (*_EVERYBODY, *_UNLIMITED) for word in words)

@@ -161,10 +161,18 @@ def _configured(config: Config, one: Configured, wishes: Wishes) -> Database:
         checkpoint=one.checkpoint,
         overlays=tuple(one.overlays),
         limits=config.values(one.entry_dn, "olcLimits"),
+        size_limit=_size_limit(config, one),
         idlexp=_idlexp(config, one),
         is_glued=bool(glue.subordinates(config, one)),
         backup=None if wishes.repo is None else backups.look(wishes.repo, one.suffix),
     )
+
+
+def _size_limit(config: Config, one: Configured) -> str:
+    """The database's own, else the frontend's."""
+    places = ("cn=config", backmdb.FRONTEND, one.entry_dn)
+    found = config.reader(*places).all("olcSizeLimit")
+    return found[-1] if found else ""
 
 
 def _idlexp(config: Config, one: Configured) -> int | None:

@@ -60,6 +60,7 @@ def test_every_page_is_reachable_or_free(place: Path) -> None:
     assert 1 <= own <= 2 + max(freed.values()) // 500  # the pages of the list itself
 
 
+@pytest.mark.parametrize("engine", [0, 1])
 def test_what_a_reader_keeps_is_told_by_transaction(place: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", READING, str(place)],
@@ -104,9 +105,12 @@ def test_a_free_list_that_lies(place: Path) -> None:
 
 def test_lock_files_of_others(place: Path, tmp_path: Path) -> None:
     lock = place / "lock.mdb"
-    lock.write_bytes(struct.pack("=II", meta.MAGIC, 0x00020002) + bytes(8000))
-    with pytest.raises(NotLmdb, match="lock format"):
-        readers.slots(place)
+    of_1_0 = 0x2C2F6002  # on a machine with 64 bits
+    others = (0x00020002, of_1_0 + 1, of_1_0 ^ 1 << 27, of_1_0 ^ 1 << 28, of_1_0 + (1 << 12))
+    for lock_format in others:  # another version, IDs of 4 bytes, larger slots, lines of 32 bytes
+        lock.write_bytes(struct.pack("=II", meta.MAGIC, lock_format) + bytes(8000))
+        with pytest.raises(NotLmdb, match="lock format"):
+            readers.slots(place)
     lock.write_bytes(b"")
     assert readers.slots(place) == ()
     lock.unlink()
