@@ -60,7 +60,7 @@ class MdbDamaged(LoaderError):
 class NoEntry(LoaderError):
     code, exit_status = "mdb.no_entry", 59
     message = "{path}: there is no entry {dn}"
-    hint = "Check -b; without it, everything is read, and `ditseed export` reports the suffix."
+    hint = "Check the DN (-b, --dn) or the filter; the suffix is what `ditseed export` reports without -b."
 
 
 class NotStampable(LoaderError):

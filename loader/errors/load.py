@@ -46,7 +46,10 @@ class IncludeRefused(LoaderError):
 class MissingParents(LoaderError):
     code, exit_status = "ldif.missing_parents", 43
     message = "{count} parent entries are missing; the first is {first}"
-    hint = "Add them to the LDIF, or export from a base that contains them."
+    hint = (
+        "Add them to the LDIF, or export from a base that contains them. A database that slapadd made without them: "
+        "`ditseed export` it, add them to the LDIF, and `ditseed build` that."
+    )
 
 
 class ManifestBroken(LoaderError):
@@ -61,7 +64,10 @@ class ManifestBroken(LoaderError):
 class EmptyInput(LoaderError):
     code, exit_status = "ldif.empty", 45
     message = "{path}: no entries"
-    hint = "Check that it is the right file or base, and that the bind DN may read its entries."
+    hint = (
+        "Check that it is the right file, directory or base, and that a server lets the bind DN read its entries. A "
+        "database without entries needs no migration: slapd makes a new one."
+    )
 
 
 class EntryRefused(LoaderError):

@@ -146,6 +146,10 @@ def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
         kept = ditseed(*command, "--dn", gone.removeprefix("dn: "), "--keep-operational").ok().out
         assert "entryUUID: " in kept
         assert ditseed(*command, "--filter", "(cn=nobody at all)").status == NoEntry.exit_status
+        nobody = ditseed(*command, "--dn", f"cn=nobody,{PEOPLE}")
+        assert nobody.status == NoEntry.exit_status
+        assert f"ditseed: {tmp_path}/" in nobody.err  # not where it was unpacked
+        assert "--dn" in nobody.err
         assert ditseed(*command).status != 0
 
 

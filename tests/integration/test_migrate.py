@@ -14,7 +14,7 @@ import pytest
 from fixtures.churn import Churn
 from fixtures.golden.reading import Database
 from fixtures.golden.tables import differences
-from fixtures.slapd import Slapd
+from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
 from loader.errors import LoaderError
@@ -224,6 +224,17 @@ def test_an_empty_source_is_refused(old: Slapd, new: Slapd) -> None:
     old.start()
     old.stop()
     _refused(_migrate(old, new), errors.EmptyInput)
+    assert _nothing_was_made(new)
+
+
+def test_a_source_without_its_suffix_entry_is_refused(old: Slapd, new: Slapd) -> None:
+    """slapadd says so, too, and leaves what it was given."""
+    with pytest.raises(ServerError, match="entries missing"):
+        old.slapadd(_unit("a"))
+    foreseen = _migrate(old, new, "--dry-run")
+    assert foreseen.status == 1
+    assert "parent entries are missing" in foreseen.out
+    assert "`ditseed build`" in _refused(_migrate(old, new), errors.MissingParents)
     assert _nothing_was_made(new)
 
 

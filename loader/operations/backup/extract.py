@@ -104,7 +104,10 @@ def _read(
         return
     with tempfile.TemporaryFile(dir=place) as file:
         part = Part(place / "data", options.dn)
-        mdb.stream(part, file.fileno(), False, resources.processors(), meter)
+        try:
+            mdb.stream(part, file.fileno(), False, resources.processors(), meter)
+        except NoEntry:
+            raise NoEntry(path=options.repo / backup.id, dn=options.dn) from None
         file.seek(0)
         yield file.fileno()
 

@@ -62,8 +62,9 @@ def plan(
 def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> Facts:
     """None is foreseen where the first entries cannot stand alone, or are refused."""
     facts: Facts = {"problems": [], "seconds": None, "needed": None, "maxsize": None}
+    text, is_all = _first_records(work.options)
     try:
-        found = _sample(work, meter)
+        found = _sample(work, text, meter)
         share = entries / found.entries
         margin = estimate.MARGIN if share > 1 else 1
         facts["seconds"] = round(found.seconds * share, 1)
@@ -72,19 +73,18 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> F
         changing = work.build_options.target is None
         maxsize = work.options.maxsize
         facts["maxsize"] = estimate.choose_maxsize(work.place, facts["needed"], maxsize, changing)
-    except MissingParents:
-        pass  # an entry was moved below one that is younger
     except LoaderError as error:
+        if isinstance(error, MissingParents) and not is_all:
+            return facts  # an entry was moved below one that is younger
         if strict:
             raise
         facts["problems"] = [str(error)]
     return facts
 
 
-def _sample(work: MigrateSteps, meter: Meter) -> Sample:
+def _sample(work: MigrateSteps, text: bytes, meter: Meter) -> Sample:
     """With as large a map as it takes."""
     work = dataclasses.replace(work, options=dataclasses.replace(work.options, maxsize="auto"))
-    text = _first_records(work.options)
     began = time.monotonic()
     with piped(lambda descriptor: _write(text, descriptor), "sample") as (descriptor, _):
         made = work.building.make(meter, [descriptor], None)
@@ -99,12 +99,13 @@ def _write(text: bytes, descriptor: int) -> None:
         file.write(text)
 
 
-def _first_records(options: MigrateOptions) -> bytes:
-    """Whole records, from the beginning of the database."""
+def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
+    """Whole records, from the beginning of the database; are these all?"""
 
     def write(descriptor: int) -> mdb.Exported:
         return mdb.stream(options.part, descriptor, False, options.jobs or 1, Meter("sample"))
 
     with piped(write, "sample") as (descriptor, _), os.fdopen(os.dup(descriptor), "rb") as file:
         text = file.read(_SAMPLE)
-    return text if len(text) < _SAMPLE else text[: text.rfind(b"\n\n") + 2]
+    is_all = len(text) < _SAMPLE
+    return text if is_all else text[: text.rfind(b"\n\n") + 2], is_all
