@@ -118,6 +118,12 @@ def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
     ]
 
 
+def left_behind(before: Indexes, after: Indexes, made_anew: Sequence[str]) -> list[str]:
+    """Attributes that are still indexed, and lose kinds whose keys nobody takes out of their tables."""
+    lose = attributes_to_reindex(after, before)
+    return [name for name in lose if name.lower() in after and name not in made_anew]
+
+
 def rewritten_lines(lines: Sequence[str], wanted: Indexes) -> tuple[str, ...]:
     """`lines` made to say `wanted`, with as few lines changed as can be."""
     present = parse(lines)

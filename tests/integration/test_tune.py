@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -247,6 +249,25 @@ def test_a_new_index_is_whole_and_used(place: Place) -> None:
     equal = [dn for dn, values in entries if one in [value.decode() for value in values["sn"]]]
     assert sorted(dn for dn, _ in found) == sorted(equal)
     assert not is_indexed(place.server, "(mail=nobody@example.com)")
+
+
+def test_keys_of_a_kind_that_is_removed_are_told_of(people_ldif: Path) -> None:
+    """And the command of the note takes them out."""
+    with closing(Slapd(Settings(indexes=("cn,sn eq,sub",)))) as server:
+        server.slapadd(people_ldif)
+        place = Place(server, server.config_path)
+        wish = IndexChange(remove=("cn sub", "sn"), add=("sn eq",))
+        (note,) = place.indexes(wish).notes
+        assert "removed kinds stay in the file (cn)" in note  # the table of sn is made anew
+        assert _too_much(server)
+        server.tool("slapindex", *shlex.split(note.partition("slapindex ")[2]))
+        assert not _too_much(server)
+
+
+def _too_much(server: Slapd) -> bool:
+    where = ("--verify", "indexes", "--config", server.config_path, "--json")
+    found = ditseed("verify", server.database_dir, *where).facts["problems"]
+    return "indexes.too_much" in {one["kind"] for one in found}
 
 
 def is_indexed(server: Slapd, filter: str) -> bool:

@@ -102,7 +102,7 @@ class MigrateSteps:
                 path=self.options.source,
                 config=self.place.config.path,
                 reason=error,
-                advice="Correct that entry in the old server, or the schema in the new configuration; the entry is in "
+                advice="Correct that entry in the old server, or the new configuration (schema, multival, dbpagesize); the entry is in "
                 f"{naming.with_operator_paths(str(self.building.rejects))}.",
             ) from error
 

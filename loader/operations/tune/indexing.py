@@ -107,6 +107,7 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     wanted = wish.of(present)
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     grown = tuple(indexes.attributes_to_reindex(present, wanted))
+    made_anew = grown if reindex and not target.online else ()
     return Plan(
         database=database,
         changes=changed(
@@ -116,7 +117,10 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
         words=_setting(wanted),
         undo=_setting(present),
         index=grown,
-        notes=tuple(_advice(target, database, grown, reindex)),
+        notes=(
+            *_advice(target, database, grown, reindex),
+            *_left_behind(target, database, indexes.left_behind(present, wanted, made_anew)),
+        ),
     )
 
 
@@ -140,10 +144,31 @@ def _advice(
         yield f"without that, searches by {', '.join(grown)} miss entries"
 
 
-def _arguments(config: Config, database: Database, attributes: Iterable[str]) -> list[str]:
+def _left_behind(target: Target, database: Database, names: list[str]) -> Iterable[str]:
+    if names:
+        command = shlex.join(_arguments(target.config, database, names, "-t"))
+        yield (
+            f"keys of the removed kinds stay in the file ({', '.join(names)}): searches are right, and `ditseed verify "
+            f"--verify indexes` counts them; to drop them, with slapd stopped, as its user: {command}"
+        )
+
+
+def _arguments(
+    config: Config, database: Database, attributes: Iterable[str], *options: str
+) -> list[str]:
     form = "-F" if config.is_directory else "-f"
     alone = ["-g"] if glue.subordinates(config, database) else []
-    return ["slapindex", "-q", *alone, form, str(config.path), "-b", database.suffix, *attributes]
+    return [
+        "slapindex",
+        "-q",
+        *options,
+        *alone,
+        form,
+        str(config.path),
+        "-b",
+        database.suffix,
+        *attributes,
+    ]
 
 
 def _require_stopped(config: Config, plan: Plan) -> None:
