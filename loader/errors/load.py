@@ -88,7 +88,8 @@ class NotProven(LoaderError):
     hint = (
         "Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed. It takes "
         "neither --max-rejects and --rejects, because slapadd stops at the first entry that it refuses, nor --memory, "
-        "--jobs, --tmp and --allow-file-urls."
+        "--jobs, --tmp and --allow-file-urls. For `ditseed migrate`: `ditseed export SOURCE -o - | ditseed build - "
+        "--engine slapadd`."
     )
 
 

@@ -102,8 +102,8 @@ class MigrateSteps:
                 path=self.options.source,
                 config=self.place.config.path,
                 reason=error,
-                advice="Correct that entry in the old server, or the new configuration (schema, multival, dbpagesize); the entry is in "
-                f"{naming.with_operator_paths(str(self.building.rejects))}.",
+                advice="Correct that entry in the old server, or the new configuration (schema, multival, dbpagesize); "
+                f"the entry is in {naming.with_operator_paths(str(self.building.rejects))}.",
             ) from error
 
     def _require_schema(self) -> None:
