@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from fixtures.slapd_config import Settings
 from loader.errors import MaxsizeTooSmall
 from loader.mdb import meta
 from loader.operations.tune import forecast
-from loader.operations.tune.target import opened
+from loader.operations.tune.target import Online, opened
 from loader.progress import Meter, Progress
 from loader.sources import sampling
 from loader.sources.sampling import SampleSize
@@ -70,6 +71,35 @@ def test_from_the_database_that_is_there(server: Slapd, built: int) -> None:
     assert found.load.how == f"{SMALL.records // 64} windows of entry IDs"
     assert (found.now, found.after) == (built, found.load.bytes)
     assert found.load.bytes == pytest.approx(built, rel=0.15)
+
+
+def test_over_ldap_what_is_there_is_not_known(server: Slapd, ldif: Path, built: int) -> None:
+    with opened(server.config_path) as here:
+        database = here.config.database(None)
+        there = Online(None, here.config, (), local=False)  # type: ignore[arg-type]
+        found = forecast.plan(there, database, str(ldif), SMALL, 0.5, Progress())
+    assert found.now == 0
+    assert "what is there now is not counted" in found.notes[-1]
+    assert "what is there" not in {one.what for one in found.terms}
+
+
+def test_pages_of_a_reader_are_those_of_slapd(server: Slapd, ldif: Path) -> None:
+    """`dbpagesize` of slapd 2.7."""
+
+    def reader(**more: list[bytes]) -> int:
+        entries = [
+            (name, {**values, **more} if name.lower() == database.entry_dn.lower() else values)
+            for name, values in config.entries
+        ]
+        other = replace(config, entries=tuple(entries))
+        there = Online(None, other, (), local=False)  # type: ignore[arg-type]
+        found = forecast.plan(there, other.database(None), str(ldif), SMALL, 0.5, Progress())
+        (term,) = (one for one in found.terms if one.what == "longest reader")
+        return term.bytes
+
+    with opened(server.config_path) as here:
+        config, database = here.config, here.config.database(None)
+        assert reader(olcDbPageSize=[b"32768"]) == 8 * reader()
 
 
 def test_the_recommendation_is_the_sum_of_its_terms(server: Slapd, ldif: Path, built: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from loader import units
+from loader import backmdb, units
 from loader.config import Config, Database
 from loader.errors import LoaderError
 from loader.mdb import environment, growth, meta
@@ -30,6 +30,10 @@ from loader.storage import temporary
 
 READER = 3600.0  # seconds: a slapcat, a backup, an export
 LEAST_WRITES = 10.0  # transactions a second while it reads, where the server shows fewer
+_ELSEWHERE = (
+    "what is there now is not counted, for the files are on the host of slapd: "
+    "add what `ditseed tune maxsize` shows there as used"
+)
 
 
 @dataclass(frozen=True)
@@ -77,13 +81,16 @@ def plan(
         asked = replace(provider, base=provider.base or database.suffix)
         take = partial(_of_server, asked, wanted)
     sample, load = _sampled(target.config, database, take, progress)
-    now, keeps = _now(database, found) if target.local else (0, 0)
+    directory = database.directory if target.local else None
+    now, keeps = _now(directory, found)
     after = load.bytes + keeps
-    terms = tuple(_terms(database, load, keeps, share))
+    page_size = _page_size(target.config, database, directory)
+    terms = tuple(_terms((directory, page_size), load, keeps, share))
     needed = sum(one.bytes for one in terms)
     recommended = max(-(-needed // GIB) * GIB, database.maxsize)
     sizes = (database.maxsize, now, after)
-    return LoadPlan(database.suffix, *sizes, load, terms, recommended, sample.notes)
+    notes = sample.notes if target.local else (*sample.notes, _ELSEWHERE)
+    return LoadPlan(database.suffix, *sizes, load, terms, recommended, notes)
 
 
 def of_location(
@@ -135,9 +142,8 @@ def _sample(found: Location, wanted: SampleSize, meter: Meter) -> Sample:
     return sampling.of_files(given.paths(), given.entries(), wanted, meter)
 
 
-def _now(database: Database, found: Location) -> tuple[int, int]:
+def _now(directory: Path | None, found: Location) -> tuple[int, int]:
     """Bytes in use, and those that stay when the source is loaded: none where the source is this database."""
-    directory = database.directory
     try:
         if directory is None or not (directory / meta.DATA).exists():
             return 0, 0
@@ -148,7 +154,20 @@ def _now(database: Database, found: Location) -> tuple[int, int]:
         return 0, 0
 
 
-def _terms(database: Database, load: Forecast, keeps: int, share: float) -> Iterator[Term]:
+def _page_size(config: Config, database: Database, directory: Path | None) -> int:
+    """Of the file that is there, else of the one that slapd would make."""
+    try:
+        if directory is not None and (directory / meta.DATA).exists():
+            return meta.read_meta(directory).page_size
+    except LoaderError:
+        pass
+    return backmdb.settings(config, database).page_size
+
+
+def _terms(
+    written: tuple[Path | None, int], load: Forecast, keeps: int, share: float
+) -> Iterator[Term]:
+    """`written`: the directory, if it is on this host, and the size of a page."""
     counted = "counted" if load.is_counted else "by the mean of the sample"
     yield Term(
         "the load",
@@ -162,7 +181,7 @@ def _terms(database: Database, load: Forecast, keeps: int, share: float) -> Iter
         round((load.bytes + keeps) * share),
         f"{share:.0%} of what is there after the load",
     )
-    yield _reader(database)
+    yield _reader(*written)
     yield Term(
         "largest transaction",
         load.largest_index,
@@ -170,11 +189,11 @@ def _terms(database: Database, load: Forecast, keeps: int, share: float) -> Iter
     )
 
 
-def _reader(database: Database) -> Term:
-    measured = _writes(database)
+def _reader(directory: Path | None, page_size: int) -> Term:
+    measured = _writes(directory)
     writes = max(LEAST_WRITES, measured)
     seen = f"; {measured:.0f} were measured just now" if measured else ""
-    size = round(READER * writes * growth.PAGES * 4096)
+    size = round(READER * writes * growth.PAGES * page_size)
     why = (
         f"one that reads for {units.duration(READER)} (slapcat, a backup), {writes:.0f} transactions a second "
         f"of {growth.PAGES} pages each{seen}"
@@ -182,9 +201,9 @@ def _reader(database: Database) -> Term:
     return Term("longest reader", size, why)
 
 
-def _writes(database: Database) -> float:
+def _writes(directory: Path | None) -> float:
     """Transactions a second at the moment."""
     try:
-        return growth.measure(database.directory).transactions if database.directory else 0.0
+        return growth.measure(directory).transactions if directory else 0.0
     except LoaderError:
         return 0.0
