@@ -72,6 +72,7 @@ __all__ = [
     "join",
     "learn",
     "merge",
+    "parents_first",
     "plan",
     "records",
     "records_checksum",
@@ -305,6 +306,10 @@ def shard(fd: int, out_path: _Path, drop: Sequence[str], counters: Counters) -> 
     Other bytes stay as they are, but values of one attribute come out side by side, and comments
     between records, `version:` and `changetype: add` are left out.
     """
+
+def parents_first(fd: int, out_path: _Path, scratch: _Path, counters: Counters) -> None:
+    """Copies records sorted by depth, and otherwise in their order. Beyond 32 MiB of them it uses a nameless file in
+    `scratch`."""
 
 def arrange(
     paths: Sequence[_Path],

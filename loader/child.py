@@ -26,6 +26,7 @@ from loader.errors import ToolFailed, ToolMissing
 
 _log = logging.getLogger(__name__)
 _LOOK = 0.25  # seconds
+_SETPRIV = "setpriv"
 _LAST = 3  # words of a tool that a message has
 _FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
 
@@ -39,6 +40,12 @@ def _waits_for_fifo(pid: int) -> bool:
     return "wait_for_partner" in waits
 
 
+def _tool(argv: Sequence[str]) -> str:
+    """Its name; of `setpriv OPTIONS -- TOOL` that of the tool: an operator has not called setpriv."""
+    words = argv[argv.index("--") + 1 :] if _SETPRIV in argv and "--" in argv else argv
+    return os.path.basename(words[0])
+
+
 def _with_parent(argv: Sequence[str]) -> list[str]:
     """`kill -9` of ditseed must not leave a slapadd writing behind it: setpriv(1) sets the parent death signal.
 
@@ -47,7 +54,7 @@ def _with_parent(argv: Sequence[str]) -> list[str]:
     if shutil.which(argv[0]) is None:
         raise ToolMissing(tool=argv[0])
     _log.info("running %s", naming.with_operator_paths(shlex.join(argv)))
-    return ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+    return [_SETPRIV, "--pdeathsig", "KILL", "--", *argv]
 
 
 def _started(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
@@ -97,7 +104,7 @@ class Child:
 
     @property
     def tool(self) -> str:
-        return os.path.basename(self.argv[0])
+        return _tool(self.argv)
 
     @property
     def words(self) -> list[str]:
@@ -237,7 +244,5 @@ def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:
     answer = ask(argv, stdin=stdin)
     if answer.status != 0:
         reason = _told(answer.words)
-        raise ToolFailed(
-            tool=os.path.basename(argv[0]), status=_named(answer.status), reason=reason
-        )
+        raise ToolFailed(tool=_tool(argv), status=_named(answer.status), reason=reason)
     return answer.out

@@ -109,6 +109,12 @@ def shard(descriptor: int, target: Path, drop: Sequence[str], meter: Meter, orig
         return _native.shard(descriptor, str(target), list(drop), counters)
 
 
+def parents_first(descriptor: int, target: Path, scratch: Path, meter: Meter, origin: str) -> None:
+    """Copy records from a descriptor into a file, each after its parent, if that is among them."""
+    with with_counters(meter, origin) as counters:
+        _native.parents_first(descriptor, str(target), str(scratch), counters)
+
+
 @dataclass(frozen=True)
 class ArrangeTask:
     """Shards to make loadable: `paths` were read side by side, `again` after them, one by one (later is newer).

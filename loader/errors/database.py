@@ -60,7 +60,11 @@ class MdbDamaged(LoaderError):
 class NoEntry(LoaderError):
     code, exit_status = "mdb.no_entry", 59
     message = "{path}: there is no entry {dn}"
-    hint = "Check the DN (-b, --dn) or the filter; the suffix is what `ditseed export` reports without -b."
+    hint = (
+        "Check the DN (-b, --dn) or the filter; without -b, `ditseed export` reads everything and reports the suffix. "
+        "Entries of a glued database are in its own files and backups. What was deleted before a backup was made is in "
+        "an older one (`ditseed backup list`)."
+    )
 
 
 class NotStampable(LoaderError):

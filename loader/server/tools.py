@@ -24,7 +24,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
         return [*prefix, name, *map(naming.with_operator_paths, arguments)]
-    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
+    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_ALSO}")
     if path is None:
         raise ToolMissing(tool=name)
     return [path, *arguments]

@@ -275,7 +275,8 @@ def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -
     """Opened for real; takes over `descriptor`."""
     try:
         require_regular(status, name, written=bool(flags & (os.O_WRONLY | os.O_RDWR)))
-        return os.open(through(descriptor), flags | os.O_CLOEXEC)
+        with named(name):
+            return os.open(through(descriptor), flags | os.O_CLOEXEC)
     finally:
         os.close(descriptor)
 

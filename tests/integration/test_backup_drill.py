@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pwd
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from fixtures import replication
 from fixtures.slapd import Slapd
-from loader.errors import NoEntry, UsageProblem
+from loader.errors import NoEntry, ReadOnly, UsageProblem
 from loader.operations.backup import drill, records, repository, sealed
 from loader.operations.backup import run as taking
 from loader.operations.backup.check import Limits, Status, check
@@ -124,6 +125,38 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
     assert ran == [Owner(nobody.pw_uid, nobody.pw_gid)]
 
 
+def test_a_database_without_entries(tmp_path: Path) -> None:
+    """As slapd makes it when it starts for the first time."""
+    with closing(replication.provider()) as server:
+        server.start()
+        taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
+        found = drill.drill(DrillOptions(tmp_path, "latest"), QUIET)
+        assert (found.problem, found.entries) == ("", 0)
+
+
+def test_a_repository_that_is_mounted_read_only(repo: Path, scratch: Path) -> None:
+    """What is found is told and decides the status; only the record of it is missing, which is said."""
+    require(None if os.geteuid() == 0 else "mounts, which needs root")
+    (one,) = repository.listing(repo).backups
+    subprocess.run(["mount", "--bind", "-o", "ro", repo, repo], check=True)
+    try:
+        drilled = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok()
+        assert drilled.out.splitlines()[-1].split() == ["result", "good"]
+        assert f"WARNING: {repo / one.id}: drilled.json cannot be written" in drilled.err
+        assert "verified.json" in ditseed("backup", "verify", "-R", repo).ok().err
+        pruned = ditseed("backup", "prune", "-R", repo, "--keep-last", "1")
+        assert (pruned.status, f"{repo}/lock is on" in pruned.err) == (ReadOnly.exit_status, True)
+    finally:
+        subprocess.run(["umount", repo], check=True)
+    assert records.of(repo, one) == records.Proofs()
+    (repo / one.id / one.file).write_bytes(bytes(one.stored_bytes))
+    subprocess.run(["mount", "--bind", "-o", "ro", repo, repo], check=True)
+    try:
+        assert ditseed("backup", "verify", "-R", repo).status == 1
+    finally:
+        subprocess.run(["umount", repo], check=True)
+
+
 # --- extract ----------------------------------------------------------------------------------------
 
 
@@ -151,6 +184,31 @@ def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
         assert f"ditseed: {tmp_path}/" in nobody.err  # not where it was unpacked
         assert "--dn" in nobody.err
         assert ditseed(*command).status != 0
+
+
+def test_a_filter_gives_parents_first(tmp_path: Path) -> None:
+    """What was moved below a newer parent has the lesser ID, and slapcat goes by IDs."""
+    with closing(replication.provider()) as server:
+        server.slapadd(TREE)
+        server.start()
+        server.ldapmodify(
+            f"dn: ou=unit1,{PEOPLE}\nchangetype: modrdn\nnewrdn: ou=moved\ndeleteoldrdn: 1\n"
+            f"newsuperior: ou=unit4,{PEOPLE}\n\n"
+        )
+        taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
+        whole = names(server)
+        below = [name for name in whole if name.endswith(PEOPLE)]
+        delete(server, sorted(below, key=len, reverse=True))
+        command = ("backup", "extract", "latest", "-R", tmp_path)
+        server.ldapadd(ditseed(*command, "--filter", "(ou=*)").ok().out)
+        assert names(server) == whole
+        told = ditseed(*command, "--dn", PEOPLE).ok().err
+        assert f"extract: {len(below)} entries" in told
+        refused = ditseed(*command, "--filter", "(ou=*")
+        assert "slapcat ended with status 1: Invalid filter" in refused.err
+        (one,) = repository.listing(tmp_path).backups
+        gone = ditseed(*command, "--dn", "ou=unit1," + PEOPLE)
+        assert gone.err.splitlines()[-2].startswith(f"ditseed: {tmp_path / one.id}: there is no")
 
 
 def names(server: Slapd) -> set[str]:

@@ -164,6 +164,15 @@ def test_what_a_short_lived_tool_says() -> None:
         child.output(["sh", "-c", "echo why >&2; exit 3"])
 
 
+def test_of_setpriv_the_tool_is_named() -> None:
+    """Tools run as the owner of a database; their operators have never called setpriv."""
+    command = ["setpriv", "--pdeathsig=KILL", "--", "/bin/sh", "-c", "exit 3"]
+    with pytest.raises(ToolFailed, match=r"^sh ended"):
+        child.output(command)
+    with Child(command) as one, pytest.raises(ToolFailed, match=r"^sh ended"):
+        one.check()
+
+
 def test_a_slow_reader_gets_all_of_it() -> None:
     """More than a pipe holds, and later than the first look."""
     said = child.output(["sh", "-c", "sleep 1; wc -c"], stdin=bytes(1 << 20))

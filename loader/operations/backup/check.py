@@ -98,7 +98,8 @@ def _check(repo: Path, limits: Limits, suffix: str | None, bring: Bring) -> Chec
         reason = f"the latest cannot be used: {broken}"
         return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
     if not found.backups:
-        reason = f"no backup in {naming.with_operator_paths(str(repo))}"
+        what = f"no backup of {suffix}" if suffix else "no backup"
+        reason = f"{what} in {naming.with_operator_paths(str(repo))}"
         return Check(Status.CRITICAL, reason, 0, None, None, limits)
     latest = found.backups[-1]
     bring(latest)

@@ -161,7 +161,8 @@ def _searched(
     if count != backup.entries:
         shown, wanted = units.number(count), units.number(backup.entries)
         problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
-    csns = tuple(session.shown_csns(backup.suffix)) or stored
+    # Without an entry of the suffix, as in a database that nothing was loaded into, there is none to ask.
+    csns = (tuple(session.shown_csns(backup.suffix)) if count else ()) or stored
     if lost := _lost(backup.context_csns, csns):
         problems.append(f"contextCSN {lost} of the manifest is not there")
     return _record(

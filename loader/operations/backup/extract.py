@@ -72,14 +72,19 @@ def extract(options: ExtractOptions, progress: Progress, bring: Bring = there) -
                 _read(options, backup, place, identities, meter) as source,
             ):
                 target = Path(f"/proc/self/fd/{made.fileno()}")
-                found = ldif.shard(source, target, _left_out(options), meter, backup.id)
+                # The meter counts entries where they are read; this is one more pass over the same.
+                found = ldif.shard(source, target, _left_out(options), Meter("copy"), backup.id)
             if not found.entries:
-                asked = options.where or options.dn
-                raise NoEntry(path=options.repo / backup.id, dn=asked)
+                raise _missing(options, backup)
             made.seek(0)
             with os.fdopen(descriptor, "wb", closefd=False) as out:
                 shutil.copyfileobj(made, out)
     return found.entries
+
+
+def _missing(options: ExtractOptions, backup: Backup) -> NoEntry:
+    """In words of the repository: where the backup was unpacked is gone by then."""
+    return NoEntry(path=options.repo / backup.id, dn=options.where or options.dn)
 
 
 def _left_out(options: ExtractOptions) -> list[str]:
@@ -99,24 +104,29 @@ def _read(
 ) -> Iterator[int]:
     """A descriptor that gives the LDIF."""
     if options.where is not None:
-        with _filtered(options, backup, place, identities) as source:
+        with _filtered(options, backup, place, identities, meter) as source:
             yield source
         return
     with tempfile.TemporaryFile(dir=place) as file:
         part = Part(place / "data", options.dn)
         try:
             mdb.stream(part, file.fileno(), False, resources.processors(), meter)
-        except NoEntry:
-            raise NoEntry(path=options.repo / backup.id, dn=options.dn) from None
+        except NoEntry as error:
+            raise _missing(options, backup) from error
         file.seek(0)
         yield file.fileno()
 
 
 @contextmanager
 def _filtered(
-    options: ExtractOptions, backup: Backup, place: Path, identities: Identities | None
+    options: ExtractOptions,
+    backup: Backup,
+    place: Path,
+    identities: Identities | None,
+    meter: Meter,
 ) -> Iterator[int]:
-    """slapcat knows every filter that slapd does; of -s it dies in 2.5.13, so the whole tree is searched."""
+    """slapcat knows every filter that slapd does; of -s it dies in 2.5.13, so the whole tree is searched. It writes
+    entries in the order of their IDs, so after a rename to a newer parent a child comes before that."""
     found = configured.of(options.repo, backup, options.config_path, identities)
     database = found.database(backup.suffix)
     owner = account.of_directories([database.directory] if database.directory else [])
@@ -126,8 +136,11 @@ def _filtered(
         account.change_owner(owner, place)
         owned = owner or Owner(0, 0)
         command = tools.server_tool_as(owned.uid, owned.gid, "slapcat", "-F", str(home), *words)
-        with tempfile.TemporaryFile(dir=place.parent) as file:
-            with Child(command, stdout=file) as child:
+        top = place.parent
+        with tempfile.TemporaryFile(dir=top) as told, tempfile.TemporaryFile(dir=top) as file:
+            with Child(command, stdout=told) as child:
                 child.check()
-            file.seek(0)
+            told.seek(0)
+            target = Path(f"/proc/self/fd/{file.fileno()}")
+            ldif.parents_first(told.fileno(), target, top, meter, backup.id)
             yield file.fileno()

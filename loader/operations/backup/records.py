@@ -127,13 +127,21 @@ def age_of(record: Verification | Drill) -> float:
 
 
 def keep(repo: Path, record: Record) -> Record:
-    """Write it down, in place of the last one; with its seal. Raises NoSuchBackup, where it was removed meanwhile."""
+    """Write it down, in place of the last one; with its seal. Raises NoSuchBackup, where it was removed meanwhile.
+
+    What was found counts in any case: of a repository that takes no file (full, mounted read-only) is only warned.
+    """
     made: Record = sealed.sealed(record)
     name = VERIFIED if isinstance(record, Verification) else DRILLED
     try:
         files.write_durably(repo / record.backup / name, sealed.text(made), 0o600)
     except FileNotFoundError as error:
         raise NoSuchBackup(path=repo, name=record.backup) from error
+    except OSError as error:
+        log.warning(
+            "%s: %s cannot be written, so `list`, `check` and `prune` will not know of this result: %s",
+            *(naming.with_operator_paths(str(repo / record.backup)), name, error.strerror),
+        )
     return made
 
 

@@ -21,6 +21,18 @@ def test_bytes_stay_as_they_are(put, shard, tmp_path):
     assert (done.entries, done.bytes) == (2, source.stat().st_size)
 
 
+def test_parents_first(put, counters, tmp_path):
+    """Otherwise the order stays. An escaped comma ends no RDN, and a parent may be missing."""
+    first = ["ou=b,ou=a,dc=x", "cn=1\\, 2,ou=a,dc=x", "ou=c,cn=gone,ou=a,dc=x", "ou=d,ou=a, dc=x"]
+    source = put("in", *(f"dn: {dn}\ncn: a" for dn in (*first, "dc=x", "ou=a,dc=x")))
+    target = tmp_path / "out.ldif"
+    with source.open("rb") as stream:
+        _native.parents_first(stream.fileno(), target, tmp_path, counters)
+    found = [line[4:] for line in target.read_text().splitlines() if line.startswith("dn: ")]
+    assert found == ["dc=x", "ou=a,dc=x", first[0], first[1], first[3], first[2]]
+    assert (counters.entries, target.stat().st_size) == (6, source.stat().st_size)
+
+
 def test_dropped_attributes_go_in_any_case_with_any_options(put, shard, tmp_path):
     source = put("in", "dn: dc=x\ndc: x\nMEMBEROF: a\n b\nmemberOf;x-y: c\nmemberOfAll: d")
     target = tmp_path / "out.ldif"

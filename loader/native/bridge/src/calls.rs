@@ -110,6 +110,22 @@ pub fn shard(
 }
 
 #[pyfunction]
+pub fn parents_first(
+    py: Python<'_>,
+    fd: i32,
+    out_path: PathBuf,
+    scratch: PathBuf,
+    counters: &Counters,
+) -> PyResult<()> {
+    let fd = duplicate(fd)?;
+    let work = || {
+        let input = Input::from_fd(fd, &counters.0)?;
+        tree::parents_first(input, &out_path, &scratch, &counters.0)
+    };
+    enter(py, &counters.0, work)
+}
+
+#[pyfunction]
 #[pyo3(signature = (paths, again, out_dir, root, context_csns, counters, *, compress, drop_orphans, name_orphans=true))]
 pub fn arrange(
     py: Python<'_>,

@@ -38,7 +38,9 @@ mod _native {
         Built, Database, Rejection, Schema, SplitResult, build, read_schema, split, verify,
     };
     #[pymodule_export]
-    use super::calls::{arrange, dn_key, dn_parent, join, new_tree, records, scan, shard, version};
+    use super::calls::{
+        arrange, dn_key, dn_parent, join, new_tree, parents_first, records, scan, shard, version,
+    };
     #[pymodule_export]
     use super::cloning::{Seen, clone_compact, clone_plain, clone_receive, clone_send};
     #[pymodule_export]
