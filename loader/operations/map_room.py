@@ -24,7 +24,8 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What MDB_MAP_FULL depends on, in bytes. `used`: up to the last page ever used. `reusable`: free pages among them
+    """What MDB_MAP_FULL depends on, in bytes. `maxsize`: as configured, but at least `used`, for LMDB maps no less than
+    that. `used`: up to the last page ever used. `reusable`: free pages among them
     that the next transactions may use; `held`: those that they may not, for the oldest reader may want them.
     `disk_free`: on the file system, with the holes of the file. `growth`: bytes a second, now;
     None where no reader lags, for then pages are used again."""
@@ -58,7 +59,7 @@ def look(database: Database) -> tuple[Room, tuple[Reader, ...]]:
     seen = tuple(_readers(slots, facts))
     moving = growth.measure(directory) if any(one.lag for one in seen) else None
     room = Room(
-        maxsize=database.maxsize,
+        maxsize=max(database.maxsize, facts.used),
         used=facts.used,
         reusable=reusable * facts.page_size,
         held=(sum(freed.values()) - reusable) * facts.page_size,

@@ -19,6 +19,7 @@ from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
+from loader import units
 from loader.mdb import context_csn, meta
 from tests.support.adding import SUFFIX, TOP, people, write
 from tests.support.command import Done, ditseed
@@ -81,6 +82,27 @@ def write_to(server: Slapd, times: int) -> None:
         for _ in range(times):
             change = [(ldap.MOD_REPLACE, "description", os.urandom(12).hex().encode())]
             handle.modify_s(SUFFIX, change)
+
+
+def test_maxsize_below_what_is_used(state: dict[str, str], tmp_path: Path) -> None:
+    """LMDB maps what is used in any case, so shares are of that."""
+    with Slapd(Settings(maxsize=16 * MIB, loglevel="none"), form="config") as server:
+        server.ldapadd(write(tmp_path / "x.ldif", TOP, people(50)))
+        server.stop()
+        used = meta.read_meta(server.database_dir).used
+        (path,) = server.config_path.glob("cn=config/olcDatabase=*mdb.ldif")
+        text = path.read_text()
+        path.write_text(text.replace(f"olcDbMaxSize: {16 * MIB}", f"olcDbMaxSize: {used // 2}"))
+        done = examined(server, state, "--json")
+        (found,) = of_rule(done, "maxsize")
+        assert (found["severity"], f"{units.size(used // 2)} are configured" in found["what"]) == (
+            "warning",
+            True,
+        )
+        (room,) = (one["room"] for one in done.facts["databases"])
+        assert room["maxsize"] == used >= room["reusable"]
+        server.start()
+        write_to(server, 1)  # into a free page
 
 
 def test_a_stuck_reader_is_warned_about_before_slapd_fails(

@@ -24,19 +24,27 @@ def findings(facts: Facts) -> Iterator[Finding]:
 def _headroom(facts: Facts, database: Database, room: Room) -> Finding:
     share = room.available / room.maxsize if room.maxsize else 0.0
     severity, left = Severity.OK, _fills_in(room)
+    if database.maxsize < room.used:
+        severity = Severity.WARNING
     if share < WARNING or left < _SOON:
         severity = Severity.CRITICAL if share < CRITICAL or left < _VERY_SOON else Severity.WARNING
     return Finding(
         severity,
         "maxsize",
         database.suffix,
-        _told(room, share, left),
+        _told(room, share, left) + _exceeded(database, room),
         "slapd refuses every write (MDB_MAP_FULL) once there are neither unused pages nor free ones that it may use "
         "again. "
         "Pages that were freed since the oldest reader began are not among those.",
         () if severity is Severity.OK else tuple(_mend(facts, database, room)),
         _SOURCE,
     )
+
+
+def _exceeded(database: Database, room: Room) -> str:
+    if database.maxsize >= room.used:
+        return ""
+    return f"; {units.size(database.maxsize)} are configured, less than what is used, which LMDB maps in any case"
 
 
 def _fills_in(room: Room) -> float:
