@@ -69,6 +69,15 @@ def synonyms(known: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple
             yield name, main
 
 
+def protected(known: Iterable[Definition]) -> Iterator[str]:
+    """Names, in lower case, of attributes that a server takes from no client (NO-USER-MODIFICATION, RFC 4512)."""
+    for kind, text, _ in known:
+        words = re.sub(r"'[^']*'", "", text).split()
+        if kind == "attribute" and "NO-USER-MODIFICATION" in words:
+            found = _NAMES.match(text)
+            yield from re.findall(r"'([^']*)'", ((found and found["names"]) or "").lower())
+
+
 def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
     for _, attributes in entries:
         found = {name.lower(): values for name, values in attributes.items()}

@@ -16,9 +16,14 @@ from loader.storage import temporary
 
 
 def read(source: Config) -> list[Entry]:
-    """Asked of slapcat, which converts a slapd.conf with nothing but the modules. Raises ConfigUnreadable."""
+    """Raises ConfigUnreadable."""
     if not source.is_directory:  # it was converted just so when it was read
         return [entry for entry in source.entries if entry[0].lower() == ROOT]
+    return of_modules(source)
+
+
+def of_modules(source: Config) -> list[Entry]:
+    """Asked of slapcat, which converts a slapd.conf with nothing but the modules. Raises ConfigUnreadable."""
     with temporary.directory("schema", tools_tmpdir()) as place:
         text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
         text.write_bytes(os.fsencode("".join(f"{line}\n" for line in _lines(source))))

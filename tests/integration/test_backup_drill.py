@@ -14,6 +14,7 @@ import pytest
 
 from fixtures import replication
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
 from loader.errors import NoEntry, ReadOnly, UsageProblem
 from loader.operations.backup import drill, records, repository, sealed
 from loader.operations.backup import run as taking
@@ -209,6 +210,34 @@ def test_a_filter_gives_parents_first(tmp_path: Path) -> None:
         (one,) = repository.listing(tmp_path).backups
         gone = ditseed(*command, "--dn", "ou=unit1," + PEOPLE)
         assert gone.err.splitlines()[-2].startswith(f"ditseed: {tmp_path / one.id}: there is no")
+
+
+def test_what_a_module_keeps_from_clients_is_left_out(tmp_path: Path) -> None:
+    """memberOf is of slapo-memberof's own schema, which is in no slapd.d; the overlay writes it again."""
+    settings = Settings(
+        modules=("back_mdb", "syncprov", "memberof"), overlays=("overlay memberof",)
+    )
+    staff = f"dn: cn=staff,{PEOPLE}\nobjectClass: groupOfNames\nmember: ou=unit1,{PEOPLE}\n\n"
+    with closing(Slapd(settings, form="config")) as server:
+        server.slapadd(TREE)
+        server.start()
+        server.ldapadd(staff)
+        taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
+        whole = names(server)
+        assert server.slapcat().count("memberOf: ") == 1
+        delete(server, [f"dn: cn=staff,{PEOPLE}", f"dn: ou=x,ou=unit1,{PEOPLE}"])
+        delete(server, [f"dn: ou=unit1,{PEOPLE}"])
+        assert server.slapcat().count("memberOf: ") == 0
+        command = ("backup", "extract", "latest", "-R", tmp_path)
+        server.ldapadd(ditseed(*command, "--dn", f"ou=unit1,{PEOPLE}").ok().out)
+        server.ldapadd(ditseed(*command, "--filter", "(cn=staff)").ok().out)
+        assert names(server) == whole
+        assert server.slapcat().count("memberOf: ") == 1
+        (one,) = repository.listing(tmp_path).backups
+        (tmp_path / one.id / "config.ldif").unlink()
+        told = ditseed(*command, "--dn", f"ou=unit1,{PEOPLE}").ok()
+        assert "WARNING: not known which attributes" in told.err
+        assert "memberOf: " in told.out
 
 
 def names(server: Slapd) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -10,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import ldif, overlays, resources, standard
+from loader import ldif, overlays, resources, schema, standard
 from loader.age import Identities
 from loader.child import Child
-from loader.errors import NoEntry, UsageProblem
+from loader.errors import LoaderError, NoEntry, UsageProblem
 from loader.mdb import meta
 from loader.operations.add import PROTECTED
 from loader.operations.backup import configured, encryption, repository
@@ -21,11 +22,13 @@ from loader.operations.backup.contents import Contents
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.repository import Bring, Which, there
 from loader.progress import Meter, Progress
-from loader.server import account, configuration, private, tools
+from loader.server import account, compiled_schema, configuration, private, tools
 from loader.sources import mdb
 from loader.sources.mdb import Part
 from loader.storage import files, temporary
 from loader.storage.files import Owner
+
+log = logging.getLogger(__name__)
 
 # Of slapo-ppolicy and slapo-lastbind: NO-USER-MODIFICATION.
 _OF_OVERLAYS = (
@@ -73,7 +76,9 @@ def extract(options: ExtractOptions, progress: Progress, bring: Bring = there) -
             ):
                 target = Path(f"/proc/self/fd/{made.fileno()}")
                 # The meter counts entries where they are read; this is one more pass over the same.
-                found = ldif.shard(source, target, _left_out(options), Meter("copy"), backup.id)
+                found = ldif.shard(
+                    source, target, _left_out(options, backup, identities), Meter("copy"), backup.id
+                )
             if not found.entries:
                 raise _missing(options, backup)
             made.seek(0)
@@ -87,11 +92,25 @@ def _missing(options: ExtractOptions, backup: Backup) -> NoEntry:
     return NoEntry(path=options.repo / backup.id, dn=options.where or options.dn)
 
 
-def _left_out(options: ExtractOptions) -> list[str]:
+def _left_out(options: ExtractOptions, backup: Backup, identities: Identities | None) -> list[str]:
     """What a server takes from no client."""
     if options.keep_operational:
         return []
-    return sorted({*PROTECTED, *_OF_OVERLAYS, *map(str.lower, overlays.COMPUTED)})
+    known = {*PROTECTED, *_OF_OVERLAYS, *map(str.lower, overlays.COMPUTED)}
+    return sorted(known | _protected(options, backup, identities))
+
+
+def _protected(options: ExtractOptions, backup: Backup, identities: Identities | None) -> set[str]:
+    """By the schema of the configuration and of the modules that it loads, such as memberOf of slapo-memberof. Without
+    either, the entries are of use as well."""
+    if options.config_path is None and not backup.with_config:
+        return set()
+    try:
+        found = configured.of(options.repo, backup, options.config_path, identities)
+        return set(schema.protected(schema.definitions(found, compiled_schema.of_modules(found))))
+    except LoaderError as error:
+        log.warning("not known which attributes of modules no client may set: %s", error)
+        return set()
 
 
 @contextmanager
