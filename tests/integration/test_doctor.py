@@ -166,6 +166,18 @@ def test_a_slot_of_a_dead_process(slapd_instance: Slapd, state: dict[str, str]) 
     assert "fixed: dc=example,dc=com: slots of dead readers cleared: 1" in fixed.out
 
 
+def test_nosync_that_is_lent(slapd_instance: Slapd, state: dict[str, str]) -> None:
+    """As a load has it while it runs."""
+    where = ("-H", slapd_instance.ldapi_uri, "-Y", "EXTERNAL", "-b", SUFFIX)
+    lend = ("--nosync", "on", "--lease", "1h", "--why", "load of March", "--apply")
+    ditseed("tune", "sync", *where, *lend, env=state).ok()
+    (found,) = of_rule(examined(slapd_instance, state, "--json"), "sync")
+    assert found["what"] == "nosync, no checkpoint, lent for load of March"
+    ditseed("tune", "sync", *where, "--nosync", "off", "--apply", env=state).ok()
+    (found,) = of_rule(examined(slapd_instance, state, "--json"), "sync")
+    assert found["severity"] == "ok"
+
+
 def test_what_a_killed_run_left_is_put_back_by_fix(
     slapd_instance: Slapd, state: dict[str, str], tmp_path: Path
 ) -> None:

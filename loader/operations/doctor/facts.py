@@ -65,8 +65,8 @@ class Certificate(msgspec.Struct, frozen=True):
 
 class Database(msgspec.Struct, frozen=True):
     """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`). `format`: of
-    data.mdb; `owner`: of it; `limits`, `idlexp`: as configured;
-    `size_limit`: of whoever no rule of `limits` names."""
+    data.mdb; `owner`: of it; `lent`: who has nosync as a lease; `limits`, `idlexp`: as configured; `size_limit`: of
+    whoever no rule of `limits` names."""
 
     name: str
     suffix: str
@@ -80,6 +80,7 @@ class Database(msgspec.Struct, frozen=True):
     size_limit: str = ""
     idlexp: int | None = None
     is_glued: bool = False
+    lent: str = ""
     is_there: bool = False
     format: int | None = None
     owner: str = ""

@@ -164,6 +164,7 @@ def _configured(config: Config, one: Configured, wishes: Wishes) -> Database:
         size_limit=_size_limit(config, one),
         idlexp=_idlexp(config, one),
         is_glued=bool(glue.subordinates(config, one)),
+        lent=sync.holder(config, one.suffix),
         backup=None if wishes.repo is None else backups.look(wishes.repo, one.suffix),
     )
 

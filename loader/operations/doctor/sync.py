@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from loader.config import Config
+from loader.operations import leases
 from loader.operations.doctor.facts import Database, Facts, Lease
 from loader.operations.storage.findings import Finding, Severity
 from loader.run import lease
@@ -19,6 +21,12 @@ def look() -> tuple[Lease, ...]:
     return tuple(
         Lease(one.kind, one.target, one.database, one.taken, one.undo) for one in lease.left()
     )
+
+
+def holder(config: Config, suffix: str) -> str:
+    """Of nosync as a lease that lasts, such as a load that runs; empty: nobody."""
+    found = lease.lasting(leases.known(config), "nosync")
+    return next((one.why or one.by for one in found if one.database == suffix), "")
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
@@ -53,7 +61,9 @@ def _flags(facts: Facts, database: Database) -> Iterator[Finding]:
 
 
 def _nosync(facts: Facts, database: Database, flags: set[str]) -> Finding:
-    lent = any((one.kind, one.database) == ("nosync", database.suffix) for one in facts.leases)
+    left = any((one.kind, one.database) == ("nosync", database.suffix) for one in facts.leases)
+    unknown = "left by a run" if left else "and no run of ditseed has set it"
+    whose = f"lent for {database.lent}" if database.lent else unknown
     worst = "writemap" in flags or not _minutes(database)
     said = ", writemap" if "writemap" in flags else ""
     flushed = f"checkpoint {database.checkpoint}" if _minutes(database) else "no checkpoint"
@@ -61,7 +71,7 @@ def _nosync(facts: Facts, database: Database, flags: set[str]) -> Finding:
         Severity.CRITICAL if worst else Severity.WARNING,
         "sync",
         database.suffix,
-        f"nosync{said}, {flushed}" + ("" if lent else ", and no run of ditseed has set it"),
+        f"nosync{said}, {flushed}, {whose}",
         "A crash of the host can lose what was written last, or damage the whole database. nosync is for a load that "
         "can be "
         "done again. Of the checkpoint only the minutes count.",
