@@ -104,6 +104,19 @@ def removed(present: Indexes, lines: Iterable[str]) -> Indexes:
     return left
 
 
+def not_there(present: Indexes, lines: Iterable[str]) -> list[str]:
+    """What `removed` finds nothing of: attributes, or kinds of them ("mail subany" of "mail sub")."""
+    missing = []
+    for names, kinds in map(_split, filter(str.strip, lines)):
+        for name in names:
+            found = present.get(name.lower())
+            if found is None:
+                missing.append(name)
+            else:
+                missing += [f"{name} {kind}" for kind in kinds if kind not in found.kinds]
+    return missing
+
+
 def same(one: Indexes, other: Indexes) -> bool:
     return {index.meaning for index in one.values()} == {index.meaning for index in other.values()}
 

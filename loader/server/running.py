@@ -68,21 +68,35 @@ def _of_pid_file(config: Config) -> int | None:
         return None
 
 
+def ldapi_uri(pid: int) -> str:
+    """Where it listens for processes of this host."""
+    uris = next(_given(pid, "-h"), "").split()
+    return next((uri for uri in uris if uri.startswith("ldapi://")), "ldapi:///")
+
+
 def _configuration_of(pid: int) -> Path | None:
     """The slapd.d or slapd.conf it was told, as seen from here (it may live in a chroot or container)."""
     try:
-        words = (
-            Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
-        )
         start = os.readlink(f"/proc/{pid}/cwd")
     except OSError:
         return None
     for option in ("-F", "-f"):  # -F wins where both are given
-        for word, following in zip(words, [*words[1:], ""], strict=True):
-            value = following if word == option else word[2:] if word.startswith(option) else ""
-            if value:
-                return Path(f"/proc/{pid}/root{os.path.join(start, value)}")
+        for value in _given(pid, option):
+            return Path(f"/proc/{pid}/root{os.path.join(start, value)}")
     return None
+
+
+def _given(pid: int, option: str) -> Iterator[str]:
+    """Values of an option of its command line."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape")
+    except OSError:
+        return
+    words = line.split("\0")
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        value = following if word == option else word[2:] if word.startswith(option) else ""
+        if value:
+            yield value
 
 
 def _same(one: Path, other: Path) -> bool:

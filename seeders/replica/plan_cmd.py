@@ -13,7 +13,7 @@ import click
 from loader import resources, units
 from loader.cli import access, options
 from loader.cli.report import show, show_facts, show_json, show_table
-from loader.errors import EXIT_DIFFERENT
+from loader.errors import EXIT_DIFFERENT, UsageProblem
 from loader.sources.location import Kind, locate
 from seeders.replica.planning import making
 from seeders.replica.planning import plan as plans
@@ -22,6 +22,7 @@ from seeders.replica.planning.plan import SeedPlan, StrategyPlan
 from seeders.replica.strategies import SeedOptions
 
 _UNKNOWN = "not known"
+_NOT_ASKED = "it needs other options"
 
 
 @click.command("plan")
@@ -142,7 +143,8 @@ def _head(plan: SeedPlan) -> Iterator[tuple[str, object]]:
 
 def _row(one: StrategyPlan) -> tuple[str, ...]:
     if not one.feasible:
-        return (one.strategy, f"no: {one.refused}", "", "", "", "")
+        why = _NOT_ASKED if one.refused == UsageProblem.code else one.refused
+        return (one.strategy, f"no: {why}", "", "", "", "")
     seconds = _UNKNOWN if one.seconds is None else units.duration(one.seconds)
     disk = _UNKNOWN if one.disk is None else units.size(one.disk)
     load = one.load

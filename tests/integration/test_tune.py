@@ -264,6 +264,15 @@ def test_keys_of_a_kind_that_is_removed_are_told_of(people_ldif: Path) -> None:
         assert not _too_much(server)
 
 
+def test_an_index_by_another_name_is_not_removed_silently() -> None:
+    with closing(Slapd(Settings(indexes=("cn eq",)))) as server:
+        place = Place(server, server.config_path)
+        for wish in (IndexChange(remove=("commonName",)), IndexChange(remove=("cn sub", "cn eq"))):
+            (note,) = place.indexes(wish).notes
+            assert "nothing to remove" in note
+            assert note.startswith(("commonName: ", "cn sub: "))
+
+
 def _too_much(server: Slapd) -> bool:
     where = ("--verify", "indexes", "--config", server.config_path, "--json")
     found = ditseed("verify", server.database_dir, *where).facts["problems"]

@@ -44,6 +44,8 @@ def test_adding_and_removing() -> None:
     ]
     assert shown(indexes.removed(present, ["CN sub", "nothing"])) == ["uid eq", "cn eq"]
     assert shown(indexes.removed(present, ["uid,cn"])) == []
+    told = indexes.not_there(present, ["CN sub", "nothing", "uid subany", "cn eq,pres"])
+    assert told == ["nothing", "uid subany", "cn pres"]
 
 
 def test_only_what_grew_must_be_indexed() -> None:

@@ -108,10 +108,10 @@ def _certificates(config: Config, looker: Looker) -> Iterator[Certificate]:
 
 def _server(config: Config) -> tuple[str, bool]:
     """Options of `ditseed tune`, and whether slapd has to be stopped for them."""
-    runs = running.slapd_on(config) is not None
-    if runs and config.is_directory:
-        return "-H ldapi:/// -Y EXTERNAL", False
-    return f"--config {shlex.quote(str(config.path))}", runs
+    pid = running.slapd_on(config)
+    if pid is not None and config.is_directory:
+        return f"-H {shlex.quote(running.ldapi_uri(pid))} -Y EXTERNAL", False
+    return f"--config {shlex.quote(str(config.path))}", pid is not None
 
 
 def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from loader import glue, indexes
 from loader.config import Config, Database
@@ -97,9 +97,19 @@ def change_indexes(
             _require_stopped(target.config, plan)
         first = functools.partial(make, target.config, plan, progress or Progress("none"))
     outcome = carry_out(target, plan, apply, first)
+    notes = [*outcome.notes, *_not_there(database, wish)]
     if outcome.state is State.UNCHANGED and target.online and (wish.wanted or wish.add):
-        return Outcome(State.UNCHANGED, notes=(f"if slapd ended while it made it, {_UNFINISHED}",))
-    return outcome
+        notes.append(f"if slapd ended while it made it, {_UNFINISHED}")
+    return replace(outcome, notes=tuple(notes))
+
+
+def _not_there(database: Database, wish: IndexChange) -> Iterator[str]:
+    present = replace(wish, remove=()).of(indexes.parse(database.indexes))
+    for missing in indexes.not_there(present, wish.remove):
+        yield (
+            f"{missing}: nothing to remove. An index has one name of its attribute, and kinds as they are configured, "
+            'such as "sub": `ditseed tune indexes` shows both'
+        )
 
 
 def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) -> Plan:
