@@ -56,27 +56,57 @@ def _freed(path: Path, facts: MetaPage) -> dict[int, int]:
             raise MdbDamaged(path=path, reason="its free list cannot be read") from None
 
 
+def newest(directory: Path) -> dict[int, int]:
+    """The same of the last transactions, as far as a page has them; of none if the writer was quicker than this look.
+    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, NoSuchPath."""
+    path, facts = meta.data_file(directory), meta.read_meta(directory)
+    with files.reading(path) as file:
+        try:
+            found = next(_leaves(file.fileno(), path, facts), [])
+        except (MdbDamaged, struct.error):
+            found = []
+    return dict(found) if meta.read_meta(directory).txnid <= facts.txnid + 1 else {}
+
+
 def _records(descriptor: int, path: Path, facts: MetaPage) -> Iterator[tuple[int, int]]:
-    base = facts.header if facts.format == 3 else 0  # PAGEBASE
+    for leaf in _leaves(descriptor, path, facts):
+        yield from leaf
+
+
+def _leaves(descriptor: int, path: Path, facts: MetaPage) -> Iterator[list[tuple[int, int]]]:
+    """The records of each page of them, that with the last ones first."""
     left = [facts.free.root] if facts.free.root is not None else []
     for _ in range(_MOST):
         if not left:
             return
         page = _page(descriptor, left.pop(), path, facts)
-        flags, lower = struct.unpack_from("=HH", page, facts.header - 6)
-        for (pointer,) in struct.iter_unpack("=H", page[facts.header : base + lower]):
-            at = base + pointer
-            low, high, node_flags, key_length = _NODE.unpack_from(page, at)
-            if flags & _BRANCH:
-                left.append(low | high << 16 | node_flags << 32)
-            elif flags & _LEAF:
-                (txnid,) = _NUMBER.unpack_from(page, at + _NODE.size)
-                (first,) = _NUMBER.unpack_from(page, at + _NODE.size + key_length)
-                if node_flags & _BIG:
-                    large = _page(descriptor, first, path, facts)
-                    (first,) = _NUMBER.unpack_from(large, facts.header)
-                yield txnid, first
+        flags, nodes = _nodes(page, facts)
+        if flags & _BRANCH:
+            left += [low | high << 16 | third << 32 for _, (low, high, third, _) in nodes]
+        elif flags & _LEAF:
+            yield [_record(descriptor, path, facts, page, at, node) for at, node in nodes]
     raise MdbDamaged(path=path, reason=f"its free list does not end within {_MOST} pages")
+
+
+def _nodes(page: bytes, facts: MetaPage) -> tuple[int, list[tuple[int, tuple[int, ...]]]]:
+    """The flags of a page, and where its nodes are, with their heads."""
+    base = facts.header if facts.format == 3 else 0  # PAGEBASE
+    flags, lower = struct.unpack_from("=HH", page, facts.header - 6)
+    pointers = struct.iter_unpack("=H", page[facts.header : base + lower])
+    return flags, [(base + one, _NODE.unpack_from(page, base + one)) for (one,) in pointers]
+
+
+def _record(
+    descriptor: int, path: Path, facts: MetaPage, page: bytes, at: int, node: tuple[int, ...]
+) -> tuple[int, int]:
+    """The transaction, and how many pages it freed."""
+    _, _, flags, key_length = node
+    (txnid,) = _NUMBER.unpack_from(page, at + _NODE.size)
+    (first,) = _NUMBER.unpack_from(page, at + _NODE.size + key_length)
+    if flags & _BIG:
+        large = _page(descriptor, first, path, facts)
+        (first,) = _NUMBER.unpack_from(large, facts.header)
+    return txnid, first
 
 
 def _page(descriptor: int, number: int, path: Path, facts: MetaPage) -> bytes:

@@ -11,6 +11,7 @@ from loader import backmdb, units
 from loader.config import Config, Database
 from loader.errors import LoaderError
 from loader.mdb import environment, growth, meta
+from loader.mdb.growth import Growth
 from loader.operations.build import native
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase
@@ -190,20 +191,22 @@ def _terms(
 
 
 def _reader(directory: Path | None, page_size: int) -> Term:
-    measured = _writes(directory)
-    writes = max(LEAST_WRITES, measured)
-    seen = f"; {measured:.0f} were measured just now" if measured else ""
-    size = round(READER * writes * growth.PAGES * page_size)
+    measured = _measured(directory)
+    writes = max(LEAST_WRITES, measured.transactions if measured else 0.0)
+    pages = measured.pages if measured else growth.PAGES
+    seen = f"; {measured.transactions:.0f} were measured just now" if measured else ""
+    size = round(READER * writes * pages * page_size)
     why = (
         f"one that reads for {units.duration(READER)} (slapcat, a backup), {writes:.0f} transactions a second "
-        f"of {growth.PAGES} pages each{seen}"
+        f"of {pages:.0f} pages each{seen}"
     )
     return Term("longest reader", size, why)
 
 
-def _writes(directory: Path | None) -> float:
-    """Transactions a second at the moment."""
+def _measured(directory: Path | None) -> Growth | None:
+    """At the moment; None where nothing is written."""
     try:
-        return growth.measure(directory).transactions if directory else 0.0
+        found = growth.measure(directory) if directory else None
     except LoaderError:
-        return 0.0
+        return None
+    return found if found and found.transactions else None
