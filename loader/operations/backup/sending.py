@@ -16,8 +16,6 @@ from loader.storage.remote import Store, Upload
 log = logging.getLogger(__name__)
 PART = 16 << 20  # bytes; S3 takes 10,000 parts, and none below 5 MiB but the last
 _SHARE = 3000  # of what is there a part may be one in so many: 10,000 of them are half a TB
-
-
 _LARGEST = 1 << 43  # bytes that a hole may have
 
 
