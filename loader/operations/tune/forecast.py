@@ -85,8 +85,8 @@ def plan(
     directory = database.directory if target.local else None
     now, keeps = _now(directory, found)
     after = load.bytes + keeps
-    page_size = _page_size(target.config, database, directory)
-    terms = tuple(_terms((directory, page_size), load, keeps, share))
+    reader = _reader(directory, _page_size(target.config, database, directory))
+    terms = tuple(_terms(load, keeps, share, reader))
     needed = sum(one.bytes for one in terms)
     recommended = max(-(-needed // GIB) * GIB, database.maxsize)
     sizes = (database.maxsize, now, after)
@@ -165,10 +165,7 @@ def _page_size(config: Config, database: Database, directory: Path | None) -> in
     return backmdb.settings(config, database).page_size
 
 
-def _terms(
-    written: tuple[Path | None, int], load: Forecast, keeps: int, share: float
-) -> Iterator[Term]:
-    """`written`: the directory, if it is on this host, and the size of a page."""
+def _terms(load: Forecast, keeps: int, share: float, reader: Term) -> Iterator[Term]:
     counted = "counted" if load.is_counted else "by the mean of the sample"
     yield Term(
         "the load",
@@ -182,7 +179,7 @@ def _terms(
         round((load.bytes + keeps) * share),
         f"{share:.0%} of what is there after the load",
     )
-    yield _reader(*written)
+    yield reader
     yield Term(
         "largest transaction",
         load.largest_index,
