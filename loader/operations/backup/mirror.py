@@ -182,6 +182,8 @@ class Mirror(Place):
             for name in (*fresh, *(name for name in own if name not in last)):
                 self._send_one(name, meter)
                 killpoint("send.middle")
+            for name in self.sending.sent.values():  # packs in which there is no page
+                self.store.remove(name)
             for name in last:
                 self._send_one(name, meter)
                 killpoint("send.manifest")
@@ -189,7 +191,7 @@ class Mirror(Place):
 
     def _send_one(self, name: str, meter: Meter) -> None:
         path = self.path / name
-        there = self.sending.sent.get(path.stat().st_ino)
+        there = self.sending.sent.pop(path.stat().st_ino, None)
         if there is None:
             self.store.put(path, name)
             meter.add(size=path.stat().st_size)

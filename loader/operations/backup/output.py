@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -13,10 +12,9 @@ from loader.storage import files
 
 
 class Output(Protocol):
-    @property
-    def size(self) -> int:
-        """Bytes so far."""
-        ...
+    """size: bytes so far."""
+
+    size: int
 
     def append(self, content: bytes) -> None:
         """Raises NoSpace, RemoteFailed."""
@@ -54,30 +52,27 @@ class OnDisk:
 ON_DISK = OnDisk()
 
 
-@dataclass(frozen=True)
 class _DiskFile:
     """file: unbuffered."""
 
-    file: BinaryIO
-    path: Path
-    keep_free: int
-
-    @property
-    def size(self) -> int:
-        return self.file.seek(0, os.SEEK_END)
+    def __init__(self, file: BinaryIO, path: Path, keep_free: int) -> None:
+        self._file, self._path, self._keep_free = file, path, keep_free
+        self.size = 0
 
     def append(self, content: bytes) -> None:
         """What was written begins to be stored now, and leaves the page cache to slapd once it is."""
-        files.require_space(self.path, self.keep_free + len(content))
+        files.require_space(self._path, self._keep_free + len(content))
         self._write(content)
-        os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        self.size += len(content)
+        os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def put_first(self, content: bytes) -> None:
-        self.file.seek(0)
+        self._file.seek(0)
         self._write(content)
+        self._file.seek(self.size)
 
     def _write(self, content: bytes) -> None:
         """One write to an unbuffered file may take only a part."""
         left = memoryview(content)
         while left:
-            left = left[self.file.write(left) :]
+            left = left[self._file.write(left) :]

@@ -58,8 +58,8 @@ def hole(path: Path, size: int) -> None:
 class SentFile:
     """The first part stays until the end, for it may change; another is sent while the next one fills."""
 
-    def __init__(self, upload: Upload, sender: ThreadPoolExecutor, part: int | None = None) -> None:
-        self._upload, self._sender, self._least = upload, sender, part or PART
+    def __init__(self, upload: Upload, sender: ThreadPoolExecutor) -> None:
+        self._upload, self._sender = upload, sender
         self._first, self._part = bytearray(), bytearray()
         self._number = 2
         self._sent: Future[None] | None = None
@@ -67,10 +67,10 @@ class SentFile:
 
     def append(self, content: bytes) -> None:
         self.size += len(content)
-        room = max(0, self._least - len(self._first))
+        room = max(0, PART - len(self._first))
         self._first += content[:room]
         self._part += content[room:]
-        if len(self._part) >= max(self._least, self.size // _SHARE):
+        if len(self._part) >= max(PART, self.size // _SHARE):
             self._send()
 
     def put_first(self, content: bytes) -> None:
