@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -107,9 +108,17 @@ class Damaged:
         if not _ended_well(ditseed("export", self.place, "-o", out, "--compress", "none")):
             assert not (out / "manifest.json").exists()
             return "export refused"
-        tables = self.worn.reader.tables(self.place / meta.DATA, OWN)
-        assert dumped.parsed(out) == dumped.stored(self.worn.tables if tables is None else tables)
+        assert dumped.parsed(out) == self._entries()
         return "exported"
+
+    def _entries(self) -> dumped.Entries:
+        """What LMDB reads, or the sound ones where that is no tree of entries: an export passes by what it need not
+        read."""
+        tables = self.worn.reader.tables(self.place / meta.DATA, OWN)
+        try:
+            return dumped.stored(self.worn.tables if tables is None else tables)
+        except (ValueError, KeyError, struct.error):
+            return dumped.stored(self.worn.tables)
 
     def cloned(self, *words: str) -> str:
         """Refused, or all rows of all tables that LMDB reads."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fixtures import replication
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Installation
+from fixtures.slapd_config import Installation, Settings
 from fixtures.trees import Load, write_people
 from tests.support.command import ditseed
 
@@ -72,10 +72,13 @@ def pair(
     overlays: tuple[str, ...] = (),
     before: Installation | None = None,
     after: Installation | None = None,
+    database_lines: tuple[str, ...] = (),
 ) -> Iterator[Pair]:
     """A running provider of so many people, and a stopped, empty consumer of it (with `overlays`). `before`, `after`:
-    the OpenLDAP of the one and of the other, where it is not the one at hand."""
-    source = replication.provider(session_log=session_log, installation=before)
+    the OpenLDAP of the one and of the other, where it is not the one at hand. database_lines: of both."""
+    source = replication.provider(
+        Settings(database_lines=database_lines), session_log=session_log, installation=before
+    )
     settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None)
     ldif = scratch / "people.ldif"
     load = Load(time.time() - 1, source.settings.server_id or 0)

@@ -122,7 +122,7 @@ pub fn read_whole(blob: &[u8]) -> Option<Parts<'_>> {
     let slots = |one: &Attribute<'_>| (u64::from(one.count) + 1) << u32::from(one.has_normals);
     let slots: u64 = parts.attributes.iter().map(slots).sum();
     let padding = rest.data.len() < 8 && blob.len() % 8 == 0;
-    let whole = padding && rest.words.is_empty() && slots == word(blob, 1)?.into();
+    let whole = padding && slots == word(blob, 1)?.into();
     (whole && ended(blob)?).then_some(parts)
 }
 
@@ -191,7 +191,7 @@ pub fn each<'a, E>(
         attributes.attribute(&mut stored).ok_or_else(&damaged)?;
         see(&stored)?;
     }
-    Ok(())
+    if attributes.words.is_empty() { Ok(()) } else { Err(damaged()) }
 }
 
 /// Gives the attributes other numbers, and makes the padding zero.
@@ -267,11 +267,15 @@ impl<'a> Iterator for Attributes<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
+        if self.left == 0 {
+            // Words without an attribute: there were more of these once.
+            return (!std::mem::take(&mut self.words).is_empty()).then_some(None);
+        }
+        self.left -= 1;
         let mut stored = Stored::default();
         let found = self.attribute(&mut stored);
         if found.is_none() {
-            self.left = 0;
+            (self.left, self.words) = (0, &[]);
         }
         Some(found.map(|()| stored))
     }
@@ -406,6 +410,24 @@ mod tests {
             let mut other = blob.clone();
             other[at] ^= 1;
             assert!(read(&other).is_some() && read_whole(&other).is_none());
+        }
+    }
+
+    #[test]
+    fn attributes_that_are_not_counted_are_damage() {
+        let mut blob = Vec::new();
+        let mut writer = Writer::new(&mut blob, 2 * words(1, false, false));
+        for number in [3, 4] {
+            writer.attribute(number, false, false, 1, false);
+            writer.value(b"one");
+        }
+        writer.finish(0x100);
+        for (fewer, met) in [(1, 1), (0, 0)] {
+            blob[0] = fewer;
+            let mut seen = 0;
+            assert_eq!(each(&blob, || "damaged", |_| Ok(seen += 1)), Err("damaged"));
+            assert_eq!((seen, read(&blob)), (met, None));
+            assert!(attributes(&blob).unwrap().last().unwrap().is_none());
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) mod page {
     pub const DIRTY: u16 = 0x10;
     pub const LEAF2: u16 = 0x20;
     pub const SUBP: u16 = 0x40;
+    /// Those of which a page has its kind.
+    pub const KINDS: u16 = BRANCH | LEAF | OVERFLOW | META | LEAF2;
 }
 
 /// Flags of a node.
@@ -228,6 +230,11 @@ impl Layout {
         header[end - 6..end - 4].copy_from_slice(&page::OVERFLOW.to_ne_bytes());
         header[end - 4..end].copy_from_slice(&pages.to_ne_bytes());
         header
+    }
+
+    /// Whether the page that this header begins is an overflow page, and no other kind of page.
+    pub(crate) fn is_overflow(&self, header: &[u8]) -> bool {
+        self.header(header).flags & page::KINDS == page::OVERFLOW
     }
 
     /// The value's place in its node.

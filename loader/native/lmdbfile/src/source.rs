@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use disk::{Buffer, BufferPool, Direct, Readahead, Source};
 
-use crate::layout::{META_PAGES, page};
+use crate::layout::META_PAGES;
 use crate::reader::View;
 use crate::{Error, Layout, Result};
 
@@ -92,7 +92,7 @@ impl PageSource {
         let pages = u64::from(count);
         let what = if let Err(what) = self.layout.check_number(header, first, self.txn) {
             what
-        } else if self.layout.header(header).flags & page::OVERFLOW == 0 {
+        } else if !self.layout.is_overflow(header) {
             "a large value that is on no overflow page"
         } else if told.is_some_and(|told| told != count) {
             "a large value on another number of overflow pages than its node tells"

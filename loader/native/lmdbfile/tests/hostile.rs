@@ -237,11 +237,13 @@ fn what_lmdb_would_misread_is_refused() {
         header[18] == 2 && header[..PAGE].windows(3).any(|bytes| bytes == b"key")
     });
     let leaf = leaf.unwrap() * PAGE;
+    let large = (2..sound.len() / PAGE).find(|page| sound[page * PAGE + 18] == 4).unwrap() * PAGE;
     for (at, value, told) in [
         (PAGE - 2, 32, "with checksums"),
         (24 + 24 + 5, 0x20, "an encrypted environment"),
         (2 * PAGE + 8, 9, "a page of a later transaction than that of the snapshot"),
         (leaf + PAGE - 8, 3, "another number of overflow pages than its node tells"),
+        (large + 18, 5, "a large value that is on no overflow page"),
     ] {
         let mut bytes = sound.clone();
         bytes[at] = value;

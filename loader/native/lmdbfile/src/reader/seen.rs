@@ -7,7 +7,7 @@ use disk::Buffer;
 
 use super::contents::{Contents, Orders};
 use super::view::View;
-use crate::layout::{META_PAGES, page};
+use crate::layout::META_PAGES;
 use crate::{Layout, Order, Reader};
 
 /// Pages with their numbers, in order; `None` once somebody has asked for it.
@@ -56,7 +56,7 @@ impl Seen {
             return None;
         }
         self.layout.check_number(bytes, number, self.txn).ok()?;
-        if self.layout.header(bytes).flags & page::OVERFLOW != 0 {
+        if self.layout.is_overflow(bytes) {
             return bytes.first_chunk().copied().map(Contents::Overflow);
         }
         let view = View::page(Arc::clone(block), range, self.layout).ok()?;

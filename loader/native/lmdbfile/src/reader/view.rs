@@ -208,9 +208,8 @@ fn size(bytes: &[u8], start: usize) -> usize {
 }
 
 fn kind(flags: u16, pad: u16) -> PageCheck<Kind> {
-    const KINDS: u16 = page::BRANCH | page::LEAF | page::OVERFLOW | page::META | page::LEAF2;
     const LEAF2: u16 = page::LEAF | page::LEAF2;
-    match flags & KINDS {
+    match flags & page::KINDS {
         page::BRANCH => Ok(Kind::Branch),
         page::LEAF => Ok(Kind::Leaf),
         LEAF2 if pad > 0 => Ok(Kind::Leaf2(usize::from(pad))),
