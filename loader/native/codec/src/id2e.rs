@@ -425,7 +425,11 @@ mod tests {
         for (fewer, met) in [(1, 1), (0, 0)] {
             blob[0] = fewer;
             let mut seen = 0;
-            assert_eq!(each(&blob, || "damaged", |_| Ok(seen += 1)), Err("damaged"));
+            let see = |_: &Stored<'_>| {
+                seen += 1;
+                Ok(())
+            };
+            assert_eq!(each(&blob, || "damaged", see), Err("damaged"));
             assert_eq!((seen, read(&blob)), (met, None));
             assert!(attributes(&blob).unwrap().last().unwrap().is_none());
         }

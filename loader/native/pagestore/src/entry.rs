@@ -4,8 +4,22 @@ use common::{Error, Result};
 
 use crate::page::ID;
 
-/// A whole pack of new pages has this many in a frame: 1 MiB of pages of 4 KiB.
+/// No frame has more pages.
 pub const PAGES: usize = 256;
+
+/// Bytes of the pages of a frame, where there are enough of them. What one page of a frame is needed for, all of it is
+/// unpacked for: where one entry in a hundred has changed, a backup with frames of 1 MiB takes 1.4 times as long, and 1 %
+/// less room.
+const FRAME: usize = 128 << 10;
+
+/// How many pages go into a frame.
+pub const fn pages_of_frame(page_size: usize) -> usize {
+    match FRAME / page_size {
+        0 => 1,
+        count if count > PAGES => PAGES,
+        count => count,
+    }
+}
 
 /// What comes before the pages of a frame with differences, at most: bits, lengths, and the places of bases.
 pub const LARGEST_HEAD: usize = PAGES * 20;

@@ -4,7 +4,7 @@ use common::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::difference::Packer;
-use crate::entry::{ENTRY, PAGES};
+use crate::entry::{ENTRY, pages_of_frame};
 use crate::known::Known;
 use crate::making::{Difference, Making};
 use crate::nearest::{Nearest, nearest};
@@ -74,6 +74,8 @@ pub fn sift(
     let found = nearest(known, pages.iter().map(|page| &page.id), first);
     let former = former(known, &found)?;
     let (mut packer, mut former) = (Packer::new()?, former.iter());
+    let full = pages_of_frame(shape.page_size);
+    let level = if former.len() * 2 < pages.len() { level.max(THOROUGH) } else { level };
     let (mut sifted, mut runs, mut frame) =
         (Sifted::default(), Writer::new(own), Making::default());
     for (page, found) in pages.iter().zip(found) {
@@ -91,12 +93,12 @@ pub fn sift(
             known.take_base(difference.base);
         }
         frame.add(&content, page.masked, &page.id, difference);
-        if frame.len() == PAGES {
+        if frame.len() == full {
             sifted.keep(std::mem::take(&mut frame), level)?;
         }
     }
     if frame.len() > 0 {
-        sifted.keep(frame, level.max(THOROUGH))?;
+        sifted.keep(frame, level)?;
     }
     Ok(Sifted { runs: runs.finish(), sum: xxh3_128(data), ..sifted })
 }
