@@ -35,6 +35,8 @@ __all__ = [
     "Loaded",
     "Merged",
     "NativeError",
+    "PageBlock",
+    "PageBlocks",
     "PagePacks",
     "Part",
     "Plan",
@@ -65,6 +67,7 @@ __all__ = [
     "clone_plain",
     "clone_receive",
     "clone_send",
+    "compact_in_pieces",
     "dn_key",
     "dn_parent",
     "find_name",
@@ -983,7 +986,7 @@ class KnownPages:
 
     def sift(
         self,
-        data: bytes,
+        data: PageBlock,
         first: int,
         own: int,
         *,
@@ -1014,8 +1017,29 @@ def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters)
     """Writes the snapshot that the meta page `meta` tells of to `target`: its pages in order, none of them free.
 
     All tables are checked as `audit` does at level pages. Returns the bytes of the copy, synced. A reader
-    has to hold the snapshot. target: where it is a pipe, two empty pages come first, and the meta pages last.
+    has to hold the snapshot.
     """
+
+@final
+class PageBlock:
+    """Whole pages. Its memory is used again once it is gone."""
+
+    def __len__(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+
+@final
+class PageBlocks:
+    """What `compact_in_pieces` makes, for another thread: of `size` bytes, a multiple of 64 KiB, the last shorter."""
+
+    def __new__(cls, size: int) -> PageBlocks: ...
+    def take(self) -> PageBlock | None:
+        """The next; None when no more comes, for whatever reason. Waits for it."""
+
+    def close(self) -> None:
+        """No more are taken: `compact_in_pieces` fails with EPIPE."""
+
+def compact_in_pieces(source: _Path, pieces: PageBlocks, meta: bytes, counters: Counters) -> bytes:
+    """The same copy, to whoever takes the pieces: all pages but the two meta pages, which it returns."""
 
 def clone_send(
     source: _Path,

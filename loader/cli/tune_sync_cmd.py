@@ -115,9 +115,10 @@ def _require_lendable(
 def _give_back() -> int:
     """1 where something is still left."""
     told = leases.give_back_local()
-    show(
-        *(told or ["no leases of nosync, envflags or checkpoint are left at servers of this host"])
+    none = (
+        "no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"
     )
+    show(*(told or [none]))
     return EXIT_OK if all(one.endswith("put back") for one in told) else EXIT_DIFFERENT
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native
-from loader._native import Seen
+from loader._native import PageBlock, PageBlocks, Seen
 from loader.errors import (
     FULL,
     LoaderError,
@@ -23,7 +23,18 @@ from loader.ldif import with_counters
 from loader.mdb import meta
 from loader.progress import Meter
 
-__all__ = ["CopySource", "Seen", "compact", "noting", "plain", "receive", "send"]
+__all__ = [
+    "CopySource",
+    "PageBlock",
+    "PageBlocks",
+    "Seen",
+    "compact",
+    "compact_in_pieces",
+    "noting",
+    "plain",
+    "receive",
+    "send",
+]
 
 
 def plain(
@@ -46,6 +57,13 @@ def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
     is found out on the way."""
     with with_counters(meter) as counters, _explained(source, target):
         _native.clone_compact(source, target, page, counters)
+
+
+def compact_in_pieces(source: Path, pieces: PageBlocks, page: bytes, meter: Meter) -> bytes:
+    """The same copy to whoever takes the pieces; returns its meta pages, which are not among them. Raises StreamBroken
+    when nobody takes them any more."""
+    with with_counters(meter) as counters, _explained(source, source):
+        return _native.compact_in_pieces(source, pieces, page, counters)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from loader import _native, resources
+from loader._native import PageBlock
 from loader.errors import BackupDamaged
 from loader.ldif import with_counters
 from loader.mdb import meta
@@ -109,7 +110,7 @@ class Known:
             fields = [_fields(one) for one in segments]
             return cls(_native.KnownPages(packs.native, fields, own, again=again))
 
-    def sift(self, data: bytes, first: int, own: int, shape: Shape, level: int) -> Sifted:
+    def sift(self, data: PageBlock, first: int, own: int, shape: Shape, level: int) -> Sifted:
         """`data`: whole pages, of which the first has the number `first`; new ones are for pack `own`."""
         with _explained(Path()):
             (runs, frames, entries, xxh3), fresh = self._native.sift(

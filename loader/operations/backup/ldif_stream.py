@@ -25,34 +25,35 @@ class LdifStream:
 
     head, head_bytes = b"", 0
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, length: int) -> None:
+        self._descriptor, self._length = descriptor, length
         self.size = self.entries = 0
 
-    def pieces(self, length: int) -> Iterator[bytes]:
-        """`length` bytes at a time, wherever that cuts an entry."""
-        kept, left = list[bytes](), length
+    def pieces(self) -> Iterator[bytes]:
+        """So many bytes at a time, wherever that cuts an entry."""
+        kept, left = list[bytes](), self._length
         while found := os.read(self._descriptor, min(left, _PART)):
             kept.append(found)
             self.size += len(found)
             left -= len(found)
             if not left:
                 yield b"".join(kept)
-                kept, left = [], length
+                kept, left = [], self._length
         if kept:
             yield b"".join(kept)
 
 
 @contextmanager
-def opened(source: Path, scratch: Path, meter: Meter) -> Iterator[LdifStream]:
-    """Of one snapshot of a database directory, parents first; `scratch`: for entries that have to wait for theirs."""
+def opened(source: Path, length: int, scratch: Path, meter: Meter) -> Iterator[LdifStream]:
+    """Of one snapshot of a database directory, in pieces of `length` bytes, parents first; `scratch`: for entries that
+    have to wait for theirs."""
 
     def write(descriptor: int) -> Exported:
         jobs = resources.processors()
         return mdb.stream(Part(source), descriptor, False, jobs, meter, scratch)
 
     with piped(write, "read") as (descriptor, made):
-        stream = LdifStream(descriptor)
+        stream = LdifStream(descriptor, length)
         yield stream
     stream.entries = made.result().entries
 

@@ -53,7 +53,7 @@ class Member:
 
     def copy(self, image: CopyableSnapshot, bring: Bring, outputs: Outputs, meter: Meter) -> None:
         """Into a directory that no verb lists. Raises NoSpace, MdbDamaged, RemoteFailed."""
-        with held.private(self.partial) as home, paged(image, meter) as stream:
+        with held.private(self.partial) as home, paged(image, pack.PIECE, meter) as stream:
             before = meter.seconds
             known, self._earlier = self._earlier or self.look_back(bring), None
             name = self.options.packing.data_name if known is None else sharing.PACK
@@ -73,7 +73,7 @@ class Member:
         with held.private(self.partial) as home:
             before = meter.seconds
             with (
-                ldif_stream.opened(self.source, home.path, meter) as stream,
+                ldif_stream.opened(self.source, pack.PIECE, home.path, meter) as stream,
                 self._making(home.path / self.options.packing.data_name, outputs) as out,
             ):
                 self.list = pack.pack(stream, out, self.options.packing, meter)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import zstandard
 
@@ -16,6 +16,7 @@ from loader import units
 from loader.age import Identities, Recipients
 from loader.errors import BackupDamaged
 from loader.mdb import meta
+from loader.mdb.copying import PageBlock
 from loader.operations.backup import encryption, first_format, manifest, shared
 from loader.operations.backup.manifest import (
     ENCRYPTED,
@@ -63,6 +64,7 @@ class Packing:
 
 
 PACKING = Packing()
+Data = TypeVar("Data", bound=Sized)
 
 
 class Stream(Protocol):
@@ -72,7 +74,7 @@ class Stream(Protocol):
     head_bytes: int
     size: int
 
-    def pieces(self, length: int) -> Iterator[bytes]: ...
+    def pieces(self) -> Iterator[bytes | PageBlock]: ...
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,8 @@ def pack(stream: Stream, out: Output, how: Packing, meter: Meter) -> StoredList:
     room = 0 if how.recipients else _head_room(stream, how)
     out.append(bytes(room))
     head, pieces = [], []
-    asked = paced(stream.pieces(PIECE), how.throttle)
-    for packed in in_order(lambda data: _packed(data, how), asked):
+    asked = paced(stream.pieces(), how.throttle)
+    for packed in in_order(lambda data: _packed(bytes(data), how), asked):
         pieces.append(_appended(out, packed))
         meter.note = f"{units.size(stream.size)}, {units.size(out.size)} stored"
         killpoint("copy.middle")
@@ -146,7 +148,7 @@ def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
     return wanted * stored // data
 
 
-def paced(pieces: Iterable[bytes], rate: int) -> Iterator[bytes]:
+def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
     """No more than `rate` bytes a second, if it is not 0."""
     started, size = time.monotonic(), 0
     for piece in pieces:

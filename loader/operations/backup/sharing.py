@@ -15,12 +15,13 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import BackupDamaged, NoSuchPath
+from loader.mdb.copying import PageBlock
 from loader.mdb.page_stream import PageStream
 from loader.mdb.pages import Known, Shape, Sifted
 from loader.operations.backup import manifest, pack, packs, page_list, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.output import Output
-from loader.operations.backup.pack import PIECE, Packing
+from loader.operations.backup.pack import Packing
 from loader.operations.backup.page_list import PackUse, PageList, PagePiece
 from loader.operations.backup.parallel import in_order, sha256
 from loader.operations.backup.repository import Bring, there
@@ -73,9 +74,9 @@ def _shape(stream: PageStream) -> Shape:
     return Shape(facts.page_size, None if facts.format == 1 else max(0, facts.txnid - 1))
 
 
-def _numbered(stream: PageStream, how: Packing) -> Iterator[tuple[int, bytes]]:
+def _numbered(stream: PageStream, how: Packing) -> Iterator[tuple[int, PageBlock]]:
     first = FIRST_PAGE
-    for piece in pack.paced(stream.pieces(PIECE), how.throttle):
+    for piece in pack.paced(stream.pieces(), how.throttle):
         yield first, piece
         first += len(piece) // stream.facts.page_size
 
@@ -87,7 +88,7 @@ def store(
     facts, shape = stream.facts, _shape(stream)
     pieces, runs, entries, fresh = [], [], [], 0
 
-    def sifted(one: tuple[int, bytes]) -> tuple[Sifted, int]:
+    def sifted(one: tuple[int, PageBlock]) -> tuple[Sifted, int]:
         first, data = one
         return before.known.sift(data, first, before.own, shape, how.level), len(data)
 

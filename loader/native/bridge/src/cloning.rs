@@ -91,7 +91,7 @@ pub fn clone_receive(
 }
 
 /// Whether to go on.
-fn counted(counters: &Counters, bytes: u64) -> bool {
+pub fn counted(counters: &Counters, bytes: u64) -> bool {
     counters.0.add(0, bytes);
     !counters.0.is_cancelled()
 }

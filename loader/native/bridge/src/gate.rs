@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::error::{Raise, raised};
 
 /// How long a signal may wait for its Python handler.
-const PATIENCE: Duration = Duration::from_millis(50);
+pub const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Runs `work` on a thread of its own while this one waits for signals; Python runs their handlers on
 /// its main thread only, so calls from other threads just wait. A handler that raises (Ctrl-C does)

@@ -16,6 +16,7 @@ mod dump;
 mod error;
 mod feed;
 mod gate;
+mod handing;
 mod learning;
 mod loading;
 mod merging;
@@ -53,6 +54,8 @@ mod _native {
     use super::error::NativeError;
     #[pymodule_export]
     use super::feed::Feed;
+    #[pymodule_export]
+    use super::handing::{PageBlock, PageBlocks, compact_in_pieces};
     #[pymodule_export]
     use super::learning::{LearnResult, learn};
     #[pymodule_export]

@@ -12,6 +12,7 @@ use pyo3::types::PyBytes;
 use crate::counters::Counters;
 use crate::error::raised;
 use crate::gate::{duplicate, enter};
+use crate::handing::PageBlock;
 
 /// Runs, the first of the backup's own pages, how many pages.
 type SegmentFields = (Vec<u8>, u32, u64);
@@ -107,7 +108,7 @@ impl KnownPages {
     fn sift<'py>(
         &self,
         py: Python<'py>,
-        data: &[u8],
+        data: &PageBlock,
         first: u64,
         own: u32,
         page_size: usize,
@@ -115,7 +116,7 @@ impl KnownPages {
         level: i32,
     ) -> PyResult<SiftedFields<'py>> {
         let shape = shape(page_size, transaction);
-        let sifted = py.detach(|| pagestore::sift(&self.0, shape, own, data, first, level));
+        let sifted = py.detach(|| pagestore::sift(&self.0, shape, own, &data.0, first, level));
         let sifted = raised(py, sifted)?;
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
         let sum = sifted.sum.to_be_bytes();

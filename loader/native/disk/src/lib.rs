@@ -7,6 +7,7 @@
 
 mod ahead;
 mod direct;
+mod handed;
 mod memory;
 mod pieces;
 mod resident;
@@ -16,6 +17,7 @@ mod stream;
 
 pub use ahead::Readahead;
 pub use direct::{Buffer, Direct};
+pub use handed::PieceWriter;
 pub use pieces::{Look, PIECE, pieces};
 pub use source::Source;
 pub use spare::BufferPool;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use disk::PieceWriter;
+
 use crate::layout::{LargePointer, META_PAGES, node};
 use crate::meta::Meta;
 use crate::output::Output;
@@ -45,21 +47,30 @@ pub struct FileWriter {
 impl FileWriter {
     /// An existing file is emptied.
     pub fn create(path: &Path, options: &Options) -> Result<Self> {
-        let layout = Layout::new(options.format, options.page_size)?;
-        let mut file = Self {
-            layout,
-            output: Output::create(path)?,
-            map_size: options.map_size,
-            txn: 1,
-            page_txn: 0,
-            most_pages: options.map_size / layout.page_size as u64,
-            pages: 0,
-            late: Vec::new(),
-        };
+        let mut file = Self { pages: 0, ..Self::to(|| Output::create(path), options)? };
         for _ in 0..META_PAGES {
             file.reserve()?;
         }
         Ok(file)
+    }
+
+    /// All pages but the meta pages go there.
+    pub(crate) fn in_pieces(pieces: PieceWriter, options: &Options) -> Result<Self> {
+        Self::to(|| Ok(Output::pieces(pieces)), options)
+    }
+
+    fn to(output: impl FnOnce() -> Result<Output>, options: &Options) -> Result<Self> {
+        let layout = Layout::new(options.format, options.page_size)?;
+        Ok(Self {
+            layout,
+            output: output()?,
+            map_size: options.map_size,
+            txn: 1,
+            page_txn: 0,
+            most_pages: options.map_size / layout.page_size as u64,
+            pages: META_PAGES,
+            late: Vec::new(),
+        })
     }
 
     /// For a file that goes on from one of that transaction, before any page is written.
@@ -185,6 +196,14 @@ impl FileWriter {
         let bytes = self.pages * self.layout.page_size as u64;
         self.output.finish(&self.late)?;
         Ok(Summary { pages: self.pages, bytes })
+    }
+
+    /// Has all pages taken; returns both meta pages.
+    pub(crate) fn end(mut self, main: Table) -> Result<Vec<u8>> {
+        let free = self.free_table()?;
+        self.put_metas(free, main);
+        self.output.finish(&[])?;
+        Ok(self.late.into_iter().flat_map(|(_, page)| page).collect())
     }
 
     /// Waits until the disk has all pages, then writes the one meta page, and waits again. `before`: called before the meta

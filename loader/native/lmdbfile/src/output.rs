@@ -1,10 +1,11 @@
-//! The file, written by a thread of its own past the page cache.
+//! Where pages go: to the file, written by a thread of its own past the page cache, or in pieces to whoever takes them.
 
 use std::path::{Path, PathBuf};
 
 use common::killpoint;
-use disk::{Buffer, DirectFile, DirectWriter};
+use disk::{Buffer, DirectFile, DirectWriter, PieceWriter};
 
+use crate::checks::programming_error;
 use crate::{Error, Result};
 
 /// As the user's own mask has it.
@@ -13,42 +14,65 @@ const MODE: u32 = 0o666;
 /// A page with its offset.
 type LatePage = (u64, Vec<u8>);
 
+#[derive(Debug)]
+enum End {
+    Disk(DirectWriter),
+    Pieces(PieceWriter),
+}
+
 /// The end that is written to.
 #[derive(Debug)]
 pub(crate) struct Output {
-    stream: DirectWriter,
+    end: End,
     path: PathBuf,
     failure: Option<Error>,
 }
 
 impl Output {
     pub fn create(path: &Path) -> Result<Self> {
-        let stream = DirectWriter::create(path, MODE, disk::BUFFER);
-        let stream = stream.map_err(|error| Error::from(error).of_file(path))?;
-        Ok(Self { stream, path: path.to_path_buf(), failure: None })
+        Self::disk(path, DirectWriter::create(path, MODE, disk::BUFFER))
     }
 
     /// Of a file that is there, from `offset` on.
     pub fn past(path: &Path, offset: u64) -> Result<Self> {
-        let stream = DirectWriter::past(path, offset, disk::BUFFER);
+        Self::disk(path, DirectWriter::past(path, offset, disk::BUFFER))
+    }
+
+    fn disk(path: &Path, stream: std::io::Result<DirectWriter>) -> Result<Self> {
         let stream = stream.map_err(|error| Error::from(error).of_file(path))?;
-        Ok(Self { stream, path: path.to_path_buf(), failure: None })
+        Ok(Self { end: End::Disk(stream), path: path.to_path_buf(), failure: None })
+    }
+
+    pub fn pieces(pieces: PieceWriter) -> Self {
+        Self { end: End::Pieces(pieces), path: PathBuf::new(), failure: None }
     }
 
     /// Takes `bytes` in; may wait for the disk.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.stream.write(bytes).map_err(|error| fail(&mut self.failure, &self.path, error))
+        let written = match &mut self.end {
+            End::Disk(stream) => stream.write(bytes),
+            End::Pieces(pieces) => pieces.write(bytes),
+        };
+        written.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
     pub fn zeros(&mut self, count: usize) -> Result<()> {
-        self.stream.zeros(count).map_err(|error| fail(&mut self.failure, &self.path, error))
+        let written = match &mut self.end {
+            End::Disk(stream) => stream.zeros(count),
+            End::Pieces(pieces) => pieces.zeros(count),
+        };
+        written.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
-    /// Writes what is left and the pages that come late, and waits until the disk has all.
+    /// Writes what is left and the pages that come late, and waits until the disk has all. Of pieces, whoever takes them
+    /// gets the late pages otherwise.
     pub fn finish(mut self, late: &[LatePage]) -> Result<()> {
-        let finish = || written(self.stream, late).map(drop);
-        finish().map_err(|error| fail(&mut self.failure, &self.path, error))
+        let finished = match self.end {
+            End::Disk(stream) => written(stream, late).map(drop),
+            End::Pieces(pieces) => pieces.finish(),
+        };
+        finished.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
     /// The same, and then the one page that makes the others count. `before`: called before that one.
@@ -58,8 +82,11 @@ impl Output {
         last: &LatePage,
         before: &mut dyn FnMut(),
     ) -> Result<()> {
+        let End::Disk(stream) = self.end else {
+            return Err(programming_error("pieces have no meta page to be switched"));
+        };
         let switch = || {
-            let mut file = written(self.stream, late)?;
+            let mut file = written(stream, late)?;
             killpoint("index.synced");
             before();
             file.write_at(&Buffer::from(&last.1[..]), last.0)?;

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{Content, FORMATS, kinds, options_of, rows, write_as, write_file};
+use disk::PieceWriter;
 use fastrand::Rng;
 use heed::types::Bytes;
 use heed::{DatabaseFlags, Env, EnvOpenOptions};
-use lmdbfile::{ErrorKind, Format, Reader};
+use lmdbfile::{ErrorKind, Flags, Format, Reader};
 
 const PAGE: usize = 4096;
 
@@ -42,7 +43,30 @@ fn content_is_kept() {
         let made = Reader::open(&source).unwrap().compact(&copy, &|_| true).unwrap();
         assert_eq!(made, written);
         check_equal(&source, &copy, &tables);
+        assert!(in_pieces(&source) == std::fs::read(&copy).unwrap());
     }
+}
+
+/// The same copy, put together by whoever takes it.
+fn in_pieces(source: &Path) -> Vec<u8> {
+    let (writer, pieces) = PieceWriter::new(1 << 20);
+    let taker = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
+    let head = Reader::open(source).unwrap().compact_in_pieces(writer, &|_| true).unwrap();
+    let taken: Vec<Vec<u8>> = taker.join().unwrap();
+    [head, taken.concat()].concat()
+}
+
+#[test]
+fn who_takes_no_more_pieces_ends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    let content =
+        Content { flags: Flags::NONE, rows: vec![(b"key".to_vec(), vec![vec![7; 3 << 20]])] };
+    write_as(&path, &options_of(Format::V1, PAGE), &[("t".to_owned(), content)]);
+    let (writer, pieces) = PieceWriter::new(1 << 20);
+    drop(pieces);
+    let error = Reader::open(&path).unwrap().compact_in_pieces(writer, &|_| true).unwrap_err();
+    assert!(error.to_string().contains("Broken pipe"), "{error}");
 }
 
 fn open(place: &Path) -> Env {

@@ -11,7 +11,7 @@ use crate::bulk::Bulk;
 use crate::layout::{LargePointer, MAX_PAGE_HEADER, META_PAGES};
 use crate::reader::{Pointer, Runs, TreeRules};
 use crate::source::{Large, LargeNode, PageSource};
-use crate::{FileWriter, Layout, Reader, Result, Summary, Table};
+use crate::{FileWriter, Layout, Reader, Result, Table};
 
 /// Lowest branches whose leaves are on their way.
 const BRANCHES_AHEAD: usize = 6;
@@ -71,8 +71,8 @@ impl<'p> Copier<'p> {
         main.map_err(|error| error.of_table("main"))
     }
 
-    pub fn finish(self, main: Table) -> Result<Summary> {
-        self.file.seal(main)
+    pub fn into_file(self) -> FileWriter {
+        self.file
     }
 
     /// The record of the tree as it stands in the new file.

@@ -14,9 +14,10 @@ use std::path::Path;
 
 use ahead::ReadaheadPool;
 use copier::Copier;
+use disk::PieceWriter;
 
 use crate::Error;
-use crate::{ErrorKind, FileWriter, Options, Reader, Result, Summary};
+use crate::{ErrorKind, FileWriter, Options, Reader, Result, Summary, Table};
 
 /// Told how many bytes were copied since the last call; `false` gives up.
 pub type ProgressCallback<'w> = &'w (dyn Fn(u64) -> bool + Sync);
@@ -25,18 +26,33 @@ impl Reader {
     /// Writes the snapshot's tables to the new file `target`, with the same map size and
     /// transaction, so that an LMDB that opens it goes on with greater ones.
     ///
-    /// Where `target` is a pipe, two empty pages come first, and the meta pages, which are known last, after all others.
-    ///
     /// The whole structure is checked on the way, as [`Reader::walk`] does, but for the table of free pages, which a copy
     /// has no use for.
     pub fn compact(&self, target: &Path, watch: ProgressCallback<'_>) -> Result<Summary> {
-        let pages = &*self.store.source;
-        let file = FileWriter::create(target, &self.options())?.of_transaction(self.meta.txn);
+        self.copied(FileWriter::create(target, &self.options())?, watch, FileWriter::seal)
+    }
+
+    /// The same to whoever takes the pieces, all pages but both meta pages, which are known last and returned.
+    pub fn compact_in_pieces(
+        &self,
+        pieces: PieceWriter,
+        watch: ProgressCallback<'_>,
+    ) -> Result<Vec<u8>> {
+        self.copied(FileWriter::in_pieces(pieces, &self.options())?, watch, FileWriter::end)
+    }
+
+    fn copied<T>(
+        &self,
+        file: FileWriter,
+        watch: ProgressCallback<'_>,
+        end: impl FnOnce(FileWriter, Table) -> Result<T>,
+    ) -> Result<T> {
+        let (pages, file) = (&*self.store.source, file.of_transaction(self.meta.txn));
         std::thread::scope(|scope| {
             let ahead = ReadaheadPool::start(scope, pages)?;
             let mut copier = Copier::new(self, pages, &ahead, file, watch);
             let main = copier.main(self.meta.main)?;
-            copier.finish(main)
+            end(copier.into_file(), main)
         })
     }
 

@@ -1,0 +1,111 @@
+//! What is written goes to whoever takes it, in pieces.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use rustix::io::Errno;
+
+use crate::{Buffer, BufferPool};
+
+/// Pieces that wait to be taken, at most.
+const WAITING: usize = 2;
+
+/// The end that is filled. It fails (EPIPE) once nobody takes the pieces any more.
+#[derive(Debug)]
+pub struct PieceWriter {
+    buffer: Buffer,
+    size: usize,
+    pool: Arc<BufferPool>,
+    full: SyncSender<Buffer>,
+}
+
+impl PieceWriter {
+    /// Pieces of `size` bytes, a multiple of 64 KiB, the last one shorter. Their memory is used again once they are dropped.
+    pub fn new(size: usize) -> (Self, Receiver<Buffer>) {
+        let (full, pieces) = sync_channel(WAITING);
+        let pool = Arc::new(BufferPool::default());
+        (Self { buffer: pool.buffer(size), size, pool, full }, pieces)
+    }
+
+    /// Takes `bytes` in; may wait for the taker.
+    pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let room = self.room()?;
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            self.buffer.fill(count);
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    pub fn zeros(&mut self, mut count: usize) -> io::Result<()> {
+        while count > 0 {
+            let room = self.room()?;
+            let some = room.len().min(count);
+            room[..some].fill(0);
+            self.buffer.fill(some);
+            count -= some;
+        }
+        Ok(())
+    }
+
+    /// At least one byte.
+    #[inline]
+    fn room(&mut self) -> io::Result<&mut [u8]> {
+        if self.buffer.len() == self.size {
+            let full = std::mem::replace(&mut self.buffer, self.pool.buffer(self.size));
+            self.give(full)?;
+        }
+        let left = self.size - self.buffer.len();
+        Ok(&mut self.buffer.room()[..left])
+    }
+
+    /// No more comes.
+    pub fn finish(mut self) -> io::Result<()> {
+        let last = std::mem::replace(&mut self.buffer, Buffer::new(0));
+        if last.is_empty() { Ok(()) } else { self.give(last) }
+    }
+
+    fn give(&self, piece: Buffer) -> io::Result<()> {
+        self.full.send(piece).map_err(|_| Errno::PIPE.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 1 << 20;
+
+    #[test]
+    fn all_comes_in_its_order() {
+        let (mut writer, pieces) = PieceWriter::new(SIZE);
+        let taker = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
+        let bytes: Vec<u8> =
+            std::iter::repeat_with(|| fastrand::u8(..)).take(9 * SIZE + 5).collect();
+        bytes.chunks(70_001).try_for_each(|part| writer.write(part)).unwrap();
+        writer.zeros(2 * SIZE).unwrap();
+        writer.finish().unwrap();
+        let taken: Vec<Vec<u8>> = taker.join().unwrap();
+        let (last, full) = taken.split_last().unwrap();
+        assert!(full.iter().all(|piece| piece.len() == SIZE) && last.len() == 5);
+        assert!(taken.concat() == [bytes, vec![0; 2 * SIZE]].concat());
+    }
+
+    #[test]
+    fn nothing_is_no_piece() {
+        let (writer, pieces) = PieceWriter::new(SIZE);
+        writer.finish().unwrap();
+        assert!(pieces.recv().is_err());
+    }
+
+    #[test]
+    fn who_takes_no_more_is_told() {
+        let (mut writer, pieces) = PieceWriter::new(SIZE);
+        drop(pieces);
+        let error = writer.zeros(2 * SIZE).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}
