@@ -2,7 +2,7 @@
 
 pieces.json tells of the packs, and of the pieces that the data is put together from; pages.map, compressed, holds both
 meta pages and then the runs of each piece. In formats 3 and 4 there is a sum of what each piece comes to, too; in 7
-it is XXH3, since the map, each frame of a pack and each page that is put together have strong sums.
+it is XXH3, since the map and each frame of a pack, which are all that it is made of, have strong sums.
 """
 
 from __future__ import annotations

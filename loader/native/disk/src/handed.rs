@@ -82,16 +82,16 @@ mod tests {
     #[test]
     fn all_comes_in_its_order() {
         let (mut writer, pieces) = PieceWriter::new(SIZE);
-        let taker = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
+        let all = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
         let bytes: Vec<u8> =
             std::iter::repeat_with(|| fastrand::u8(..)).take(9 * SIZE + 5).collect();
         bytes.chunks(70_001).try_for_each(|part| writer.write(part)).unwrap();
         writer.zeros(2 * SIZE).unwrap();
         writer.finish().unwrap();
-        let taken: Vec<Vec<u8>> = taker.join().unwrap();
-        let (last, full) = taken.split_last().unwrap();
+        let all: Vec<Vec<u8>> = all.join().unwrap();
+        let (last, full) = all.split_last().unwrap();
         assert!(full.iter().all(|piece| piece.len() == SIZE) && last.len() == 5);
-        assert!(taken.concat() == [bytes, vec![0; 2 * SIZE]].concat());
+        assert!(all.concat() == [bytes, vec![0; 2 * SIZE]].concat());
     }
 
     #[test]

@@ -50,10 +50,10 @@ fn content_is_kept() {
 /// The same copy, put together by whoever takes it.
 fn in_pieces(source: &Path) -> Vec<u8> {
     let (writer, pieces) = PieceWriter::new(1 << 20);
-    let taker = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
+    let all = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
     let head = Reader::open(source).unwrap().compact_in_pieces(writer, &|_| true).unwrap();
-    let taken: Vec<Vec<u8>> = taker.join().unwrap();
-    [head, taken.concat()].concat()
+    let all: Vec<Vec<u8>> = all.join().unwrap();
+    [head, all.concat()].concat()
 }
 
 #[test]

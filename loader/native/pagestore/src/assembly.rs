@@ -10,7 +10,7 @@ use crate::difference::Unpacker;
 use crate::frame::{Content, Frame};
 use crate::known::{Segment, not_whole};
 use crate::pack::Pack;
-use crate::page::{Hashing, PageId, Place, Shape};
+use crate::page::{Place, Shape};
 use crate::retired::FrameKey;
 use crate::runs;
 
@@ -35,7 +35,6 @@ struct Differing {
     packed: Vec<u8>,
     base: Vec<u8>,
     masked: bool,
-    id: PageId,
 }
 
 impl Assembly {
@@ -102,19 +101,16 @@ impl Assembly {
             }
             Content::Difference(base, packed) => {
                 let (packed, base) = (packed.to_vec(), self.whole(base)?);
-                Ok(Some(Differing { slot, packed, base, masked, id: *frame.id(number) }))
+                Ok(Some(Differing { slot, packed, base, masked }))
             }
         }
     }
 
     fn fill_differing(&self, differing: &[Differing], data: &mut [u8]) -> Result<()> {
-        let (mut unpacker, mut hashing) = (Unpacker::new(), Hashing::default());
+        let mut unpacker = Unpacker::new();
         for one in differing {
             let to = self.page_of(one.slot, data)?;
             unpacker.unpack(&one.packed, &one.base, to)?;
-            if hashing.id(to, one.masked) != one.id {
-                return Err(Error::damaged("a page put together from its base has another hash"));
-            }
             self.unmask(one.masked, one.slot, data)?;
         }
         Ok(())

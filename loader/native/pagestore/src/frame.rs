@@ -109,10 +109,6 @@ impl Frame {
         bit(&self.head.masked, number)
     }
 
-    pub fn id(&self, number: usize) -> &PageId {
-        self.head.id(number)
-    }
-
     pub fn pages(&self) -> usize {
         self.head.pages()
     }

@@ -56,12 +56,6 @@ impl Shape {
 pub(crate) struct Hashing(Vec<u8>);
 
 impl Hashing {
-    /// Of a page that was masked, or had no number.
-    pub fn id(&mut self, page: &[u8], masked: bool) -> PageId {
-        self.put(page);
-        self.hash(masked)
-    }
-
     /// Of a page as it would be without its number, and whether that was there.
     pub fn masked_id(&mut self, page: &[u8], number: u64, shape: Shape) -> (PageId, bool) {
         self.put(page);
