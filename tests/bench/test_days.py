@@ -1,7 +1,8 @@
-"""bin/bench daily and busy in their short forms: what was backed up comes back, beside a writer too."""
+"""bin/bench daily, busy and forecast in their short forms."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -29,3 +30,16 @@ def test_days(short_tmp: Path) -> None:
 def test_beside_a_writer(short_tmp: Path) -> None:
     told = bench(short_tmp, "busy", "-n", "1000", "--rate", "50", "--backups", "2")
     assert "2 backups, each drilled good" in told
+
+
+def test_what_was_foreseen(short_tmp: Path) -> None:
+    done = subprocess.run(
+        [BENCH, "forecast", "-n", "5000", "--rounds", "1", "--dir", short_tmp],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"^bench: size: ([0-9.]+) of the real one", done.stderr, re.MULTILINE)
+    assert found
+    assert float(found[1]) == pytest.approx(1, rel=0.15)

@@ -22,7 +22,7 @@ WITHIN = 0.3
 
 def test_each_strategy_takes_as_long_as_planned(tmp_path: Path) -> None:
     told = []
-    with pair(tmp_path, PEOPLE) as both:
+    with pair(tmp_path, PEOPLE, maxsize=16 << 30) as both:
         both.prepare("ldif")
         for strategy in ("search", "ldif", "clone"):
             with consumer_of(both) as one:

@@ -1,4 +1,4 @@
-"""The runbook of README.md as it stands there, with its profile: only names and paths are those of the test."""
+"""docs/runbook.md as it stands, with its profile: only names and paths are those of the test. And the README."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tests.support.seeding import Pair, pair
 
 pytestmark = pytest.mark.slapd
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-RUNBOOK = README.partition("## Runbook")[2].partition("### When it fails")[0]
+ROOT = Path(__file__).parents[2]
+RUNBOOK = (ROOT / "docs/runbook.md").read_text().partition("## When it fails")[0]
+IN_SHORT = (ROOT / "README.md").read_text().partition("## A new replica")[2].partition("\n## ")[0]
 
 
 def here(text: str, both: Pair) -> str:
@@ -71,3 +72,17 @@ def test_the_runbook_seeds_a_replica(tmp_path: Path, wanted: tuple[str, ...]) ->
         assert (
             "finished" in ditseed("replica", "status", env={"XDG_CONFIG_HOME": str(home)}).ok().out
         )
+
+
+def test_the_readme_seeds_a_replica(tmp_path: Path) -> None:
+    [line] = re.findall(r"^ditseed (replica seed .*)", IN_SHORT.replace("\\\n", ""), re.MULTILINE)
+    with pair(tmp_path, 30) as both:
+        words = shlex.split(here(line, both))
+        assert words.pop() == "--dry-run"
+        assert "suffix" in ditseed(*words, "--dry-run").ok().out
+        ditseed(*words).ok()
+        both.consumer.start()
+        where = words[words.index("-H") :]
+        password = {"DITSEED_CONSUMER_PASSWORD_FILE": str(both.consumer.replicator_password_file)}
+        asked = ("replica", "verify", *where, "--consumer", both.consumer.uri)
+        assert "equal" in ditseed(*asked, env=password).ok().out

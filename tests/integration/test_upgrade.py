@@ -33,19 +33,24 @@ A_CHANGE = "dn: {}\nchangetype: modify\nreplace: o\no: changed\n"
 
 @dataclass(frozen=True)
 class Busy:
-    """A provider of so many people; rate: changes a second, `wanted` at least. lines: of its database."""
+    """A provider of so many people; rate: changes a second, `wanted` at least. lines: of its database. prefix: of the
+    commands, which run on the provider's own processors."""
 
     people: int
     rate: float
     wanted: float = 0.0
     lines: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
 
 
 class Walk:
     """Through one of the two ways: from the provider of `both` to its consumer."""
 
-    def __init__(self, text: str, both: Pair, env: Mapping[str, str]) -> None:
-        self.text, self.both = text, both
+    def __init__(
+        self, text: str, both: Pair, env: Mapping[str, str], prefix: tuple[str, ...] = ()
+    ) -> None:
+        """prefix: of the commands of ditseed."""
+        self.text, self.both, self.prefix = text, both, prefix
         self.old, self.new = both.provider, both.consumer
         if text is BACK:
             self.old, self.new = self.new, self.old
@@ -56,7 +61,8 @@ class Walk:
         """That command of ditseed."""
         text = textwrap.dedent(self.text).replace("\\\n", " ")
         lines = re.findall(r"^ *(?:env -u DITSEED_TOOLS )?ditseed (.*)", text, re.MULTILINE)
-        return ditseed(*shlex.split(self._here(lines[number])), env=self.env)
+        words = shlex.split(self._here(lines[number]))
+        return ditseed(*words, env=self.env, prefix=self.prefix)
 
     def change(self, number: int) -> str:
         """Those change records for cn=config."""
@@ -128,7 +134,7 @@ def _take_over(walk: Walk, up: Walk) -> None:
         pytest.param(Busy(2000, 50.0), id="short"),
         pytest.param(
             # A disk that 500 changes a second can be waited for is not everywhere.
-            Busy(100_000, 600.0, 500.0, ("dbnosync",)),
+            Busy(100_000, 600.0, 500.0, ("dbnosync",), ("nice", "-n", "19")),
             marks=[pytest.mark.heavy, pytest.mark.timeout(0)],
             id="heavy",
         ),
@@ -142,13 +148,13 @@ def test_up_and_back(busy: Busy, short_tmp: Path) -> None:
     with pair(
         short_tmp, busy.people, overlays=(SYNCPROV,), after=newer, database_lines=busy.lines
     ) as both:
-        up = Walk(UP, both, {"DITSEED_TOOLS": openldap_27.tools()})
+        up = Walk(UP, both, {"DITSEED_TOOLS": openldap_27.tools()}, busy.prefix)
         assert "converted" in up.run(0).ok().out
         assert not list(both.consumer.database_dir.iterdir())
         _seed_and_follow(up, 1, 3, busy)
         _take_over(up, up)
         both = replace(both, provider=both.consumer, consumer=both.provider)
-        back = Walk(BACK, both, {})
+        back = Walk(BACK, both, {}, busy.prefix)
         place = both.consumer.config_arguments
         both.consumer.tool("slapmodify", "-n0", *place, stdin=back.change(0).encode())
         _seed_and_follow(back, 0, 1, busy)

@@ -73,12 +73,12 @@ def pair(
     before: Installation | None = None,
     after: Installation | None = None,
     database_lines: tuple[str, ...] = (),
+    maxsize: int = 1 << 30,
 ) -> Iterator[Pair]:
     """A running provider of so many people, and a stopped, empty consumer of it (with `overlays`). `before`, `after`:
-    the OpenLDAP of the one and of the other, where it is not the one at hand. database_lines: of both."""
-    source = replication.provider(
-        Settings(database_lines=database_lines), session_log=session_log, installation=before
-    )
+    the OpenLDAP of the one and of the other, where it is not the one at hand. database_lines, maxsize: of both."""
+    wanted = Settings(database_lines=database_lines, maxsize=maxsize)
+    source = replication.provider(wanted, session_log=session_log, installation=before)
     settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None)
     ldif = scratch / "people.ldif"
     load = Load(time.time() - 1, source.settings.server_id or 0)

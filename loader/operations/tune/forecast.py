@@ -12,6 +12,7 @@ from loader.config import Config, Database
 from loader.errors import LoaderError
 from loader.mdb import environment, growth, meta
 from loader.mdb.growth import Growth
+from loader.mdb.meta import MetaPage
 from loader.operations.build import native
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase
@@ -83,9 +84,12 @@ def plan(
         take = partial(_of_server, asked, wanted)
     sample, load = _sampled(target.config, database, take, progress)
     directory = database.directory if target.local else None
-    now, keeps = _now(directory, found)
+    there = _there(directory)
+    now = there.used if there else 0
+    keeps = now if now and directory and _keeps(directory, found) else 0
     after = load.bytes + keeps
-    reader = _reader(directory, _page_size(target.config, database, directory))
+    page_size = (there or backmdb.settings(target.config, database)).page_size
+    reader = _reader(directory, page_size)
     terms = tuple(_terms(load, keeps, share, reader))
     needed = sum(one.bytes for one in terms)
     recommended = max(-(-needed // GIB) * GIB, database.maxsize)
@@ -143,26 +147,23 @@ def _sample(found: Location, wanted: SampleSize, meter: Meter) -> Sample:
     return sampling.of_files(given.paths(), given.entries(), wanted, meter)
 
 
-def _now(directory: Path | None, found: Location) -> tuple[int, int]:
-    """Bytes in use, and those that stay when the source is loaded: none where the source is this database."""
-    try:
-        if directory is None or not (directory / meta.DATA).exists():
-            return 0, 0
-        used = meta.read_meta(directory).used
-        is_source = found.kind is Kind.DATABASE and found.path.samefile(directory)
-        return used, 0 if is_source or not environment.entry_count(directory) else used
-    except LoaderError:
-        return 0, 0
-
-
-def _page_size(config: Config, database: Database, directory: Path | None) -> int:
-    """Of the file that is there, else of the one that slapd would make."""
+def _there(directory: Path | None) -> MetaPage | None:
+    """Of the data file, where there is one that can be read."""
     try:
         if directory is not None and (directory / meta.DATA).exists():
-            return meta.read_meta(directory).page_size
+            return meta.read_meta(directory)
     except LoaderError:
         pass
-    return backmdb.settings(config, database).page_size
+    return None
+
+
+def _keeps(directory: Path, found: Location) -> bool:
+    """Whether what is there stays when the source is loaded: not if it is the source, or has no entries."""
+    try:
+        is_source = found.kind is Kind.DATABASE and found.path.samefile(directory)
+        return not is_source and bool(environment.entry_count(directory))
+    except (LoaderError, OSError):
+        return False
 
 
 def _terms(load: Forecast, keeps: int, share: float, reader: Term) -> Iterator[Term]:
