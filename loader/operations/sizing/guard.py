@@ -46,7 +46,7 @@ def forecast(target: Target, given: LdifFiles, room: int, meter: Meter) -> Forec
     sample = _sample(paths, given.entries(), compressed, meter)
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         try:
-            return sampled.forecast(sample, target, scratch, meter)
+            return sampled.forecast(sample, target, scratch, meter, timed=0.0)
         except EmptyInput:
             return None
 

@@ -118,12 +118,12 @@ def _sampled(
 
 
 def of_sample(
-    config: Config, database: Database, sample: Sample, meter: Meter, trials: int = 2
+    config: Config, database: Database, sample: Sample, meter: Meter, timed: float = sampled.TIMED
 ) -> Forecast:
-    """`trials`: one is enough where the duration is not asked for. Raises NotProven, EmptyInput."""
+    """`timed`: as in `sampled`; 0 where the duration is not asked for. Raises NotProven, EmptyInput."""
     target = target_of(config, database)
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        return sampled.forecast(sample, target, scratch, meter, trials)
+        return sampled.forecast(sample, target, scratch, meter, timed)
 
 
 def target_of(config: Config, database: Database) -> BuildTarget:

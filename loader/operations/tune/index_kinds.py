@@ -67,7 +67,7 @@ def bytes_of(
     for kinds in _rounds(shared):
         lines = tuple(kind.name for kind in kinds.values())
         asked = replace(database, indexes=lines)
-        found = forecast.of_sample(target.config, asked, sample, meter, trials=1)
+        found = forecast.of_sample(target.config, asked, sample, meter, timed=0.0)
         tables = {one.name.lower(): one for one in found.tables}
         for name in kinds:
             alone[name].append(tables[name])
