@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slapd
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "docs/runbook.md").read_text().partition("## When it fails")[0]
+SEED = "ditseed replica seed --strategy search"
 IN_SHORT = (ROOT / "README.md").read_text().partition("## A new replica")[2].partition("\n## ")[0]
 
 
@@ -48,6 +49,20 @@ def steps(both: Pair, home: Path, *words: str) -> Done:
     return ditseed(*arguments, env=env).ok()
 
 
+def labels(printed: str) -> set[str]:
+    """Of the steps and of the report's lines."""
+    lines = [line for line in printed.splitlines() if not line.startswith("reading in ")]
+    return {re.split(r"  |: ", line.strip())[0] for line in lines}
+
+
+def require_as_printed(done: Done, command: str) -> None:
+    """It prints what the runbook says that it prints, but for numbers."""
+    blocks = re.findall(r"```\n([^`]*)```\n\n[^`]*?\bprints\b[^`]*?:\n\n```\n([^`]*)```", RUNBOOK)
+    [told] = [out for commands, out in blocks if commands.splitlines()[-1] == command]
+    steps = re.findall(r"^[a-z-]+: [0-9].*$", done.err, re.MULTILINE)  # not the warnings
+    assert labels("\n".join([*steps, done.out])) == labels(told)
+
+
 @pytest.mark.parametrize(
     "wanted", [("search",), ("ldif", "/srv/export"), ("ldif", "provider.ldif"), ("clone",)]
 )
@@ -61,10 +76,13 @@ def test_the_runbook_seeds_a_replica(tmp_path: Path, wanted: tuple[str, ...]) ->
         if "/srv/export" in wanted:
             steps(both, home, "export", "-o")
         if "search" in wanted:
-            assert "suffix" in steps(both, home, "search", "--dry-run").out
-            ditseed(
-                "replica", "seed", "--strategy", "search", env={"XDG_CONFIG_HOME": str(home)}
-            ).ok()
+            done = steps(both, home, "search", "--dry-run")
+            require_as_printed(done, f"{SEED} --dry-run")
+            env = {"XDG_CONFIG_HOME": str(home)}
+            done = ditseed("replica", "seed", "--strategy", "search", env=env).ok()
+            require_as_printed(done, SEED)
+            done = ditseed("replica", "status", env=env).ok()
+            require_as_printed(done, "ditseed replica status")
         else:
             steps(both, home, "--strategy", *wanted)
         both.consumer.start()
