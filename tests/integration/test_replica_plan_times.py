@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.slapd_config import Settings
 from tests.support.command import ditseed
 from tests.support.seeding import consumer_of, pair
 
@@ -22,7 +23,7 @@ WITHIN = 0.3
 
 def test_each_strategy_takes_as_long_as_planned(tmp_path: Path) -> None:
     told = []
-    with pair(tmp_path, PEOPLE, maxsize=16 << 30) as both:
+    with pair(tmp_path, PEOPLE, wanted=Settings(maxsize=16 << 30)) as both:
         both.prepare("ldif")
         for strategy in ("search", "ldif", "clone"):
             with consumer_of(both) as one:

@@ -72,12 +72,10 @@ def pair(
     overlays: tuple[str, ...] = (),
     before: Installation | None = None,
     after: Installation | None = None,
-    database_lines: tuple[str, ...] = (),
-    maxsize: int = 1 << 30,
+    wanted: Settings | None = None,
 ) -> Iterator[Pair]:
     """A running provider of so many people, and a stopped, empty consumer of it (with `overlays`). `before`, `after`:
-    the OpenLDAP of the one and of the other, where it is not the one at hand. database_lines, maxsize: of both."""
-    wanted = Settings(database_lines=database_lines, maxsize=maxsize)
+    the OpenLDAP of the one and of the other, where it is not the one at hand. wanted: of both."""
     source = replication.provider(wanted, session_log=session_log, installation=before)
     settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None)
     ldif = scratch / "people.ldif"

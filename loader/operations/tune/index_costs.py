@@ -19,6 +19,7 @@ from loader.sources import sampling
 from loader.sources.sampling import SampleSize
 
 _SAMPLE = SampleSize(10_000, 0.0)
+_LOADED = SampleSize(50_000, 0.0)  # in fewer entries keys have fewer of them than in a whole load
 _WHAT = "what each index takes of a load, and each kind of a table,"
 
 
@@ -153,11 +154,13 @@ def _reckoned(
         with progress.step("kinds") as meter:
             kinds = index_kinds.bytes_of(target, database, shared, sample, meter)
         with progress.step("load") as meter:
-            of_load = index_times.shares(target, database, sample, meter)
+            loaded = sampling.of_database(database.directory, _LOADED, meter)
+            of_load = index_times.shares(target, database, loaded, meter)
     except (NotProven, EmptyInput) as error:
         return _Reckoned({}, {}, f"{_WHAT} is not known: {error}")
-    counted, of = units.number(len(sample.names)), units.number(sample.total)
-    return _Reckoned(kinds, of_load, f"{_WHAT} is reckoned from {counted} of {of} entries")
+    kinds_of, load_of, of = map(units.number, (len(sample.names), len(loaded.names), sample.total))
+    said = f"each kind of a table is reckoned from {kinds_of}, and what each index takes of a load from {load_of}"
+    return _Reckoned(kinds, of_load, f"{said}, of {of} entries")
 
 
 def _shared(

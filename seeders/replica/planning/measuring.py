@@ -12,6 +12,7 @@ from pathlib import Path
 
 from loader import exports, ldif, resources
 from loader.errors import Cancelled, LoaderError, SchemaMissing
+from loader.mdb import copying, meta
 from loader.mdb.meta import DATA
 from loader.operations import schema
 from loader.operations.export import ExportOptions, plan_of
@@ -32,7 +33,7 @@ READ_FOR = 3.0  # seconds that the provider is read
 READ_MOST = 96 << 20  # bytes of LDIF
 COPY_FOR = 2.0  # seconds
 COPY_MOST = 256 << 20  # bytes
-_PIECE = 4 << 20
+_SHORT = 16 << 20
 _LOOK = 0.01
 _SIZE = SampleSize(10_000, 0.0)
 _WORKSHOP = ".ditseed-plan"  # in the consumer's database directory: its disk is what is measured
@@ -150,32 +151,29 @@ def _build(place: TargetDatabase, sample: Sample, text: int, progress: Progress)
 
 
 def copy(database: Path, place: TargetDatabase, meter: Meter) -> Copying:
-    """Pieces at even places of the file, which is not in the page cache as a whole, to the consumer's disk."""
+    """The beginning of the file, by the engine that copies it, to the consumer's disk."""
     size = files.allocated_bytes(database / DATA)
     with held.opened(place.directory) as target, held.private(target.path / _WORKSHOP) as home:
         try:
             with os.fdopen(home.create("copy"), "wb", buffering=0) as made:
-                copied, seconds = _copied(database / DATA, made.fileno(), meter)
+                return Copying(size, _rate(database / DATA, made.fileno(), meter))
         finally:
             home.remove("copy")
             with suppress(OSError):
                 os.rmdir(_WORKSHOP, dir_fd=target.descriptor)
-    return Copying(size, copied / max(seconds, 1e-3))
 
 
-def _copied(path: Path, target: int, meter: Meter) -> tuple[int, float]:
-    began, copied = time.monotonic(), 0
-    with files.reading(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        step = max(_PIECE, size * _PIECE // COPY_MOST)
-        for place in range(0, size, step):
-            text = os.pread(file.fileno(), _PIECE, place)
-            copied += os.write(target, text)
-            meter.add(size=len(text))
-            if time.monotonic() - began > COPY_FOR:
-                break
-    os.fsync(target)
-    return copied, time.monotonic() - began
+def _rate(path: Path, target: int, meter: Meter) -> float:
+    """Of a short copy, and then of one that takes `COPY_FOR`: a short one is mostly its fsync."""
+    facts, rate = meta.read_meta(path), _SHORT / COPY_FOR
+    out, head = Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size)
+    for most in (_SHORT, COPY_MOST):
+        pages = min(facts.used, most, round(rate * COPY_FOR)) // facts.page_size
+        length = max(pages, 2) * facts.page_size
+        began = time.monotonic()
+        copying.plain(path, out, head, length, None, meter)
+        rate = length / max(time.monotonic() - began, 1e-3)
+    return rate
 
 
 def entries_of(given: Sequence[Path]) -> int | None:

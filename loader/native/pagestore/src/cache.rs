@@ -76,10 +76,63 @@ impl<T: Cached> Kept<T> {
             self.bytes += bytes - slot.bytes;
             slot.bytes = bytes;
         }
-        while self.bytes > T::KEPT && self.frames.len() > 1 {
-            let oldest = self.frames.iter().min_by_key(|(_, slot)| slot.used);
-            let Some(key) = oldest.map(|(key, _)| *key) else { break };
+        if self.bytes > T::KEPT {
+            self.forget();
+        }
+    }
+
+    /// The oldest ones, and more of them than need be: to find them, all are looked at.
+    fn forget(&mut self) {
+        let mut ages: Vec<_> = self.frames.iter().map(|(key, slot)| (slot.used, *key)).collect();
+        ages.sort_unstable();
+        ages.pop(); // Whoever asked last needs it.
+        for (_, key) in ages {
+            if self.bytes <= T::KEPT / 4 * 3 {
+                break;
+            }
             self.bytes -= self.frames.remove(&key).map_or(0, |slot| slot.bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Some100(usize);
+
+    impl Cached for Some100 {
+        const KEPT: usize = 1000;
+
+        fn bytes(&self) -> usize {
+            100 + self.0
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let (cache, mut read) = (Cache::default(), Vec::new());
+        let mut ask = |number: usize| {
+            let found = cache.get((0, number), || {
+                read.push(number);
+                Ok(Some100(number % 2))
+            });
+            assert_eq!(found.unwrap().0, number % 2);
+        };
+        (0..9).for_each(&mut ask);
+        ask(0);
+        ask(9); // more than are kept
+        [0, 9, 8, 1].into_iter().for_each(&mut ask);
+        assert_eq!(read, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1]);
+        let kept = lock(&cache.0);
+        assert_eq!(kept.bytes, kept.frames.values().map(|slot| slot.bytes).sum::<usize>());
+        assert!(kept.bytes <= Some100::KEPT);
+    }
+
+    #[test]
+    fn one_that_is_too_large_is_kept_alone() {
+        let cache = Cache::default();
+        cache.get((0, 0), || Ok(Some100(5000))).unwrap();
+        assert!(cache.get((0, 0), || panic!("it is read again")).is_ok());
     }
 }
