@@ -150,7 +150,7 @@ def test_a_lease_lasts_until_its_end_or_the_next_boot(server: Slapd, tmp_path: P
     told = _lent(server, tmp_path, "4h")
     where = ("tune", "sync", *_ways(server)["ldapi"], "-b", SUFFIX)
     assert f"until {told['expires']} or the next boot" in _run(tmp_path, *where).ok().out
-    assert "no leases" in _run(tmp_path, "tune", "sync", "--give-back").ok().out
+    assert "no lease of" in _run(tmp_path, "tune", "sync", "--give-back").ok().out
     assert _settings(server) == {"olcDbNoSync"}
     (path,) = _leases(tmp_path)
     path.write_text(json.dumps({**told, "boot": "of the day before"}))
