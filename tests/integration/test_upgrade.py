@@ -136,7 +136,7 @@ def _take_over(walk: Walk, up: Walk) -> None:
         pytest.param(
             # A disk that 500 changes a second can be waited for is not everywhere.
             Busy(
-                *(100_000, 600.0, 500.0),
+                *(100_000, 1000.0, 500.0),
                 settings=Settings(database_lines=("dbnosync",), loglevel="sync"),
                 prefix=("nice", "-n", "19"),
             ),
