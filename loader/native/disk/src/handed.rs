@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rustix::io::Errno;
 
-use crate::{Buffer, BufferPool};
+use crate::{Buffer, BufferPool, Fill};
 
 /// Pieces that wait to be taken, at most.
 const WAITING: usize = 2;
@@ -28,30 +28,19 @@ impl PieceWriter {
         (Self { buffer: pool.buffer(size), size, pool, full }, pieces)
     }
 
-    /// Takes `bytes` in; may wait for the taker.
-    pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let room = self.room()?;
-            let count = room.len().min(bytes.len());
-            room[..count].copy_from_slice(&bytes[..count]);
-            self.buffer.fill(count);
-            bytes = &bytes[count..];
-        }
-        Ok(())
+    /// No more comes.
+    pub fn finish(mut self) -> io::Result<()> {
+        let last = std::mem::replace(&mut self.buffer, Buffer::new(0));
+        if last.is_empty() { Ok(()) } else { self.give(last) }
     }
 
-    pub fn zeros(&mut self, mut count: usize) -> io::Result<()> {
-        while count > 0 {
-            let room = self.room()?;
-            let some = room.len().min(count);
-            room[..some].fill(0);
-            self.buffer.fill(some);
-            count -= some;
-        }
-        Ok(())
+    fn give(&self, piece: Buffer) -> io::Result<()> {
+        self.full.send(piece).map_err(|_| Errno::PIPE.into())
     }
+}
 
-    /// At least one byte.
+impl Fill for PieceWriter {
+    /// May wait for the taker.
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.len() == self.size {
@@ -62,14 +51,8 @@ impl PieceWriter {
         Ok(&mut self.buffer.room()[..left])
     }
 
-    /// No more comes.
-    pub fn finish(mut self) -> io::Result<()> {
-        let last = std::mem::replace(&mut self.buffer, Buffer::new(0));
-        if last.is_empty() { Ok(()) } else { self.give(last) }
-    }
-
-    fn give(&self, piece: Buffer) -> io::Result<()> {
-        self.full.send(piece).map_err(|_| Errno::PIPE.into())
+    fn filled(&mut self, count: usize) {
+        self.buffer.fill(count);
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod ahead;
 mod direct;
+mod fill;
 mod handed;
 mod memory;
 mod pieces;
@@ -17,6 +18,7 @@ mod stream;
 
 pub use ahead::Readahead;
 pub use direct::{Buffer, Direct};
+pub use fill::Fill;
 pub use handed::PieceWriter;
 pub use pieces::{Look, PIECE, pieces};
 pub use source::Source;

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+use crate::Fill;
 use crate::direct::{self, ALIGNMENT, Buffer};
 
 /// Bytes of a buffer that serve best: three of them stay in the processor's cache, and the device
@@ -79,45 +80,6 @@ impl DirectWriter {
         Ok(Self { buffer, full: Some(full), empty, unmade, size, sync, writer: Some(writer) })
     }
 
-    /// Takes `bytes` in; may wait for the disk.
-    pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let room = self.room()?;
-            let count = room.len().min(bytes.len());
-            room[..count].copy_from_slice(&bytes[..count]);
-            self.buffer.fill(count);
-            bytes = &bytes[count..];
-        }
-        Ok(())
-    }
-
-    pub fn zeros(&mut self, mut count: usize) -> io::Result<()> {
-        while count > 0 {
-            let room = self.room()?;
-            let some = room.len().min(count);
-            room[..some].fill(0);
-            self.buffer.fill(some);
-            count -= some;
-        }
-        Ok(())
-    }
-
-    /// Room of at least one byte, for [`Self::filled`].
-    #[inline]
-    pub fn room(&mut self) -> io::Result<&mut [u8]> {
-        if self.buffer.room().is_empty() {
-            let Some(next) = self.next() else { return Err(self.failed()) };
-            let full = std::mem::replace(&mut self.buffer, next);
-            self.hand_over(full)?;
-        }
-        Ok(self.buffer.room())
-    }
-
-    /// Takes in that much of the room as filled.
-    pub fn filled(&mut self, count: usize) {
-        self.buffer.fill(count);
-    }
-
     /// An empty buffer; `None` when the writer is gone.
     fn next(&mut self) -> Option<Buffer> {
         if let Ok(buffer) = self.empty.try_recv() {
@@ -165,6 +127,23 @@ impl DirectWriter {
             Some(writer) => joined(writer),
             None => Err(self.failed()),
         }
+    }
+}
+
+impl Fill for DirectWriter {
+    /// May wait for the disk.
+    #[inline]
+    fn room(&mut self) -> io::Result<&mut [u8]> {
+        if self.buffer.room().is_empty() {
+            let Some(next) = self.next() else { return Err(self.failed()) };
+            let full = std::mem::replace(&mut self.buffer, next);
+            self.hand_over(full)?;
+        }
+        Ok(self.buffer.room())
+    }
+
+    fn filled(&mut self, count: usize) {
+        self.buffer.fill(count);
     }
 }
 

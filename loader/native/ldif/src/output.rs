@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use common::InFile;
-use disk::DirectWriter;
+use disk::{DirectWriter, Fill};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::input::extension;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use common::killpoint;
-use disk::{Buffer, DirectFile, DirectWriter, PieceWriter};
+use disk::{Buffer, DirectFile, DirectWriter, Fill, PieceWriter};
 
 use crate::checks::programming_error;
 use crate::{Error, Result};
@@ -18,6 +18,15 @@ type LatePage = (u64, Vec<u8>);
 enum End {
     Disk(DirectWriter),
     Pieces(PieceWriter),
+}
+
+impl End {
+    fn fill(&mut self) -> &mut dyn Fill {
+        match self {
+            Self::Disk(stream) => stream,
+            Self::Pieces(pieces) => pieces,
+        }
+    }
 }
 
 /// The end that is written to.
@@ -50,18 +59,12 @@ impl Output {
     /// Takes `bytes` in; may wait for the disk.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let written = match &mut self.end {
-            End::Disk(stream) => stream.write(bytes),
-            End::Pieces(pieces) => pieces.write(bytes),
-        };
+        let written = self.end.fill().write(bytes);
         written.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
     pub fn zeros(&mut self, count: usize) -> Result<()> {
-        let written = match &mut self.end {
-            End::Disk(stream) => stream.zeros(count),
-            End::Pieces(pieces) => pieces.zeros(count),
-        };
+        let written = self.end.fill().zeros(count);
         written.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 

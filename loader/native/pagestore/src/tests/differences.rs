@@ -103,6 +103,15 @@ fn a_base_that_is_none_is_refused() {
 }
 
 #[test]
+fn what_makes_another_page_is_refused() {
+    let page = pages(&[13], 2);
+    let (backups, segment) = forged(Place { pack: 0, page: 0 }, |_| ());
+    backups.restore(&segment, 2, &page).unwrap();
+    let (backups, segment) = forged(Place { pack: 0, page: 1 }, |_| ());
+    backups.restore(&segment, 2, &page).unwrap_err();
+}
+
+#[test]
 fn what_makes_no_page_is_refused() {
     let whole = Place { pack: 0, page: 0 };
     let (backups, segment) = forged(whole, |_| ());

@@ -4,13 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::Result;
+use common::{Counters, Result};
 use proptest::prelude::*;
 use tempfile::TempDir;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::entry::ENTRY;
 use crate::runs::{self, Run, Writer};
-use crate::{Assembly, Known, Pack, Segment, Shape, Sifted, sift};
+use crate::{Assembly, Backup, Known, Pack, Piece, Segment, Shape, Sifted, Sum, sift};
 
 const SIZE: usize = 512;
 const SHAPE: Shape = Shape { page_size: SIZE, transaction: None };
@@ -60,6 +61,14 @@ impl Backups {
         let mut data = vec![0; packs.bytes(segment)?];
         packs.fill(segment, own, 2, &mut data)?;
         Ok(data)
+    }
+
+    /// As a restore does it, whose list has the sum of `data`.
+    fn restore(&self, segment: &Segment, own: u32, data: &[u8]) -> Result<()> {
+        let piece = Piece { segment: segment.clone(), sum: Sum::Xxh3(xxh3_128(data)) };
+        let backup = Backup { head: &[], pieces: &[piece], own };
+        let file = tempfile::tempfile().unwrap();
+        self.assembly().restore(&backup, &file, 1, &Counters::default())
     }
 
     fn take(&mut self, data: &[u8]) -> (Sifted, Segment) {

@@ -1,0 +1,33 @@
+//! Whatever is filled from its beginning to its end.
+
+use std::io;
+
+pub trait Fill {
+    /// Room of at least one byte, for [`Self::filled`]; may wait for whoever takes what is full.
+    fn room(&mut self) -> io::Result<&mut [u8]>;
+
+    /// Takes in that much of the room as filled.
+    fn filled(&mut self, count: usize);
+
+    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let room = self.room()?;
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            self.filled(count);
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    fn zeros(&mut self, mut count: usize) -> io::Result<()> {
+        while count > 0 {
+            let room = self.room()?;
+            let some = room.len().min(count);
+            room[..some].fill(0);
+            self.filled(some);
+            count -= some;
+        }
+        Ok(())
+    }
+}
