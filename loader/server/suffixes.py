@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import ldap
 import ldap.filter
+import msgspec
 
 from loader import csn, dn
 from loader.errors import LimitTooLow, NoContextCSN, NoSuchBase, ServerRefused
 from loader.server.options import Connection
 from loader.server.search import SUBENTRIES
 from loader.server.searches import Searches
+
+_ENTRIES, _MOST, _USED = "olmMDBEntries", "olmMDBPagesMax", "olmMDBPagesUsed"
+
+
+class MapPages(msgspec.Struct, frozen=True):
+    """Of a database, as slapd's monitor counts them. `most`: pages of its map. `used`: up to the last page ever used,
+    free ones among them."""
+
+    most: int
+    used: int
 
 
 class Suffixes(Searches):
@@ -52,16 +65,30 @@ class Suffixes(Searches):
         raise NoSuchBase(uri=self.uri, base=base, who=who, known=", ".join(contexts))
 
     def counted(self, base: str) -> int | None:
-        """Entries in the database whose suffix is `base`, as slapd's monitor counts them (olmMDBEntries, 2.5 and
-        later); None when it does not tell us."""
+        """Entries in the database whose suffix is `base`, as slapd's monitor counts them (2.5 and later); None when it
+        does not tell us."""
+        return self._monitored(base, [_ENTRIES]).get(_ENTRIES)
+
+    def map_pages(self, base: str) -> MapPages | None:
+        """Of the database whose suffix is `base` (2.5 and later); None when the server does not tell us."""
+        found = self._monitored(base, [_MOST, _USED])
+        return MapPages(found[_MOST], found[_USED]) if len(found) == 2 else None
+
+    def _monitored(self, base: str, names: Sequence[str]) -> dict[str, int]:
+        """What slapd's monitor counts of the mdb database whose suffix is `base`; without what it does not tell."""
         database = "(&(objectClass=olmMDBDatabase)(namingContexts=%s))"
         where = ldap.filter.filter_format(database, [base])
         try:
-            found = self.find("cn=Databases,cn=Monitor", where, ["olmMDBEntries"])
+            found = self.find("cn=Databases,cn=Monitor", where, names)
         except (NoSuchBase, ServerRefused, LimitTooLow):
-            return None
-        values = [value for _, entry in found for value in entry.get("olmmdbentries", [])]
-        return int(values[0]) if values else None
+            return {}
+        told = [
+            (name, entry[name.lower()])
+            for _, entry in found
+            for name in names
+            if name.lower() in entry
+        ]
+        return {name: int(values[0]) for name, values in told}
 
     def offers_subentries(self, base: str) -> bool:
         """Does it know the control that shows subentries (RFC 3672), and take it from us? OpenDJ does from few."""

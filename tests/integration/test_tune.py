@@ -573,9 +573,34 @@ def test_files_of_another_host_are_not_looked_at(slapd_instance: Slapd) -> None:
     with opened(remote) as target:
         (found,) = maxsize.standings(target, None)
         assert (found.maxsize, found.used, found.recommended) == (GIB, None, None)
-        with pytest.raises(UsageProblem):
+        with pytest.raises(UsageProblem, match="monitor does not tell"):
             maxsize.change_maxsize(target, None, "auto", True)
         assert maxsize.change_maxsize(target, None, 2 * GIB, True).state is State.CHANGED
+
+
+def test_the_monitor_tells_of_another_host(slapd_instance: Slapd) -> None:
+    """What the file itself says, asked of slapd: over ldap:// its host may be any."""
+    server = slapd_instance
+    for name in ("{1}monitor", "{0}config"):
+        server.configure(
+            f"dn: olcDatabase={name},cn=config\nchangetype: modify\nreplace: olcAccess\n"
+            'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" manage by * none\n'
+        )
+    remote = Connection(
+        uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file)
+    )
+    facts = meta.read_meta(server.database_dir)
+    with opened(remote) as target:
+        (found,) = maxsize.standings(target, None)
+        assert (found.map_size, found.used, found.apparent) == (GIB, facts.used, None)
+        assert found.recommended == maxsize.recommended_size(facts.used)
+        with pytest.raises(MaxsizeTooSmall):
+            maxsize.change_maxsize(target, None, 4096, True)
+        assert maxsize.change_maxsize(target, None, "auto", True).state is State.UNCHANGED
+        assert maxsize.change_maxsize(target, None, 1 << 23, True).state is State.CHANGED
+    with opened(remote) as target:
+        (smaller,) = maxsize.standings(target, None)
+    assert (smaller.map_size, smaller.used) == (1 << 23, facts.used)
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from loader import units
+from loader.backmdb import PAGE_SIZE
 from loader.config import Config, Database
 from loader.defaults import MAXSIZE_FACTOR
 from loader.errors import LoaderError, MaxsizeTooSmall, UsageProblem
@@ -15,18 +17,23 @@ from loader.operations.tune.plan import Outcome, Plan, changed
 from loader.operations.tune.target import Offline, Target
 from loader.storage import files
 
+if TYPE_CHECKING:
+    from loader.server.suffixes import MapPages
+
 GIB = 1 << 30
+_UNTOLD = "slapd's monitor does not tell us what is used"
 SHORT = 1.5  # below this times the used bytes a long reader (slapcat, a backup) can fill the map
 
 
 @dataclass(frozen=True)
 class MapUsage:
-    """All in bytes; None where the database's files are not on this host, or not there yet."""
+    """All in bytes; None where nobody tells: the files are on another host or not there yet, the server keeps it to
+    itself."""
 
     suffix: str
     directory: str
     maxsize: int
-    map_size: int | None = None  # as slapd last wrote it into the file
+    map_size: int | None = None  # as slapd last wrote it into the file, or has it in memory
     used: int | None = None  # pages ever used, free ones among them
     apparent: int | None = None
     allocated: int | None = None
@@ -39,42 +46,65 @@ def standings(target: Target, suffix: str | None) -> list[MapUsage]:
     """Of every mdb database, or the one of `suffix`."""
     config = target.config
     chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
-    return [standing(one, target.local) for one in chosen]
+    return [standing(one, target) for one in chosen]
 
 
-def standing(database: Database, local: bool) -> MapUsage:
+def standing(database: Database, target: Target) -> MapUsage:
+    """By its files, or of another host by the monitor of its slapd."""
     known = MapUsage(database.suffix, str(database.directory), database.maxsize)
-    if not local or database.directory is None:
+    if database.directory is None:
         return known
+    if not target.local:
+        return _as_monitored(known, target)
     try:
         facts = meta.read_meta(database.directory)
     except LoaderError as error:
-        return MapUsage(**{**known.__dict__, "notes": (str(error),)})
+        return replace(known, notes=(str(error),))
     file = meta.data_file(database.directory)
     apparent, allocated = file.stat().st_size, files.allocated_bytes(file)
     free = files.free_bytes(database.directory)
-    return MapUsage(
-        **{
-            **known.__dict__,
-            "map_size": facts.map_size,
-            "used": facts.used,
-            "free": free,
-            "apparent": apparent,
-            "allocated": allocated,
-            "recommended": recommended(facts.used, database.maxsize),
-            "notes": tuple(_notes(database, facts, allocated, free)),
-        }
+    return replace(
+        _with_used(known, facts.used),
+        map_size=facts.map_size,
+        free=free,
+        apparent=apparent,
+        allocated=allocated,
+        notes=tuple(_notes(database, facts, allocated, free)),
     )
 
 
+def _as_monitored(known: MapUsage, target: Target) -> MapUsage:
+    pages = target.map_pages(known.suffix)
+    if pages is None:
+        return known
+    size = _page_size(known.maxsize, pages)
+    used = pages.used * size
+    found = replace(_with_used(known, used), map_size=pages.most * size)
+    return replace(found, notes=tuple(_headroom(known.maxsize, used)))
+
+
+def _page_size(maxsize: int, pages: MapPages) -> int:
+    """The monitor counts pages and does not tell their size: slapd maps `maxsize`, or more where the file is longer."""
+    at_most = maxsize // max(1, pages.most)
+    return max(PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
+
+
+def _with_used(known: MapUsage, used: int) -> MapUsage:
+    return replace(known, used=used, recommended=recommended(used, known.maxsize))
+
+
 def _notes(database: Database, facts: meta.MetaPage, allocated: int, free: int) -> Iterable[str]:
-    if database.maxsize < facts.used * SHORT:
-        yield (
-            f"copy-on-write headroom is short: {units.size(max(0, database.maxsize - facts.used))} left; a slapcat "
-            "or backup during writes can fill the map"
-        )
+    yield from _headroom(database.maxsize, facts.used)
     if free < min(database.maxsize, round(facts.used * SHORT)) - allocated:
         yield "the file system is full before that headroom is"
+
+
+def _headroom(maxsize: int, used: int) -> Iterable[str]:
+    if maxsize < used * SHORT:
+        yield (
+            f"copy-on-write headroom is short: {units.size(max(0, maxsize - used))} left; a slapcat or backup during "
+            "writes can fill the map"
+        )
 
 
 def recommended(used: int, configured: int = 0) -> int:
@@ -99,10 +129,12 @@ def change_maxsize(
 
 
 def _chosen(database: Database, target: Target, size: int | str | None) -> int:
-    known = standing(database, target.local)
+    known = standing(database, target)
     if isinstance(size, str) or size is None:
         if known.recommended is None:
-            reason = "; ".join(known.notes) or f"{known.directory} is not on this host"
+            reason = (
+                "; ".join(known.notes) or f"{known.directory} is not on this host, and {_UNTOLD}"
+            )
             raise UsageProblem(reason=f"cannot work out a maxsize ({reason}); give --maxsize")
         return known.recommended
     if size < (known.used or 1):

@@ -19,6 +19,7 @@ from loader.storage import files, holders
 
 if TYPE_CHECKING:
     from loader.server.session import Session
+    from loader.server.suffixes import MapPages
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class Target(Protocol):
     @property
     def online(self) -> bool: ...
     def read(self) -> Config: ...
+    def map_pages(self, suffix: str) -> MapPages | None:
+        """As a server that runs counts them, and tells us."""
+
     def prepared(self, plan: Plan) -> AbstractContextManager[Prepared]: ...
     def after(self) -> tuple[str, ...]:
         """What is still to be done for a change to count."""
@@ -62,6 +66,9 @@ class Online:
 
     def read(self) -> Config:
         return configuration.read_online(self.session)
+
+    def map_pages(self, suffix: str) -> MapPages | None:
+        return self.session.map_pages(suffix)
 
     @contextmanager
     def prepared(self, plan: Plan) -> Iterator[Prepared]:
@@ -98,6 +105,9 @@ class Offline:
 
     def read(self) -> Config:
         return configuration.read(self.config.path)
+
+    def map_pages(self, suffix: str) -> MapPages | None:
+        return None
 
     @contextmanager
     def prepared(self, plan: Plan) -> Iterator[Prepared]:
