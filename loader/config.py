@@ -20,6 +20,12 @@ _LOG = "cn=accesslog"  # its customary suffix, should the overlay be switched of
 # Settings of back-mdb that ditseed changes.
 TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags", "olcDbCheckpoint")
 
+# What slapd writes about each entry, and what names the place it was read from: no settings.
+_NOT_SETTINGS = {
+    *("structuralobjectclass", "entryuuid", "creatorsname", "createtimestamp", "entrycsn"),
+    *("modifiersname", "modifytimestamp", "contextcsn", "olcconfigfile", "olcconfigdir"),
+}
+
 Entry = tuple[str, Attributes]  # as `ldif.records` yields it
 
 
@@ -77,6 +83,18 @@ class Config:
         return self.uri is None and self.path.is_dir()
 
     @property
+    def settings(self) -> dict[tuple[str, str], list[bytes]]:
+        """What the administrator has set, by DN and attribute in lower case: the same each time it is read, and for a
+        slapd.conf the same as for the slapd.d made of it."""
+        return {
+            (dn.lower(), name.lower()): _unnumbered(values)
+            for dn, attributes in self.entries
+            for name, values in attributes.items()
+            if name.lower() not in _NOT_SETTINGS
+            and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
+        }
+
+    @property
     def mdb_databases(self) -> tuple[Database, ...]:
         return tuple(one for one in self.databases if one.backend == "mdb")
 
@@ -127,6 +145,11 @@ class Config:
         if not found:
             raise NoSuchSuffix(config=self.where, suffix="(any)", known=_suffixes(self.databases))
         raise ManySuffixes(config=self.where, known=_suffixes(self.mdb_databases))
+
+
+def _unnumbered(values: Sequence[bytes]) -> list[bytes]:
+    """slapd numbers the only value of an ordered attribute when it reads it, not when it converts a slapd.conf."""
+    return [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)
 
 
 def _suffixes(databases: Iterable[Database]) -> str:

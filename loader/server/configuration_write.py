@@ -131,34 +131,12 @@ def _refused(path: str, changes: Sequence[Change], reason: object) -> ConfigRefu
     return ConfigRefused(path=path, attribute=named, reason=reason)
 
 
-# What slapd writes about each entry, and what names the place it was read from: no settings.
-_NOT_SETTINGS = {
-    *("structuralobjectclass", "entryuuid", "creatorsname", "createtimestamp", "entrycsn"),
-    *("modifiersname", "modifytimestamp", "contextcsn", "olcconfigfile", "olcconfigdir"),
-}
-
-
 def other_differences(before: Config, after: Config, changed: Database) -> list[str]:
     """Settings that differ beyond the mdb settings of `changed`: "DN attribute"; none may."""
-    old, new = _settings(before), _settings(after)
+    old, new = before.settings, after.settings
     ours = {(changed.entry_dn.lower(), name.lower()) for name in config.TUNED}
     return sorted(
         " ".join(key)
         for key in old.keys() | new.keys()
         if old.get(key) != new.get(key) and key not in ours
     )
-
-
-def _settings(found: Config) -> dict[tuple[str, str], list[bytes]]:
-    return {
-        (dn.lower(), name.lower()): _unnumbered(values)
-        for dn, attributes in found.entries
-        for name, values in attributes.items()
-        if name.lower() not in _NOT_SETTINGS
-        and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
-    }
-
-
-def _unnumbered(values: Sequence[bytes]) -> list[bytes]:
-    """slapd numbers the only value of an ordered attribute when it reads it, not when it converts a slapd.conf."""
-    return [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)

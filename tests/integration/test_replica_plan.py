@@ -157,9 +157,10 @@ def test_no_space(both: Pair) -> None:
 
 
 def test_a_slow_link(both: Pair, tmp_path: Path) -> None:
-    """What the link lets through is what is planned; the copy does not cross it."""
+    """What the link lets through is what is planned; the copy does not cross it. The consumer has a slapd.conf, which
+    slapd's tools convert each time it is read."""
     file = tmp_path / "plan"
-    with Proxy(both.provider.uri, rate=RATE) as proxy, consumer_of(both) as near:
+    with Proxy(both.provider.uri, rate=RATE) as proxy, consumer_of(both, "conf") as near:
         other = dataclasses.replace(near, uri=proxy.uri)
         plan = planned(other, "--from", both.provider.database_dir, "-o", file)
         load = rows(plan)["search"]["load"]

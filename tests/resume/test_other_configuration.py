@@ -10,7 +10,11 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from loader.config import Config
 from loader.mdb import names
+from loader.operations.build.made_for import made_for
+from loader.operations.build.options import BuildOptions
+from loader.server import configuration
 from tests.support import killing
 from tests.support.command import ditseed
 
@@ -48,3 +52,20 @@ def test_build(ldif: Path, engine: str, done: bool) -> None:
             return
         again.ok()
         assert names.indexed(server.database_dir) == ["objectClass", "ou"]
+
+
+def test_a_slapd_conf_is_the_same_each_time_it_is_read(ldif: Path) -> None:
+    """Converted, its entries have other UUIDs, times and places each time. The native engine would go by the settings
+    it follows; with index_intlen 16 all of them count."""
+    settings = Settings(global_lines=("index_intlen 16",))
+    with closing(Slapd(settings, form="conf")) as server:
+        first, second = (configuration.read(server.config_path) for _ in range(2))
+        options = BuildOptions((ldif,), server.config_path)
+        assert first.entries != second.entries
+        assert made(first, options) == made(second, options)
+        _with_an_index(server)
+        assert made(configuration.read(server.config_path), options) != made(first, options)
+
+
+def made(config: Config, options: BuildOptions) -> str:
+    return made_for(config, config.database(None), options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fixtures import replication
-from fixtures.slapd import Slapd
+from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Installation, Settings
 from fixtures.trees import Load, write_people
 from tests.support.command import ditseed
@@ -91,7 +91,7 @@ def pair(
 
 
 @contextmanager
-def consumer_of(both: Pair) -> Iterator[Pair]:
+def consumer_of(both: Pair, form: Form = "config") -> Iterator[Pair]:
     """The same with another consumer."""
-    with closing(replication.consumer(both.provider)) as target:
+    with closing(replication.consumer(both.provider, form=form)) as target:
         yield dataclasses.replace(both, consumer=target)

@@ -11,11 +11,8 @@ from loader.operations.build.options import BuildOptions
 from loader.schema import definitions, effects
 from loader.server import version
 
-# Of cn=config: set by slapd itself, or about who may do what.
-_INDIFFERENT = (
-    *("entrycsn", "entryuuid", "modifytimestamp", "modifiersname", "createtimestamp"),
-    *("creatorsname", "contextcsn", "olcaccess", "olclimits", "olcrootpw", "olcsyncrepl"),
-)
+# Of cn=config: about who may do what.
+_INDIFFERENT = ("olcaccess", "olclimits", "olcrootpw", "olcsyncrepl")
 
 
 def made_for(config: Config, database: Database, options: BuildOptions) -> str:
@@ -24,9 +21,6 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
     try:
         settings: object = proven.settings(config, database, options)
     except NotProven:
-        settings = [
-            (name, sorted(one for one in values.items() if one[0].lower() not in _INDIFFERENT))
-            for name, values in config.entries
-        ]
+        settings = [one for one in sorted(config.settings.items()) if one[0][1] not in _INDIFFERENT]
     deciding = (version.release(), settings, definitions(config, ()), effects(config, database))
     return xxhash.xxh3_128_hexdigest(repr(deciding).encode())

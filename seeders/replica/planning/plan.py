@@ -30,8 +30,7 @@ StrategyName = Literal["search", "ldif", "clone", "online"]
 Text = Annotated[str, msgspec.Meta(max_length=1 << 16)]
 Step = Annotated[str, msgspec.Meta(pattern=r"^[a-z-]{1,32}\Z")]
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
-# Of cn=config: what ditseed itself may set before a seeding, and what changes with every write.
-_PASSING = {"olcdbmaxsize", "entrycsn", "modifytimestamp", "modifiersname"}
+_PASSING = "olcdbmaxsize"  # ditseed itself may set it before a seeding
 
 
 @dataclass(frozen=True)
@@ -165,12 +164,8 @@ def _other(path: Path, reason: str) -> UsageProblem:
 
 
 def fingerprint(config: Config) -> str:
-    digest = hashlib.sha256()
-    for name, attributes in sorted(config.entries, key=lambda entry: entry[0]):
-        kept = {key.lower(): values for key, values in attributes.items()}
-        told = sorted((key, values) for key, values in kept.items() if key not in _PASSING)
-        digest.update(repr((name, told)).encode())
-    return digest.hexdigest()
+    kept = [one for one in sorted(config.settings.items()) if one[0][1] != _PASSING]
+    return hashlib.sha256(repr(kept).encode()).hexdigest()
 
 
 def uuid_of(provider: Connection, suffix: str) -> str:
