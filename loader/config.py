@@ -121,6 +121,21 @@ class Config:
             config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases)
         )
 
+    def database_of(
+        self, suffixes: Sequence[str], whose: str, wanted: str | None = None
+    ) -> Database:
+        """The mdb database of the suffix that is wanted, or of one of `suffixes` of a data file, or the only one. All
+        of them belong there. Raises NoSuchSuffix, naming `whose` they are, ManySuffixes, NotMdb."""
+        if wanted is None:
+            known = {dn.key(one) for database in self.mdb_databases for one in database.suffixes}
+            wanted = next((one for one in suffixes if dn.key(one) in known), None)
+        found = self.database(wanted)
+        for one in suffixes:
+            if not any(dn.is_below(one, own) for own in found.suffixes):
+                of_file, has = f"{one}, which {whose} has", ", ".join(found.suffixes)
+                raise NoSuchSuffix(config=self.where, suffix=of_file, known=has)
+        return found
+
     @property
     def logs(self) -> tuple[tuple[Database, str], ...]:
         """Databases that slapo-accesslog is over, and the suffix of the log of each."""

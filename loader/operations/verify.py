@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from loader.errors import (
     SyncreplUnreadable,
     UsageProblem,
 )
-from loader.mdb import meta, verify
+from loader.mdb import look, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations.build import proven
 from loader.progress import Progress
@@ -81,27 +82,40 @@ class VerifyReport:
     mending: str | None
 
 
+@dataclass(frozen=True)
+class _Subject:
+    """A file, and the configuration of the database that it is held against."""
+
+    place: Path
+    configured: tuple[Config, Database] | None = None
+
+    def required(self) -> tuple[Config, Database]:
+        if self.configured is None:
+            reason = f"--verify {INDEXES} needs --config: slapd's configuration says which indexes there are"
+            raise UsageProblem(reason=reason)
+        return self.configured
+
+
 def plan(options: VerifyOptions) -> VerifyPlan:
     """What needs no look at the pages. Raises NotLmdb, MdbDamaged, NoSuchPath, UsageProblem, IndexesUnknown."""
-    place, found = _place(options)
-    facts, level = meta.read_meta(place), _level(options, place)
+    subject = _subject(options)
+    facts, level = meta.read_meta(subject.place), _level(options, subject.place)
     if level == INDEXES:
-        known_to_core(*_configured(options, found), place)
-    return VerifyPlan(str(place), level, facts.used, facts.txnid)
+        known_to_core(*subject.required(), subject.place)
+    return VerifyPlan(str(subject.place), level, facts.used, facts.txnid)
 
 
 def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     """Look. Damage is in the report; what keeps from looking is raised."""
-    place, found = _place(options)
-    level = _level(options, place)
-    known = known_to_core(*_configured(options, found), place) if level == INDEXES else None
+    subject = _subject(options)
+    place, level = subject.place, _level(options, subject.place)
+    known = known_to_core(*subject.required(), place) if level == INDEXES else None
     begun = time.monotonic()
     with progress.step("verify") as meter:
         verdict = verify.audit(place, level, options.means, meter, known)
     seconds = time.monotonic() - begun
-    if found is not None:
-        verdict = _as_replica(verdict, *_configured(options, found))
-    mending = _mending(options, found, verdict) if known is not None else None
+    if subject.configured is not None:
+        verdict = _as_replica(verdict, *subject.configured)
     return VerifyReport(
         place=str(place),
         level=level,
@@ -110,8 +124,8 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
         txnid=verdict.txn,
         seconds=seconds,
         problems=verdict.problems,
-        notes=(*verdict.notes, *_others(options, found)),
-        mending=mending,
+        notes=(*verdict.notes, *_others(options, subject)),
+        mending=_mending(subject, verdict) if known is not None else None,
     )
 
 
@@ -131,18 +145,18 @@ def _as_replica(verdict: AuditReport, config: Config, database: Database) -> Aud
     return replace(verdict, problems=rest, notes=(*verdict.notes, note))
 
 
-def _others(options: VerifyOptions, config: Config | None) -> Iterator[str]:
+def _others(options: VerifyOptions, subject: _Subject) -> Iterator[str]:
     """Databases that hold other parts of the same tree."""
-    if config is None or options.place is not None:
+    if subject.configured is None or options.place is not None:
         return
-    for one in glue.subordinates(config, config.database(options.suffix)):
+    for one in glue.subordinates(*subject.configured):
         if one.backend == "mdb":
             yield f"{one.suffix} is glued to this database, and is to be verified by itself (-b {one.suffix})"
 
 
-def _mending(options: VerifyOptions, config: Config | None, verdict: AuditReport) -> str | None:
+def _mending(subject: _Subject, verdict: AuditReport) -> str | None:
     """slapindex, for the indexes of which problems are told, if nothing else is wrong."""
-    config, database = _configured(options, config)
+    config, database = subject.required()
     if not verdict.problems or any(one.kind not in _DRIFT for one in verdict.problems):
         return None
     told = (finding for problem in verdict.problems for finding in problem.told)
@@ -153,17 +167,31 @@ def _mending(options: VerifyOptions, config: Config | None, verdict: AuditReport
     return shlex.join(["slapindex", "-t", *alone, *where, "-b", database.suffix, *named])
 
 
-def _place(options: VerifyOptions) -> tuple[Path, Config | None]:
-    """Where to look, and the configuration if one is given."""
+def _subject(options: VerifyOptions) -> _Subject:
     config = configuration.read(options.config_path) if options.config_path else None
     if options.place is not None:
-        return _there(locate(str(options.place), Kind.DATABASE, Kind.DATA_FILE).path), config
+        place = _there(locate(str(options.place), Kind.DATABASE, Kind.DATA_FILE).path)
+        return _Subject(
+            place, (config, _database_of(place, config, options.suffix)) if config else None
+        )
     if config is None:
         raise UsageProblem(reason="say what to verify: a directory, or --config")
-    directory = config.database(options.suffix).directory
-    if directory is None:
+    database = config.database(options.suffix)
+    if database.directory is None:
         raise NoSuchPath(path=f"{options.config_path}: the directory of its database")
-    return _there(directory), config
+    return _Subject(_there(database.directory), (config, database))
+
+
+def _database_of(place: Path, config: Config, suffix: str | None) -> Database:
+    """The one of -b; else the one that has this directory, or the suffix that the file has; else the only one."""
+    directory = os.path.realpath(place if place.is_dir() else place.parent)
+    for one in config.mdb_databases:
+        if suffix is None and os.path.realpath(one.directory or "/") == directory:
+            return one
+    suffixes: tuple[str, ...] = ()
+    with suppress(MdbDamaged):  # the core tells all that is wrong with it
+        suffixes = look.summarise(place, newest=False).suffixes
+    return config.database_of(suffixes, "the file", suffix)
 
 
 def _there(place: Path) -> Path:
@@ -182,15 +210,6 @@ def _level(options: VerifyOptions, place: Path) -> str:
         used = meta.read_meta(place).used
     levels = _UP_TO if options.config_path is not None else [*_UP_TO][1:]
     return next((level for level in levels if used <= _UP_TO[level]), LADDER[0])
-
-
-def _configured(options: VerifyOptions, config: Config | None) -> tuple[Config, Database]:
-    if config is None:
-        reason = (
-            f"--verify {INDEXES} needs --config: slapd's configuration says which indexes there are"
-        )
-        raise UsageProblem(reason=reason)
-    return config, config.database(options.suffix)
 
 
 def known_to_core(config: Config, database: Database, place: Path) -> mdb.Database:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -240,6 +241,23 @@ def test_what_reads_a_configuration_reads_as_slapcat(ldif: Path, tmp_path: Path)
             assert done.facts["entries"] == {SUFFIX: 2, GROUPS: 2, INNER: 3}[base]
             noted = [suffix for suffix in (INNER, GROUPS) if f"(-b {suffix})" in str(done.facts)]
             assert noted == ([INNER, GROUPS] if base == SUFFIX else [])
+
+
+def test_a_directory_tells_which_database_is_verified(ldif: Path, tmp_path: Path) -> None:
+    """Without -b: by the configuration, a copy elsewhere by the suffix that it has."""
+    with server(tmp_path) as target:
+        build(target, ldif).ok()
+        where = ("--config", target.config_path, "--verify", "indexes")
+        for place in (
+            target.database_dir,
+            *(glued.directory(tmp_path, one) for one in (GROUPS, INNER)),
+        ):
+            ditseed("verify", place, *where).ok()
+            copy = shutil.copy(place / "data.mdb", tmp_path / "copy.mdb")
+            ditseed("verify", copy, *where).ok()
+        other = ditseed("verify", target.database_dir, *where, "-b", INNER)
+        assert "[config.no_such_suffix]" in other.err
+        assert f"{SUFFIX}, which the file has" in other.err
 
 
 def test_the_slapindex_that_is_advised_leaves_the_others_alone(ldif: Path, tmp_path: Path) -> None:

@@ -65,6 +65,10 @@ def test_a_log_of_accesses_is_sound(indexes: str, short_tmp: Path) -> None:
         server.ldapmodify(CHANGE)
         server.stop()
         assert "not configured" not in verified(server, "cn=accesslog").ok().out
+        by_directory = ditseed(
+            "verify", short_tmp, "--config", server.config_path, "--verify", "indexes"
+        )
+        assert "not configured" not in by_directory.ok().out
 
 
 def test_the_local_part_of_a_translucent_proxy_is_sound() -> None:

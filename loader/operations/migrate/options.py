@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn
-from loader.config import Config, Database
-from loader.errors import EmptyInput, NoSuchSuffix, UsageProblem
+from loader.errors import EmptyInput, UsageProblem
 from loader.mdb import look
 from loader.mdb.look import DatabaseSummary
 from loader.operations.build.options import BuildOptions
@@ -82,21 +80,8 @@ def source_of(options: MigrateOptions) -> DatabaseSummary:
 def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase:
     """Where the new database goes. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable."""
     config = configuration.read(options.config_path)
-    database = _database(config, options.suffix, source)
+    database = config.database_of(source.suffixes, "the source", options.suffix)
     return TargetDatabase(config, database, options.target.absolute(), options.replace)
-
-
-def _database(config: Config, suffix: str | None, source: DatabaseSummary) -> Database:
-    """The one of `suffix`, or that has one of the source's, or the only one. All of the source's belong there."""
-    if suffix is None:
-        known = {dn.key(one) for database in config.mdb_databases for one in database.suffixes}
-        suffix = next((one for one in source.suffixes if dn.key(one) in known), None)
-    found = config.database(suffix)
-    for one in source.suffixes:
-        if not any(dn.is_below(one, own) for own in found.suffixes):
-            has = ", ".join(found.suffixes)
-            raise NoSuchSuffix(config=config.path, suffix=f"{one}, which the source has", known=has)
-    return found
 
 
 def _same(one: Path | None, other: Path) -> bool:
