@@ -273,6 +273,14 @@ def test_an_index_by_another_name_is_not_removed_silently() -> None:
             assert note.startswith(("commonName: ", "cn sub: "))
 
 
+def test_a_proposal_tells_what_replication_will_lack() -> None:
+    with closing(Slapd(Settings(indexes=("uid eq", "entryUUID,entryCSN eq")))) as server:
+        place = Place(server, server.config_path)
+        (note,) = place.indexes(IndexChange(wanted=("uid eq", "entryCSN eq")), apply=False).notes
+        assert note.startswith("entryUUID eq: needed as soon as")
+        assert place.indexes(IndexChange(remove=("uid",)), apply=False).notes == ()
+
+
 def _too_much(server: Slapd) -> bool:
     where = ("--verify", "indexes", "--config", server.config_path, "--json")
     found = ditseed("verify", server.database_dir, *where).facts["problems"]

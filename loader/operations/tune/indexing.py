@@ -118,6 +118,8 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     grown = tuple(indexes.attributes_to_reindex(present, wanted))
     made_anew = grown if reindex and not target.online else ()
+    lacked = indexes.lacking_for_sync(present)
+    dropped = [one for one in indexes.lacking_for_sync(wanted) if one not in lacked]
     return Plan(
         database=database,
         changes=changed(
@@ -128,6 +130,7 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
         undo=_setting(present),
         index=grown,
         notes=(
+            *_notes(database, dropped),
             *_advice(target, database, grown, reindex),
             *_left_behind(target, database, indexes.left_behind(present, wanted, made_anew)),
         ),
