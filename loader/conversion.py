@@ -69,7 +69,8 @@ def _mended(
     name: str, attributes: Attributes, found: Sequence[Statement], told: Mapping[str, Indexes]
 ) -> Attributes:
     changed = _with_paths(attributes, words.as_value)
-    number = re.match(r"olcDatabase=\{(\d+)\}", name)
+    # An overlay may have databases of its own: olcDatabase={1}ldap,olcOverlay={0}chain,...
+    number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
     if number and number[1] in told:
         changed.update(_joined(attributes.get(_INDEX, ()), told[number[1]]))
     if name == "cn=config" and _OPTIONS not in changed and _has_options(found):

@@ -55,7 +55,7 @@ def test_indexes(lines: str, shown: list[str], expected: list[str]) -> None:
 
 
 def test_databases_are_told_apart() -> None:
-    """Frontend and config have numbers of their own; a backend is no database."""
+    """Frontend and config have numbers of their own, as the databases of an overlay have; a backend is no database."""
     text = """\
 database config
 database frontend
@@ -70,7 +70,8 @@ index cn subany
     entries = [
         database(n, kind) for n, kind in enumerate(("config", "monitor", "mdb", "ldif", "mdb"))
     ]
-    found = mended(text, *entries)
+    of_overlay = ("olcDatabase={2}ldap,olcOverlay={0}chain,olcDatabase={-1}frontend,cn=config", {})
+    found = mended(text, *entries, of_overlay)
     told = {name: values["olcDbIndex"] for name, values in found.items() if "olcDbIndex" in values}
     assert told == {
         "olcDatabase={2}mdb,cn=config": ["mail subany"],
