@@ -83,6 +83,7 @@ from loader.errors.host import UsageProblem as UsageProblem
 from loader.errors.host import VolumeTooSmall as VolumeTooSmall
 from loader.errors.load import AddLost as AddLost
 from loader.errors.load import AddRefused as AddRefused
+from loader.errors.load import AllRejected as AllRejected
 from loader.errors.load import EmptyInput as EmptyInput
 from loader.errors.load import EntriesLost as EntriesLost
 from loader.errors.load import EntryRefused as EntryRefused

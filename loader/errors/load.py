@@ -76,6 +76,15 @@ class EntryRefused(LoaderError):
     hint = "Correct that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
 
 
+class AllRejected(LoaderError):
+    code, exit_status = "build.all_rejected", 101
+    message = "{path}: all {rejected} entries were rejected, the first of them {dn}: {reason}"
+    hint = (
+        "Check that --config and -b are those of this LDIF; the entries are in {rejects}, each with its reason. "
+        "Nothing was changed."
+    )
+
+
 class EntriesLost(LoaderError):
     code, exit_status = "build.entries_lost", 47
     message = "{read} entries read, but {written} are in the database"

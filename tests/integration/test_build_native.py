@@ -169,6 +169,16 @@ def test_done_with_rejects(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     assert f"dn: cn=one,{SUFFIX}" in tree(target.slapcat())
 
 
+def test_ldif_of_another_tree_replaces_nothing(target: Slapd, ldif: Path, tmp_path: Path) -> None:
+    target.slapadd(TOP)
+    foreign = tmp_path / "foreign.ldif"
+    foreign.write_text(ldif.read_text().replace("dc=com", "dc=org"))
+    done = _build(target, foreign, "--max-rejects", 99, "--replace")
+    assert done.status == errors.AllRejected.exit_status
+    assert f"{foreign}: all 3 entries were rejected" in done.err
+    assert set(tree(target.slapcat())) == {f"dn: {SUFFIX}"}
+
+
 def test_people_are_told_of_rejects(target: Slapd, ldif: Path) -> None:
     done = _build(target, ldif, "--max-rejects", 1)
     assert done.status == errors.EXIT_DIFFERENT

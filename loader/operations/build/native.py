@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import exports, resources
-from loader.errors import EntriesLost
+from loader import exports, resources, units
+from loader.errors import AllRejected, EntriesLost
 from loader.mdb import map_size, meta, stale, verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
@@ -151,9 +151,22 @@ class NativeSteps:
         with self._making() as (partial, means):
             how = (self._rules(claimed, account), means, meter)
             built = mdb.build(self.target, read, partial, *how, beside=beside)
+        self._require_accepted(built)
         if built.stale:
             stale.remove(self.made, built.stale)
         return {**self._told(built), **({"completed": built.completed} if account else {})}
+
+    def _require_accepted(self, built: Built) -> None:
+        """However many may be rejected: a database without entries is none to replace another one with."""
+        if built.rejected and not built.entries:
+            first = built.rejections[0]
+            raise AllRejected(
+                path=", ".join(map(str, self.options.inputs)) or "the input",
+                rejected=units.number(built.rejected),
+                dn=first.dn,
+                reason=first.reason,
+                rejects=self.rejects,
+            )
 
     def transfer(self, meter: Meter, source: Snapshot) -> Facts:
         """The database of the records of another one, as they are. Raises NotProven where they would be others."""
