@@ -22,6 +22,7 @@ from loader.cli.options import (
     optional_config_option,
     progress_of,
     progress_option,
+    refuse_given,
     repo_option,
     suffix_option,
     target_option,
@@ -46,7 +47,13 @@ if TYPE_CHECKING:
 @click.option(
     "--replace",
     is_flag=True,
-    help="Replace the existing database once the restored one is checked.",
+    help="Replace the existing database once the restored one is checked. Its data file is kept in the directory as "
+    "data.mdb.replaced-TIME.",
+)
+@click.option(
+    "--discard",
+    is_flag=True,
+    help="With --replace: remove the existing database instead of keeping its data file.",
 )
 @verify_copy_option
 @identity_option
@@ -63,6 +70,7 @@ def restore_command(
     every: bool,
     target: Path | None,
     replace: bool,
+    discard: bool,
     verify: str | None,
     identities: tuple[Path, ...],
     scratch: Path | None,
@@ -92,11 +100,22 @@ def restore_command(
     if not is_given("config_path") and target is not None:
         config_path = None  # of a profile
     one_of(("--config", config_path), ("--target", target))
+    if not replace:
+        refuse_given(("discard",), "--replace")
     require_alone(every, ("-b", suffix), ("--target", target))
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with places.at(repo, progress, scratch) as place:
         options = restoring.RestoreOptions(
-            place.path, which, config_path, suffix, target, replace, verify, every, identities
+            place.path,
+            which,
+            config_path,
+            suffix,
+            target,
+            replace,
+            verify,
+            every,
+            identities,
+            discard,
         )
         found: Sequence[RestorePlan | RestoreReport] = (
             restoring.plan(options, place.bring_lists)
@@ -123,10 +142,12 @@ def _restored(found: RestorePlan | RestoreReport) -> dict[str, object]:
         facts["needed / free"] = f"{units.size(found.needed)} / {units.size(found.free)}"
         facts["in place now"] = "a database (replaced)" if found.replaces else "nothing"
         return facts
+    kept = {"old database": f"{found.kept} (remove it when nobody needs it)"} if found.kept else {}
     return facts | {
         "entries": "-" if found.entries is None else units.number(found.entries),
         "shown / on disk": f"{units.size(found.bytes)} / {units.size(found.allocated)}",
         "took": units.duration(found.seconds),
         "verified": found.verified,
         "indexed": ", ".join(found.indexed) or "none",
+        **kept,
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from loader.server import version
 from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
+REPLACED = f"{DATA}.replaced-"  # the name of an old data file that is kept, before its time
 WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
 _REPLACED = "Give the same command again with --replace."
 _KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
@@ -74,9 +77,11 @@ def checked(
         return verify.verify(partial, level or verify.default_level(partial), meter, seen)
 
 
-def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> None:
+def put(
+    partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False
+) -> Path | None:
     """Put a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
-    no stale lock.mdb.
+    no stale lock.mdb. `keep`: the old one stays under another name, if it holds entries; its path.
 
     Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
     """
@@ -84,8 +89,34 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False) -> Non
         _give(partial, Owner.told(target.status), mode)
         killpoint("publish.middle")
         require_target(target.path, replace)
+        old = _keep(target) if keep else None
         target.remove(LOCK)  # of the database that was there before
         target.take(partial, DATA)
+        return old
+
+
+def _keep(target: held.Directory) -> Path | None:
+    """At no moment is there no data file: the old one has two names until the new one takes the first. After a kill it
+    still has both, and gets another one when the same is done again."""
+    if not target.exists(DATA) or not holds_entries(target.path):
+        return None
+    old = os.stat(DATA, dir_fd=target.descriptor, follow_symlinks=False)
+    others = [one for one in os.listdir(target.descriptor) if one.startswith(REPLACED)]
+    for one in others:
+        found = os.stat(one, dir_fd=target.descriptor, follow_symlinks=False)
+        if os.path.samestat(old, found):
+            target.remove(one)
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    name = next(one for one in _names(REPLACED + stamp) if one not in others)
+    target.link(DATA, name)
+    killpoint("publish.kept")
+    return target.name / name
+
+
+def _names(first: str) -> Iterator[str]:
+    """It, and others for a second one within the second."""
+    yield first
+    yield from (f"{first}-{number}" for number in itertools.count(2))
 
 
 def _give(finished: Path, owner: Owner, mode: int) -> None:

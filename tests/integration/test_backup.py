@@ -49,6 +49,7 @@ from loader.operations.backup.manifest import Backup, Piece, PieceList, StoredLi
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.restore import RestoreOptions, RestoreReport
 from loader.operations.backup.run import BackupOptions
+from loader.operations.target import REPLACED
 from loader.progress import Progress
 from loader.run.lock import exclusive
 from loader.storage import files
@@ -250,6 +251,17 @@ def test_owner_and_mode_are_the_servers(source: Slapd, repo: Path) -> None:
         server.close()
 
 
+def test_what_is_replaced_is_kept_unless_it_is_discarded(other: Slapd, repo: Path) -> None:
+    where = ("backup", "restore", "latest", "-R", repo, "--config", other.config_path, "--replace")
+    other.slapadd("")  # a database without an entry: nothing to keep
+    assert ditseed(*where, "--json").ok().facts["kept"] is None
+    ditseed(*where, "--discard").ok()
+    assert not list(other.database_dir.glob(f"{REPLACED}*"))
+    kept = [ditseed(*where, "--json").ok().facts["kept"] for _ in range(2)]
+    assert sorted(kept) == sorted(map(str, other.database_dir.glob(f"{REPLACED}*")))
+    assert ditseed(*where[:-1], "--discard").status == UsageProblem.exit_status
+
+
 def test_replace(source: Slapd, other: Slapd, repo: Path) -> None:
     other.slapadd(ONE_ENTRY)
     with pytest.raises(TargetNotEmpty):
@@ -444,7 +456,7 @@ def test_a_full_disk_leaves_nothing(source: Slapd) -> None:
             take(source, disk / "repo", compression="none")
 
 
-@pytest.mark.parametrize("point", ["publish.middle", "restore.unpacked"])
+@pytest.mark.parametrize("point", ["publish.middle", "publish.kept", "restore.unpacked"])
 def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, point: str) -> None:
     other.slapadd(ONE_ENTRY)
     before = other.slapcat()
@@ -463,6 +475,10 @@ def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, 
     ditseed(*command).ok()
     assert_same(source, other)
     assert not list(other.database_dir.glob("*partial*"))
+    (kept,) = other.database_dir.glob(f"{REPLACED}*")
+    assert kept.stat().st_nlink == 1
+    kept.replace(other.database_dir / "data.mdb")  # as docs/backup.md has it
+    assert other.slapcat() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

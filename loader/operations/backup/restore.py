@@ -43,7 +43,7 @@ class RestoreOptions:
     """Into the database directory of a configuration, or into a directory (`target`); one of the two.
 
     `verify`: a level of loader.mdb.verify; None picks one by size. every: all backups of one moment, each into the
-    directory of its database. identities: files of keys.
+    directory of its database. identities: files of keys. `discard`: of a database that is replaced nothing is kept.
     """
 
     repo: Path
@@ -55,6 +55,7 @@ class RestoreOptions:
     verify: str | None = None
     every: bool = False
     identities: tuple[Path, ...] = ()
+    discard: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class RestorePlan:
 
 @dataclass(frozen=True)
 class RestoreReport:
-    """A finished restore. Bytes, seconds. indexed: indexes that were made again."""
+    """A finished restore. Bytes, seconds. indexed: indexes that were made again. kept: the data file that was there
+    before, under its new name."""
 
     backup: Backup
     target: str
@@ -80,6 +82,7 @@ class RestoreReport:
     verified: str
     seconds: float
     indexed: tuple[str, ...] = ()
+    kept: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,9 @@ class _Ready:
 
     def put(self) -> RestoreReport:
         """Raises TargetInUse, TargetNotEmpty."""
-        partial = self.shop.home / copy.PARTIAL
-        put(partial, self.shop.target, self.place.mode, self.options.replace)
+        partial, wishes = self.shop.home / copy.PARTIAL, self.options
+        keep = not wishes.discard
+        old = put(partial, self.shop.target, self.place.mode, wishes.replace, keep)
         sizes = copy.Sizes.of(self.place.directory / meta.DATA)
         return RestoreReport(
             backup=self.backup,
@@ -108,6 +112,7 @@ class _Ready:
             verified=self.verified.level,
             seconds=self.seconds,
             indexed=self.indexed.attributes,
+            kept=str(self.place.directory / old.name) if old else None,
         )
 
 
