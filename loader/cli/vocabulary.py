@@ -51,7 +51,7 @@ OPTIONS = {
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
-            "plan replace dry-run restart forget run-dir timeout progress json report metrics profile "
+            "plan replace discard dry-run restart forget run-dir timeout progress json report metrics profile "
             "quiet:q verbose:v log-file",
         )
         for word in words.split()
@@ -79,6 +79,7 @@ TYPED = {
         "remove",
         "apply",
         "replace",
+        "discard",
         "dry-run",
         "restart",
         "chart",

@@ -109,7 +109,7 @@ def _keep(target: held.Directory) -> Path | None:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = next(one for one in _names(REPLACED + stamp) if one not in others)
     target.link(DATA, name)
-    killpoint("publish.kept")
+    killpoint("restore.kept")
     return target.name / name
 
 

@@ -456,7 +456,7 @@ def test_a_full_disk_leaves_nothing(source: Slapd) -> None:
             take(source, disk / "repo", compression="none")
 
 
-@pytest.mark.parametrize("point", ["publish.middle", "publish.kept", "restore.unpacked"])
+@pytest.mark.parametrize("point", ["publish.middle", "restore.kept", "restore.unpacked"])
 def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, point: str) -> None:
     other.slapadd(ONE_ENTRY)
     before = other.slapcat()
