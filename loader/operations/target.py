@@ -25,7 +25,7 @@ from loader.server import version
 from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
-REPLACED = f"{DATA}.replaced-"  # the name of an old data file that is kept, before its time
+REPLACED = f"{DATA}.replaced-"  # and a time: the name under which an old data file is kept
 WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
 _REPLACED = "Give the same command again with --replace."
 _KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
@@ -96,8 +96,8 @@ def put(
 
 
 def _keep(target: held.Directory) -> Path | None:
-    """At no moment is there no data file: the old one has two names until the new one takes the first. After a kill it
-    still has both, and gets another one when the same is done again."""
+    """The directory has a data file at every moment: the old one has two names until the new one takes `DATA`. After a
+    kill in between it still has both; the second one is then removed first, when the same is done again."""
     if not target.exists(DATA) or not holds_entries(target.path):
         return None
     old = os.stat(DATA, dir_fd=target.descriptor, follow_symlinks=False)
@@ -114,7 +114,7 @@ def _keep(target: held.Directory) -> Path | None:
 
 
 def _names(first: str) -> Iterator[str]:
-    """It, and others for a second one within the second."""
+    """For files that are kept in the same second: `first`, `first`-2, ..."""
     yield first
     yield from (f"{first}-{number}" for number in itertools.count(2))
 

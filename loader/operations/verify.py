@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Iterator
@@ -184,10 +183,10 @@ def _subject(options: VerifyOptions) -> _Subject:
 
 def _database_of(place: Path, config: Config, suffix: str | None) -> Database:
     """The one of -b; else the one that has this directory, or the suffix that the file has; else the only one."""
-    directory = os.path.realpath(place if place.is_dir() else place.parent)
-    for one in config.mdb_databases:
-        if suffix is None and os.path.realpath(one.directory or "/") == directory:
-            return one
+    directory = place if place.is_dir() else place.parent
+    here = [one for one in config.mdb_databases if files.same(one.directory, directory)]
+    if suffix is None and here:
+        return here[0]
     suffixes: tuple[str, ...] = ()
     with suppress(MdbDamaged):  # the core tells all that is wrong with it
         suffixes = look.summarise(place, newest=False).suffixes

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from loader.config import Config
-from loader.storage import held
+from loader.storage import files, held
 
 
 def slapd_on(config: Config) -> int | None:
@@ -17,7 +17,7 @@ def slapd_on(config: Config) -> int | None:
     named = _of_pid_file(config)
     for pid in _slapds():
         given = _configuration_of(pid)
-        if given is not None and _same(given, config.path):
+        if files.same(given, config.path):
             return pid
         if given is None and pid == named:  # started without -F and -f
             return pid
@@ -97,10 +97,3 @@ def _given(pid: int, option: str) -> Iterator[str]:
         value = following if word == option else word[2:] if word.startswith(option) else ""
         if value:
             yield value
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False

@@ -102,6 +102,14 @@ def require_space(path: Path, needed: int) -> None:
         raise NoSpace(path=path, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
 
+def same(one: Path | None, other: Path) -> bool:
+    """Do two names lead to one file or directory? Not where one of them leads to nothing that can be reached."""
+    try:
+        return one is not None and os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
 def existing(path: Path) -> Path:
     """`path`, or the nearest parent that is there."""
     while not os.path.exists(

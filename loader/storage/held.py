@@ -134,9 +134,9 @@ class Directory:
     def link(self, name: str, other: str) -> None:
         """A second name of a file, or of a link itself, durably. Raises FileExistsError."""
         with named(self.name / other):
-            both = {"src_dir_fd": self.descriptor, "dst_dir_fd": self.descriptor}
-            os.link(name, other, **both, follow_symlinks=False)
-            os.fsync(self.descriptor)
+            here = self.descriptor
+            os.link(name, other, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
+            os.fsync(here)
 
     def take(self, source: Path, name: str) -> None:
         """Rename a finished file of a private directory to its place here, durably; what stood there is gone."""

@@ -43,7 +43,7 @@ class RestoreOptions:
     """Into the database directory of a configuration, or into a directory (`target`); one of the two.
 
     `verify`: a level of loader.mdb.verify; None picks one by size. every: all backups of one moment, each into the
-    directory of its database. identities: files of keys. `discard`: of a database that is replaced nothing is kept.
+    directory of its database. identities: files of keys. `discard`: the data file that is replaced is not kept.
     """
 
     repo: Path
@@ -100,8 +100,9 @@ class _Ready:
     def put(self) -> RestoreReport:
         """Raises TargetInUse, TargetNotEmpty."""
         partial, wishes = self.shop.home / copy.PARTIAL, self.options
-        keep = not wishes.discard
-        old = put(partial, self.shop.target, self.place.mode, wishes.replace, keep)
+        old = put(
+            partial, self.shop.target, self.place.mode, wishes.replace, keep=not wishes.discard
+        )
         sizes = copy.Sizes.of(self.place.directory / meta.DATA)
         return RestoreReport(
             backup=self.backup,

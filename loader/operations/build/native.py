@@ -157,7 +157,7 @@ class NativeSteps:
         return {**self._told(built), **({"completed": built.completed} if account else {})}
 
     def _require_accepted(self, built: Built) -> None:
-        """However many may be rejected: a database without entries is none to replace another one with."""
+        """However many may be rejected: a database without entries must not replace another one. Raises AllRejected."""
         if built.rejected and not built.entries:
             first = built.rejections[0]
             raise AllRejected(

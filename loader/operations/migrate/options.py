@@ -13,6 +13,7 @@ from loader.operations.publish import TargetDatabase
 from loader.server import configuration
 from loader.sources import mdb
 from loader.sources.mdb import Part
+from loader.storage import files
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class MigrateOptions:
 
     def building(self, place: TargetDatabase) -> BuildOptions:
         """Entries are taken as they are stored, as for a replica; values that their syntax forbids are counted."""
-        beside = not _same(place.database.directory, self.target)
+        beside = not files.same(place.database.directory, self.target)
         return BuildOptions(
             inputs=(),
             config_path=self.config_path,
@@ -66,7 +67,7 @@ class MigrateOptions:
 def source_of(options: MigrateOptions) -> DatabaseSummary:
     """What is in it. Raises NotLmdb, MdbDamaged, MdbProtected, NoSuchPath, NotPermitted, EmptyInput, UsageProblem."""
     mdb.require_database(options.source)
-    if _same(options.source, options.target):
+    if files.same(options.source, options.target):
         raise UsageProblem(
             reason=f"{options.target} is the source itself: name another directory for the new database, and keep the "
             "old one until the new slapd has proved itself"
@@ -82,7 +83,3 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
     config = configuration.read(options.config_path)
     database = config.database_of(source.suffixes, "the source", options.suffix)
     return TargetDatabase(config, database, options.target.absolute(), options.replace)
-
-
-def _same(one: Path | None, other: Path) -> bool:
-    return one is not None and one.exists() and other.exists() and one.samefile(other)
