@@ -12,7 +12,7 @@ import zstandard
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader.errors import MaxsizeTooSmall
+from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import meta
 from loader.operations.tune import forecast
 from loader.operations.tune.target import Online, opened
@@ -159,3 +159,11 @@ def test_an_add_that_would_not_fit_sends_nothing(ldif: Path, tmp_path: Path) -> 
 def test_no_source_no_sample(server: Slapd) -> None:
     done = ditseed("tune", "maxsize", "--config", server.config_path, "--growth", "10%")
     assert (done.status, "--growth is only for --for" in done.err) == (3, True)
+
+
+def test_entries_of_another_tree_are_no_sample(server: Slapd, tmp_path: Path) -> None:
+    other = tmp_path / "other.ldif"
+    other.write_text("dn: dc=else\nobjectClass: domain\ndc: else\n\n")
+    done = ditseed("tune", "maxsize", "--config", server.config_path, "--for", other)
+    assert done.status == EmptyInput.exit_status
+    assert f"the sample, {server.suffix} and below: no entries" in done.err

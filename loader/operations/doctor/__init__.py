@@ -12,6 +12,7 @@ from loader.operations.doctor import (
     certificates,
     fixing,
     indexes,
+    kept,
     limits,
     looking,
     readers,
@@ -34,6 +35,7 @@ RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     replication.findings,
     storage.findings,
     backups.findings,
+    kept.findings,
     certificates.findings,
     limits.findings,
 )

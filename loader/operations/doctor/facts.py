@@ -17,6 +17,7 @@ __all__ = [
     "Database",
     "Drift",
     "Facts",
+    "Kept",
     "Lease",
     "Reader",
     "Replication",
@@ -63,6 +64,13 @@ class Certificate(msgspec.Struct, frozen=True):
     is_one_of_many: bool
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """An old data file beside data.mdb. `allocated`: bytes."""
+
+    name: str
+    allocated: int
+
+
 class Database(msgspec.Struct, frozen=True):
     """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`). `format`: of
     data.mdb; `owner`: of it; `lent`: who has nosync as a lease; `limits`, `idlexp`: as configured; `size_limit`: of
@@ -87,6 +95,7 @@ class Database(msgspec.Struct, frozen=True):
     room: Room | None = None
     readers: tuple[Reader, ...] = ()
     storage: tuple[Finding, ...] = ()
+    kept: tuple[Kept, ...] = ()
     drift: Drift | None = None
     backup: Backup | None = None
     replication: tuple[Replication, ...] = ()

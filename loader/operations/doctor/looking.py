@@ -22,6 +22,7 @@ from loader.operations.doctor import (
     backups,
     certificates,
     indexes,
+    kept,
     replication,
     storage,
     sync,
@@ -133,6 +134,7 @@ def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -
         room=seen[0] if seen else None,
         readers=seen[1] if seen else (),
         storage=found[0] if found else (),
+        kept=looker.at(f"{one.suffix}: old data files", lambda: kept.look(directory)) or (),
         drift=None if dead or wishes.quick else _drift(config, one, looker),
         replication=_replication(config, one, wishes, looker) if one.consumer and not dead else (),
     )

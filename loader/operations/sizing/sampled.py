@@ -67,7 +67,7 @@ def forecast(
     base = before.entries if before else 0
     sampled = after.entries - base
     if sampled <= 0:
-        raise EmptyInput(path="the sample")
+        raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
     return _forecast(sample, target, before, after, sampled)
 
 
