@@ -1,5 +1,6 @@
 """Which tests `bin/test` runs, and which only `bin/test --all` does: a table of matrices, and a list of long tests.
-A second list has the unit tests that `bin/test --quick` leaves to `bin/test`.
+Other lists have the tests that stay in `bin/test` all the same, as they run code that nothing else there runs, and the
+unit tests that `bin/test --quick` leaves to `bin/test`.
 
 Of the tests whose ID begins as a row says, and that no row above has left out, `kept` run in `bin/test`: evenly spread
 over the sorted IDs, so that they are the same in every order and on every worker.
@@ -14,6 +15,7 @@ from pathlib import Path
 OPTION = "--tier"
 QUICK, MAIN, ALL = "quick", "main", "all"
 LONG_TESTS = Path(__file__).with_name("long_tests.txt")
+COVERING_TESTS = Path(__file__).with_name("covering_tests.txt")
 LONG_UNITS = Path(__file__).with_name("long_units.txt")
 
 
@@ -403,15 +405,15 @@ def left_to_all(names: Iterable[str]) -> set[str]:
     left: set[str] = set()
     for row in TABLE:
         left |= row.left_out(listed - left)
-    return left | _listed(LONG_TESTS, listed)
+    return (left | _listed(LONG_TESTS, listed)) - _listed(COVERING_TESTS, listed)
 
 
 def _listed(file: Path, names: set[str]) -> set[str]:
-    long = set(long_tests(file))
-    return {name for name in names if name in long or name.partition("[")[0] in long}
+    known = set(names_in(file))
+    return {name for name in names if name in known or name.partition("[")[0] in known}
 
 
-def long_tests(file: Path = LONG_TESTS) -> Iterator[str]:
+def names_in(file: Path) -> Iterator[str]:
     """IDs of `file`; without brackets, of all rows of a test."""
     module = ""
     for line in file.read_text().splitlines():

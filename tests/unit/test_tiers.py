@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.tiers import (
     ALL,
+    COVERING_TESTS,
+    LONG_TESTS,
     LONG_UNITS,
     MAIN,
     QUICK,
@@ -16,10 +18,11 @@ from tests.support.tiers import (
     Matrix,
     left_out,
     left_to_all,
-    long_tests,
+    names_in,
 )
 
 ROOT = Path(__file__).parents[2]
+LONG = list(names_in(LONG_TESTS))
 
 
 @pytest.mark.parametrize("row", TABLE, ids=[row.where + row.holds for row in TABLE])
@@ -31,10 +34,10 @@ def test_a_row_names_tests_that_there_are_and_leaves_a_canary(row: Matrix) -> No
     assert row.kept or (ROOT / row.instead).is_file()
 
 
-@pytest.mark.parametrize("module", sorted({name.partition("::")[0] for name in long_tests()}))
+@pytest.mark.parametrize("module", sorted({name.partition("::")[0] for name in LONG}))
 def test_long_tests_are_there_and_leave_others(module: str) -> None:
     """Others: a row, or a test, of the same module, that no line names."""
-    named = [name.partition("::")[2] for name in long_tests() if name.startswith(f"{module}::")]
+    named = [name.partition("::")[2] for name in LONG if name.startswith(f"{module}::")]
     text = (ROOT / module).read_text()
     there = set(re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE))
     assert {name.partition("[")[0] for name in named} <= there
@@ -44,8 +47,16 @@ def test_long_tests_are_there_and_leave_others(module: str) -> None:
     }
 
 
+@pytest.mark.parametrize("name", sorted(names_in(COVERING_TESTS)))
+def test_those_that_cover_what_others_do_not_are_run(name: str) -> None:
+    module, _, function = name.partition("::")
+    assert f"def {function.partition('[')[0]}(" in (ROOT / module).read_text()
+    assert name not in LONG
+    assert left_to_all([name]) == set()
+
+
 def test_quick_leaves_long_unit_tests_to_main() -> None:
-    named = set(long_tests(LONG_UNITS))
+    named = set(names_in(LONG_UNITS))
     for name in named:
         module, _, function = name.partition("::")
         assert f"def {function.partition('[')[0]}(" in (ROOT / module).read_text()
