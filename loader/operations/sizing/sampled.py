@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import statistics
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from loader import dn, resources
 from loader.errors import EmptyInput
 from loader.mdb import table_sizes
 from loader.mdb.meta import DATA
+from loader.operations.sizing import disk as storage
 from loader.operations.sizing import model
 from loader.operations.sizing.model import Forecast, Growth
 from loader.progress import Meter
@@ -31,6 +31,10 @@ from loader.storage import files
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database, which is what is asked for
 _SHARE = 4  # of the memory there is
 TIMED = 1.0  # seconds
+_TIMED_SHARE, _TIMED_MOST = (
+    0.1,
+    3.0,
+)  # of the whole build; seconds: a long one is worth a better answer
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
 structuralObjectClass: glue
@@ -55,20 +59,36 @@ class SampleBuild:
 
 
 def forecast(
-    sample: Sample, target: Target, scratch: Path, meter: Meter, timed: float = TIMED
+    sample: Sample,
+    target: Target,
+    scratch: Path,
+    meter: Meter,
+    timed: float = TIMED,
+    disk: Path | None = None,
 ) -> Forecast:
-    """The sample is built again until that has taken `timed` seconds: of one short build nobody knows how long the next
-    takes; with 0 it is built once, and the duration is that of a first build. Raises EmptyInput where no entry of the
-    sample belongs into the database, NotProven, NoSpace."""
+    """The sample is built again, twice for `timed` / 2 seconds, or longer for a large whole: of one short build nobody
+    knows how long the next takes; with 0 it is built once, and the duration is that of a first build. `disk`: the
+    directory that is asked how fast it can be written to. Raises EmptyInput where no entry of the sample belongs into
+    the database, NotProven, NoSpace."""
     above, text = _inputs(sample, target, scratch)
+    factor = max(1.0, sample.total / len(sample.names))
     build = functools.partial(_timed, target, meter=meter, timed=timed)
-    before = build(above, scratch / "parents") if above else None
-    after = build([*above, text], scratch / "sample")
+    before = build(above, scratch / "parents", factor=1.0) if above else None
+    after = build([*above, text], scratch / "sample", factor=factor)
     base = before.entries if before else 0
     sampled = after.entries - base
     if sampled <= 0:
         raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
-    return _forecast(sample, target, before, after, sampled)
+    found = _forecast(sample, target, before, after, sampled)
+    if not timed:
+        return found
+    rate = storage.rate_for(after.directory / DATA, disk, found.bytes, meter) if disk else None
+    # At another moment: how fast a processor of a shared host is changes from second to second.
+    later = build([*above, text], scratch / "sample", factor=factor)
+    again = _forecast(sample, target, before, later, sampled)
+    # A sample fits into the caches in front of a disk; the whole need not.
+    writing = found.bytes / rate if rate else 0.0
+    return replace(found, seconds=max((found.seconds + again.seconds) / 2, writing))
 
 
 def costs(
@@ -124,17 +144,19 @@ def _stand_in(name: str) -> bytes:
 
 
 def _timed(
-    target: Target, inputs: list[Path], place: Path, meter: Meter, timed: float
+    target: Target, inputs: list[Path], place: Path, meter: Meter, timed: float, factor: float
 ) -> SampleBuild:
-    """The last one, with the median of the seconds. The first counts only where there is no other, for it finds nothing
-    ready."""
+    """The last one, with the seconds that three of four take at most: a long build meets slow moments, too. The first
+    counts only where there is no other, for it finds nothing ready. `factor`: by how much the whole is larger."""
     made, began = _built(target, inputs, place, meter), time.monotonic()
     if not timed:
         return made
+    timed = max(timed, min(_TIMED_MOST, _TIMED_SHARE * factor * made.seconds)) / 2
     found: list[SampleBuild] = []
     while not found or time.monotonic() - began < timed:
         found.append(_built(target, inputs, place, meter))
-    return replace(found[-1], seconds=statistics.median(one.seconds for one in found))
+    taken = sorted(one.seconds for one in found)
+    return replace(found[-1], seconds=taken[3 * (len(taken) - 1) // 4])
 
 
 def _built(

@@ -82,8 +82,8 @@ def plan(
     if provider is not None:
         asked = replace(provider, base=provider.base or database.suffix)
         take = partial(_of_server, asked, wanted)
-    sample, load = _sampled(target.config, database, take, progress)
     directory = database.directory if target.local else None
+    sample, load = _sampled(target.config, database, take, progress, directory)
     there = _there(directory)
     now = there.used if there else 0
     keeps = now if now and directory and _keeps(directory, found) else 0
@@ -109,21 +109,31 @@ def of_location(
 
 
 def _sampled(
-    config: Config, database: Database, take: Callable[[Meter], Sample], progress: Progress
+    config: Config,
+    database: Database,
+    take: Callable[[Meter], Sample],
+    progress: Progress,
+    disk: Path | None = None,
 ) -> tuple[Sample, Forecast]:
     with progress.step("sample") as meter:
         sample = take(meter)
     with progress.step("build") as meter:
-        return sample, of_sample(config, database, sample, meter)
+        return sample, of_sample(config, database, sample, meter, disk=disk)
 
 
 def of_sample(
-    config: Config, database: Database, sample: Sample, meter: Meter, timed: float = sampled.TIMED
+    config: Config,
+    database: Database,
+    sample: Sample,
+    meter: Meter,
+    timed: float = sampled.TIMED,
+    disk: Path | None = None,
 ) -> Forecast:
-    """`timed`: as in `sampled`; 0 where the duration is not asked for. Raises NotProven, EmptyInput."""
+    """`timed`: as in `sampled`; 0 where the duration is not asked for. `disk`: a directory on that of the database, if
+    it is to be asked how fast it writes. Raises NotProven, EmptyInput."""
     target = target_of(config, database)
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        return sampled.forecast(sample, target, scratch, meter, timed)
+        return sampled.forecast(sample, target, scratch, meter, timed, disk)
 
 
 def target_of(config: Config, database: Database) -> BuildTarget:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +11,11 @@ from pathlib import Path
 
 from loader import exports, ldif, resources
 from loader.errors import Cancelled, LoaderError, SchemaMissing
-from loader.mdb import copying, meta
 from loader.mdb.meta import DATA
 from loader.operations import schema
 from loader.operations.export import ExportOptions, plan_of
 from loader.operations.publish import TargetDatabase
+from loader.operations.sizing import disk
 from loader.operations.sizing.model import Forecast
 from loader.operations.tune.forecast import of_sample
 from loader.progress import Meter, Progress
@@ -27,7 +26,7 @@ from loader.sources import sampling
 from loader.sources.ldif_files import LdifFiles
 from loader.sources.planner import Piece
 from loader.sources.sampling import Sample, SampleSize
-from loader.storage import files, held, temporary
+from loader.storage import files, temporary
 
 READ_FOR = 3.0  # seconds that the provider is read
 READ_MOST = 96 << 20  # bytes of LDIF
@@ -36,7 +35,6 @@ COPY_MOST = 256 << 20  # bytes
 _SHORT = 16 << 20
 _LOOK = 0.01
 _SIZE = SampleSize(10_000, 0.0)
-_WORKSHOP = ".ditseed-plan"  # in the consumer's database directory: its disk is what is measured
 _DROPPED = source.DROPPED
 
 
@@ -146,33 +144,24 @@ def _build(place: TargetDatabase, sample: Sample, text: int, progress: Progress)
     if unknown:
         raise SchemaMissing(config=place.config.path, names=", ".join(unknown))
     with progress.step("build") as meter:
-        forecast = of_sample(place.config, place.database, sample, meter)
+        forecast = of_sample(place.config, place.database, sample, meter, disk=place.directory)
     return Building(forecast, rate, text)
 
 
 def copy(database: Path, place: TargetDatabase, meter: Meter) -> Copying:
     """The beginning of the file, by the engine that copies it, to the consumer's disk."""
     size = files.allocated_bytes(database / DATA)
-    with held.opened(place.directory) as target, held.private(target.path / _WORKSHOP) as home:
-        try:
-            with os.fdopen(home.create("copy"), "wb", buffering=0) as made:
-                return Copying(size, _rate(database / DATA, made.fileno(), meter))
-        finally:
-            home.remove("copy")
-            with suppress(OSError):
-                os.rmdir(_WORKSHOP, dir_fd=target.descriptor)
+    with disk.unnamed_file(place.directory) as target:
+        return Copying(size, _rate(database / DATA, target, meter))
 
 
 def _rate(path: Path, target: int, meter: Meter) -> float:
     """Of a short copy, and then of one that takes `COPY_FOR`: a short one is mostly its fsync."""
-    facts, rate = meta.read_meta(path), _SHORT / COPY_FOR
-    out, head = Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size)
+    rate = _SHORT / COPY_FOR
     for most in (_SHORT, COPY_MOST):
-        pages = min(facts.used, most, round(rate * COPY_FOR)) // facts.page_size
-        length = max(pages, 2) * facts.page_size
         began = time.monotonic()
-        copying.plain(path, out, head, length, None, meter)
-        rate = length / max(time.monotonic() - began, 1e-3)
+        written = disk.write(path, target, min(most, round(rate * COPY_FOR)), meter)
+        rate = written / max(time.monotonic() - began, 1e-3)
     return rate
 
 
