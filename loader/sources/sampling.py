@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, cast
 
 import zstandard
 
@@ -24,6 +24,7 @@ from loader.progress import Meter
 from loader.sources import mdb
 from loader.sources.mdb import Part
 
+_SIP = 4 << 10  # bytes
 WINDOW = 64 << 10  # bytes of LDIF that are taken together: children stand near their parents
 _RECORD = 1024  # bytes, roughly
 _HEAD = 1 << 20  # bytes by which the mean record of a file is judged
@@ -83,8 +84,8 @@ def of_heads(paths: Sequence[Path], known: int | None, wanted: SampleSize) -> Sa
     origin, each = ", ".join(map(str, paths)), max(WINDOW, wanted.records * _RECORD // len(paths))
     text, read = b"", 0
     for path in paths:
-        with path.open("rb") as file:
-            head = _decompressed(file).read(each)
+        with path.open("rb", buffering=0) as file:
+            head = _decompressed(file, _Sips(file)).read(each)
             read += file.tell()
         text += _whole(head, at_start=True)
     found = _names(text, origin)
@@ -92,14 +93,25 @@ def of_heads(paths: Sequence[Path], known: int | None, wanted: SampleSize) -> Sa
     return Sample(text, found, total, known is not None, "the first records of each file")
 
 
-def _decompressed(file: BinaryIO) -> IO[bytes]:
+class _Sips:
+    """Little of a file at once, so that a decompressor reads hardly more of it than it needs."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(min(size, _SIP))
+
+
+def _decompressed(file: IO[bytes], sips: _Sips) -> IO[bytes]:
     magic = file.read(4)
     file.seek(0)
+    small = cast("IO[bytes]", sips)
     if magic.startswith(_COMPRESSED[0]):
-        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    return (
-        cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic.startswith(_COMPRESSED[1]) else file
-    )
+        return zstandard.ZstdDecompressor().stream_reader(small, read_across_frames=True)
+    if magic.startswith(_COMPRESSED[1]):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=small))
+    return file
 
 
 def of_beginnings(paths: Sequence[Path], total: int, wanted: SampleSize, how: str) -> Sample:

@@ -56,6 +56,14 @@ def _shards(out: Path) -> list[Path]:
     ]
 
 
+def test_a_dry_run_tells_what_it_would_export(source: Slapd, tmp_path: Path) -> None:
+    found = _export(source, tmp_path / "out", "--dry-run", "--json").ok().facts
+    assert (found["base"], found["output"]) == (SUFFIX, str(tmp_path / "out"))
+    assert found["entries"] in (source.slapcat().count("\ndn:"), "the server does not tell")
+    assert set(found["context_csns"]) == source.context_csns()
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("compress", ["zstd", "none"])
 def test_the_export_is_the_tree(source: Slapd, tmp_path: Path, compress: str) -> None:
     """Every attribute, operational ones included, of every entry; nothing that the server computes."""

@@ -251,13 +251,14 @@ def test_which_index_a_table_is_of(told: dict[str, Any]) -> None:
     assert all(one["unused"] is None for one in found.values())
 
 
-def test_unused_ones_come_first_and_can_be_removed(ldif: Path, tmp_path: Path) -> None:
-    filters = tmp_path / "filters"
+def test_unused_ones_come_first_and_can_be_removed(tmp_path: Path) -> None:
+    filters, few = tmp_path / "filters", tmp_path / "few.ldif"
+    write_people(few, SUFFIX, 100)
     filters.write_text(
         "(uid=u1)\n(cn=abc*)\n(objectClass=person)\n(modifyTimestamp>=20200101000000Z)\n"
     )
     with closing(Slapd(Settings(indexes=INDEXES, global_lines=("attributeoptions lang-",)))) as own:
-        own.slapadd(ldif)
+        own.slapadd(few)
         found = costs(own, "--filters", filters)
         unused = [one for one in found["tables"] if one["attribute"] in ("mail", "sn", "street")]
         assert found["tables"][:3] == sorted(unused, key=lambda one: -one["bytes"])
