@@ -85,7 +85,7 @@ def of_heads(paths: Sequence[Path], known: int | None, wanted: SampleSize) -> Sa
     text, read = b"", 0
     for path in paths:
         with path.open("rb", buffering=0) as file:
-            head = _decompressed(file, _Sips(file)).read(each)
+            head = _decompressed(file).read(each)
             read += file.tell()
         text += _whole(head, at_start=True)
     found = _names(text, origin)
@@ -103,14 +103,14 @@ class _Sips:
         return self._file.read(min(size, _SIP))
 
 
-def _decompressed(file: IO[bytes], sips: _Sips) -> IO[bytes]:
+def _decompressed(file: IO[bytes]) -> IO[bytes]:
     magic = file.read(4)
     file.seek(0)
-    small = cast("IO[bytes]", sips)
+    sips = cast("IO[bytes]", _Sips(file))
     if magic.startswith(_COMPRESSED[0]):
-        return zstandard.ZstdDecompressor().stream_reader(small, read_across_frames=True)
+        return zstandard.ZstdDecompressor().stream_reader(sips, read_across_frames=True)
     if magic.startswith(_COMPRESSED[1]):
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=small))
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=sips))
     return file
 
 

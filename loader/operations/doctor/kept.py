@@ -12,7 +12,7 @@ from loader.operations.doctor.facts import Facts, Kept
 from loader.operations.storage.findings import Finding, Severity
 from loader.operations.target import REPLACED
 
-_NAME = re.compile(re.escape(REPLACED) + r"\d{8}T\d{6}Z(-\d+)?")
+_NAME = re.compile(re.escape(REPLACED) + r"\d{8}T\d{6}Z(-\d+)?", re.ASCII)
 
 
 def look(directory: Path) -> tuple[Kept, ...]:
@@ -31,9 +31,9 @@ def findings(facts: Facts) -> Iterator[Finding]:
             Severity.NOTE,
             "kept",
             database.suffix,
-            f"data files that a restore has replaced take {size} ({len(database.kept)})",
-            "`ditseed backup restore --replace` keeps the data file that it replaces, and nothing removes it. Its "
-            "blocks are missing when the disk becomes full.",
+            f"old data files that a restore has kept: {len(database.kept)}, {size} on the disk",
+            "`ditseed backup restore --replace` keeps the data file that it replaces, in case it is needed again. "
+            "slapd does not use it, and nothing but these commands frees its space.",
             tuple(shlex.join(["rm", "--", str(place / one.name)]) for one in database.kept),
             "docs/backup.md",
         )

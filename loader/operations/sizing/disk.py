@@ -23,7 +23,8 @@ _PREFIX = ".ditseed-write-"
 
 @contextmanager
 def unnamed_file(directory: Path) -> Iterator[int]:
-    """In `directory`, which slapd's account may own. A killed process leaves nothing. Raises LoaderError, OSError."""
+    """In `directory`, which slapd's account may own. It has lost its name before anything is written, so its blocks end
+    with the process, however that ends. Raises LoaderError, OSError."""
     with held.scratch(directory, _PREFIX) as home:
         descriptor = home.create("written")
         home.remove("written")

@@ -85,10 +85,21 @@ def forecast(
     rate = storage.rate_for(after.directory / DATA, disk, found.bytes, meter) if disk else None
     # At another moment: how fast a processor of a shared host is changes from second to second.
     later = build([*above, text], scratch / "sample", factor=factor)
-    again = _forecast(sample, target, before, later, sampled)
+    again = _seconds(before, later, _wanted(sample, sampled) / sampled)
     # A sample fits into the caches in front of a disk; the whole need not.
     writing = found.bytes / rate if rate else 0.0
-    return replace(found, seconds=max((found.seconds + again.seconds) / 2, writing))
+    return replace(found, seconds=max((found.seconds + again) / 2, writing))
+
+
+def _wanted(sample: Sample, sampled: int) -> int:
+    """Entries of the whole, of which `sampled` are in the sample."""
+    return max(sampled, sample.total)
+
+
+def _seconds(before: SampleBuild | None, after: SampleBuild, factor: float) -> float:
+    """Of a build of so many times the entries; what the parents alone take is taken once."""
+    fixed = before.seconds if before else 0.0
+    return fixed + (after.seconds - fixed) * factor
 
 
 def costs(
@@ -120,11 +131,10 @@ def _forecast(
         before=table_sizes.read(before.directory) if before else None,
         after=table_sizes.read(after.directory, before.directory if before else None),
         sampled=sampled,
-        wanted=max(sampled, sample.total),
+        wanted=_wanted(sample, sampled),
         longest=(1 << target.settings.idlexp) - 1,
     )
     tables = model.tables(growth)
-    fixed = before.seconds if before else 0.0
     return Forecast(
         entries=sample.total,
         is_counted=sample.is_counted,
@@ -132,7 +142,7 @@ def _forecast(
         rejected=after.rejected,
         how=sample.how,
         bytes=sum(one.bytes for one in tables),
-        seconds=fixed + (after.seconds - fixed) * growth.factor,
+        seconds=_seconds(before, after, growth.factor),
         tables=tables,
     )
 
