@@ -13,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from loader.errors import ToolFailed, ToolMissing
 
 _log = logging.getLogger(__name__)
 _LOOK = 0.25  # seconds
+_SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two looks whether it has ended
 _SETPRIV = "setpriv"
 _LAST = 3  # words of a tool that a message has
 _FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
@@ -38,6 +40,16 @@ def _waits_for_fifo(pid: int) -> bool:
     except OSError:
         return False
     return "wait_for_partner" in waits
+
+
+def has_ended(pid: int) -> bool:
+    """Has a child of ours ended? The kernel is asked, and not Popen: its `poll()`, and its `wait()` with a timeout,
+    acquire a lock by a call of its own. A signal handler that raises right behind it leaves the lock held, and the next
+    `wait()` never ends."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # somebody has waited for it already
+        return True
 
 
 def _tool(argv: Sequence[str]) -> str:
@@ -111,19 +123,28 @@ class Child:
         """The last lines it wrote to stderr."""
         return list(self._words)
 
+    @property
+    def has_ended(self) -> bool:
+        return has_ended(self.process.pid)
+
     def wait(self) -> int:
         """Exit status, once it has ended and all it said was read."""
-        while True:
-            try:
-                status = self.process.wait(_LOOK)
-                break
-            except subprocess.TimeoutExpired:
-                if _waits_for_fifo(self.process.pid):
-                    self._words.append(_FIFO)
-                    self._kill_group()
+        pause, watched = _SHORTEST, time.monotonic()
+        while not self.has_ended:
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+            if time.monotonic() - watched > _LOOK:
+                self._end_if_it_waits_for_fifo()
+                watched = time.monotonic()
+        status = self.process.wait()
         self._kill_group()
         self._listener.join(timeout=5)
         return status
+
+    def _end_if_it_waits_for_fifo(self) -> None:
+        if _waits_for_fifo(self.process.pid):
+            self._words.append(_FIFO)
+            self._kill_group()
 
     def check(self) -> None:
         """Wait; raise ToolFailed with its last words unless it ended well."""

@@ -23,7 +23,7 @@ def unwind(number: int, frame: FrameType | None) -> None:
 @contextmanager
 def deferred() -> Iterator[list[Callable[[], None]]]:
     """What is inside is done whole; a signal that came meanwhile unwinds the stack behind it. What is appended to the
-    list is called before that. In other threads, where no signal unwinds anything, it does nothing."""
+    list is called before that, whole as well. In other threads, where no signal unwinds anything, it does nothing."""
     global _deferring
     undoing: list[Callable[[], None]] = []
     if threading.current_thread() is not threading.main_thread():
@@ -33,10 +33,12 @@ def deferred() -> Iterator[list[Callable[[], None]]]:
     try:
         yield undoing
     finally:
-        _deferring -= 1
-        if _came and not _deferring:
-            name = signal.Signals(_came[0]).name
-            _came.clear()
+        last = _deferring == 1
+        if _came and last:
             for undo in undoing:
                 undo()
+        _deferring -= 1
+        if _came and last:
+            name = signal.Signals(_came[0]).name
+            _came.clear()
             raise KeyboardInterrupt(name)

@@ -43,7 +43,7 @@ def _await(child: Child, path: Path) -> None:
     """It makes its socket at once, and listens once the database is open."""
     deadline = time.monotonic() + _PATIENCE
     while not _listens(path):
-        if child.process.poll() is not None:
+        if child.has_ended:
             child.check()
             raise ToolFailed(tool="slapd", status=0, reason="it ended at once")
         if time.monotonic() > deadline:

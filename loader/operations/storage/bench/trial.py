@@ -59,7 +59,7 @@ class Trial(msgspec.Struct, frozen=True):
         asked = ("-d", "0", "-h", _uri(self.inside(path)), "-f", config)
         with Child(self.command("slapd", *asked)) as server:
             while not _answers(path):
-                if server.process.poll() is not None:
+                if server.has_ended:
                     server.check()
                 time.sleep(_LOOK)
             yield _uri(str(path))
