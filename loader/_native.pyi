@@ -1026,6 +1026,8 @@ class PageBlock:
 
     def __len__(self) -> int: ...
     def __bytes__(self) -> bytes: ...
+    def compressed(self, level: int) -> bytes:
+        """As one frame of zstd, with their number and a checksum."""
 
 @final
 class PageBlocks:

@@ -96,7 +96,7 @@ def pack(stream: Stream, out: Output, how: Packing, meter: Meter) -> StoredList:
     out.append(bytes(room))
     head, pieces = [], []
     asked = paced(stream.pieces(), how.throttle)
-    for packed in in_order(lambda data: _packed(bytes(data), how), asked):
+    for packed in in_order(lambda data: _packed(data, how), asked):
         pieces.append(_appended(out, packed))
         meter.note = f"{units.size(stream.size)}, {units.size(out.size)} stored"
         killpoint("copy.middle")
@@ -122,15 +122,22 @@ def _appended(out: Output, packed: _Packed) -> StoredPiece:
     return packed.at(start)
 
 
-def _packed(data: bytes, how: Packing, room: int = 0) -> _Packed:
-    stored = data
+def _packed(data: bytes | PageBlock, how: Packing, room: int = 0) -> _Packed:
     if how.compression == "zstd":
-        stored = zstandard.ZstdCompressor(level=how.level, write_checksum=True).compress(data)
+        stored = _compressed(data, how.level)
         if room:
             left = room - len(stored) - 8
             stored += _SKIPPED + left.to_bytes(4, "little") + bytes(left)
+    else:
+        stored = bytes(data)
     stored = how.protected(stored)
     return _Packed(len(data), stored, sha256(stored))
+
+
+def _compressed(data: bytes | PageBlock, level: int) -> bytes:
+    if isinstance(data, PageBlock):
+        return data.compressed(level)
+    return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(data)
 
 
 def predicted(source: Path, how: Packing, left_out: int = 0) -> int:

@@ -14,6 +14,7 @@ use pyo3::types::PyBytes;
 
 use crate::cloning::counted;
 use crate::counters::Counters;
+use crate::error::raised;
 use crate::gate::{PATIENCE, enter};
 
 /// Bytes of the largest page of LMDB: pieces hold whole pages.
@@ -32,6 +33,11 @@ impl PageBlock {
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0)
+    }
+
+    fn compressed<'py>(&self, py: Python<'py>, level: i32) -> PyResult<Bound<'py, PyBytes>> {
+        let packed = py.detach(|| pagestore::compressed_piece(&self.0, level));
+        raised(py, packed).map(|packed| PyBytes::new(py, &packed))
     }
 }
 
