@@ -69,6 +69,7 @@ def pytest_collection_modifyitems(
     """pytest-randomly shuffles. Modules stay in another order, the tests of a module go back to theirs: some go on with
     a server that those before them have changed."""
     place = {item: number for number, item in enumerate(items)}
+    config.stash[tiers.COLLECTED] = frozenset(item.nodeid for item in items)
     yield
     modules = {item.nodeid.split("::")[0]: None for item in items}
     shuffled = {name: number for number, name in enumerate(modules)}

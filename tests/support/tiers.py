@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 OPTION = "--tier"
+COLLECTED = pytest.StashKey[frozenset[str]]()  # IDs of all tests of the modules that were asked for
 QUICK, MAIN, ALL = "quick", "main", "all"
 LONG_TESTS = Path(__file__).with_name("long_tests.txt")
 COVERING_TESTS = Path(__file__).with_name("covering_tests.txt")

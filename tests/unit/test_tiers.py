@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.tiers import (
     ALL,
+    COLLECTED,
     COVERING_TESTS,
     LONG_TESTS,
     LONG_UNITS,
@@ -53,6 +54,18 @@ def test_those_that_cover_what_others_do_not_are_run(name: str) -> None:
     assert f"def {function.partition('[')[0]}(" in (ROOT / module).read_text()
     assert name not in LONG
     assert left_to_all([name]) == set()
+
+
+def test_every_line_still_names_a_test(pytestconfig: pytest.Config) -> None:
+    """Of the modules that were collected: a parameter that was renamed would quietly take its row off the lists."""
+    if any("::" in argument for argument in pytestconfig.args):
+        pytest.skip("single tests were asked for")
+    collected = pytestconfig.stash[COLLECTED]
+    whole = {name.partition("[")[0] for name in collected}
+    modules = {name.partition("::")[0] for name in collected}
+    listed = {name for file in (LONG_TESTS, COVERING_TESTS, LONG_UNITS) for name in names_in(file)}
+    here = {name for name in listed if name.partition("::")[0] in modules}
+    assert here - collected - whole == set()
 
 
 def test_quick_leaves_long_unit_tests_to_main() -> None:
