@@ -182,11 +182,13 @@ def _subject(options: VerifyOptions) -> _Subject:
 
 
 def _database_of(place: Path, config: Config, suffix: str | None) -> Database:
-    """The one of -b; else the one that has this directory, or the suffix that the file has; else the only one."""
+    """The one of -b; else the one that has this directory, or the suffix that the file has; else the only one. A file
+    in its own place may have another suffix, which is a damage to tell of."""
     directory = place if place.is_dir() else place.parent
     here = [one for one in config.mdb_databases if files.same(one.directory, directory)]
-    if suffix is None and here:
-        return here[0]
+    wanted = config.database(suffix) if suffix is not None else next(iter(here), None)
+    if wanted in here:
+        return wanted
     suffixes: tuple[str, ...] = ()
     with suppress(MdbDamaged):  # the core tells all that is wrong with it
         suffixes = look.summarise(place, newest=False).suffixes

@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,21 @@ def test_whoever_reads_it_refuses_it(
     for done in (verified, compacted, exported):
         assert words in done.out + done.err, done
     assert not (tmp_path / "clone").exists()
+
+
+def test_a_damaged_name_of_the_suffix_is_told(tmp_path: Path) -> None:
+    """Not taken for the database of another suffix, whatever of -b, --config and the directory says which it is."""
+    with closing(Slapd()) as server:
+        (tmp_path / "people.ldif").write_text("".join(people(SUFFIX, 5)))
+        config = ("--config", server.config_path)
+        ditseed("build", tmp_path / "people.ldif", *config).ok()
+        data = server.database_dir / meta.DATA
+        sound = data.read_bytes()
+        damaged = sound.replace(b"dc=example,dc=com\0", b"dc=exbmple,dc=com\0")
+        assert damaged != sound
+        data.write_bytes(damaged)
+        for which in ((), ("-b", SUFFIX)):
+            for place in ((), (server.database_dir,)):
+                done = ditseed("verify", *place, *config, *which)
+                assert done.status == EXIT_DIFFERENT
+                assert "dc=exbmple,dc=com" in done.out
