@@ -42,16 +42,6 @@ def _waits_for_fifo(pid: int) -> bool:
     return "wait_for_partner" in waits
 
 
-def has_ended(pid: int) -> bool:
-    """Has a child of ours ended? The kernel is asked, and not Popen: its `poll()`, and its `wait()` with a timeout,
-    acquire a lock by a call of its own. A signal handler that raises right behind it leaves the lock held, and the next
-    `wait()` never ends."""
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:  # somebody has waited for it already
-        return True
-
-
 def _tool(argv: Sequence[str]) -> str:
     """Its name; of `setpriv OPTIONS -- TOOL` that of the tool: an operator has not called setpriv."""
     words = argv[argv.index("--") + 1 :] if _SETPRIV in argv and "--" in argv else argv
@@ -125,7 +115,13 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        return has_ended(self.process.pid)
+        """As the kernel says. Popen's `poll()`, and its `wait()` with a timeout, acquire a lock by a call of its own: a
+        signal handler that raises right behind it leaves the lock held, and the next `wait()` never ends."""
+        try:
+            asked = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.process.pid, asked) is not None
+        except ChildProcessError:  # another thread has waited for it
+            return True
 
     def wait(self) -> int:
         """Exit status, once it has ended and all it said was read."""

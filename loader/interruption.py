@@ -33,12 +33,10 @@ def deferred() -> Iterator[list[Callable[[], None]]]:
     try:
         yield undoing
     finally:
-        last = _deferring == 1
-        if _came and last:
-            for undo in undoing:
-                undo()
+        for undo in undoing if _came and _deferring == 1 else ():
+            undo()
         _deferring -= 1
-        if _came and last:
+        if _came and not _deferring:
             name = signal.Signals(_came[0]).name
             _came.clear()
             raise KeyboardInterrupt(name)
