@@ -11,14 +11,7 @@ use codec::id2e::{self, Attribute};
 ///
 /// `newest`: server ID -> greatest entryCSN.
 pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) -> Result<Vec<u8>> {
-    let mut parts = id2e::read(value).ok_or_else(damaged_entry)?;
-    let known = parts.attributes.iter().position(|one| one.number == number);
-    let had: Vec<Vec<u8>> = known.map_or_else(Vec::new, |at| {
-        let one = &parts.attributes[at];
-        let texts = if one.has_normals { &one.normals } else { &one.values };
-        texts.iter().map(|text| text.to_vec()).collect()
-    });
-    let Some(merged) = merge(&had, newest) else {
+    let Some(merged) = merge(&texts(value, number)?, newest) else {
         return Ok(value.to_vec());
     };
     let context = Attribute {
@@ -27,11 +20,18 @@ pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) 
         values: merged.iter().map(Vec::as_slice).collect(),
         ..Attribute::default()
     };
-    match known {
-        Some(at) => parts.attributes[at] = context,
-        None => parts.attributes.push(context),
-    }
-    Ok(id2e::write(&parts))
+    let parts = id2e::read(value).ok_or_else(damaged_entry)?;
+    Ok(id2e::write(&parts.with(context)))
+}
+
+/// The values of the attribute `number` as they are compared.
+fn texts(value: &[u8], number: u32) -> Result<Vec<Vec<u8>>> {
+    let parts = id2e::read(value).ok_or_else(damaged_entry)?;
+    let known = parts.attributes.iter().find(|one| one.number == number);
+    Ok(known.map_or_else(Vec::new, |one| {
+        let texts = if one.has_normals { &one.normals } else { &one.values };
+        texts.iter().map(|text| text.to_vec()).collect()
+    }))
 }
 
 /// By ascending server ID; `None` when nothing is newer than what there is.

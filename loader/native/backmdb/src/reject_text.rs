@@ -1,6 +1,6 @@
 //! A rejected entry as LDIF again, from what was written of it.
 
-use codec::id2e::{self, Attribute};
+use codec::id2e::{self, Attribute, ValueList};
 use codec::id2v;
 
 use crate::encoded::MultivalRecord;
@@ -46,19 +46,19 @@ impl LdifDecoder {
             "structuralObjectClass" => true,
             "entryUUID" => made_uuid,
             "createTimestamp" | "modifyTimestamp" | "entryCSN" => !one.has_normals,
-            "creatorsName" | "modifiersName" => one.values == [self.creator.as_slice()],
+            "creatorsName" | "modifiersName" => *one.values == [self.creator.as_slice()],
             _ => false,
         }
     }
 }
 
 /// The values of an attribute, wherever they live. `None`: not all of them can be read.
-fn values<'a>(one: &Attribute<'a>, rows: &'a [MultivalRecord]) -> Option<Vec<&'a [u8]>> {
+fn values<'a>(one: &Attribute<'a>, rows: &'a [MultivalRecord]) -> Option<ValueList<'a>> {
     if !one.apart {
         return Some(one.values.clone());
     }
     let own = rows.iter().filter(|row| u32::from(row.column) == one.number);
     let read = |row: &'a MultivalRecord| id2v::read_row(&row.record, one.has_normals);
-    let values: Vec<&[u8]> = own.map(|row| Some(read(row)?.1)).collect::<Option<_>>()?;
+    let values: ValueList<'_> = own.map(|row| Some(read(row)?.1)).collect::<Option<_>>()?;
     (!values.is_empty()).then_some(values)
 }

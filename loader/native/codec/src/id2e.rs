@@ -14,6 +14,8 @@
 //! again for normal forms. An attribute whose values are apart, in id2v, has neither lengths nor values here. An entry
 //! that is missing between others has an empty record.
 
+use smallvec::SmallVec;
+
 /// Flags of an attribute's number: values in the order of their rule, values in id2v.
 pub const SORTED: u32 = 0x8000_0000;
 pub const APART: u32 = 0x4000_0000;
@@ -23,6 +25,9 @@ pub const NORMAL: u32 = 0x8000_0000;
 pub const NUMBER: u32 = 0x3fff_ffff;
 /// More values than any attribute has; their slots must be countable in 32 bits.
 const MOST_VALUES: u32 = 1 << 28;
+
+/// Most attributes have one value, which needs no memory of its own here.
+pub type ValueList<'a> = SmallVec<[&'a [u8]; 1]>;
 
 /// One attribute as it is stored. `normals` is empty where no normal forms are stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,8 +40,8 @@ pub struct Attribute<'a> {
     pub apart: bool,
     pub has_normals: bool,
     pub count: u32,
-    pub values: Vec<&'a [u8]>,
-    pub normals: Vec<&'a [u8]>,
+    pub values: ValueList<'a>,
+    pub normals: ValueList<'a>,
 }
 
 /// Words that an attribute takes in the head.
@@ -110,6 +115,18 @@ pub struct Parts<'a> {
     pub attributes: Vec<Attribute<'a>>,
 }
 
+impl<'a> Parts<'a> {
+    /// `one` in the place of the attribute of that number, or behind all others.
+    #[must_use]
+    pub fn with(mut self, one: Attribute<'a>) -> Self {
+        match self.attributes.iter_mut().find(|had| had.number == one.number) {
+            Some(had) => *had = one,
+            None => self.attributes.push(one),
+        }
+        self
+    }
+}
+
 /// Reads what [`Writer`] or slapd wrote; every count and length is checked against what is there.
 pub fn read(blob: &[u8]) -> Option<Parts<'_>> {
     taken(&mut attributes(blob)?)
@@ -126,17 +143,22 @@ pub fn read_whole(blob: &[u8]) -> Option<Parts<'_>> {
     (whole && ended(blob)?).then_some(parts)
 }
 
-fn taken<'a>(attributes: &mut Attributes<'a>) -> Option<Parts<'a>> {
-    let flags = attributes.flags;
-    let found = attributes.map(|one| one.map(|one| one.attribute())).collect::<Option<_>>()?;
-    Some(Parts { flags, attributes: found })
+fn taken<'a>(rest: &mut Attributes<'a>) -> Option<Parts<'a>> {
+    // No more than have room in the head, whatever it says.
+    let mut found = Vec::with_capacity((rest.left as usize).min(rest.words.len() / 8));
+    let mut stored = Stored::default();
+    for _ in 0..rest.left {
+        rest.attribute(&mut stored)?;
+        found.push(stored.attribute());
+    }
+    rest.words.is_empty().then_some(Parts { flags: rest.flags, attributes: found })
 }
 
 /// Does each value have its NUL behind it?
 fn ended(blob: &[u8]) -> Option<bool> {
-    let mut ended = true;
-    for stored in attributes(blob)? {
-        let stored = stored?;
+    let (mut rest, mut stored, mut ended) = (attributes(blob)?, Stored::default(), true);
+    for _ in 0..rest.left {
+        rest.attribute(&mut stored)?;
         for values in [&stored.values, &stored.normals] {
             let mut at = 0;
             for length in values.lengths.chunks_exact(4) {
@@ -436,7 +458,7 @@ mod tests {
     }
 
     fn attribute(number: u32, apart: bool, values: &[&'static [u8]]) -> Attribute<'static> {
-        let kept = if apart { vec![] } else { values.to_vec() };
+        let kept = if apart { ValueList::new() } else { values.into() };
         let count = u32::try_from(values.len()).unwrap();
         let normals = kept.clone();
         Attribute { number, sorted: true, apart, has_normals: true, count, values: kept, normals }
@@ -466,14 +488,15 @@ mod tests {
                 0..6,
             ),
         ) {
+            let mut blob = Vec::new();
             let attributes: Vec<Attribute<'_>> = given.iter().map(|(number, sorted, apart, has_normals, values)| {
-                let bytes: Vec<&[u8]> = if *apart { vec![] } else { values.iter().map(Vec::as_slice).collect() };
-                let normals = if *has_normals { bytes.clone() } else { vec![] };
+                let bytes: ValueList<'_> = if *apart { ValueList::new() } else { values.iter().map(Vec::as_slice).collect() };
+                let normals = if *has_normals { bytes.clone() } else { ValueList::new() };
                 let count = u32::try_from(values.len()).unwrap();
                 Attribute { number: *number, sorted: *sorted, apart: *apart, has_normals: *has_normals, count, values: bytes, normals }
             }).collect();
             let parts = Parts { flags, attributes };
-            let blob = write(&parts);
+            blob.extend(write(&parts));
             prop_assert_eq!(blob.len() % 8, 0);
             prop_assert_eq!(read_whole(&blob).unwrap(), parts);
         }

@@ -46,8 +46,12 @@ impl Shard<'_> {
     }
 
     fn id2e(&self) -> Rows {
-        let one =
-            |number| Attribute { number, count: 1, values: vec![b"x"], ..Attribute::default() };
+        let one = |number| Attribute {
+            number,
+            count: 1,
+            values: [&b"x"[..]].into(),
+            ..Attribute::default()
+        };
         let all = (1..=u32::try_from(self.attributes.len()).unwrap()).map(one).collect();
         let blob = id2e::write(&Parts { flags: 0x100, attributes: all });
         self.ids().map(|id| (id.to_ne_bytes().to_vec(), vec![blob.clone()])).collect()

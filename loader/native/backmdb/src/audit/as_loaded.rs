@@ -104,11 +104,11 @@ impl<'a> AsLoaded<'a> {
         Ok(())
     }
 
-    fn only<'p>(
+    fn only<'p, 'e>(
         &self,
-        parts: &'p Parts<'_>,
+        parts: &'p Parts<'e>,
         name: &str,
-    ) -> Result<Option<&'p Attribute<'p>>, InvalidValue> {
+    ) -> Result<Option<&'p Attribute<'e>>, InvalidValue> {
         let is_it = |one: &&Attribute<'_>| {
             self.checker.column(one.number).is_some_and(|column| column.text == name)
         };

@@ -1,5 +1,6 @@
 //! What the schema and the configuration say of a stored entry: its normal forms, its name, its index keys.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use schema::{Ava, Normalise, Schema};
@@ -50,8 +51,8 @@ type Report<'t> = &'t mut dyn FnMut(Kind, Finding);
 
 /// An attribute's values as they are compared, and as they were given.
 struct Values<'v> {
-    compared: Vec<&'v [u8]>,
-    given: Vec<&'v [u8]>,
+    compared: Cow<'v, [&'v [u8]]>,
+    given: Cow<'v, [&'v [u8]]>,
 }
 
 impl<'a> EntryChecker<'a> {
@@ -87,7 +88,7 @@ impl<'a> EntryChecker<'a> {
         keys: &mut impl Keys,
         tell: Report<'_>,
     ) {
-        let mut classes = None;
+        let (mut classes, mut made) = (None, Vec::new());
         for one in &parts.attributes {
             let Some(column) = self.column(one.number) else {
                 self.unknown(one.number, tell);
@@ -100,7 +101,7 @@ impl<'a> EntryChecker<'a> {
             };
             kept_together(column, one, tell);
             if column.unproven.is_none() {
-                self.values(column, one, &values, tell);
+                self.values(column, one, &values, &mut made, tell);
                 self.keys(column, &values, keys, tell);
             }
             if column.text == "objectClass" {
@@ -128,18 +129,19 @@ impl<'a> EntryChecker<'a> {
         }
     }
 
-    /// Stored normal forms are those of the values, and values stand in order where they should.
+    /// Stored normal forms are those of the values, and values stand in order where they should. `made`: for as long as
+    /// this takes.
     fn values(
         &self,
         column: &AttributeDescription,
         one: &Attribute<'_>,
         values: &Values<'_>,
+        made: &mut Vec<u8>,
         tell: Report<'_>,
     ) {
         if one.has_normals {
-            let pairs = values.given.iter().zip(&values.compared);
-            let mut made = Vec::new();
-            let forms = pairs.map(|(value, normal)| self.form(column, value, normal, &mut made));
+            let pairs = values.given.iter().zip(values.compared.iter());
+            let forms = pairs.map(|(value, normal)| self.form(column, value, normal, made));
             match forms.max() {
                 Some(NormalForm::Wrong) => {
                     let finding =
@@ -311,10 +313,13 @@ fn kept_together(column: &AttributeDescription, one: &Attribute<'_>, tell: Repor
 }
 
 /// The values of an attribute, wherever they live; `None` when those of id2v cannot be read.
-fn split<'v>(one: &Attribute<'v>, rows: &'v MultivalRecords) -> Option<Values<'v>> {
+fn split<'v>(one: &'v Attribute<'_>, rows: &'v MultivalRecords) -> Option<Values<'v>> {
     if !one.apart {
         let compared = if one.has_normals { &one.normals } else { &one.values };
-        return Some(Values { compared: compared.clone(), given: one.values.clone() });
+        return Some(Values {
+            compared: Cow::Borrowed(compared),
+            given: Cow::Borrowed(&one.values),
+        });
     }
     let rows = of_number(rows, one.number);
     let (mut compared, mut given) = (Vec::new(), Vec::new());
@@ -323,5 +328,5 @@ fn split<'v>(one: &Attribute<'v>, rows: &'v MultivalRecords) -> Option<Values<'v
         compared.push(normal);
         given.push(value);
     }
-    Some(Values { compared, given })
+    Some(Values { compared: compared.into(), given: given.into() })
 }

@@ -19,7 +19,7 @@ use crate::naming;
 use crate::shared::BuildContext;
 use crate::verify::{Database, wrong};
 use crate::{Code, Error, Result, damaged_entry};
-use codec::id2e::{self, Attribute};
+use codec::id2e::{self, Attribute, ValueList};
 
 /// What all is done with.
 #[derive(Debug)]
@@ -248,15 +248,11 @@ impl Refresh<'_, '_> {
         let column = columns.column(b"contextCSN").with_code(Code::Schema)?;
         let number = columns.assign_number(&column).with_code(Code::Schema)?;
         let claimed = self.task.shared.options.claimed.as_deref().unwrap_or_default();
-        let mut parts = id2e::read(value).ok_or_else(damaged_entry)?;
-        let values: Vec<&[u8]> = claimed.iter().map(String::as_bytes).collect();
+        let parts = id2e::read(value).ok_or_else(damaged_entry)?;
+        let values: ValueList<'_> = claimed.iter().map(String::as_bytes).collect();
         let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
         let context = Attribute { number, count, values, ..Attribute::default() };
-        match parts.attributes.iter().position(|one| one.number == number) {
-            Some(at) => parts.attributes[at] = context,
-            None => parts.attributes.push(context),
-        }
-        Ok(id2e::write(&parts))
+        Ok(id2e::write(&parts.with(context)))
     }
 
     /// Posts the keys that entries had before; those that are gone get numbers behind all others. slapd made them of

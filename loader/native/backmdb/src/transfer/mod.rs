@@ -1,16 +1,21 @@
 //! A database made again for another slapd with its records as they are: another file format, other indexes.
 //!
-//! First every entry is looked at ([`check`]): is it stored as the new slapd would store it? If so, the tables of entries
-//! and names are copied record by record ([`records`]), IDs and all, and the index tables are written from keys that
-//! were made on the way. Nothing is decoded and encoded again. Else nothing is made, and [`Code::Unproven`] says why.
+//! Every entry is looked at ([`check`]): is it stored as the new slapd would store it? Beside that, the tables of entries
+//! and names are copied record by record ([`records`]), IDs and all; then the index tables are written from keys that
+//! were made on the way. Nothing is decoded and encoded again. Else [`Code::Unproven`] says why, and what was copied is
+//! of no use.
 
 mod check;
 mod records;
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 
 use codec::tables;
+use extsort::Sorted;
 use ldif::Counters;
 use lmdbfile::{ErrorKind, FileWriter, Reader, Table};
 use schema::Schema;
@@ -54,69 +59,90 @@ pub fn transfer(
         notes: Vec::new(),
         left_out: std::collections::BTreeSet::new(),
     };
-    let (sorted, misfits) = check::Check::new(schema, &asked, means, counters)?.run(&reader)?;
+    let check = check::Check::new(schema, &asked, means, counters)?;
     let file = FileWriter::create(out, &settings.file_options())?;
-    let task = Writing { reader: &reader, asked: &asked, counters, file };
-    Ok(Transferred { misfits, ..task.run(&sorted)? })
+    let mut task =
+        Writing { asked: &asked, counters, file, made: Vec::new(), records: Records::default() };
+    let (sorted, misfits) = beside(&check, &reader, &mut task)?;
+    task.indexes(&sorted)?;
+    Ok(Transferred { misfits, ..task.finish()? })
+}
+
+/// Copies while entries are checked, which says first what there is to be said.
+fn beside(
+    check: &check::Check<'_>,
+    reader: &Reader,
+    task: &mut Writing<'_>,
+) -> Result<(Sorted, Vec<InvalidValues>)> {
+    let (own, stop) = (reader.fork()?, &AtomicBool::new(false));
+    let (checked, copied) = thread::scope(|scope| {
+        let copying = scope.spawn(move || task.copy_all(&own, stop));
+        let checked = check.run(reader);
+        stop.store(checked.is_err(), Relaxed);
+        (checked, copying.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    let found = checked?;
+    copied.map(|()| found)
 }
 
 struct Writing<'a> {
-    reader: &'a Reader,
     asked: &'a ConfiguredIndexes,
     counters: &'a Counters,
     file: FileWriter,
+    made: Vec<(String, Table)>,
+    records: Records,
 }
 
 impl Writing<'_> {
-    fn run(mut self, sorted: &extsort::Sorted) -> Result<Transferred> {
-        let settings = &self.asked.settings;
-        self.counters.begin("write", self.asked.indexes.tables.len() as u64 + 4);
-        let (mut made, mut sum) = (Vec::new(), Records::default());
-        for table in records::COPIED {
-            if table.name == "id2v" && !settings.has_id2v {
+    fn copy_all(&mut self, reader: &Reader, stop: &AtomicBool) -> Result<()> {
+        let is_stopped = || stop.load(Relaxed);
+        let wanted = || if is_stopped() { Err(Error::cancelled()) } else { self.counters.check() };
+        for table in records::COPIED.map(|table| table.name) {
+            if table == "id2v" && !self.asked.settings.has_id2v {
                 continue;
             }
-            let written = self.copy(table.name, &mut sum)?;
-            made.push((table.name.to_owned(), written));
+            let copied = records::copy(reader, table, &mut self.file, &wanted, &mut self.records);
+            self.made.push((table.to_owned(), copied.map_err(|error| not_taken(table, error))?));
         }
+        Ok(())
+    }
+
+    fn indexes(&mut self, sorted: &Sorted) -> Result<()> {
+        let Settings { list_exponent, has_ixck, .. } = self.asked.settings;
+        self.counters.begin("write", self.asked.indexes.tables.len() as u64);
         for (at, table) in self.asked.indexes.tables.iter().enumerate() {
-            let exponent = settings.list_exponent;
             let plain = Numbering::plain();
-            let written = postings::write(&mut self.file, sorted, at, &plain, exponent)?;
-            made.push((table.name.clone(), written));
-            self.step()?;
+            let written = postings::write(&mut self.file, sorted, at, &plain, list_exponent)?;
+            self.made.push((table.name.clone(), written));
+            self.counters.advance(1);
+            self.counters.check()?;
         }
-        if settings.has_ixck {
+        if has_ixck {
             let empty = tables::IXCK.writer(self.file.layout());
-            made.push(("ixck".to_owned(), empty.finish(&mut self.file)?));
+            self.made.push(("ixck".to_owned(), empty.finish(&mut self.file)?));
         }
-        self.finish(made, sum)
+        Ok(())
     }
 
-    fn copy(&mut self, name: &str, sum: &mut Records) -> Result<Table> {
-        let copied = records::copy(self.reader, name, &mut self.file, self.counters, sum);
-        self.step()?;
-        copied.map_err(|error| match error.kind {
-            ErrorKind::TooLong => {
-                let message = format!("the new file takes no such record of {name}: {error}");
-                Error::new(Code::Unproven, message)
-            }
-            _ => error.into(),
-        })
-    }
-
-    fn step(&self) -> Result<()> {
-        self.counters.advance(1);
-        self.counters.check()
-    }
-
-    fn finish(self, made: Vec<(String, Table)>, records: Records) -> Result<Transferred> {
+    fn finish(self) -> Result<Transferred> {
         self.counters.begin("sync", 0);
+        let Self { made, records, .. } = self;
         let tables: BTreeMap<_, _> =
             made.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let entries = tables.get("id2e").copied().unwrap_or_default();
         let named = made.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
         self.file.finish(named)?;
         Ok(Transferred { entries, records, tables, misfits: Vec::new() })
+    }
+}
+
+/// A record of `table`, by the new file.
+fn not_taken(table: &str, error: lmdbfile::Error) -> Error {
+    match error.kind {
+        ErrorKind::TooLong => {
+            let message = format!("the new file takes no such record of {table}: {error}");
+            Error::new(Code::Unproven, message)
+        }
+        _ => error.into(),
     }
 }

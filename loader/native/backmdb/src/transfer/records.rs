@@ -43,12 +43,12 @@ fn seed(name: &str) -> u64 {
     xxh3_64_with_seed(name.as_bytes(), 0)
 }
 
-/// Writes the table once more; an empty one where the reader's file has none.
+/// Writes the table once more; an empty one where the reader's file has none. `wanted` fails when nobody wants it any more.
 pub fn copy(
     reader: &Reader,
     name: &str,
     file: &mut FileWriter,
-    counters: &Counters,
+    wanted: &dyn Fn() -> Result<()>,
     sum: &mut Records,
 ) -> lmdbfile::Result<Table> {
     let mut tree = tables::writer(name, file.layout());
@@ -58,7 +58,7 @@ pub fn copy(
     while let Some((key, value)) = cursor.next()? {
         sum.add(seed, key, value);
         if sum.count % PATIENCE == 0 {
-            counters.check().map_err(|_| std::io::Error::from(std::io::ErrorKind::Interrupted))?;
+            wanted().map_err(|_| std::io::Error::from(std::io::ErrorKind::Interrupted))?;
         }
         if !several {
             tree.put(file, key, value)?;
