@@ -5,10 +5,11 @@
 //! put elsewhere.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use schema::{AttributeId, Normalise, ObjectClassSet};
+use schema::{AttributeId, Normalise, ObjectClassSet, Schema};
 use values::InvalidValue;
 
 use super::entry_checker::EntryChecker;
+use super::last_values::LastValues;
 use crate::descriptions::AttributeDescription;
 use codec::dn2i::Node;
 use codec::id2e::{Attribute, Parts};
@@ -39,6 +40,8 @@ pub struct AsLoaded<'a> {
     shapes: FxHashSet<Vec<u32>>,
     key: Vec<u8>,
     shape: Vec<u32>,
+    /// Those that their syntax allows.
+    valid: LastValues,
 }
 
 impl<'a> AsLoaded<'a> {
@@ -50,6 +53,7 @@ impl<'a> AsLoaded<'a> {
             shapes: FxHashSet::default(),
             key: Vec::new(),
             shape: Vec::new(),
+            valid: LastValues::default(),
         }
     }
 
@@ -73,7 +77,7 @@ impl<'a> AsLoaded<'a> {
             let limit = column.map_or(0, |column| column.apart_above);
             self.shape.push(shape_of(one, limit));
             if let Some(column) = column.filter(|column| !column.is_dn) {
-                self.count_invalid(column, one);
+                self.valid.are_right(one, || are_valid(self.checker.schema, column, one));
             }
         }
         if self.shapes.contains(&self.shape) {
@@ -84,16 +88,6 @@ impl<'a> AsLoaded<'a> {
             self.shapes.insert(self.shape.clone());
         }
         Ok(())
-    }
-
-    /// Values that their syntax forbids. DNs are looked at as they are given their normal forms.
-    fn count_invalid(&self, column: &AttributeDescription, one: &Attribute<'_>) {
-        let schema = self.checker.schema;
-        for value in &one.values {
-            if schema.check_value(column.attribute, value).is_err() {
-                column.count_invalid_value();
-            }
-        }
     }
 
     /// A suffix is one of the configuration's.
@@ -186,6 +180,14 @@ impl<'a> AsLoaded<'a> {
         }
         Ok(column.attribute)
     }
+}
+
+/// Counts values that their syntax forbids. DNs are looked at as they are given their normal forms.
+fn are_valid(schema: &Schema, column: &AttributeDescription, one: &Attribute<'_>) -> bool {
+    let is_invalid = |value: &&&[u8]| schema.check_value(column.attribute, value).is_err();
+    let invalid = one.values.iter().filter(is_invalid).count();
+    (0..invalid).for_each(|_| column.count_invalid_value());
+    invalid == 0
 }
 
 /// The number of an attribute, and all else that is asked of it: whether it has values, several, in order, in id2v or more

@@ -107,7 +107,7 @@ impl Walk<'_> {
         let mut tell = |kind: Kind, finding: Finding| {
             findings.add(kind, || Finding { id: Some(id), ..finding });
         };
-        judge.entry(parts, rows, &mut posted.at(id), &mut tell);
+        judge.next_entry(&mut self.last, parts, rows, &mut posted.at(id), &mut tell);
         if let Some(node) = own.and_then(dn2i::read) {
             judge.name(&node, parts, rows, &mut tell);
         }

@@ -7,6 +7,7 @@ use schema::{Ava, Normalise, Schema};
 use values::Normaliser;
 
 use super::findings::{Finding, Kind};
+use super::last_values::LastValues;
 use super::walk::{MultivalRecords, of_number};
 use crate::Settings;
 use crate::descriptions::{AttributeDescription, AttributeDescriptions};
@@ -88,6 +89,18 @@ impl<'a> EntryChecker<'a> {
         keys: &mut impl Keys,
         tell: Report<'_>,
     ) {
+        self.next_entry(&mut LastValues::default(), parts, rows, keys, tell);
+    }
+
+    /// The same, for one of many. `last`: of those before.
+    pub fn next_entry(
+        &self,
+        last: &mut LastValues,
+        parts: &Parts<'_>,
+        rows: &MultivalRecords,
+        keys: &mut impl Keys,
+        tell: Report<'_>,
+    ) {
         let (mut classes, mut made) = (None, Vec::new());
         for one in &parts.attributes {
             let Some(column) = self.column(one.number) else {
@@ -101,7 +114,7 @@ impl<'a> EntryChecker<'a> {
             };
             kept_together(column, one, tell);
             if column.unproven.is_none() {
-                self.values(column, one, &values, &mut made, tell);
+                last.are_right(one, || self.values(column, one, &values, &mut made, tell));
                 self.keys(column, &values, keys, tell);
             }
             if column.text == "objectClass" {
@@ -129,8 +142,8 @@ impl<'a> EntryChecker<'a> {
         }
     }
 
-    /// Stored normal forms are those of the values, and values stand in order where they should. `made`: for as long as
-    /// this takes.
+    /// Stored normal forms are those of the values, and values stand in order where they should. Else that is told.
+    /// `made`: for as long as this takes.
     fn values(
         &self,
         column: &AttributeDescription,
@@ -138,7 +151,12 @@ impl<'a> EntryChecker<'a> {
         values: &Values<'_>,
         made: &mut Vec<u8>,
         tell: Report<'_>,
-    ) {
+    ) -> bool {
+        let mut right = true;
+        let tell: Report<'_> = &mut |kind, finding| {
+            right = false;
+            tell(kind, finding);
+        };
         if one.has_normals {
             let pairs = values.given.iter().zip(values.compared.iter());
             let forms = pairs.map(|(value, normal)| self.form(column, value, normal, made));
@@ -165,6 +183,7 @@ impl<'a> EntryChecker<'a> {
             let finding = Finding::new("equal values under sortvals: slapd cannot read this entry");
             tell(Kind::Twice, finding.of_attribute(&column.text));
         }
+        right
     }
 
     /// slapd looks for normal forms in values that were stored without, for the attribute had no equality rule then.

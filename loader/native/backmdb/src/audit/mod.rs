@@ -14,6 +14,7 @@ pub(crate) mod findings;
 pub(crate) mod head;
 mod index_comparison;
 pub(crate) mod indexes;
+pub(crate) mod last_values;
 mod names;
 mod node_parents;
 mod pages;

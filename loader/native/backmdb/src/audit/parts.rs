@@ -11,6 +11,7 @@ use super::ahead::IdRange;
 use super::entry_checker::EntryChecker;
 use super::expected_postings::ExpectedPostings;
 use super::findings::{Findings, Kind};
+use super::last_values::LastValues;
 use super::node_parents;
 use super::readers::side_by_side;
 use super::sums::NodeChecksums;
@@ -39,8 +40,16 @@ pub fn check(
         let judge =
             judging.map(|(judge, postings)| (judge, ExpectedPostings::new(postings.writer())));
         let (part, counters) = (IdRangeResult::new(look.limit), look.counters);
-        let mut walk =
-            Walk { tables, texts, scattered: look.new, judge, as_loaded: None, part, counters };
+        let mut walk = Walk {
+            tables,
+            texts,
+            scattered: look.new,
+            judge,
+            last: LastValues::default(),
+            as_loaded: None,
+            part,
+            counters,
+        };
         for at in turns.iter() {
             walk.span(spans[at])?;
             let part = std::mem::replace(&mut walk.part, IdRangeResult::new(look.limit));

@@ -13,6 +13,7 @@ use super::as_loaded::AsLoaded;
 use super::entry_checker::EntryChecker;
 use super::expected_postings::ExpectedPostings;
 use super::findings::{Finding, Findings, Kind};
+use super::last_values::LastValues;
 use super::sums::NodeChecksums;
 use crate::Result;
 use codec::dn2i;
@@ -57,6 +58,7 @@ pub struct Walk<'a> {
     /// Attributes may stand in several pieces, as `slapadd -q` leaves them.
     pub scattered: bool,
     pub judge: Option<(&'a EntryChecker<'a>, ExpectedPostings)>,
+    pub last: LastValues,
     /// For whoever takes entries as they are; only besides `judge`.
     pub as_loaded: Option<AsLoaded<'a>>,
     pub part: IdRangeResult,

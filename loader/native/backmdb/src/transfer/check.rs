@@ -11,6 +11,7 @@ use crate::audit::as_loaded::AsLoaded;
 use crate::audit::expected_postings::ExpectedPostings;
 use crate::audit::findings::Findings;
 use crate::audit::indexes::ConfiguredIndexes;
+use crate::audit::last_values::LastValues;
 use crate::audit::parts::id_ranges;
 use crate::audit::readers::side_by_side;
 use crate::audit::sums::NodeChecksums;
@@ -89,6 +90,7 @@ impl<'a> Check<'a> {
                 texts,
                 scattered: false,
                 judge: Some((checker, posted)),
+                last: LastValues::default(),
                 as_loaded: Some(AsLoaded::new(checker, &self.suffixes)),
                 part: IdRangeResult::new(TOLD),
                 counters: self.counters,
