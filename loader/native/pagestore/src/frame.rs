@@ -5,16 +5,15 @@
 //! whole pages. The head has two bits for each page, whether it was masked and whether it is a difference, and then the
 //! length of each difference and the runs of their bases. The differences follow the whole pages.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
 use common::{Error, Result};
-use zstd::bulk::Decompressor;
 
 use crate::cache::Cached;
 use crate::entry::{Entry, LARGEST_HEAD, flags};
 use crate::page::{ID, PageId, Place};
 use crate::runs;
+use crate::zipped::decompressed;
 
 /// How a page is stored: where it begins among the whole ones; or its base, and where the difference lies.
 #[derive(Debug, Clone)]
@@ -191,24 +190,6 @@ fn bit(bits: &[u8], number: usize) -> bool {
 fn unpacked(packed: &[u8], wanted: usize) -> Result<Vec<u8>> {
     let plain = decompressed(packed, wanted)?;
     if plain.len() == wanted { Ok(plain) } else { Err(wrong()) }
-}
-
-/// Nothing of one frame is known in the next; what a thread unpacks with is only made once, for that takes 150 KiB.
-fn decompressed(packed: &[u8], most: usize) -> Result<Vec<u8>> {
-    thread_local! {
-        static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
-    }
-    let unpack = |context: &RefCell<Option<_>>| {
-        let mut context = context.borrow_mut();
-        let context = match &mut *context {
-            Some(there) => there,
-            none => none.insert(Decompressor::new()?),
-        };
-        context.decompress(packed, most)
-    };
-    CONTEXT
-        .with(unpack)
-        .map_err(|error| Error::damaged(format!("a frame cannot be unpacked: {error}")))
 }
 
 fn wrong() -> Error {

@@ -15,7 +15,6 @@ mod making;
 mod nearest;
 mod pack;
 mod page;
-mod piece;
 mod restore;
 mod retired;
 mod runs;
@@ -23,11 +22,12 @@ mod sift;
 #[cfg(test)]
 mod tests;
 mod uses;
+mod zipped;
 
 pub use assembly::Assembly;
 pub use known::{Known, Segment};
 pub use pack::Pack;
 pub use page::Shape;
-pub use piece::compressed_piece;
 pub use restore::{Backup, Piece, Sum};
 pub use sift::{Sifted, sift};
+pub use zipped::compressed_piece;

@@ -1,10 +1,11 @@
 //! Pages that become a frame.
 
-use common::{Error, Result};
+use common::Result;
 
 use crate::entry::{Entry, flags};
 use crate::page::{PageId, Place};
 use crate::runs::Writer;
+use crate::zipped::compressed;
 
 /// A difference, and the page that it is beside.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Making {
     fn all_whole(&self, level: i32) -> Result<Vec<u8>> {
         let mut plain = bits(&self.masked);
         plain.extend(&self.whole);
-        compressed(&plain, level)
+        compressed(&plain, level, false)
     }
 
     /// The lengths of the head and of the whole pages as they are packed, these, and the differences.
@@ -63,7 +64,8 @@ impl Making {
             bases.add(difference.base.pack, difference.base.page);
         }
         head.extend(bases.finish());
-        let (head, whole) = (compressed(&head, level)?, compressed(&self.whole, level)?);
+        let (head, whole) =
+            (compressed(&head, level, false)?, compressed(&self.whole, level, false)?);
         let mut packed = [size(head.len()).to_le_bytes(), size(whole.len()).to_le_bytes()].concat();
         packed.extend(head);
         packed.extend(whole);
@@ -78,10 +80,6 @@ fn bits(flagged: &[bool]) -> Vec<u8> {
         bytes[number / 8] |= 1 << (number % 8);
     }
     bytes
-}
-
-fn compressed(plain: &[u8], level: i32) -> Result<Vec<u8>> {
-    zstd::bulk::compress(plain, level).map_err(|error| Error::damaged(error.to_string()))
 }
 
 /// Of a frame, whose size is bounded.
