@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.bench.data import LEAN
+from fixtures.limits import missing_memory_group
 from tests.bench.test_online import facts
+from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
@@ -22,3 +24,11 @@ def test_both_make_the_same_database(short_tmp: Path) -> None:
 def test_lean_accounts(short_tmp: Path) -> None:
     found = facts(short_tmp, "migrate", "-n", 500, "--lean", "--contenders", "ditseed")
     assert {one["entries"] for one in found["runs"]} == {500 + LEAN.containers}
+
+
+def test_index_keys_do_not_wait_in_memory(short_tmp: Path) -> None:
+    """Each of these entries has 39, and those of a few hundred entries are a part of the work."""
+    require(missing_memory_group())
+    words = ("--contenders", "ditseed", "--memory-limit", "144M")
+    (found,) = facts(short_tmp, "migrate", "-n", 100_000, *words)["runs"]
+    assert found["entries"] == 100_002

@@ -48,6 +48,7 @@ pub fn check(
             last: LastValues::default(),
             as_loaded: None,
             part,
+            seen: 0,
             counters,
         };
         for at in turns.iter() {

@@ -62,6 +62,8 @@ pub struct Walk<'a> {
     /// For whoever takes entries as they are; only besides `judge`.
     pub as_loaded: Option<AsLoaded<'a>>,
     pub part: IdRangeResult,
+    /// IDs since the last pause: many a part is shorter than what is between two.
+    pub seen: u64,
     pub counters: &'a Counters,
 }
 
@@ -95,16 +97,12 @@ impl Walk<'_> {
         let mut nodes = TableRange::new(self.tables.dn2i, "dn2i", 8, span)?;
         let values = self.tables.id2v.map(|table| TableRange::new(table, "id2v", 10, span));
         let mut values = values.transpose()?;
-        let (mut rows, mut seen) = (MultivalRecords::new(), 0);
+        let mut rows = MultivalRecords::new();
         loop {
             let ids = [entries.id(), nodes.id(), values.as_ref().and_then(TableRange::id)];
-            let Some(id) = ids.into_iter().flatten().min() else {
-                // What is left since the last pause: many a part is shorter than one.
-                self.counters.advance(seen % PATIENCE);
-                return Ok(());
-            };
-            seen += 1;
-            if seen % PATIENCE == 0 {
+            let Some(id) = ids.into_iter().flatten().min() else { return Ok(()) };
+            self.seen += 1;
+            if self.seen == PATIENCE {
                 self.settle()?;
             }
             let own = if nodes.id() == Some(id) { self.node(id, &mut nodes)? } else { None };
@@ -120,12 +118,13 @@ impl Walk<'_> {
 
     /// After the last span: all index keys are handed over.
     pub fn end(self) -> Result<()> {
+        self.counters.advance(self.seen);
         self.judge.map_or(Ok(()), |(_, posted)| posted.end())
     }
 
     fn settle(&mut self) -> std::result::Result<(), StopReason> {
         self.counters.check()?;
-        self.counters.advance(PATIENCE);
+        self.counters.advance(std::mem::take(&mut self.seen));
         if let Some((_, posted)) = &mut self.judge {
             posted.writer.finish_index()?;
         }

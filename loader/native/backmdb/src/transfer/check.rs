@@ -93,6 +93,7 @@ impl<'a> Check<'a> {
                 last: LastValues::default(),
                 as_loaded: Some(AsLoaded::new(checker, &self.suffixes)),
                 part: IdRangeResult::new(TOLD),
+                seen: 0,
                 counters: self.counters,
             };
             for at in turns.iter() {
