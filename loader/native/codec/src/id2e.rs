@@ -146,19 +146,18 @@ pub fn read_whole(blob: &[u8]) -> Option<Parts<'_>> {
 fn taken<'a>(rest: &mut Attributes<'a>) -> Option<Parts<'a>> {
     // No more than have room in the head, whatever it says.
     let mut found = Vec::with_capacity((rest.left as usize).min(rest.words.len() / 8));
-    let mut stored = Stored::default();
-    for _ in 0..rest.left {
-        rest.attribute(&mut stored)?;
+    let keep = |stored: &Stored<'a>| {
         found.push(stored.attribute());
-    }
-    rest.words.is_empty().then_some(Parts { flags: rest.flags, attributes: found })
+        Ok(())
+    };
+    rest.each(|| (), keep).ok()?;
+    Some(Parts { flags: rest.flags, attributes: found })
 }
 
 /// Does each value have its NUL behind it?
 fn ended(blob: &[u8]) -> Option<bool> {
-    let (mut rest, mut stored, mut ended) = (attributes(blob)?, Stored::default(), true);
-    for _ in 0..rest.left {
-        rest.attribute(&mut stored)?;
+    let mut ended = true;
+    let look = |stored: &Stored<'_>| {
         for values in [&stored.values, &stored.normals] {
             let mut at = 0;
             for length in values.lengths.chunks_exact(4) {
@@ -166,7 +165,9 @@ fn ended(blob: &[u8]) -> Option<bool> {
                 ended &= values.data.get(at - 1) == Some(&0);
             }
         }
-    }
+        Ok(())
+    };
+    each(blob, || (), look).ok()?;
     Some(ended)
 }
 
@@ -204,16 +205,9 @@ fn word(blob: &[u8], at: usize) -> Option<u32> {
 pub fn each<'a, E>(
     blob: &'a [u8],
     damaged: impl Fn() -> E,
-    mut see: impl FnMut(&Stored<'a>) -> Result<(), E>,
+    see: impl FnMut(&Stored<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut attributes = attributes(blob).ok_or_else(&damaged)?;
-    // One place for all: moving it costs more than the rest.
-    let mut stored = Stored::default();
-    for _ in 0..attributes.left {
-        attributes.attribute(&mut stored).ok_or_else(&damaged)?;
-        see(&stored)?;
-    }
-    if attributes.words.is_empty() { Ok(()) } else { Err(damaged()) }
+    attributes(blob).ok_or_else(&damaged)?.each(damaged, see)
 }
 
 /// Gives the attributes other numbers, and makes the padding zero.
@@ -304,6 +298,22 @@ impl<'a> Iterator for Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
+    /// As the function of that name.
+    #[inline]
+    fn each<E>(
+        &mut self,
+        damaged: impl Fn() -> E,
+        mut see: impl FnMut(&Stored<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // One place for all: moving it costs more than the rest.
+        let mut stored = Stored::default();
+        for _ in 0..self.left {
+            self.attribute(&mut stored).ok_or_else(&damaged)?;
+            see(&stored)?;
+        }
+        if self.words.is_empty() { Ok(()) } else { Err(damaged()) }
+    }
+
     /// Puts the next one into `stored`.
     #[allow(clippy::inline_always, reason = "else it goes through memory, once an attribute")]
     #[inline(always)]

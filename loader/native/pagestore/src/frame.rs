@@ -10,10 +10,10 @@ use std::ops::Range;
 use common::{Error, Result};
 
 use crate::cache::Cached;
+use crate::contexts::decompressed;
 use crate::entry::{Entry, LARGEST_HEAD, flags};
 use crate::page::{ID, PageId, Place};
 use crate::runs;
-use crate::zipped::decompressed;
 
 /// How a page is stored: where it begins among the whole ones; or its base, and where the difference lies.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@
 
 mod assembly;
 mod cache;
+mod contexts;
 mod difference;
 mod entry;
 mod frame;
@@ -22,12 +23,11 @@ mod sift;
 #[cfg(test)]
 mod tests;
 mod uses;
-mod zipped;
 
 pub use assembly::Assembly;
+pub use contexts::compressed_piece;
 pub use known::{Known, Segment};
 pub use pack::Pack;
 pub use page::Shape;
 pub use restore::{Backup, Piece, Sum};
 pub use sift::{Sifted, sift};
-pub use zipped::compressed_piece;

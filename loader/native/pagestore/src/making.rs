@@ -2,10 +2,10 @@
 
 use common::Result;
 
+use crate::contexts::compressed;
 use crate::entry::{Entry, flags};
 use crate::page::{PageId, Place};
 use crate::runs::Writer;
-use crate::zipped::compressed;
 
 /// A difference, and the page that it is beside.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! zstd at work: what a thread compresses and unpacks with is made once for all frames, for that takes 150 KiB and more.
+//! The contexts of zstd. A thread makes each of its two once, for all frames: one takes 150 KiB and more.
 
 use std::cell::RefCell;
 use std::io;
@@ -60,8 +60,10 @@ mod tests {
         let plain: Vec<u8> = (0..100_000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
         for level in [1, 19, 2] {
             let mut packed = compressed_piece(&plain, level).unwrap();
+            assert!(zstd::decode_all(&*packed).unwrap() == plain);
             assert!(decompressed(&packed, plain.len()).unwrap() == plain);
             *packed.last_mut().unwrap() ^= 1; // of the checksum
+            assert!(zstd::decode_all(&*packed).is_err());
             assert!(decompressed(&packed, plain.len()).is_err());
             let bare = compressed(&plain, level, false).unwrap();
             assert_eq!(bare.len() + 4, packed.len());
