@@ -92,7 +92,7 @@ impl Task<'_> {
     fn read(&self, reader: &Reader) -> Result<(u64, Sorted)> {
         let entries = table(reader, "id2e")?;
         self.counters.begin("entries", entries.record().entries);
-        let (spans, found) = (id_ranges(&entries), AtomicU64::new(0));
+        let (spans, found) = (id_ranges(&entries, self.means.jobs), AtomicU64::new(0));
         let postings = self.asked.postings(self.means, self.counters);
         side_by_side(reader, self.means.jobs, spans.len(), |reader, turns| {
             let keys = ExpectedPostings::new(postings.writer());

@@ -18,8 +18,9 @@ use super::sums::NodeChecksums;
 use super::walk::{IdRangeResult, Tables, Walk};
 use crate::{Code, Error, Result, lock};
 
-/// Parts of the entries, or some more or fewer: as many as keep all workers at work to the end.
-const SPANS: usize = 256;
+/// Parts of the entries for each worker, or up to twice as many: so many keep all of them at work to the end. Were there
+/// many more, a worker would often read ahead of itself what another one has to read.
+const SPANS: usize = 64;
 
 type EntryCheck<'a> = Option<(&'a EntryChecker<'a>, &'a Postings)>;
 
@@ -33,7 +34,7 @@ pub fn check(
 ) -> Result<()> {
     let Some(tables) = Tables::of(reader) else { return Ok(()) };
     look.counters.begin("entries", tables.id2e.record().entries);
-    let spans = id_ranges(&tables.id2e);
+    let spans = id_ranges(&tables.id2e, look.means.jobs);
     let done = Mutex::new(BTreeMap::new());
     side_by_side(reader, look.means.jobs, spans.len(), |reader, turns| {
         let Some(tables) = Tables::of(reader) else { return Ok(()) };
@@ -62,11 +63,13 @@ pub fn check(
     settle(look, &tables, parts, findings)
 }
 
-/// Cut at the keys of id2e's upper branches.
-pub fn id_ranges(id2e: &TableReader<'_>) -> Vec<IdRange> {
+/// Cut at keys of id2e's upper branches, for so many workers.
+pub fn id_ranges(id2e: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
+    let wanted = SPANS.saturating_mul(jobs.max(1));
     // Whoever walks will meet what is damaged, and tell.
-    let cuts = id2e.cuts(SPANS).unwrap_or_default();
-    let ids = cuts.iter().filter_map(|key| codec::id::first(key));
+    let cuts = id2e.cuts(wanted).unwrap_or_default();
+    let some = cuts.iter().step_by((cuts.len() / wanted).max(1));
+    let ids = some.filter_map(|key| codec::id::first(key));
     let mut ids: Vec<u64> = ids.filter(|id| *id > 0).collect();
     ids.sort_unstable();
     ids.dedup();

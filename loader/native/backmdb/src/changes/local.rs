@@ -125,7 +125,7 @@ impl<'a> LocalQuery<'a> {
     }
 
     fn by_scan(&self, task: &RefreshContext<'_>) -> Result<Local> {
-        let spans = id_ranges(&task.database.id2e);
+        let spans = id_ranges(&task.database.id2e, task.shared.options.jobs);
         let (counters, all) = (task.shared.counters, Mutex::new(Local::default()));
         counters.begin("entries", task.database.entries);
         side_by_side(task.reader, task.shared.options.jobs, spans.len(), |reader, turns| {

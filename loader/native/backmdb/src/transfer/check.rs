@@ -80,7 +80,7 @@ impl<'a> Check<'a> {
         let tables = Tables::of(reader).ok_or_else(|| otherwise("a table is missing"))?;
         let expected = tables.id2e.record().entries;
         self.counters.begin("entries", expected);
-        let spans = id_ranges(&tables.id2e);
+        let spans = id_ranges(&tables.id2e, self.means.jobs);
         let done = Mutex::new((NodeChecksums::default(), 0));
         side_by_side(reader, self.means.jobs, spans.len(), |reader, turns| {
             let tables = Tables::of(reader).ok_or_else(|| otherwise("a table is missing"))?;

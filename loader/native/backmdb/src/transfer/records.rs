@@ -19,6 +19,9 @@ pub const COPIED: [tables::Table; 4] = [ID2E, ID2V, DN2I, AD2I];
 /// After so many records a wish to stop is heard.
 const PATIENCE: u64 = 4096;
 
+/// Reads that keep a disk busy: what is read back is not in the page cache, and to hash it takes less time than to read it.
+const AT_ONCE: usize = 6;
+
 /// How many there are, and the sum of a hash of each.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Records {
@@ -90,7 +93,7 @@ pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records>
     for name in COPIED.map(|table| table.name) {
         match reader.table(name.as_bytes()) {
             Some(table) if name == "id2e" || name == "dn2i" => {
-                parts.extend(id_ranges(&table).into_iter().map(|span| (name, span)));
+                parts.extend(id_ranges(&table, jobs).into_iter().map(|span| (name, span)));
             }
             Some(_) => parts.push((name, IdRange { from: 0, to: None })),
             None => {}
@@ -98,7 +101,7 @@ pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records>
     }
     counters.begin("records", parts.len() as u64);
     let found = Mutex::new(Records::default());
-    side_by_side(&reader, jobs, parts.len(), |reader, turns| {
+    side_by_side(&reader, jobs.max(AT_ONCE), parts.len(), |reader, turns| {
         let mut sum = Records::default();
         for at in turns.iter() {
             let (name, span) = parts[at];
