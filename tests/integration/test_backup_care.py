@@ -170,6 +170,24 @@ def test_the_last_good_one_is_never_removed(repo: Path) -> None:
     assert (repo / "20200101T000000Z-mystery").is_dir()
 
 
+def test_those_of_a_lost_database_take_no_place(tmp_path: Path) -> None:
+    """It is told each time that the database has no entries."""
+    with closing(Slapd()) as server:
+        server.slapadd(TREE)
+        command = ("backup", "run", "--config", server.config_path, "-R", tmp_path / "repo")
+        assert ditseed(*command).ok().err == ""
+        full = only(tmp_path / "repo")
+        (server.database_dir / "data.mdb").unlink()
+        server.start()
+        server.stop()
+        for _ in range(2):
+            told = ditseed(*command, "--keep-last", "1").ok().err
+            assert f"the database of {server.suffix} has no entries" in told
+    found = repository.listing(tmp_path / "repo").backups
+    assert [one.entries for one in found] == [2, 0]
+    assert found[0] == full
+
+
 def test_what_prune_refuses(repo: Path) -> None:
     aged(repo, [0, 1])
     with pytest.raises(UsageProblem):

@@ -135,11 +135,12 @@ def _by_suffix(backups: Sequence[Backup]) -> list[list[Backup]]:
 def _reasons(
     backups: Sequence[Backup], policy: Policy, proofs: dict[str, Proofs]
 ) -> dict[str, list[str]]:
-    """By ID; `backups` are the oldest first. One that is known to be bad takes nobody's place."""
+    """By ID; `backups` are the oldest first. One that is known to be bad takes nobody's place, nor does one without
+    entries: it may be that of a database that was lost."""
     found: dict[str, list[str]] = {one.id: [] for one in backups}
     newest = backups[::-1]
-    good = [one for one in newest if not proofs[one.id].is_bad]
-    proven = [one for one in newest if proofs[one.id].is_proven]
+    good = [one for one in newest if one.entries and not proofs[one.id].is_bad]
+    proven = [one for one in good if proofs[one.id].is_proven]
     found[newest[0].id].append("the latest")
     for one in good[:1]:
         found[one.id].append("the latest not known to be bad")

@@ -126,6 +126,8 @@ class _Steps:
                 for one in members:
                     one.forget()
             raise
+        for one in members:
+            _tell_no_entries(one.made)
         if self.options.policy:
             self.run.do("prune", lambda meter: self._prune(members))
         return members[0].made
@@ -235,6 +237,15 @@ def _published(members: Sequence[Member]) -> Facts:
     for one in (*members[1:], members[0]):
         one.publish()
     return {"backup": members[0].id}
+
+
+def _tell_no_entries(made: Backup) -> None:
+    if not made.entries:
+        log.warning(
+            "%s: the database of %s has no entries; backups with entries are not pruned in favour of this one",
+            naming.with_operator_paths(made.source),
+            made.suffix,
+        )
 
 
 def _only_suffix(directory: Path, outline: look.DatabaseSummary) -> str:
