@@ -99,10 +99,12 @@ def require_readable(path: Path) -> None:
         raise NoSuchPath(path=path) from None
     except PermissionError:
         raise NotPermitted(action="reach", path=path, owner="root") from None
-    # Packages make slapd.d itself readable to everybody, and what is in it to slapd's account alone.
-    inside = [path / "cn=config.ldif", path / "cn=config"] if path.is_dir() else []
-    for one in (path, *inside):
-        _require_access(one)
+    _require_access(path)
+    # Packages make slapd.d itself readable to everybody, and what is in it to slapd's account alone. A directory comes
+    # before what is in it.
+    for one in path.rglob("*") if path.is_dir() else ():
+        if one.suffix == ".ldif" or one.is_dir():
+            _require_access(one)
 
 
 def _require_access(path: Path) -> None:

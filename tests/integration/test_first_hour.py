@@ -120,14 +120,17 @@ def test_an_output_on_a_read_only_file_system(both: Pair, tmp_path: Path, below:
             assert "root" not in done.err.partition("hint:")[2], "root may not write there either"
 
 
-@pytest.mark.parametrize("inner", [False, True], ids=["slapd.d itself", "what is in it"])
-def test_a_configuration_that_only_slapd_may_read(both: Pair, tmp_path: Path, inner: bool) -> None:
-    """Packages give slapd.d to its account; some leave the directory itself open."""
+@pytest.mark.parametrize("closed", ["", "*", "cn=config/cn=schema/*.ldif"])
+def test_a_configuration_that_only_slapd_may_read(both: Pair, closed: str) -> None:
+    """Packages give slapd.d to its account; some leave the directory itself open. Or an include was added by hand."""
     require(None if os.geteuid() == 0 else "only root can become somebody else")
-    copy = Path("/tmp", f"config-{os.getpid()}-{inner}")
+    copy = Path("/tmp", f"config-{os.getpid()}")
     shutil.copytree(both.consumer.config_path, copy)
     try:
-        copy.chmod(0o755 if inner else 0o700)
+        for path in (copy, *copy.rglob("*")):
+            path.chmod(0o755)
+        for path in copy.glob(closed) if closed else [copy]:
+            path.chmod(0o700)
         done = ditseed("verify", "--config", copy, prefix=NOBODY)
         assert done.status == errors.NotPermitted.exit_status, done
         assert f"no permission to read {copy}" in done.err

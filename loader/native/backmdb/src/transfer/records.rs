@@ -19,8 +19,10 @@ pub const COPIED: [tables::Table; 4] = [ID2E, ID2V, DN2I, AD2I];
 /// After so many records a wish to stop is heard.
 const PATIENCE: u64 = 4096;
 
-/// Reads that keep a disk busy: what is read back is not in the page cache, and to hash it takes less time than to read it.
+/// Reads that keep a disk busy, and how many for one processor: what is read back is not in the page cache, and to hash it
+/// takes less time than to read it.
 const AT_ONCE: usize = 6;
+const FOR_EACH: usize = 3;
 
 /// How many there are, and the sum of a hash of each.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +103,8 @@ pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records>
     }
     counters.begin("records", parts.len() as u64);
     let found = Mutex::new(Records::default());
-    side_by_side(&reader, jobs.max(AT_ONCE), parts.len(), |reader, turns| {
+    let at_once = AT_ONCE.min(FOR_EACH * jobs).max(jobs);
+    side_by_side(&reader, at_once, parts.len(), |reader, turns| {
         let mut sum = Records::default();
         for at in turns.iter() {
             let (name, span) = parts[at];
