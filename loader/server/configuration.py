@@ -101,8 +101,9 @@ def require_readable(path: Path) -> None:
         raise NotPermitted(action="reach", path=path, owner="root") from None
     _require_access(path)
     # Packages make slapd.d itself readable to everybody, and what is in it to slapd's account alone. A directory comes
-    # before what is in it.
-    for one in path.rglob("*") if path.is_dir() else ():
+    # before what is in it; of a directory that is no slapd.d nothing is looked at.
+    inside = path / "cn=config"
+    for one in (path / "cn=config.ldif", inside, *inside.rglob("*")) if path.is_dir() else ():
         if one.suffix == ".ldif" or one.is_dir():
             _require_access(one)
 

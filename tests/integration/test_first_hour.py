@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -138,6 +139,16 @@ def test_a_configuration_that_only_slapd_may_read(both: Pair, closed: str) -> No
         assert "slaptest" not in done.err
     finally:
         shutil.rmtree(copy)
+
+
+def test_a_directory_that_is_no_configuration() -> None:
+    """Nothing is said of what lies in it, such as a slapd.d one level below."""
+    require(None if os.geteuid() == 0 else "only root can become somebody else")
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        Path(place).chmod(0o755)
+        Path(place, "slapd.d").mkdir(mode=0o700)
+        done = ditseed("verify", "--config", place, prefix=NOBODY)
+    assert done.status == errors.ConfigUnreadable.exit_status, done
 
 
 def cron_lines(page: str) -> list[str]:

@@ -77,6 +77,7 @@ def test_each_is_read_once() -> None:
 
     servers = Servers({0: 50_000, 1: 50_000}, until_both_read)
     servers.assert_all(servers.share(each=2))
+    assert {slot.server for slot, _ in servers.begun} == {0, 1}
 
 
 def test_one_server_makes_no_copies() -> None:
