@@ -7,21 +7,17 @@ An identity is a secret: no message has anything of one, nor what pyrage says ab
 from __future__ import annotations
 
 import os
-import shlex
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from loader import naming
 from loader.errors import PackageMissing, UsageProblem
 from loader.storage import files, held
 
 SUFFIX = ".age"  # of the name of an encrypted file
 _LARGEST = 1 << 20  # bytes of a file of keys
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ENCRYPTED = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
 _SSH = b"-----BEGIN "
 _NO_MATCH = "No matching keys"  # what pyrage says; it has one class for all that can go wrong
@@ -136,11 +132,10 @@ def _texts(content: bytes) -> Iterable[str]:
 
 
 def _content(path: Path, secret: bool = False) -> bytes:
-    with files.explained(path), os.fdopen(held.reading(path), "rb") as file:
-        if secret and os.fstat(file.fileno()).st_mode & _OTHERS:
-            mend = f"chmod 600 {shlex.quote(naming.told(str(path)))}"
-            raise UsageProblem(reason=f"{path} is secret, but others can read or write it: {mend}")
-        content = file.read(_LARGEST + 1)
+    with files.explained(path):
+        descriptor = held.secret(path, False)[0] if secret else held.reading(path)
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise UsageProblem(reason=f"{path} is too large for a file of keys")
     return content

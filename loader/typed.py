@@ -40,14 +40,17 @@ def read(path: Path, kind: type[T], *versions: int) -> T:
     return parse(content(path), kind, *versions)
 
 
-def content(path: Path) -> bytes:
-    """A regular file of bounded size, not a link. Raises Unfit, OSError."""
+def content(path: Path, own: bool = False) -> bytes:
+    """A regular file of bounded size, not a link; `own`: one that no other account may have written. Raises Unfit,
+    OSError."""
     try:
         descriptor = held.reading(path, links=False)
     except FileUnsafe as error:
         link = error.facts["kind"] == held.SYMBOLIC_LINK
         raise Unfit(f"is {held.SYMBOLIC_LINK}" if link else "is not a regular file") from error
     with held.named(path), os.fdopen(descriptor, "rb") as file:
+        if own and held.is_foreign(os.fstat(file.fileno())):
+            raise Unfit("belongs to another account, or others may write to it")
         found = file.read(LARGEST + 1)
     if len(found) > LARGEST:
         raise Unfit(f"is larger than {LARGEST >> 20} MiB")

@@ -6,6 +6,7 @@ A verb's module turns options into one options object, calls one operation, and 
 from __future__ import annotations
 
 import ast
+import os
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -122,4 +123,6 @@ ditseed.params += talk.options(defaults.ENV_PROFILE)
 
 def main() -> None:
     """Entry point, and the only place that exits."""
+    # Whatever the shell or the service has: nobody else may put files into a directory that ditseed makes.
+    os.umask(os.umask(0o022) | 0o022)
     ending.leave(ending.run(ditseed, "ditseed"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from loader.cli.written import Moment, Repository, Size
 from loader.defaults import ENGINES, LEVELS
 from loader.errors import UsageProblem
 from loader.progress import Progress
+from loader.storage import temporary
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 RECORDER = "ditseed.recorder"  # in the context of a command: what records the steps of its run
@@ -178,8 +180,17 @@ def scratch_option(said: str) -> Callable[[Function], Function]:
         "scratch",
         type=click.Path(path_type=Path, readable=False),
         metavar="DIR",
+        callback=_lasting,
         help=said,
     )
+
+
+def _lasting(context: click.Context, parameter: click.Parameter, place: Path | None) -> Path | None:
+    """Raises DirectoryUnsafe. The verb itself reports a directory that does not exist or cannot be used."""
+    with suppress(OSError):
+        if place is not None and place.is_dir():
+            temporary.lasting(place)
+    return place
 
 
 def metrics_option(said: str) -> Callable[[Function], Function]:

@@ -170,8 +170,9 @@ class DirectoryUnsafe(LoaderError):
     message = "{path} {reason}"
     hint = (
         "ditseed keeps its own files only in directories in which no other account can create files. If you ran "
-        "ditseed under another account before, use that account again, or remove the directory. For --run-dir and "
-        "similar options, give a directory that the present account owns and that no other account can write to."
+        "ditseed under another account before, use that account again, or remove the directory. For --run-dir, "
+        "--tmp, TMPDIR and similar settings, give a directory that the present account owns and that no other account "
+        "can write to; /tmp, with its sticky bit, will do for --tmp and TMPDIR."
     )
 
 

@@ -11,6 +11,7 @@ import base64
 import os
 import pwd
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,13 +92,28 @@ def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
 def change_owner(owner: Owner | None, place: Path) -> None:
     """A directory of ours and what is in it, from the bottom up: once the account has a directory, it can put links
     there."""
-    for path, _, names in os.walk(place, topdown=False) if owner else ():
-        assert owner is not None
+    if owner is not None:
+        for descriptor in _each(place):
+            owner.give(descriptor)
+
+
+def let_read(owner: Owner | None, place: Path) -> None:
+    """Let the group of an account read a directory of ours and what is in it, which nobody but us can change."""
+    if owner is not None:
+        for descriptor in _each(place):
+            os.fchown(descriptor, -1, owner.gid)
+            is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            os.fchmod(descriptor, 0o750 if is_directory else 0o640)
+
+
+def _each(place: Path) -> Iterator[int]:
+    """Descriptors of a directory and of what is in it, from the bottom up."""
+    for path, _, names in os.walk(place, topdown=False):
         with held.opened(Path(path)) as directory:
             for name in names:
                 with _opened(directory, name) as descriptor:
-                    owner.give(descriptor)
-            owner.give(directory.descriptor)
+                    yield descriptor
+            yield directory.descriptor
 
 
 @contextmanager

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loader import config, conversion, ldif, slapd_conf, words
-from loader.config import Config, Database, Entry
+from loader.config import Config, Entry
 from loader.errors import (
     ConfigHidden,
     ConfigUnreadable,
@@ -152,33 +150,6 @@ def _written(name: str, value: bytes) -> bytes:
     return os.fsencode(words.as_single(os.fsdecode(value)))
 
 
-@contextmanager
-def changed_copy(
-    source: Config, database: Database, settings: Mapping[str, Sequence[bytes]], place: Path
-) -> Iterator[Path]:
-    """A slapd.d below `place` that is all of `source`, with other `settings` of `database`: to be put into its place.
-
-    No tool but slapadd -n0 may run on it: it names the operator's databases and files (private.py makes one that does
-    not). It holds credentials: mode 0700, removed at the end. Raises ConfigUnreadable.
-    """
-    copy = place / "slapd.d"
-    shutil.rmtree(copy, ignore_errors=True)
-    copy.mkdir(mode=0o700, parents=True)
-    try:
-        changed = [
-            _with(entry, settings) if entry[0] == database.entry_dn else entry
-            for entry in source.entries
-        ]
-        owner = account.of_directories(
-            [one.directory for one in source.mdb_databases if one.directory is not None]
-        )
-        account.change_owner(owner, place)
-        load(copy, changed, source.path, owner)
-        yield copy
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
-
-
 def load(
     directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None
 ) -> None:
@@ -188,10 +159,3 @@ def load(
         tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries), owner=owner)
     except ToolFailed as error:
         raise ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
-
-
-def _with(entry: Entry, settings: Mapping[str, Sequence[bytes]]) -> Entry:
-    name, attributes = entry
-    replaced = {key.lower() for key in settings}
-    kept = {key: values for key, values in attributes.items() if key.lower() not in replaced}
-    return name, {**kept, **{key: values for key, values in settings.items() if values}}

@@ -5,8 +5,10 @@ Files are put in place by the caller: nothing here touches the operator's own.
 
 from __future__ import annotations
 
+import itertools
+import re
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,30 +22,37 @@ from loader.storage import temporary
 if TYPE_CHECKING:
     from loader.server.session import Session  # python-ldap takes 40 ms to load
 
+_LINES = re.compile(rb"[^\n]*\n(?: [^\n]*\n)*")  # with those that continue them
+_CRC = re.compile(rb"# CRC32 [0-9a-f]{8}")  # of what follows the comments, as slapd writes it
 BY_VALUE = (
     "olcDbIndex",
 )  # deleted and added value by value, so that slapd indexes only what is new
 
 
-@contextmanager
-def changed_directory(
-    source: Config, database: Database, changes: Sequence[Change]
-) -> Iterator[Path]:
-    """A slapd.d like `source` with the changes made, loaded by slapd's tools. Raises ConfigRefused.
+def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
+    """The file of an entry of slapd.d with changed settings; every other line stays as it is, so that nothing but the
+    changes can get into the operator's configuration.
 
-    Not made by slapmodify: OpenLDAP 2.4 has none, and 2.5 and 2.6 give the entry a new entryUUID.
+    Not written by slapmodify: OpenLDAP 2.4 has none, and 2.5 and 2.6 give the entry a new entryUUID.
     """
     settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
-    place = configuration.tools_tmpdir()
-    with temporary.directory("tune", place) as scratch:
-        try:
-            with configuration.changed_copy(
-                source, database, {**settings, **_stamp(source)}, Path(scratch)
-            ) as copy:
-                yield copy
-        except ConfigUnreadable as error:
-            reason = str(error.facts["reason"]).replace(f"{scratch}/slapd.d", str(source.path))
-            raise _refused(str(source.path), changes, reason) from error
+    settings |= _stamp(source)
+    replaced = {name.lower().encode() for name in settings}
+    lines = _LINES.findall(entry.rstrip(b"\n") + b"\n")
+    head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
+    kept = [line for line in lines[len(head) :] if _name(line) not in replaced]
+    new = [
+        f"{shell_commands.line(name, value)}\n".encode()
+        for name, values in settings.items()
+        for value in values
+    ]
+    body = b"".join([*kept, *new])
+    return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
+
+
+def _name(line: bytes) -> bytes:
+    """Of the attribute that a line of LDIF has a value of; a line that is empty or a comment has none."""
+    return line.partition(b":")[0].partition(b";")[0].lower()
 
 
 def _stamp(source: Config) -> dict[str, list[bytes]]:
@@ -57,6 +66,23 @@ def entry_file(directory: Path, database: Database) -> Path:
     """Where a slapd.d keeps the entry of a database (back-ldif's layout)."""
     name = database.entry_dn.partition(",")[0]
     return directory / "cn=config" / f"{name}.ldif"
+
+
+def check_directory(
+    source: Config, database: Database, entry: bytes, changes: Sequence[Change]
+) -> Config:
+    """What slapd's tools read of a slapd.d like `source`, with `entry` as the file of the database. They cannot change
+    it. Raises ConfigRefused."""
+    with temporary.directory("tune", configuration.tools_tmpdir()) as scratch:
+        copy = scratch / "slapd.d"
+        hidden_config.copy_directory(source.path, copy)
+        hidden_config.write(entry_file(copy, database), entry)
+        account.let_read(account.of_configuration(copy, configuration.file_text), scratch)
+        try:
+            return configuration.read(copy)
+        except ConfigUnreadable as error:
+            reason = str(error.facts["reason"]).replace(str(copy), str(source.path))
+            raise _refused(str(source.path), changes, reason) from error
 
 
 def check_text(path: Path, origin: Path, changes: Sequence[Change]) -> Config:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +16,7 @@ from pathlib import Path
 from loader import slapd_conf
 from loader.server import account
 from loader.slapd_conf import TextOf
-from loader.storage import files, temporary
+from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
 _ENTRY = "cn=config.ldif"
@@ -28,8 +28,8 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # of the file as slapd wrote it
 def readable(
     path: Path, scratch: str | None, text_of: TextOf, owner: Owner | None = None
 ) -> Iterator[Path]:
-    """A slapd.d or slapd.conf: `path` itself, or where it names a log file, or `owner` may not read it, a copy. Mode
-    0700, `owner`'s."""
+    """A slapd.d or slapd.conf: `path` itself, or where it names a log file, or `owner` may not read it, a copy, which
+    `owner` can read and not change."""
     kept = _entry(path) if path.is_dir() else _text(path, text_of, owner)
     if kept is None and (owner is None or account.may_read(owner, _read(path, text_of))):
         yield path
@@ -37,11 +37,25 @@ def readable(
     with temporary.directory("read", scratch) as place:
         copy = Path(place, path.name)
         if path.is_dir():
-            shutil.copytree(path, copy)
+            copy_directory(path, copy)
         if kept is not None:
-            _write(copy / _ENTRY if path.is_dir() else copy, kept)
-        account.change_owner(owner, Path(place))
+            write(copy / _ENTRY if path.is_dir() else copy, kept)
+        account.let_read(owner, Path(place))
         yield copy
+
+
+def copy_directory(source: Path, copy: Path) -> None:
+    """What slapd reads of a slapd.d, without links: its account could have them lead to files of root's. Raises
+    FileUnsafe, OSError."""
+    copy.mkdir(mode=0o700)
+    with held.opened(source) as directory:
+        for name in os.listdir(directory.descriptor):
+            mode = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                copy_directory(directory.path / name, copy / name)
+            elif name.endswith(".ldif"):
+                with os.fdopen(directory.open(name), "rb") as file:
+                    write(copy / name, file.read())
 
 
 def _entry(path: Path) -> bytes | None:
@@ -70,7 +84,8 @@ def _read(path: Path, text_of: TextOf) -> list[Path]:
     return [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
 
 
-def _write(path: Path, text: bytes) -> None:
+def write(path: Path, text: bytes) -> None:
+    """A new file of mode 0600 in the place of another."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -8,8 +8,9 @@ import shlex
 import stat
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from loader.errors import NoSuchPath, NotPermitted
+from loader.storage import files, held
 
 
 @dataclass(frozen=True)
@@ -91,21 +92,21 @@ class Connection:
             return self.password.encode()
         if self.password_file is None:
             return None
-        try:
-            with open(self.password_file, "rb") as file:
-                _warn_if_public(self.password_file, os.fstat(file.fileno()).st_mode)
+        path = Path(self.password_file)
+        with files.explained(path):
+            descriptor, status = held.secret(path, may_be_read=True)
+            with os.fdopen(descriptor, "rb") as file:
+                _warn_if_readable(self.password_file, status.st_mode)
                 return file.read()
-        except FileNotFoundError:
-            raise NoSuchPath(path=self.password_file) from None
-        except PermissionError:
-            raise NotPermitted(action="read", path=self.password_file, owner="its owner") from None
 
 
 @cache  # once a run: every connection reads the file again
-def _warn_if_public(path: str, mode: int) -> None:
-    if stat.S_ISREG(mode) and mode & stat.S_IROTH:
+def _warn_if_readable(path: str, mode: int) -> None:
+    if mode & (stat.S_IRGRP | stat.S_IROTH):
+        who = "every user of this host" if mode & stat.S_IROTH else "its group"
         logging.getLogger(__name__).warning(
-            "%s: every user of this host can read the password; mend it with: chmod 600 %s",
+            "%s: %s can read the password; mend it with: chmod 600 %s",
             path,
-            shlex.quote(str(path)),
+            who,
+            shlex.quote(path),
         )

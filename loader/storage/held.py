@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import naming
-from loader.errors import DirectoryUnsafe, FileUnsafe
+from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 
 _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -75,7 +76,7 @@ class Directory:
     @property
     def is_foreign(self) -> bool:
         """Can anybody but us change what stands in it?"""
-        return _is_foreign(self.status)
+        return is_foreign(self.status)
 
     def exists(self, name: str) -> bool:
         """Whatever it is; a dangling link too."""
@@ -246,6 +247,32 @@ def reading(path: Path, links: bool = True) -> int:
     return _reopened(*_seen(path, links), os.O_RDONLY, Path(naming.with_operator_paths(str(path))))
 
 
+def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
+    """A file with a secret, or a pipe of the shell (-y <(command)), open for reading. Links are followed as in
+    `reading`.
+
+    Raises UsageProblem if another account owns the file or may write to it, and unless it `may_be_read` by others, if
+    they may read it; FileUnsafe, OSError.
+    """
+    descriptor, status = _seen(path)
+    try:
+        name = naming.with_operator_paths(str(path))
+        if not stat.S_ISFIFO(status.st_mode):
+            require_regular(status, Path(name))
+        if not _is_trusted(status):
+            mend = "put it into a file that belongs to the account that runs ditseed"
+            uid = status.st_uid
+            raise UsageProblem(reason=f"{name} is secret, but belongs to uid {uid}: {mend}")
+        if status.st_mode & (_OTHERS_WRITE if may_be_read else stat.S_IRWXG | stat.S_IRWXO):
+            can = "write to it" if may_be_read else "read or write it"
+            mend = f"chmod 600 {shlex.quote(name)}"
+            raise UsageProblem(reason=f"{name} is secret, but others can {can}: {mend}")
+        with named(path):
+            return os.open(through(descriptor), os.O_RDONLY | os.O_CLOEXEC), status
+    finally:
+        os.close(descriptor)
+
+
 def device(path: Path, flags: int) -> int | None:
     """A block device opened with these flags; None for anything else. Links are followed as in `reading`."""
     descriptor, status = _seen(path)
@@ -298,7 +325,8 @@ def _named(descriptor: int, name: Path) -> Iterator[Path]:
         naming.forget(path)
 
 
-def _is_foreign(status: os.stat_result) -> bool:
+def is_foreign(status: os.stat_result) -> bool:
+    """Whether another account owns a file or directory, or may write to it."""
     return not _is_trusted(status) or bool(status.st_mode & _OTHERS_WRITE)
 
 

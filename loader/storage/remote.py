@@ -5,16 +5,21 @@ No secret is part of a name, or of a message: keys come from where the clients o
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from loader.errors import PackageMissing, RemoteFailed, UsageProblem
+
+_log = logging.getLogger(__name__)
 
 SCHEMES = {"s3": "loader.storage.s3", "sftp": "loader.storage.sftp"}
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # such as ditseed gives
@@ -213,12 +218,34 @@ def _system(place: Location) -> Any:
     with told(place):
         if place.scheme == "s3":
             patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
-            return module.S3(
+            system = module.S3(
                 config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True
             )
+            _warn_if_clear(system.endpoint)
+            return system
         named = {"port": place.port, "username": place.user}
         given = {name: value for name, value in named.items() if value}
         return module.Sftp(place.host, **given, skip_instance_cache=True)
+
+
+@cache  # once a run, which may open a repository again
+def _warn_if_clear(endpoint: str) -> None:
+    """For endpoints such as http://minio:9000, unless nothing leaves this host."""
+    url = urlsplit(endpoint)
+    if url.scheme == "https" or _is_loopback(url.hostname or ""):
+        return
+    _log.warning(
+        "the S3 endpoint http://%s is not encrypted: whoever sees the network can read and change the backups; give an "
+        "https:// URL as AWS_ENDPOINT_URL or endpoint_url",
+        url.netloc.rpartition("@")[2],
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @contextmanager

@@ -16,6 +16,11 @@ _BLOCK = 8 << 20  # bytes that are asked for at once
 class S3(S3FileSystem):  # type: ignore[misc]
     """An object is there whole or not at all, so nothing is renamed."""
 
+    @property
+    def endpoint(self) -> str:
+        """The URL that requests go to, wherever it was configured."""
+        return str(self.s3.meta.endpoint_url)
+
     def close(self) -> None:
         pass
 

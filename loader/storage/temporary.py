@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,12 +20,17 @@ from loader.errors import DirectoryUnsafe
 from loader.storage import files, held
 
 PREFIX = "ditseed-held-"  # only what bears it has a lock
+_ALL_MAPPED = ["0", "0", str(2**32 - 1)]  # /proc/self/uid_map outside of user namespaces
+_UNMAPPED = 65534  # fs.overflowuid
 
 
 @contextmanager
 def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
-    """A private one below `place` (default: $TMPDIR or /tmp), which may be given to another account, whole."""
-    top = Path(place or tempfile.gettempdir())
+    """A private one below `place` (default: $TMPDIR or /tmp), which may be given to another account, whole.
+
+    Raises DirectoryUnsafe, OSError.
+    """
+    top = lasting(Path(place or tempfile.gettempdir()))
     sweep(top)
     with interruption.deferred() as undoing:
         made, lock = _locked(kind, top)
@@ -37,6 +43,42 @@ def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
     finally:
         files.remove_tree(made)
         os.close(lock)
+
+
+def lasting(place: Path) -> Path:
+    """The real path of a directory in which no other account can rename or replace what ditseed creates.
+
+    Temporary directories are reached by name, since slapd's tools run as another account and cannot use descriptors of
+    root's. So for root, nobody else may rename a directory on the way either. Raises DirectoryUnsafe, OSError.
+    """
+    is_root = os.geteuid() == 0
+    trusted = {0, os.geteuid(), *_unmapped()}
+    # Ordinary users often have a group of their own, which may write to their directories.
+    others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
+    with held.opened(place) as opened:
+        real = Path(os.readlink(opened.path))
+        for directory in reversed((real, *real.parents)) if is_root else (real,):
+            status = os.lstat(directory)
+            at = "" if directory == real else f"is below {directory}, which "
+            if status.st_uid not in trusted:
+                reason = f"{at}belongs to another account (uid {status.st_uid})"
+            elif status.st_mode & others and not status.st_mode & stat.S_ISVTX:
+                reason = (
+                    f"{at}can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})"
+                )
+            else:
+                continue
+            raise DirectoryUnsafe(path=opened.name, reason=reason)
+    return real
+
+
+def _unmapped() -> set[int]:
+    """In a user namespace, such as that of a rootless container, the host's root appears as this account."""
+    try:
+        mapped = Path("/proc/self/uid_map").read_text().split()
+    except OSError:
+        return set()
+    return set() if mapped == _ALL_MAPPED else {_UNMAPPED}
 
 
 def _locked(kind: str, top: Path) -> tuple[Path, int]:

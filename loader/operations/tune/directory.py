@@ -9,7 +9,7 @@ from pathlib import Path
 from loader.config import Config
 from loader.errors import ConfigNotEditable
 from loader.operations.tune.plan import Plan
-from loader.server import configuration, configuration_write
+from loader.server import configuration_write
 from loader.storage import files, rewrite
 
 BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configuration looks like."
@@ -19,17 +19,18 @@ BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configu
 def prepare_directory(config: Config, plan: Plan) -> Iterator[tuple[str, Callable[[], None]]]:
     """The change record, and what puts the changed entry's file in place.
 
-    slapd's tools make a whole slapd.d with the change in a scratch directory; the database's own file is taken from it.
+    slapd's tools check exactly the bytes that are put in place.
     """
     real = configuration_write.entry_file(config.path, plan.database)
-    with configuration_write.changed_directory(config, plan.database, plan.changes) as made:
-        require_only(config, configuration.read(made), plan)
-        old, new = _content(real), _content(configuration_write.entry_file(made, plan.database))
+    old = _content(real)
+    new = configuration_write.edited(old, config, plan.changes)
+    found = configuration_write.check_directory(config, plan.database, new, plan.changes)
+    require_only(config, found, plan)
 
-        def publish() -> None:
-            rewrite.rewrite(real, old, new)
+    def publish() -> None:
+        rewrite.rewrite(real, old, new)
 
-        yield configuration_write.change_record(plan.database.entry_dn, plan.changes), publish
+    yield configuration_write.change_record(plan.database.entry_dn, plan.changes), publish
 
 
 def _content(file: Path) -> bytes:

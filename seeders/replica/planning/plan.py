@@ -6,8 +6,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -112,8 +110,7 @@ def write(plan: SeedPlan, path: Path) -> None:
 def read(path: Path) -> SeedPlan:
     """Raises UsageProblem for what is no plan, or what another account may have written."""
     try:
-        found = typed.read(path, SeedPlan, FORMAT)
-        _require_own(path)
+        found = typed.parse(typed.content(path, own=True), SeedPlan, FORMAT)
         _require_sense(found)
     except FileNotFoundError:
         raise NoSuchPath(path=path) from None
@@ -121,12 +118,6 @@ def read(path: Path) -> SeedPlan:
         reason = str(error).replace("a manifest", "a plan of `ditseed replica plan`")
         raise UsageProblem(reason=f"--plan {path}: {reason}") from error
     return found
-
-
-def _require_own(path: Path) -> None:
-    status = path.lstat()
-    if status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o022:
-        raise Unfit("belongs to another account, or others may write to it")
 
 
 def _require_sense(plan: SeedPlan) -> None:
