@@ -126,6 +126,31 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
     assert ran == [Owner(nobody.pw_uid, nobody.pw_gid)]
 
 
+def test_whatever_the_umask_nobody_else_writes_in_our_directories(
+    server: Slapd, tmp_path: Path
+) -> None:
+    repo, exported = tmp_path / "far/repo", tmp_path / "away/export"
+    copied, restored = tmp_path / "new/copy", tmp_path / "new/restored"
+    env = {"DITSEED_STATE_DIR": str(tmp_path / "state/ditseed")}
+    before = os.umask(0)
+    try:
+        for words in (
+            ("backup", "run", "-R", repo, "--config", server.config_path),
+            ("backup", "run", "-R", repo, "--config", server.config_path, "--incremental"),
+            ("backup", "restore", "latest", "-R", repo, "--target", restored),
+            ("clone", server.database_dir, copied),
+            ("export", server.database_dir, "-o", exported),
+            ("build", exported, "--config", server.config_path, "--target", tmp_path / "built"),
+            ("generate", "tree", "people", "-n", 100, "-o", tmp_path / "g/tree"),
+        ):
+            ditseed(*words, env=env).ok()
+    finally:
+        os.umask(before)
+    directories = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert {exported, copied, restored, repo, tmp_path / "g/tree"} <= {*directories}
+    assert [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o022] == []
+
+
 def test_a_database_without_entries(tmp_path: Path) -> None:
     """As slapd makes it when it starts for the first time."""
     with closing(replication.provider()) as server:

@@ -353,6 +353,16 @@ def test_a_package_that_is_missing(
         pass
 
 
+def test_an_endpoint_without_tls_is_told_of(bucket: Remote, source: Slapd) -> None:
+    """Not one of this host; 0.0.0.0 is one to the kernel alone."""
+    assert "not encrypted" not in bucket.run(source).ok().err
+    url = bucket.environment["AWS_ENDPOINT_URL"].replace("127.0.0.1", "0.0.0.0")
+    assert bucket.backup("list", AWS_ENDPOINT_URL=url).ok().err.count("not encrypted") == 1
+    named = bucket.backup("list", AWS_ENDPOINT_URL=url.replace("//", "//user:secret@"))
+    assert "not encrypted" in named.err
+    assert "secret" not in named.err
+
+
 def test_a_host_that_nobody_knows(
     source: Slapd, ssh: SshServer, directory: Remote, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -737,6 +738,45 @@ def test_an_include_that_two_databases_share_is_not_edited(two: Slapd, tmp_path:
         maxsize.change_maxsize(target, "dc=other,dc=com", 2 * GIB, True)
     assert "olcdbmaxsize too" in str(caught.value)
     assert shared.read_text() == "maxsize 30000000\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+def test_the_account_of_slapd_adds_nothing_to_root_s_configuration(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slapcat runs as that account, which so can change the copy once it has been read."""
+    slapcat = shutil.which("slapcat")
+    script = f"""#!/bin/sh
+{slapcat} "$@"; status=$?
+while [ $# -gt 1 ]; do [ "$1" = -F ] && directory=$2; shift; done
+for file in "$directory/cn=config/"*mdb.ldif; do
+    echo "olcRootPW: planted" >> "$file" || chmod u+w "$file" || echo tried >> {scratch}/tried
+done 2> /dev/null
+exit $status
+"""
+    (scratch / "slapcat").write_text(script)
+    (scratch / "slapcat").chmod(0o755)
+    (scratch / "tried").touch()
+    (scratch / "tried").chmod(0o666)
+    with closing(Slapd(user=USER)) as server:
+        group = server.home.stat().st_gid
+        for path in (server.config_path, *server.config_path.rglob("*")):
+            os.chown(path, 0, group)
+            path.chmod(0o750 if path.is_dir() else 0o640)
+        (file,) = server.config_path.rglob("*mdb.ldif")
+        before = file.read_bytes()
+        monkeypatch.setenv("PATH", f"{scratch}:{os.environ['PATH']}")
+        assert Place(server, server.config_path).maxsize(3 * GIB).state is State.CHANGED
+        after = file.read_bytes()
+    assert (scratch / "tried").read_text()
+    names = {
+        line.partition(b": ")[0] for line in set(before.split(b"\n")) ^ set(after.split(b"\n"))
+    }
+    names = {name for name in names if not name.startswith(b"# CRC32")}
+    assert names - {b"modifyTimestamp"} == {b"olcDbMaxSize", b"entryCSN"}
+    for text in (before, after):  # as slapd writes it: over what follows the comments
+        head, body = text[: text.index(b"dn:")], text[text.index(b"dn:") :]
+        assert f"# CRC32 {zlib.crc32(body):08x}".encode() in head
 
 
 def test_somebody_else_is_not_overwritten(form: Form) -> None:

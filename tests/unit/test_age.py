@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,16 @@ def test_an_identity_that_others_can_read_or_write(key: Key, tmp_path: Path, mod
     path.write_bytes(key.path.read_bytes())
     path.chmod(mode)
     with pytest.raises(UsageProblem, match="chmod 600"):
+        age.identities([path])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_an_identity_of_another_account(key: Key, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(key.path.read_bytes())
+    path.chmod(0o600)
+    os.chown(path, 65534, 65534)
+    with pytest.raises(UsageProblem, match="belongs to uid 65534"):
         age.identities([path])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loader import _native
-from loader.errors import Cancelled, NoSuchPath, NotPermitted
+from loader.errors import Cancelled, FileUnsafe, NoSuchPath, NotPermitted, UsageProblem
 from loader.progress import Meter
 from loader.server.options import Connection
 from loader.server.search import Search
@@ -69,6 +69,50 @@ def test_a_password_file_of_somebody_else_is_named(password_file: Path) -> None:
             Connection(password_file=str(password_file)).secret()
     finally:
         os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "who"), [(0o600, None), (0o640, "its group"), (0o604, "every user of this host")]
+)
+def test_a_password_that_others_can_read_is_told_of(
+    password_file: Path, caplog: pytest.LogCaptureFixture, mode: int, who: str | None
+) -> None:
+    password_file.chmod(mode)
+    assert Connection(password_file=str(password_file)).secret() == SECRET.encode()
+    expected = [f"{password_file}: {who} can read the password"] if who else []
+    assert [one.split(";")[0] for one in caplog.messages] == expected
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_password_that_others_can_write_is_refused(password_file: Path, mode: int) -> None:
+    password_file.chmod(mode)
+    with pytest.raises(UsageProblem, match="others can write to it: chmod 600"):
+        Connection(password_file=str(password_file)).secret()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_password_of_another_account_is_refused(password_file: Path, tmp_path: Path) -> None:
+    """A link that the account made is not followed either: it could lead to any file of root's."""
+    link = tmp_path / "link"
+    link.symlink_to(password_file)
+    assert Connection(password_file=str(link)).secret() == SECRET.encode()
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(FileUnsafe, match="a symbolic link"):
+        Connection(password_file=str(link)).secret()
+    os.chown(password_file, 65534, 65534)
+    with pytest.raises(UsageProblem, match="belongs to uid 65534"):
+        Connection(password_file=str(password_file)).secret()
+
+
+def test_a_shell_may_give_the_password_through_a_pipe() -> None:
+    """-y <(command)"""
+    reading_end, writing_end = os.pipe()
+    os.write(writing_end, SECRET.encode())
+    os.close(writing_end)
+    try:
+        assert Connection(password_file=f"/dev/fd/{reading_end}").secret() == SECRET.encode()
+    finally:
+        os.close(reading_end)
 
 
 def test_while_a_search_runs_its_password_is_nowhere_to_be_seen(password_file: Path) -> None:

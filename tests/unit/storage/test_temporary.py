@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from loader.errors import DirectoryUnsafe
 from loader.storage import temporary
 from tests.support.command import ditseed
 
@@ -81,6 +82,71 @@ def test_one_of_another_account_is_not_touched(tmp_path: Path) -> None:
     os.chown(planted, 65534, 65534)
     with temporary.directory("read", tmp_path):
         assert planted.exists()
+
+
+@pytest.fixture
+def way(tmp_path: Path) -> Path:
+    """A directory two below another."""
+    (tmp_path / "above/below").mkdir(parents=True)
+    return tmp_path / "above/below"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("name", ["above", "above/below"])
+def test_none_is_made_where_another_account_could_replace_it(
+    way: Path, tmp_path: Path, name: str
+) -> None:
+    os.chown(tmp_path / name, 65534, 65534)
+    (tmp_path / name).chmod(0o1755)  # the sticky bit does not bind the owner of the directory
+    with (
+        pytest.raises(DirectoryUnsafe, match="belongs to another account"),
+        temporary.directory("read", way),
+    ):
+        pass
+    assert not list(way.iterdir())
+
+
+@pytest.mark.parametrize("name", ["above", "above/below"])
+def test_the_sticky_bit_is_what_makes_a_shared_directory_safe(
+    way: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).chmod(0o1777)
+    with temporary.directory("read", way) as made:
+        assert made.parent.parent == way
+    if os.geteuid() != 0 and name == "above":
+        return  # an ordinary user is told of the directory alone
+    (tmp_path / name).chmod(0o777)
+    with pytest.raises(DirectoryUnsafe, match="mode 0777"), temporary.directory("read", way):
+        pass
+
+
+def test_a_link_on_the_way_is_left_behind(way: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(way.parent)
+    with temporary.directory("read", tmp_path / "link/below") as made:
+        assert made.parent.parent == way
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("backup", "drill", "latest", "-R", "repo"),
+        ("backup", "extract", "latest", "-R", "repo", "--dn", "dc=example,dc=com"),
+        ("backup", "verify", "-R", "repo"),
+        ("backup", "restore", "latest", "-R", "s3://bucket/repo", "--target", "data"),
+        ("build", "all.ldif", "--config", "slapd.d"),
+        ("migrate", "data", "--config", "slapd.d"),
+        ("verify", "data"),
+        ("storage", "bench", "data"),
+    ],
+    ids=" ".join,
+)
+def test_tmp_of_another_account_is_refused(way: Path, words: tuple[str, ...]) -> None:
+    os.chown(way, 65534, 65534)
+    done = ditseed(*words, "--tmp", way)
+    assert done.status == DirectoryUnsafe.exit_status, done.err
+    assert "another account" in done.err
+    assert not list(way.iterdir())
 
 
 def test_every_command_removes_them(tmp_path: Path) -> None:
