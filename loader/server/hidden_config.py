@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,17 +44,16 @@ def readable(
 
 
 def copy_directory(source: Path, copy: Path) -> None:
-    """What slapd reads of a slapd.d, without links: its account could have them lead to files of root's. Raises
-    FileUnsafe, OSError."""
+    """What slapd reads of a slapd.d. As root, links of another account, such as slapd's, are refused: they could lead
+    to any file of root's. Raises FileUnsafe, DirectoryUnsafe, OSError."""
     copy.mkdir(mode=0o700)
     with held.opened(source) as directory:
         for name in os.listdir(directory.descriptor):
-            mode = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode):
-                copy_directory(directory.path / name, copy / name)
-            elif name.endswith(".ldif"):
-                with os.fdopen(directory.open(name), "rb") as file:
-                    write(copy / name, file.read())
+            path = directory.path / name
+            if name.endswith(".ldif"):
+                write(copy / name, files.read(path))
+            elif path.is_dir():
+                copy_directory(path, copy / name)
 
 
 def _entry(path: Path) -> bytes | None:
