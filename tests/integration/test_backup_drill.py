@@ -7,7 +7,7 @@ import os
 import pwd
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from loader.operations.backup.drill import DrillOptions
 from loader.operations.backup.run import BackupOptions
 from loader.progress import Progress
 from loader.server import private_slapd
+from loader.server.session import Session
 from loader.storage.files import Owner
 from tests.support.command import ditseed
 from tests.support.require import require
@@ -149,6 +150,23 @@ def test_whatever_the_umask_nobody_else_writes_in_our_directories(
     directories = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert {exported, copied, restored, repo, tmp_path / "g/tree"} <= {*directories}
     assert [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o022] == []
+
+
+def test_a_fifo_in_the_place_of_its_configuration(
+    repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The account of slapd can put one there, for the directory has been given to it: it is removed, not read."""
+    running = private_slapd.running
+
+    @contextmanager
+    def replaced(home: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
+        with running(home, owner, tmpdir) as session:
+            yield session
+        home.rename(home.with_name("away"))
+        os.mkfifo(home)
+
+    monkeypatch.setattr(private_slapd, "running", replaced)
+    assert drill.drill(DrillOptions(repo, "latest"), QUIET).is_good
 
 
 def test_a_database_without_entries(tmp_path: Path) -> None:
