@@ -86,6 +86,7 @@ __all__ = [
     "searches",
     "select",
     "shard",
+    "shared_uuids",
     "split",
     "transfer",
     "tree",
@@ -644,6 +645,20 @@ class IndexCosts:
 
 def index_costs(path: _Path, counters: Counters, *, txn: int) -> IndexCosts:
     """Of a data file; txn: that of the reader's slot which is held."""
+
+def shared_uuids(
+    path: _Path,
+    counters: Counters,
+    *,
+    txn: int | None,
+    limit: int,
+    memory: int,
+    jobs: int,
+    scratch: _Path,
+) -> list[tuple[str, str, str]]:
+    """The first `limit` entryUUIDs that several entries of a data file have, each with the DNs of two of them.
+
+    memory, scratch: for sorting where no index on entryUUID has a posting for each entry."""
 
 @final
 class Selected:

@@ -48,9 +48,9 @@ class SharedUuid(LoaderError):
     code, exit_status = "server.shared_uuid", 112
     message = "{first} and {dn} share the entryUUID {uuid}"
     hint = (
-        "Replication cannot tell them apart. Delete one of them on the server and add it again, which gives it an "
-        "entryUUID of its own. To copy both as they are, read the database instead: --strategy clone, or "
-        "`ditseed export DATABASE-DIRECTORY`."
+        "Replication cannot tell them apart. Delete one of them on the provider and add it again, which gives it an "
+        "entryUUID of its own. To copy both as they are, export the database itself: `ditseed export "
+        "DATABASE-DIRECTORY`, and load that with `ditseed build`."
     )
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from loader import _native, naming, resources, units
 from loader.defaults import LEVELS
-from loader.errors import MdbDamaged, UsageProblem
+from loader.errors import MdbDamaged, SharedUuid, UsageProblem
 from loader.ldif import with_counters
 from loader.mdb import heeded, meta, snapshot
 from loader.mdb.environment import LOCK
@@ -184,6 +184,40 @@ def audit(
         tuple(found.drifted),
         tuple(found.left_out),
     )
+
+
+def shared_uuids(
+    place: Path, means: Resources, meter: Meter, limit: int = LIMIT
+) -> list[tuple[str, str, str]]:
+    """The first `limit` entryUUIDs that several entries of an environment have, each with the DNs of two of them.
+
+    Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull.
+    """
+    path = meta.data_file(place)
+    with (
+        _held(place) as txn,
+        checked_file(path) as pin,
+        with_counters(meter, str(path)) as counters,
+        _explained(path),
+    ):
+        return _native.shared_uuids(
+            pin,
+            counters,
+            txn=txn,
+            limit=limit,
+            memory=means.memory or resources.memory() // MEMORY_SHARE,
+            jobs=means.jobs or resources.processors(),
+            scratch=means.scratch or tempfile.gettempdir(),
+        )
+
+
+def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None) -> None:
+    """A replica must not hold two entries with one entryUUID: syncrepl would change or delete either.
+
+    Raises SharedUuid, and what `shared_uuids` raises.
+    """
+    for uuid, first, other in shared_uuids(place, Resources(scratch=scratch), meter, limit=1):
+        raise SharedUuid(uuid=uuid, first=first, dn=other)
 
 
 @contextmanager

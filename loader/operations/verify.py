@@ -23,7 +23,7 @@ from loader.errors import (
 from loader.mdb import look, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations.build import proven
-from loader.progress import Progress
+from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.sinks import mdb
 from loader.sinks.configured import definitions_of
@@ -34,6 +34,7 @@ from loader.storage import files
 INDEXES = LADDER[-1]
 # Problems of indexes alone.
 _DRIFT = {f"indexes.{kind}" for kind in ("table", "damaged", "missing", "too_much", "too_long")}
+_EACH_ENTRY = ("tree", INDEXES)
 _NAMING = "indexes.naming"  # an entry without the value of its RDN
 # Bytes up to which a level takes minutes.
 _UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
@@ -112,6 +113,8 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     begun = time.monotonic()
     with progress.step("verify") as meter:
         verdict = verify.audit(place, level, options.means, meter, known)
+        if level in _EACH_ENTRY and verdict.sound:
+            verdict = _with_shared_uuids(verdict, place, options.means, meter)
     seconds = time.monotonic() - begun
     if subject.configured is not None:
         verdict = _as_replica(verdict, *subject.configured)
@@ -142,6 +145,18 @@ def _as_replica(verdict: AuditReport, config: Config, database: Database) -> Aud
     note = f"{units.number(unnamed[0].count)} entries lack the value of their RDN, which syncrepl leaves out"
     rest = tuple(one for one in verdict.problems if one.kind != _NAMING)
     return replace(verdict, problems=rest, notes=(*verdict.notes, note))
+
+
+def _with_shared_uuids(
+    verdict: AuditReport, place: Path, means: Resources, meter: Meter
+) -> AuditReport:
+    """slapadd takes entries that share an entryUUID, so that they are no damage, but syncrepl goes wrong with them."""
+    shared = (
+        f"{first} and {other} share the entryUUID {uuid}: replication cannot tell them apart. "
+        "Delete one of them and add it again, which gives it an entryUUID of its own"
+        for uuid, first, other in verify.shared_uuids(place, means, meter)
+    )
+    return replace(verdict, notes=(*verdict.notes, *shared))
 
 
 def _others(options: VerifyOptions, subject: _Subject) -> Iterator[str]:

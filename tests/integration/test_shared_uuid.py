@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from loader.errors import SharedUuid
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Settings
+from loader.errors import RefreshRefused, SharedUuid
 from tests.support.command import ditseed
 from tests.support.seeding import Pair, pair
 from tests.support.stopping import begin
-from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
 
@@ -66,8 +67,32 @@ def test_one_that_changed_while_it_was_read_does_not_overtake_the_other(both: Pa
     assert not (both.consumer.database_dir / "data.mdb").exists()
 
 
-def test_a_seeding_at_once_has_both(both: Pair) -> None:
-    ditseed(*both.seed("search", "--restart")).ok()
-    assert_same(both.provider, both.consumer)
-    names = re.findall(r"(?m)^dn: (cn=(?:one|two),.*)$", both.consumer.slapcat())
-    assert sorted(names) == sorted(TWINS)
+@pytest.mark.parametrize("strategy", ["search", "slapcat", "clone"])
+def test_no_seeding_takes_them(both: Pair, strategy: str) -> None:
+    both.prepare(strategy)
+    done = ditseed(*both.seed(strategy, "--restart"))
+    _expect_named(done.status, done.err)
+    assert not (both.consumer.database_dir / "data.mdb").exists()
+
+
+@pytest.mark.parametrize("indexes", [("objectClass eq", "entryUUID eq"), ("objectClass eq",)])
+def test_verify_names_them(indexes: tuple[str, ...]) -> None:
+    """With an index on entryUUID few entries are looked at; without one, all are."""
+    root = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n"
+    with closing(Slapd(Settings(indexes=indexes))) as server:
+        server.slapadd("\n".join([root, *(f"dn: {dn}\n{PERSON}" for dn in TWINS)]))
+        done = ditseed("verify", "--config", server.config_path).ok()
+    assert "share the entryUUID 11111111-2222-4333-8444-555555555555" in done.out
+    assert all(dn in done.out for dn in TWINS)
+
+
+def test_a_refresh_does_not_guess_which_of_them_was_deleted(both: Pair) -> None:
+    """slapadd put both into the consumer's database as well."""
+    ldif = both.scratch / "all.ldif"
+    ldif.write_text(both.provider.slapcat())
+    both.consumer.slapadd(ldif)
+    both.provider.ldapmodify(_change(TWINS[0], "once more"))
+    config = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+    done = ditseed("replica", "refresh", *both.bind, *config)
+    assert done.status == RefreshRefused.exit_status, done.err
+    assert "share the entryUUID 11111111-2222-4333-8444-555555555555" in done.err

@@ -6,10 +6,11 @@ import dataclasses
 from pathlib import Path
 
 from loader import csn
-from loader.mdb import context_csn
+from loader.mdb import context_csn, verify
 from loader.operations import estimate
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase, publish_environment
+from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.storage import files
 
@@ -27,10 +28,16 @@ def choose_maxsize(options: BuildOptions, place: TargetDatabase, needed: int) ->
     return estimate.choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
 
 
-def extend_context_csn(options: BuildOptions, made: Path, place: TargetDatabase) -> None:
-    """-w of a glued tree: the superior's contextCSN takes in what the other databases hold (slapcommon.c)."""
-    if not options.reached or options.seeding:
-        return
+def complete(options: BuildOptions, made: Path, place: TargetDatabase, meter: Meter) -> None:
+    """What a consumer cannot hold is refused, and -w of a glued tree gets its contextCSN. Raises SharedUuid."""
+    if options.seeding or options.claimed is not None:
+        verify.require_unique_uuids(made, meter, made.parent)
+    if options.reached and not options.seeding:
+        _extend_context_csn(options, made, place)
+
+
+def _extend_context_csn(options: BuildOptions, made: Path, place: TargetDatabase) -> None:
+    """The superior's contextCSN takes in what the other databases hold (slapcommon.c)."""
     suffix = place.database.suffix
     stored = context_csn.stored(made, suffix)
     wanted = sorted(csn.by_server([*stored, *options.reached]).values())

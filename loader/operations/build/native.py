@@ -272,7 +272,7 @@ class NativeSteps:
 
     def check(self, meter: Meter, loaded: Facts) -> Facts:
         """Every entry that was read is in the database or among the rejects, and the database is sound."""
-        finish.extend_context_csn(self.options, self.made, self.place)
+        finish.complete(self.options, self.made, self.place, meter)
         facts = meta.read_meta(self.made)
         maxsize = finish.choose_maxsize(self.options, self.place, facts.used)
         if maxsize != facts.map_size:

@@ -143,7 +143,7 @@ class _SlapaddSteps:
 
     def check(self, meter: Meter, scan: Facts, loaded: Facts) -> Facts:
         """Every entry that was read is in the database, and the database is sound."""
-        finish.extend_context_csn(self.options, self.made, self.place)
+        finish.complete(self.options, self.made, self.place, meter)
         inside = environment.entry_count(self.made)
         if not scan["entries"] == loaded["entries"] == inside:
             raise EntriesLost(read=scan["entries"], written=inside, log=self.run.directory)

@@ -64,6 +64,7 @@ class CloneSteps:
 
     def check(self, meter: Meter) -> Facts:
         verify.verify(self.made, self.options.verify, meter)
+        verify.require_unique_uuids(self.made, meter, self.run.directory)
         return {
             "entries": environment.entry_count(self.made),
             "identity": files.identity(self.made / DATA),

@@ -44,6 +44,7 @@ mod reorder;
 mod rows;
 mod settings;
 mod shared;
+mod shared_uuids;
 pub mod split;
 mod stored;
 mod stored_keys;
@@ -72,6 +73,7 @@ pub use live::{Renamed, Reread};
 pub use orphans::Orphan;
 pub use positions::MOST_ENTRIES;
 pub use settings::{Method, Options, Settings, ValueCheck};
+pub use shared_uuids::{SharedUuid, shared_uuids};
 pub use verify::{Resources as VerifyMeans, verify};
 
 /// What an entry is that `codec` cannot read.

@@ -1,7 +1,8 @@
-//! The call that tells what the indexes of a database take.
+//! The calls that tell what the indexes of a database take, and which entries share their entryUUID.
 
 use std::path::PathBuf;
 
+use backmdb::VerifyMeans;
 use pyo3::prelude::*;
 
 use crate::counters::Counters;
@@ -43,4 +44,23 @@ pub fn index_costs(
 fn told(one: backmdb::IndexCost) -> IndexCost {
     let backmdb::IndexCost { name, pages, tree_pages, keys, records, ranges, presence } = one;
     IndexCost { name, pages, tree_pages, keys, records, ranges, presence }
+}
+
+/// Of each: the entryUUID, and two DNs.
+#[pyfunction]
+#[pyo3(signature = (path, counters, *, txn, limit, memory, jobs, scratch))]
+pub fn shared_uuids(
+    py: Python<'_>,
+    path: PathBuf,
+    counters: &Counters,
+    txn: Option<u64>,
+    limit: usize,
+    memory: usize,
+    jobs: usize,
+    scratch: PathBuf,
+) -> PyResult<Vec<(String, String, String)>> {
+    let means = VerifyMeans { memory, jobs, scratch };
+    let search = || backmdb::shared_uuids(&path, txn, limit, &means, &counters.0);
+    let found = enter(py, &counters.0, search)?;
+    Ok(found.into_iter().map(|one| (one.uuid, one.dns.0, one.dns.1)).collect())
 }

@@ -45,7 +45,7 @@ mod _native {
     #[pymodule_export]
     use super::cloning::{Seen, clone_compact, clone_plain, clone_receive, clone_send};
     #[pymodule_export]
-    use super::costing::{IndexCost, IndexCosts, index_costs};
+    use super::costing::{IndexCost, IndexCosts, index_costs, shared_uuids};
     #[pymodule_export]
     use super::counters::Counters;
     #[pymodule_export]

@@ -15,7 +15,7 @@ pub(crate) mod head;
 mod index_comparison;
 pub(crate) mod indexes;
 pub(crate) mod last_values;
-mod names;
+pub(crate) mod names;
 mod node_parents;
 mod pages;
 pub(crate) mod parts;

@@ -27,6 +27,31 @@ pub struct Local {
     pub changed: FxHashMap<Uuid, u64>,
     /// Of entries that are gone, ascending.
     pub gone: Vec<u64>,
+    /// entryUUIDs of those that the provider named as deleted.
+    deleted: FxHashSet<Uuid>,
+}
+
+impl Local {
+    /// Fails if two entries have an entryUUID of which the provider spoke: nothing tells which of them it meant.
+    fn absorb(&mut self, other: Self) -> Result<()> {
+        for (uuid, id) in other.changed {
+            require_single(uuid, self.changed.insert(uuid, id).is_none())?;
+        }
+        for uuid in other.deleted {
+            require_single(uuid, self.deleted.insert(uuid))?;
+        }
+        self.gone.extend(other.gone);
+        Ok(())
+    }
+}
+
+fn require_single(uuid: Uuid, single: bool) -> Result<()> {
+    if single {
+        return Ok(());
+    }
+    let uuid = values::uuid::spelled(uuid);
+    let message = format!("two entries share the entryUUID {}", String::from_utf8_lossy(&uuid));
+    Err(Error::new(Code::Unproven, message))
 }
 
 /// What is asked of each entry.
@@ -41,7 +66,10 @@ struct LocalQuery<'a> {
 
 enum LocalState {
     Changed(Uuid),
-    Gone,
+    /// Deleted by its entryUUID.
+    Deleted(Uuid),
+    /// Not among those that the provider named as present.
+    Absent,
     Unchanged,
 }
 
@@ -95,7 +123,7 @@ impl<'a> LocalQuery<'a> {
             return Ok(LocalState::Unchanged);
         }
         self.require_old(value)?;
-        Ok(LocalState::Gone)
+        Ok(if absent { LocalState::Absent } else { LocalState::Deleted(uuid) })
     }
 
     /// slapd's consumer takes an entry for its own that is newer than what it has reached, and so keeps it.
@@ -117,8 +145,14 @@ impl<'a> LocalQuery<'a> {
 
     fn note(&self, id: u64, value: &[u8], local: &mut Local) -> Result<()> {
         match self.of(value)? {
-            LocalState::Changed(uuid) => drop(local.changed.insert(uuid, id)),
-            LocalState::Gone => local.gone.push(id),
+            LocalState::Changed(uuid) => {
+                require_single(uuid, local.changed.insert(uuid, id).is_none())?;
+            }
+            LocalState::Deleted(uuid) => {
+                require_single(uuid, local.deleted.insert(uuid))?;
+                local.gone.push(id);
+            }
+            LocalState::Absent => local.gone.push(id),
             LocalState::Unchanged => {}
         }
         Ok(())
@@ -144,9 +178,7 @@ impl<'a> LocalQuery<'a> {
                 }
                 counters.check()?;
                 counters.advance(seen);
-                let mut all = lock(&all);
-                all.changed.extend(local.changed);
-                all.gone.extend(local.gone);
+                lock(&all).absorb(local)?;
             }
             Ok(())
         })?;
@@ -170,9 +202,7 @@ impl<'a> LocalQuery<'a> {
                     None => *lock(&vague) = true,
                     Some(found) => local = found,
                 }
-                let mut all = lock(&all);
-                all.changed.extend(local.changed);
-                all.gone.extend(local.gone);
+                lock(&all).absorb(local)?;
             }
             Ok(())
         })?;

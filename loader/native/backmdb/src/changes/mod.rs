@@ -9,6 +9,9 @@ mod incoming;
 mod local;
 mod postings;
 
+pub(crate) use incoming::uuid_of;
+pub(crate) use local::id_of;
+
 use std::path::PathBuf;
 
 use common::WithCode;

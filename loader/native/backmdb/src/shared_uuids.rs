@@ -1,0 +1,170 @@
+//! Entries of a database that share their entryUUID: slapadd takes them, but replication cannot tell them apart.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use codec::{ad2i, tables};
+use common::{Counters, Result};
+use extsort::TupleSorter;
+use lmdbfile::{Reader, TableReader};
+
+use crate::audit::names::dn;
+use crate::audit::parts::id_ranges;
+use crate::audit::readers::side_by_side;
+use crate::changes::{id_of, uuid_of};
+use crate::{VerifyMeans, lock};
+
+/// Entries that one worker looks up in a row.
+const LOOKED_UP: usize = 1024;
+
+/// An entryUUID that at least two entries have, and the DNs of two of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedUuid {
+    pub uuid: String,
+    pub dns: (String, String),
+}
+
+type UuidSorter = Mutex<TupleSorter<[u64; 3]>>;
+
+/// Returns the first `limit` entryUUIDs that several entries of a data file have. An index on entryUUID for equality
+/// leaves few entries to be looked at; without one, each is. `txn`: that of the reader slot that holds the snapshot.
+pub fn shared_uuids(
+    path: &Path,
+    txn: Option<u64>,
+    limit: usize,
+    means: &VerifyMeans,
+    counters: &Counters,
+) -> Result<Vec<SharedUuid>> {
+    let mut reader = match txn {
+        Some(txn) => Reader::open_at(path, txn)?,
+        None => Reader::open(path)?,
+    };
+    tables::set_orders(&mut reader);
+    let (Some(id2e), Some(number)) = (reader.table(b"id2e"), uuid_number(&reader)?) else {
+        return Ok(Vec::new());
+    };
+    let stop = Arc::clone(counters.flag());
+    let sorter = Mutex::new(TupleSorter::new(means.memory, means.jobs, &means.scratch, &stop));
+    let search = Search { number, jobs: means.jobs, sorter: &sorter, counters };
+    match index(&reader, &id2e) {
+        Some(index) => search.by_index(&reader, &index)?,
+        None => search.by_scan(&reader, &id2e)?,
+    }
+    let sorter = sorter.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    pairs(sorter, limit, &reader)
+}
+
+/// The number of the description in ad2i; `None` if no entry has one.
+fn uuid_number(reader: &Reader) -> Result<Option<u32>> {
+    let Some(table) = reader.table(b"ad2i") else { return Ok(None) };
+    let mut cursor = table.cursor()?;
+    while let Some((key, text)) = cursor.next()? {
+        if text == b"entryUUID" {
+            return Ok(ad2i::read(key));
+        }
+    }
+    Ok(None)
+}
+
+/// The index table, if it has one posting for each entry: not if it is for presence as well, or lacks entries.
+fn index<'r>(reader: &'r Reader, id2e: &TableReader<'_>) -> Option<TableReader<'r>> {
+    let complete = |table: &TableReader<'_>| table.record().entries == id2e.record().entries;
+    reader.table(b"entryUUID").filter(complete)
+}
+
+struct Search<'a> {
+    /// Of entryUUID in ad2i.
+    number: u32,
+    jobs: usize,
+    /// entryUUID in two halves, and entry ID.
+    sorter: &'a UuidSorter,
+    counters: &'a Counters,
+}
+
+impl Search<'_> {
+    /// Looks at the entries whose index key other entries have, too: the key is a hash of 32 bits.
+    fn by_index(&self, reader: &Reader, index: &TableReader<'_>) -> Result<()> {
+        let (mut ids, mut keys) = (Vec::new(), index.keys()?);
+        while let Some(key) = keys.next()? {
+            self.counters.check()?;
+            if key.count > 1 {
+                for id in index.get_all(key.key)? {
+                    ids.push(id_of(&id)?);
+                }
+            }
+        }
+        ids.sort_unstable();
+        let parts: Vec<&[u64]> = ids.chunks(LOOKED_UP).collect();
+        side_by_side(reader, self.jobs, parts.len(), |reader, turns| {
+            let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
+            for at in turns.iter() {
+                self.counters.check()?;
+                let mut found = Vec::new();
+                for id in parts[at] {
+                    if let Some(value) = id2e.get(&id.to_ne_bytes())? {
+                        self.note(*id, &value, &mut found)?;
+                    }
+                }
+                self.keep(found)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn by_scan(&self, reader: &Reader, id2e: &TableReader<'_>) -> Result<()> {
+        let spans = id_ranges(id2e, self.jobs);
+        side_by_side(reader, self.jobs, spans.len(), |reader, turns| {
+            let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
+            for at in turns.iter() {
+                self.counters.check()?;
+                let (mut found, mut cursor) = (Vec::new(), id2e.cursor()?);
+                cursor.seek(&spans[at].from.to_ne_bytes())?;
+                while let Some((key, value)) = cursor.next()? {
+                    let id = id_of(key)?;
+                    if !spans[at].has(id) {
+                        break;
+                    }
+                    self.note(id, value, &mut found)?;
+                }
+                self.keep(found)?;
+            }
+            Ok(())
+        })
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
+    fn note(&self, id: u64, value: &[u8], found: &mut Vec<[u64; 3]>) -> Result<()> {
+        let uuid = uuid_of(value, self.number)?;
+        found.extend(uuid.map(|uuid| [(uuid >> 64) as u64, uuid as u64, id]));
+        Ok(())
+    }
+
+    fn keep(&self, found: Vec<[u64; 3]>) -> Result<()> {
+        let mut sorter = lock(self.sorter);
+        found.into_iter().try_for_each(|tuple| sorter.push(tuple))
+    }
+}
+
+fn pairs(sorter: TupleSorter<[u64; 3]>, limit: usize, reader: &Reader) -> Result<Vec<SharedUuid>> {
+    let Some(dn2i) = reader.table(b"dn2i") else { return Ok(Vec::new()) };
+    let mut found: Vec<SharedUuid> = Vec::new();
+    let (mut before, mut told) = (None::<[u64; 3]>, None);
+    for tuple in sorter.finish()? {
+        let tuple: [u64; 3] = tuple?;
+        let uuid = [tuple[0], tuple[1]];
+        let twin = before.replace(tuple).filter(|twin| twin[..2] == uuid && told != Some(uuid));
+        if let Some(twin) = twin {
+            if found.len() == limit {
+                break;
+            }
+            told = Some(uuid);
+            let text = values::uuid::spelled((u128::from(uuid[0]) << 64) | u128::from(uuid[1]));
+            let name = |id| dn(&dn2i, id).unwrap_or_else(|| format!("the entry with ID {id}"));
+            found.push(SharedUuid {
+                uuid: String::from_utf8_lossy(&text).into_owned(),
+                dns: (name(twin[2]), name(tuple[2])),
+            });
+        }
+    }
+    Ok(found)
+}
