@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from loader.errors import (
     ToolFailed,
 )
 from loader.server import account, hidden_config, shell_commands, tools
-from loader.storage import temporary
+from loader.storage import files, temporary
 from loader.storage.files import Owner
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def changed_copy(
     not). It holds credentials: mode 0700, removed at the end. Raises ConfigUnreadable.
     """
     copy = place / "slapd.d"
-    shutil.rmtree(copy, ignore_errors=True)
+    files.remove_tree(copy)
     copy.mkdir(mode=0o700, parents=True)
     try:
         changed = [
@@ -176,7 +175,7 @@ def changed_copy(
         load(copy, changed, source.path, owner)
         yield copy
     finally:
-        shutil.rmtree(copy, ignore_errors=True)
+        files.remove_tree(copy)
 
 
 def load(

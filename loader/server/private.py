@@ -11,7 +11,6 @@ takes dynamicObject, and ppolicy of 2.4 changes pwdAttribute once it is configur
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from loader import glue, schema
 from loader.config import Config, Database, Entry
 from loader.server import configuration
+from loader.storage import files
 
 Values = Sequence[bytes]
 
@@ -86,20 +86,16 @@ def configured(
     """
     home = place / "slapd.d"
     nowhere = home / "empty"
-    _remove(home)
-    nowhere.mkdir(mode=0o700, parents=True)
-    home.chmod(0o700)
+    files.remove_tree(home)
+    home.mkdir(mode=0o700, parents=True)
+    nowhere.mkdir(mode=0o700)
     try:
         changed = {"olcDbDirectory": [bytes(nowhere)], **(settings or {})}
         entries = list(_entries(source, database, changed, nowhere, superior or database))
         configuration.load(home, entries, source.path)
         yield home
     finally:
-        _remove(home)
-
-
-def _remove(home: Path) -> None:
-    shutil.rmtree(home, ignore_errors=True)
+        files.remove_tree(home)
 
 
 def _entries(
