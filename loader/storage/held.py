@@ -195,8 +195,8 @@ def _make(above: Directory, name: str) -> None:
 
 def remove_tree(path: Path) -> None:
     """A directory with all that is in it, links and FIFOs as such. (`shutil.rmtree` opens what it takes for a directory
-    as whatever stands there by then, and waits for a FIFO.) As root, each directory is taken from its owner first, who
-    could add files as fast as they are removed. Raises OSError."""
+    as whatever stands there by then, and waits for a FIFO.) As root, each directory is first taken from its owner, who
+    could otherwise add files as fast as they are removed. Raises OSError."""
     with opened(path.parent) as above:
         _remove_tree(above.descriptor, path.name)
 
@@ -205,7 +205,7 @@ def _remove_tree(above: int, name: str) -> None:
     here = os.open(name, _LIST, dir_fd=above)
     try:
         if os.geteuid() == 0:
-            with suppress(OSError):  # what NFS does not let root do does not keep it from removing
+            with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
                 close_to_others(here)
         for one in os.listdir(here):
             try:
@@ -220,7 +220,7 @@ def _remove_tree(above: int, name: str) -> None:
 
 
 def _remove_inner(above: int, name: str) -> None:
-    """Whatever is there instead of the directory that was seen is removed, too."""
+    """Also removes a file that has been put in the place of the directory."""
     try:
         _remove_tree(above, name)
     except FileNotFoundError:
@@ -230,8 +230,8 @@ def _remove_inner(above: int, name: str) -> None:
 
 
 def close_to_others(directory: int, mode: int = 0o700) -> None:
-    """Make an open directory ours alone. Who has it open already, or is in it, cannot reach or make anything there
-    either: the kernel asks for each name anew."""
+    """Make the open directory ours alone. A process that has it open, or works in it, is kept out, too: the kernel
+    checks the permissions for each name that is looked up or created."""
     os.fchown(directory, os.geteuid(), os.getegid())
     os.fchmod(directory, mode)
 

@@ -1,9 +1,9 @@
 """A directory copied with all that is below it: owners, modes, ACLs and other attributes, times, hard links, holes.
 
-No other account can get into the target before `open_up`: its top belongs to root, mode 0700, from before the first file
-is made until the copy is verified. So in the target names stay what they are, though the directories in it have their
-owners already. A top that is closed holds what an earlier run of ours has copied, and nothing else; a top that is not is
-emptied first (`empty`) or refused (`claim`), because a process that was inside once may still be.
+No other account can enter the target before `open_up`: its top directory belongs to root, with mode 0700, from before
+the first file is made until the copy is verified. So nobody can replace a name in the target, although its directories
+get their owners earlier. A closed top directory contains only what an earlier run copied. One that is not closed is
+refused (`claim`) or emptied (`empty`), because a process that was in it may still have a directory open.
 
 What was copied completely before a kill is known by its size and time, which a file gets last, and is not copied again.
 """
@@ -22,7 +22,7 @@ from loader.storage import held, holes, trees
 from loader.storage.trees import Node
 
 _CLOSED = 0o700
-_BEING_EMPTIED = 0o500  # closed as well, but not to be gone on with
+_BEING_EMPTIED = 0o500  # closed as well, but a copy in it must not be resumed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -97,7 +97,7 @@ class _Copy:
         source = node.open()
         made = os.open(node.name, trees.LIST, dir_fd=target)
         try:
-            held.close_to_others(made)  # it has its owner where an earlier run had finished it
+            held.close_to_others(made)  # an earlier run may have given it to its owner
             self._inside(source, made, f"{node.path}/")
             _become(made, os.fstat(source), trees.attributes_of(source))
         finally:
@@ -124,14 +124,14 @@ class _Copy:
 
 
 def is_closed(target: held.Directory) -> bool:
-    """Does it belong to us alone, as no directory of a service does?"""
+    """Can no other account enter the directory?"""
     status = target.status
     return status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == _CLOSED
 
 
 def claim(target: held.Directory) -> None:
-    """Close an empty directory to every other account. Raises MigrationRefused if it has files that no copy of ours has
-    put there; then it is as it was."""
+    """Close an empty directory to every other account; one that is closed may contain an earlier copy. Raises
+    MigrationRefused if an open one is not empty, and leaves it as it was."""
     if is_closed(target):
         return
     before = target.status
@@ -151,7 +151,8 @@ def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
 
 
 def empty(target: held.Directory) -> None:
-    """Remove a copy that other accounts could get into. What a process has open of it is out of the tree then."""
+    """Close the directory and remove all that is in it: of a copy that other accounts could enter, a process may have a
+    directory open."""
     with held.named(target.name):
         held.close_to_others(target.descriptor, _BEING_EMPTIED)
         for name in trees.names_in(target.descriptor, True):
@@ -161,7 +162,7 @@ def empty(target: held.Directory) -> None:
 
 
 def open_up(source: held.Directory, target: held.Directory) -> None:
-    """Give the top of a finished copy its owner, its mode and what else the source's has."""
+    """Give the top directory of a verified copy the owner, mode, attributes and times of the source's."""
     with held.named(target.name):
         attributes = trees.attributes_of(source.descriptor)
         _become(target.descriptor, source.status, attributes)
@@ -171,8 +172,11 @@ def open_up(source: held.Directory, target: held.Directory) -> None:
 def copy_tree(
     source: held.Directory, target: held.Directory, meter: Meter, after_block: Callable[[], None]
 ) -> None:
-    """Make what is in `target` equal to what is in `source`, durably; what else a copy of ours has left there is removed.
-    The target stays closed. `after_block` is called after each block of a file. Raises MigrationRefused, OSError."""
+    """Make the contents of `target` equal to those of `source`, durably; what else an earlier copy left there is
+    removed. The target stays closed. `after_block` is called after each block of a file.
+
+    Raises MigrationRefused, OSError.
+    """
     claim(target)
     with held.named(target.name):
         _Copy(source.descriptor, target.descriptor, meter, after_block).whole()
@@ -219,8 +223,8 @@ def _remove(directory: int, name: str) -> None:
 
 
 def _become(file: int | Path, status: os.stat_result, attributes: dict[str, bytes]) -> None:
-    """In this order: a change of owner takes set-user-ID bits away, and ACLs change the mode. `file`: a descriptor, or a
-    path through one that was opened with O_PATH."""
+    """In this order: a change of owner takes set-user-ID bits away, and ACLs change the mode. `file`: a descriptor, or
+    the path through an O_PATH descriptor."""
     if os.geteuid() == 0:
         os.chown(file, status.st_uid, status.st_gid)
     if not stat.S_ISLNK(status.st_mode):

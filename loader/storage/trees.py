@@ -27,14 +27,14 @@ _ZEROS = bytes(BLOCK)
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _OF_FILE_SYSTEM = "lost+found"
-# xfs lists an ACL under its name on the disk, too (fs/xfs/xfs_xattr.c). It sets that one itself.
+# xfs lists each ACL a second time, under its name on disk (fs/xfs/xfs_xattr.c), and sets that one itself.
 _OF_XFS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
 
 @dataclass(frozen=True)
 class Node:
-    """A file of any kind, pinned by an O_PATH descriptor while it is looked at: owner, mode, attributes and contents
-    are those of one inode, whatever its name stands for by then. `path`: from the top."""
+    """A file of any kind. `pin`: its O_PATH descriptor, through which everything is read, so that owner, mode,
+    attributes and contents are those of one inode even if the name is replaced meanwhile. `path`: from the top."""
 
     path: str
     name: str
@@ -101,8 +101,8 @@ def names_in(directory: int, is_top: bool) -> list[str]:
 
 
 def walk(top: int) -> Iterator[Node]:
-    """Directories before what is in them, names in order; the top itself is left out. A node is pinned until the next
-    one is asked for. Raises MigrationRefused where another file system begins."""
+    """Directories before what is in them, names in order; the top itself is left out. A node can be
+    opened until the next one is taken. Raises MigrationRefused where another file system begins."""
     yield from _walk(top, "", os.fstat(top).st_dev)
 
 

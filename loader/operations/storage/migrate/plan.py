@@ -170,7 +170,7 @@ def _require_unused(source: Path, target: Path) -> None:
 
 
 def require_vacant(target: Path) -> None:
-    """Before each copy: a process that is inside would keep the volume from being unmounted. Raises MigrationRefused."""
+    """For each copy again: a process in the volume keeps it from being unmounted. Raises MigrationRefused."""
     _require_vacant(target, occupants(target))
 
 
