@@ -177,7 +177,9 @@ def require_vacant(target: Path) -> None:
 def _require_vacant(path: Path, strangers: Sequence[Occupant]) -> None:
     if strangers:
         reason = f"others than the service use it: {', '.join(map(str, strangers[:5]))}"
-        raise _refused(path, reason, "End them, and leave the directory; nothing was changed.")
+        raise _refused(
+            path, reason, "End them, and leave the directory; then give the same command again."
+        )
 
 
 def _require_room(target: Path, needed: int) -> None:
