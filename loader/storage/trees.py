@@ -27,6 +27,7 @@ _ZEROS = bytes(BLOCK)
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _OF_FILE_SYSTEM = "lost+found"
+_DEEPEST = 200  # levels of directories: each takes up to three descriptors, and three frames of Python's stack
 # xfs lists each ACL a second time, under its name on disk (fs/xfs/xfs_xattr.c), and sets that one itself.
 _OF_XFS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
@@ -102,7 +103,8 @@ def names_in(directory: int, is_top: bool) -> list[str]:
 
 def walk(top: int) -> Iterator[Node]:
     """Directories before what is in them, names in order; the top itself is left out. A node can be
-    opened until the next one is taken. Raises MigrationRefused where another file system begins."""
+    opened until the next one is taken. Raises MigrationRefused where another file system begins, or directories are
+    nested too deep."""
     yield from _walk(top, "", os.fstat(top).st_dev)
 
 
@@ -115,6 +117,12 @@ def _walk(directory: int, path: str, device: int) -> Iterator[Node]:
                     path=node.path,
                     reason=reason,
                     advice="Give a directory in which nothing else is mounted.",
+                )
+            if path.count("/") > _DEEPEST:
+                raise MigrationRefused(
+                    path=node.path,
+                    reason=f"there are more than {_DEEPEST} directories above it",
+                    advice="Move it elsewhere.",
                 )
             yield node
             if stat.S_ISDIR(node.kind):

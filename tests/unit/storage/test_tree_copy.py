@@ -198,6 +198,17 @@ def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
             swapper.communicate()
 
 
+def test_a_tree_as_deep_as_may_be_and_a_deeper_one(both: tuple[Path, Path]) -> None:
+    source, target = both
+    deepest = source.joinpath(*["d"] * 201)
+    deepest.mkdir(parents=True)
+    copied(source, target)
+    assert told(target) == told(source)
+    (deepest / "d").mkdir()
+    with pytest.raises(MigrationRefused, match="more than 200 directories above it"):
+        told(source)
+
+
 def acl(user: int, permissions: int) -> bytes:
     """As Linux's xattrs have them: owner, a named user, group, mask, others."""
     none = 0xFFFFFFFF

@@ -133,8 +133,8 @@ class _Steps:
         self.plan.there.mount(str(self.target))
 
     def _forget_a_stale_copy(self) -> None:
-        """A boot in between may have started the service. A copy that other accounts could get into is not gone on
-        with, but removed."""
+        """A boot in between may have started the service. A copy that other accounts could enter is removed, not
+        resumed."""
         catalogue = self.run.catalogue
         copied, verified = catalogue.found("copy"), catalogue.found("verify")
         if copied is None:
