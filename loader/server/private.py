@@ -87,8 +87,8 @@ def configured(
     home = place / "slapd.d"
     nowhere = home / "empty"
     files.remove_tree(home)
-    nowhere.mkdir(mode=0o700, parents=True)
-    home.chmod(0o700)
+    home.mkdir(mode=0o700, parents=True)
+    nowhere.mkdir(mode=0o700)
     try:
         changed = {"olcDbDirectory": [bytes(nowhere)], **(settings or {})}
         entries = list(_entries(source, database, changed, nowhere, superior or database))

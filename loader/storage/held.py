@@ -27,7 +27,7 @@ from loader import naming
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 
 _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
-_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SYMBOLIC_LINK = "a symbolic link"  # the kind that FileUnsafe names
 _MOST_LINKS = 40  # as the kernel follows
@@ -103,7 +103,7 @@ class Directory:
 
     def _seen(self, name: str) -> tuple[int, os.stat_result]:
         with named(self.name / name):
-            descriptor = os.open(name, _LOOK, dir_fd=self.descriptor)
+            descriptor = os.open(name, LOOK, dir_fd=self.descriptor)
         return descriptor, os.fstat(descriptor)
 
     def create(self, name: str, mode: int = 0o600) -> int:
@@ -196,7 +196,8 @@ def _make(above: Directory, name: str) -> None:
 
 def remove_tree(path: Path) -> None:
     """A directory with all that is in it, links and FIFOs as such. (`shutil.rmtree` opens what it takes for a directory
-    as whatever stands there by then, and waits for a FIFO.) Raises OSError."""
+    as whatever stands there by then, and waits for a FIFO.) As root, each directory is first taken from its owner, who
+    could otherwise add files as fast as they are removed. Raises OSError."""
     with opened(path.parent) as above:
         _remove_tree(above.descriptor, path.name)
 
@@ -204,16 +205,36 @@ def remove_tree(path: Path) -> None:
 def _remove_tree(above: int, name: str) -> None:
     here = os.open(name, _LIST, dir_fd=above)
     try:
+        if os.geteuid() == 0:
+            with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
+                close_to_others(here)
         for one in os.listdir(here):
             try:
                 os.unlink(one, dir_fd=here)
             except FileNotFoundError:
                 continue  # gone meanwhile
             except (IsADirectoryError, PermissionError):
-                _remove_tree(here, one)
+                _remove_inner(here, one)
     finally:
         os.close(here)
     os.rmdir(name, dir_fd=above)
+
+
+def _remove_inner(above: int, name: str) -> None:
+    """Also removes a file that has been put in the place of the directory."""
+    try:
+        _remove_tree(above, name)
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        os.unlink(name, dir_fd=above)
+
+
+def close_to_others(directory: int, mode: int = 0o700) -> None:
+    """Make the open directory ours alone. A process that has it open, or works in it, is kept out, too: the kernel
+    checks the permissions for each name that is looked up or created."""
+    os.fchown(directory, os.geteuid(), os.getegid())
+    os.fchmod(directory, mode)
 
 
 def require_private(status: os.stat_result, name: Path) -> None:
@@ -286,7 +307,7 @@ def device(path: Path, flags: int) -> int | None:
 
 def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
     """What stands there, opened for looking at it alone."""
-    link = os.O_PATH | os.O_CLOEXEC if _THROUGH.fullmatch(str(path)) else _LOOK
+    link = os.O_PATH | os.O_CLOEXEC if _THROUGH.fullmatch(str(path)) else LOOK
     descriptor = os.open(path, link)
     status = os.fstat(descriptor)
     followed = links and (os.geteuid() != 0 or _is_trusted(status))
@@ -356,14 +377,14 @@ def _walked(here: int, rest: str, path: Path) -> int:
         if not part:
             continue
         try:
-            there = os.open(part, _LOOK, dir_fd=here)
+            there = os.open(part, LOOK, dir_fd=here)
             status = os.fstat(there)
             if stat.S_ISLNK(status.st_mode):
                 links += 1
                 target = _target(there, status, path, links)
                 os.close(there)
                 parts += target.split("/")[::-1]
-                there = os.open("/" if target.startswith("/") else ".", _LOOK, dir_fd=here)
+                there = os.open("/" if target.startswith("/") else ".", LOOK, dir_fd=here)
         finally:
             os.close(here)
         here = there

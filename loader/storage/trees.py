@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import xxhash
 
@@ -22,18 +25,25 @@ from loader.storage.holders import DATA, LOCK
 BLOCK = 1 << 20
 _ZEROS = bytes(BLOCK)
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _OF_FILE_SYSTEM = "lost+found"
+_DEEPEST = 200  # levels of directories: each takes up to three descriptors, and three frames of Python's stack
+# xfs lists each ACL a second time, under its name on disk (fs/xfs/xfs_xattr.c), and sets that one itself.
+_OF_XFS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
 
 @dataclass(frozen=True)
 class Node:
-    """One name. `directory`: descriptor of the directory that it is in. `path`: from the top."""
+    """A file of any kind. `pin`: its O_PATH descriptor, through which everything is read, so that owner, mode,
+    attributes and contents are those of one inode even if the name is replaced meanwhile. `path`: from the top."""
 
     path: str
-    directory: int
     name: str
-    status: os.stat_result
+    pin: int
+
+    @cached_property
+    def status(self) -> os.stat_result:
+        return os.fstat(self.pin)
 
     @property
     def kind(self) -> int:
@@ -44,24 +54,28 @@ class Node:
         return self.status.st_dev, self.status.st_ino
 
     def open(self) -> int:
-        """A regular file or a directory, for reading. Raises OSError if it has become another kind of file."""
-        with held.named(held.through(self.directory) / self.name):
-            return os.open(
-                self.name, LIST if stat.S_ISDIR(self.kind) else _FILE, dir_fd=self.directory
-            )
+        """A regular file or a directory, for reading."""
+        with held.named(Path(self.path)):
+            if stat.S_ISDIR(self.kind):
+                return os.open(".", LIST, dir_fd=self.pin)
+            return os.open(held.through(self.pin), _FILE)
 
     def link_target(self) -> str:
-        return os.readlink(self.name, dir_fd=self.directory)
+        return os.readlink("", dir_fd=self.pin)
 
     def attributes(self) -> dict[str, bytes]:
-        """Extended ones, ACLs among them."""
-        if self.kind not in (stat.S_IFREG, stat.S_IFDIR):
-            return {}
-        descriptor = self.open()
-        try:
-            return attributes_of(descriptor)
-        finally:
-            os.close(descriptor)
+        """Extended ones, ACLs among them; of a symbolic link none."""
+        with held.named(Path(self.path)):
+            return {} if stat.S_ISLNK(self.kind) else attributes_of(held.through(self.pin))
+
+
+@contextmanager
+def pinned(directory: int, name: str, path: str) -> Iterator[Node]:
+    pin = os.open(name, held.LOOK, dir_fd=directory)
+    try:
+        yield Node(path, name, pin)
+    finally:
+        os.close(pin)
 
 
 @dataclass(frozen=True)
@@ -76,8 +90,9 @@ class State:
     databases: tuple[str, ...]
 
 
-def attributes_of(descriptor: int) -> dict[str, bytes]:
-    return {name: os.getxattr(descriptor, name) for name in sorted(os.listxattr(descriptor))}
+def attributes_of(file: int | Path) -> dict[str, bytes]:
+    names = sorted(name for name in os.listxattr(file) if name not in _OF_XFS)
+    return {name: os.getxattr(file, name) for name in names}
 
 
 def names_in(directory: int, is_top: bool) -> list[str]:
@@ -87,29 +102,35 @@ def names_in(directory: int, is_top: bool) -> list[str]:
 
 
 def walk(top: int) -> Iterator[Node]:
-    """Directories before what is in them, names in order; the top itself is left out. Raises MigrationRefused where
-    another file system begins."""
+    """Directories before what is in them, names in order; the top itself is left out. A node can be
+    opened until the next one is taken. Raises MigrationRefused where another file system begins, or directories are
+    nested too deep."""
     yield from _walk(top, "", os.fstat(top).st_dev)
 
 
 def _walk(directory: int, path: str, device: int) -> Iterator[Node]:
     for name in names_in(directory, not path):
-        status = os.lstat(name, dir_fd=directory)
-        node = Node(f"{path}{name}", directory, name, status)
-        if status.st_dev != device:
-            reason = "it is on another file system than the directory above it"
-            raise MigrationRefused(
-                path=node.path,
-                reason=reason,
-                advice="Give a directory in which nothing else is mounted.",
-            )
-        yield node
-        if stat.S_ISDIR(status.st_mode):
-            inner = node.open()
-            try:
-                yield from _walk(inner, f"{node.path}/", device)
-            finally:
-                os.close(inner)
+        with pinned(directory, name, f"{path}{name}") as node:
+            if node.status.st_dev != device:
+                reason = "it is on another file system than the directory above it"
+                raise MigrationRefused(
+                    path=node.path,
+                    reason=reason,
+                    advice="Give a directory in which nothing else is mounted.",
+                )
+            if path.count("/") > _DEEPEST:
+                raise MigrationRefused(
+                    path=node.path,
+                    reason=f"there are more than {_DEEPEST} directories above it",
+                    advice="Move it elsewhere.",
+                )
+            yield node
+            if stat.S_ISDIR(node.kind):
+                inner = node.open()
+                try:
+                    yield from _walk(inner, f"{node.path}/", device)
+                finally:
+                    os.close(inner)
 
 
 def state_of(top: int) -> State:
@@ -131,9 +152,9 @@ def state_of(top: int) -> State:
 
 
 def shape_of(top: int) -> dict[str, object]:
-    """What a faithful copy has too, by path, for a comparison that names what differs."""
+    """What a faithful copy has too, by path, for a comparison that names what differs; the top itself is left out."""
     first: dict[tuple[int, int], str] = {}
-    found: dict[str, object] = {"": (_owned(os.fstat(top)), attributes_of(top))}
+    found: dict[str, object] = {}
     for node in walk(top):
         if stat.S_ISSOCK(node.kind):
             continue

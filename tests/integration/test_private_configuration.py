@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from loader.config import Config
 from loader.defaults import ENGINES
 from loader.operations import schema
 from loader.operations.publish import TargetDatabase
-from loader.server import configuration
+from loader.server import configuration, private
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -216,3 +217,19 @@ def test_every_module_of_the_packages_is_here() -> None:
     found = {path.stem for path in directory.glob("*.la")}
     require(None if found else f"no modules in {directory}")
     assert found <= modules.shipped(), found - modules.shipped()
+
+
+@pytest.mark.timeout(120)
+def test_a_fifo_in_the_place_of_one_is_not_waited_for(tmp_path: Path) -> None:
+    with closing(Slapd()) as server:
+        config = configuration.read(server.config_path)
+        database = config.database(None)
+        for making in (
+            private.configured(config, database, tmp_path),
+            configuration.changed_copy(config, database, {}, tmp_path),
+        ):
+            with making as made:
+                made.rename(tmp_path / "aside")
+                os.mkfifo(made)
+            made.unlink()
+            shutil.rmtree(tmp_path / "aside")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -19,6 +20,8 @@ from fixtures.limits import loop_device, missing_loop_filesystem
 from fixtures.waiting import until
 from tests.support.command import Done, ditseed, start
 from tests.support.require import require
+
+OTHER = 65534  # the account of the service
 
 
 @contextmanager
@@ -42,9 +45,11 @@ def home() -> Iterator[Path]:
         yield Path(name)
 
 
-def migrate(home: Path, source: Path, *more: object, say: str = "", **given: Any) -> Done:
+def migrate(
+    home: Path, source: Path, *more: object, say: str = "", kill: str = "", **given: Any
+) -> Done:
     """From `source` to home/new; the run is kept in home/state."""
-    env = {"DITSEED_STATE_DIR": str(home / "state")}
+    env = {"DITSEED_STATE_DIR": str(home / "state"), "DITSEED_KILL_AT": kill}
     words = ("storage", "migrate", source, home / "new", "--fstab", home / "fstab", "--watch", 0)
     process = start(*words, *more, env=env, stdin=subprocess.PIPE, **given)
     out, err = process.communicate(f"{say or source}\n")
@@ -155,6 +160,43 @@ def test_ctrl_c_and_the_same_again(home: Path) -> None:
         assert "The service is stopped, or being stopped" in err
         migrate(home, home / "old", "--service", "true", "true", "--apply").ok()
         assert (mounted(home / "old") != "", (home / "old/file").read_text()) == (True, "kept")
+
+
+def test_the_account_of_the_service_stays_out_of_the_new_volume(home: Path) -> None:
+    """Until its copy is verified; a copy that the account has been in is made anew."""
+    require(missing_loop_filesystem())
+    (home / "fstab").touch()
+    old, new = home / "old", home / "new"
+    (old / "sub").mkdir(parents=True)
+    for path in (old, old / "sub"):
+        os.chown(path, OTHER, OTHER)
+    apply = ("--service", "true", "true", "--apply")
+    stay = ["setpriv", f"--reuid={OTHER}", "--clear-groups", "sh", "-c", "cd sub && echo && cat"]
+    with volume(new):
+        for point in ("copy.block", "copy.recorded", "verify.middle", "verify.recorded"):
+            (old / "sub/file").write_text(point)
+            assert migrate(home, old, *apply, kill=point).status == -signal.SIGKILL
+            assert subprocess.run(stay, cwd=new, capture_output=True, check=False).returncode != 0
+        os.chown(new, OTHER, OTHER)  # as after the step `unmount` was killed
+        with subprocess.Popen(
+            stay, cwd=new, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as inside:
+            assert inside.stdout is not None
+            inside.stdout.readline()
+            (old / "sub/file").write_text("last")
+            done = migrate(home, old, *apply)
+            assert (done.status, "works in it" in done.err) == (125, True), done.err
+            assert (new.stat().st_uid, list(new.iterdir())) == (0, [new / "lost+found"])
+            assert os.listdir(f"/proc/{inside.pid}/cwd") == []
+            inside.communicate()
+        (new / "stranger").touch()
+        new.chmod(0o755)
+        done = migrate(home, old, *apply)
+        assert (done.status, "is not empty: stranger" in done.err) == (125, True), done.err
+        (new / "stranger").unlink()
+        migrate(home, old, *apply).ok()
+        assert (old.stat().st_uid, (old / "sub").stat().st_uid) == (OTHER, OTHER)
+        assert (mounted(old) != "", (old / "sub/file").read_text()) == (True, "last")
 
 
 # Calls that change a file or a mount, and programs that only tell.

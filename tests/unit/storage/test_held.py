@@ -182,3 +182,26 @@ def test_a_tree_is_removed_whatever_is_in_it(tmp_path: Path, secret: Path) -> No
     files.remove_tree(tree)
     assert tree.exists(), "it is no directory"
     files.remove_tree(tmp_path / "nowhere")
+
+
+@as_root
+def test_a_tree_is_removed_that_its_owner_keeps_filling(short_tmp: Path) -> None:
+    tree = short_tmp / "tree"
+    (tree / "deep").mkdir(parents=True)
+    for path in (tree, tree / "deep"):
+        os.chown(path, OTHER, OTHER)
+    for number in range(2000):  # long enough for the other to add some
+        (tree / f"deep/{number}").touch()
+    fill = "print(flush=True)\nn = 0\nwhile True:\n    open(f'more-{n}', 'x').close()\n    n += 1"
+    who = ("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "--")
+    command = [*who, "/usr/bin/python3", "-c", fill]
+    with subprocess.Popen(
+        command, cwd=tree / "deep", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as filler:
+        assert filler.stdout is not None
+        filler.stdout.readline()
+        try:
+            held.remove_tree(tree)
+        finally:
+            filler.kill()
+    assert not tree.exists()

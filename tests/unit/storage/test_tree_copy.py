@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
+from loader.errors import MigrationRefused
 from loader.progress import Meter
 from loader.storage import held, tree_copy, trees
+from tests.support.require import require
+
+OTHER = 65534  # the account that does what it must not
+AS_OTHER = ("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "--")
 
 
 def filled(top: Path) -> Path:
@@ -34,9 +43,26 @@ def filled(top: Path) -> Path:
     return top
 
 
-def copied(source: Path, target: Path) -> None:
+def copied(source: Path, target: Path, meanwhile: Callable[[], None] = lambda: None) -> None:
     with held.opened(source) as one, held.opened(target) as other:
-        tree_copy.copy_tree(one, other, Meter("copy"), lambda: None)
+        tree_copy.copy_tree(one, other, Meter("copy"), meanwhile)
+
+
+def opened_up(source: Path, target: Path) -> None:
+    with held.opened(source) as one, held.opened(target) as other:
+        tree_copy.open_up(one, other)
+
+
+def plants(directory: int) -> bool:
+    """Can the other account make a link in the directory that it is in?"""
+    place = held.through(directory)
+    done = subprocess.run(
+        [*AS_OTHER, "ln", "-sf", "/etc/passwd", "planted"],
+        cwd=place,
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0
 
 
 def told(top: Path) -> tuple[object, object]:
@@ -57,10 +83,18 @@ def both(short_tmp: Path) -> tuple[Path, Path]:
 def test_all_of_it(both: tuple[Path, Path]) -> None:
     source, target = both
     (target / "lost+found").mkdir()
+    target.chmod(0o700)
     (target / "inner").touch()  # of an earlier attempt
     (target / "old/x").mkdir(parents=True)
+    os.chown(source, 12, 34)
+    os.setxattr(source, "user.note", b"top")
     copied(source, target)
     assert told(target) == told(source)
+    assert (target.stat().st_uid, target.stat().st_mode & 0o7777) == (0, 0o700)
+    opened_up(source, target)
+    one, other = source.stat(), target.stat()
+    assert (one.st_mode, one.st_uid, one.st_gid) == (other.st_mode, other.st_uid, other.st_gid)
+    assert (one.st_mtime_ns, os.getxattr(target, "user.note")) == (other.st_mtime_ns, b"top")
     assert {one.name for one in target.iterdir()} == {"fifo", "inner", "lost+found", "second"}
     assert (target / "second").samefile(target / "inner/holes")
     assert (target / "second").stat().st_blocks * 512 < 1 << 20
@@ -77,6 +111,130 @@ def test_what_is_there_is_not_copied_again(both: tuple[Path, Path]) -> None:
     copied(source, target)
     assert (target / "inner/deep/empty").stat().st_ino == inode
     assert told(target) == told(source)
+
+
+def test_nobody_gets_into_a_copy_that_is_made(both: tuple[Path, Path]) -> None:
+    """The account owns all that is copied, and has a directory of the last copy open."""
+    source, target = both
+    inner = source / "inner"
+    for place in (source, inner):
+        os.chown(place, OTHER, OTHER)
+    copied(source, target)
+    opened_up(source, target)
+    inside = os.open(target / "inner", trees.LIST)
+    assert plants(inside)
+    (inner / "planted").unlink(missing_ok=True)
+    with pytest.raises(MigrationRefused, match="is not empty: fifo, inner"):
+        copied(source, target)
+    assert (target.stat().st_uid, plants(inside)) == (OTHER, True)
+    planted = []
+    with held.opened(target) as opened:
+        tree_copy.empty(opened)
+    copied(source, target, lambda: planted.append(plants(inside)))
+    assert (set(planted), plants(inside)) == ({False}, False)
+    assert told(target) == told(source)
+    os.close(inside)
+
+
+def test_an_interrupted_copy_takes_its_directories_back(both: tuple[Path, Path]) -> None:
+    source, target = both
+    for path in ("inner", "inner/holes"):
+        os.chown(source / path, OTHER, OTHER)
+    copied(source, target)
+    inside = os.open(target / "inner", trees.LIST)
+    os.utime(source / "inner/holes", (1, 1))
+    planted = []
+    copied(source, target, lambda: planted.append(plants(inside)))
+    assert set(planted) == {False}
+    assert (told(target), plants(inside)) == (told(source), True)
+    os.close(inside)
+
+
+EXCHANGE = """
+import ctypes, sys
+exchange = ctypes.CDLL(None).renameat2
+one, other = (name.encode() for name in sys.argv[1:])
+print(flush=True)
+while exchange(-100, one, -100, other, 2) == 0:
+    pass
+"""
+
+
+def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
+    """The account exchanges the names of its files and of root's all the time."""
+    source, target = both
+    names = [("secret", "mine"), ("link", "own")]
+    (source / "secret").write_text("root")
+    (source / "mine").write_text("mine")
+    (source / "link").symlink_to("root")
+    (source / "own").symlink_to("mine")
+    for path in (source, source / "mine", source / "own"):
+        os.chown(path, OTHER, OTHER, follow_symlinks=False)
+    (source / "secret").chmod(0o600)
+    swappers = [
+        subprocess.Popen(
+            [*AS_OTHER, "/usr/bin/python3", "-c", EXCHANGE, *pair],
+            cwd=source,
+            stdout=subprocess.PIPE,
+        )
+        for pair in names
+    ]
+    try:
+        for swapper in swappers:
+            assert swapper.stdout is not None
+            swapper.stdout.readline()
+        for _ in range(100):
+            copied(source, target)
+            for name in ("secret", "mine"):
+                owner = (target / name).stat().st_uid
+                assert (target / name).read_text() == ("mine" if owner else "root")
+            for name in ("link", "own"):
+                owner = (target / name).lstat().st_uid
+                assert os.readlink(target / name) == ("mine" if owner else "root")
+        assert all(swapper.poll() is None for swapper in swappers)
+    finally:
+        for swapper in swappers:
+            swapper.kill()
+            swapper.communicate()
+
+
+def test_a_tree_as_deep_as_may_be_and_a_deeper_one(both: tuple[Path, Path]) -> None:
+    source, target = both
+    deepest = source.joinpath(*["d"] * 201)
+    deepest.mkdir(parents=True)
+    copied(source, target)
+    assert told(target) == told(source)
+    (deepest / "d").mkdir()
+    with pytest.raises(MigrationRefused, match="more than 200 directories above it"):
+        told(source)
+
+
+def acl(user: int, permissions: int) -> bytes:
+    """As Linux's xattrs have them: owner, a named user, group, mask, others."""
+    none = 0xFFFFFFFF
+    entries = ((1, 7, none), (2, permissions, user), (4, 5, none), (0x10, 7, none), (0x20, 0, none))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+
+
+def test_acls_from_and_to_xfs(both: tuple[Path, Path]) -> None:
+    """Of which a directory of an earlier run may have other ones."""
+    require(missing_loop_filesystem("xfs"))
+    source, target = both
+    (source / "plain").mkdir()
+    access, default = "system.posix_acl_access", "system.posix_acl_default"
+    for path in ("fifo", "inner", "second"):
+        os.setxattr(source / path, access, acl(12, 4))
+    os.setxattr(source / "inner", default, acl(12, 6))
+    with loop_filesystem(300, "xfs") as volume:
+        (volume / "plain").mkdir()
+        volume.chmod(0o700)
+        os.setxattr(volume / "plain", default, acl(34, 7))
+        copied(source, volume)
+        assert told(volume) == told(source)
+        copied(volume, target)
+    assert told(target) == told(source)
+    assert os.getxattr(target / "inner", default) == acl(12, 6)
+    assert os.getxattr(target / "fifo", access) == acl(12, 4)
 
 
 @pytest.mark.parametrize("change", ["chmod", "chown", "content", "name", "xattr", "time"])

@@ -20,7 +20,7 @@ from loader.defaults import state_dir
 from loader.errors import MdbDamaged, MigrationRefused
 from loader.mdb import verify as databases
 from loader.operations.storage.migrate import fstab, service
-from loader.operations.storage.migrate.plan import Plan
+from loader.operations.storage.migrate.plan import Plan, require_vacant
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts, forget
 from loader.run.killpoint import killpoint
@@ -133,11 +133,20 @@ class _Steps:
         self.plan.there.mount(str(self.target))
 
     def _forget_a_stale_copy(self) -> None:
-        """A boot in between may have started the service."""
+        """A boot in between may have started the service. A copy that other accounts could enter is removed, not
+        resumed."""
         catalogue = self.run.catalogue
-        for name, place in (("copy", self.source), ("verify", self.target)):
-            facts = catalogue.found(name)
-            if facts is not None and facts[f"{name}_mark"] != _mark(place):
+        copied, verified = catalogue.found("copy"), catalogue.found("verify")
+        if copied is None:
+            return
+        with held.opened(self.target) as target:
+            if verified is not None:
+                is_stale = verified["verify_mark"] != _mark(self.target)
+            else:
+                is_stale = not tree_copy.is_closed(target)
+            if is_stale or copied["copy_mark"] != _mark(self.source):
+                if not tree_copy.is_closed(target):
+                    tree_copy.empty(target)
                 catalogue.undo("verify")
                 catalogue.undo("copy")
 
@@ -146,6 +155,7 @@ class _Steps:
         return {}
 
     def _copy(self, meter: Meter) -> Facts:
+        require_vacant(self.target)
         with held.opened(self.source) as source, held.opened(self.target) as target:
             before = trees.state_of(source.descriptor)
             tree_copy.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
@@ -193,6 +203,9 @@ class _Steps:
         )
 
     def _unmount(self, meter: Meter) -> Facts:
+        if self.plan.new.is_at(str(self.target)):
+            with held.opened(self.source) as source, held.opened(self.target) as target:
+                tree_copy.open_up(source, target)
         self.plan.new.unmount(str(self.target))
         killpoint("unmount.between")
         if self.plan.old is not None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,8 +18,8 @@ from loader.operations.storage.migrate import fstab as tables
 from loader.operations.storage.migrate import volume
 from loader.operations.storage.migrate.fstab import Edit
 from loader.operations.storage.migrate.volume import Volume
-from loader.storage import files, held, mounts, trees
-from loader.storage.occupants import occupants
+from loader.storage import files, held, mounts, tree_copy, trees
+from loader.storage.occupants import Occupant, occupants
 
 _ASSUMED = 150 << 20  # bytes a second: of a single disk
 _SPARE = 8 << 20  # bytes, beside a twentieth: what another file system needs for itself
@@ -161,16 +161,24 @@ def _require_apart(
 
 
 def _require_unused(source: Path, target: Path) -> None:
-    strangers = [one for one in occupants(source) if not one.writes] + occupants(target)
-    if strangers:
-        reason = f"others than the service use it: {', '.join(map(str, strangers[:5]))}"
-        raise _refused(source, reason, "End them, and leave the directory; nothing was changed.")
+    _require_vacant(source, [one for one in occupants(source) if not one.writes])
+    require_vacant(target)
     with held.opened(target) as place:
         left = trees.names_in(place.descriptor, True)
     if left:
-        reason = f"the new volume is not empty: {', '.join(left[:5])}"
+        raise tree_copy.not_empty(target, left)
+
+
+def require_vacant(target: Path) -> None:
+    """For each copy again: a process in the volume keeps it from being unmounted. Raises MigrationRefused."""
+    _require_vacant(target, occupants(target))
+
+
+def _require_vacant(path: Path, strangers: Sequence[Occupant]) -> None:
+    if strangers:
+        reason = f"others than the service use it: {', '.join(map(str, strangers[:5]))}"
         raise _refused(
-            target, reason, f"If nothing of it is needed: find {target} -mindepth 1 -delete"
+            path, reason, "End them, and leave the directory; then give the same command again."
         )
 
 
