@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from loader import defaults
+from loader import defaults, standard
 from loader.cli import ending, talk
 
 # As in setup.cfg, and held against it by a test: to ask importlib.metadata takes a third of the start of a verb, and
@@ -122,4 +122,5 @@ ditseed.params += talk.options(defaults.ENV_PROFILE)
 
 def main() -> None:
     """Entry point, and the only place that exits."""
+    standard.prepare()
     ending.leave(ending.run(ditseed, "ditseed"))

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
 
 from loader import child, naming
 from loader.defaults import ENV_TOOLS
-from loader.errors import ToolFailed, ToolMissing
+from loader.errors import ToolFailed, ToolMissing, ToolUnreachable
+from loader.storage import files
 from loader.storage.files import Owner
 
 # The slap* tools are administrators' programs; the path of an ordinary user or of cron often lacks sbin.
@@ -38,7 +41,24 @@ def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
     who = [f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
     if os.environ.get(ENV_TOOLS):
         return server_tool("setpriv", *who, name, *arguments)
-    return ["setpriv", *who, *server_tool(name, *arguments)]
+    command = server_tool(name, *arguments)
+    _require_reached(uid, gid, ["setpriv", *who], command[0])
+    return ["setpriv", *who, *command]
+
+
+def _require_reached(uid: int, gid: int, as_owner: Sequence[str], tool: str) -> None:
+    """Raises ToolUnreachable where that account may not enter a directory of the tool's path, as below root's home."""
+    ways = (Path(tool), Path(os.path.realpath(tool)))
+    places = dict.fromkeys(one for way in ways for one in reversed(way.parents))
+    closed = next((one for one in places if not _lets_in(one.stat(), uid, gid)), None)
+    # An access control list may let it in where the mode does not, so then the kernel is asked.
+    if closed and child.ask([*as_owner, "/bin/sh", "-c", 'test -x "$0"', tool]).status != 0:
+        raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
+
+
+def _lets_in(status: os.stat_result, uid: int, gid: int) -> bool:
+    shift = 6 if status.st_uid == uid else 3 if status.st_gid == gid else 0
+    return bool(status.st_mode >> shift & 1)
 
 
 def configuration(*arguments: str, owner: Owner | None = None) -> bytes:

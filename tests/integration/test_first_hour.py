@@ -18,12 +18,12 @@ import pytest
 from loader import errors
 from loader.server import configuration
 from tests.support.command import ditseed, environment
+from tests.support.nobody import NOBODY
 from tests.support.require import require
 from tests.support.seeding import Pair, pair
 
 pytestmark = pytest.mark.slapd
 ROOT = Path(__file__).parents[2]
-NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--")
 # As cron(8) of Debian starts a command of /etc/cron.d, and sudo(8) by Debian's secure_path.
 CRON = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root"}
 SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
