@@ -132,8 +132,8 @@ def _ending_of(command: click.Command, name: str) -> Ending:
 
 
 def _require_written(command: click.Command, status: int) -> None:
-    """What a verb has done, and its status, hold although its report is lost. Raises NoSpace or SystemFailed if what was
-    to be written is all that the run was for."""
+    """A lost report changes neither the work nor its status. Raises NoSpace or SystemFailed if stdout was all that the
+    run was for."""
     failure = standard.failure()
     if failure is None:
         return
