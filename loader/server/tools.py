@@ -6,10 +6,10 @@ knows directories by their names alone, not through descriptors of this process.
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from loader import child, naming
@@ -39,26 +39,37 @@ def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
         return server_tool(name, *arguments)
     # The kernel drops the parent death signal when the user changes, so it is asked for again.
     who = [f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
-    if os.environ.get(ENV_TOOLS):
-        return server_tool("setpriv", *who, name, *arguments)
-    command = server_tool(name, *arguments)
-    _require_reached(uid, gid, ["setpriv", *who], command[0])
-    return ["setpriv", *who, *command]
+    prefix = os.environ.get(ENV_TOOLS)
+    command = [name, *arguments] if prefix else server_tool(name, *arguments)
+    if not name.startswith("/"):
+        _require_reached(command[0], uid, tuple(who), prefix)
+    return server_tool("setpriv", *who, *command) if prefix else ["setpriv", *who, *command]
 
 
-def _require_reached(uid: int, gid: int, as_owner: Sequence[str], tool: str) -> None:
-    """Raises ToolUnreachable where that account may not enter a directory of the tool's path, as below root's home."""
-    ways = (Path(tool), Path(os.path.realpath(tool)))
-    places = dict.fromkeys(one for way in ways for one in reversed(way.parents))
-    closed = next((one for one in places if not _lets_in(one.stat(), uid, gid)), None)
-    # An access control list may let it in where the mode does not, so then the kernel is asked.
-    if closed and child.ask([*as_owner, "/bin/sh", "-c", 'test -x "$0"', tool]).status != 0:
+# Prints the first directory on the way to a tool that the account may not enter; its name may be a link to it.
+_FIND_CLOSED = """
+test -x "$1" && exit
+for path; do
+    closed=
+    while path=${path%/*}; test "$path"; do test -x "$path" || closed=$path; done
+    test -z "$closed" || exec printf %s "$closed"
+done
+"""
+_AS_OWNER = """
+path=$(command -v "$1") || exit 0
+closed=$2
+shift 2
+exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
+"""
+
+
+@functools.cache
+def _require_reached(tool: str, uid: int, who: tuple[str, ...], prefix: str | None) -> None:
+    """Raises ToolUnreachable where the account may not enter a directory of the tool's path, as below root's home: all
+    that setpriv and shells say of that is the status 127."""
+    asked = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *who)
+    if closed := os.fsdecode(child.ask(asked).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
-
-
-def _lets_in(status: os.stat_result, uid: int, gid: int) -> bool:
-    shift = 6 if status.st_uid == uid else 3 if status.st_gid == gid else 0
-    return bool(status.st_mode >> shift & 1)
 
 
 def configuration(*arguments: str, owner: Owner | None = None) -> bytes:

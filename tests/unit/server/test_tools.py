@@ -74,8 +74,9 @@ def test_a_directory_that_the_account_may_not_enter_is_named(
     links.mkdir(0o755)
     program(real / "slapcat", "id -u")
     (links / "slapcat").symlink_to(real / "slapcat")
-    for place in (real, links):
+    for place, prefix in ((real, ""), (links, ""), (real, f"env PATH={real}:/usr/bin:/bin")):
         monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+        monkeypatch.setenv(ENV_TOOLS, prefix)
         with pytest.raises(ToolUnreachable) as caught:
             tools.run("slapcat", owner=NOBODY)
         assert str(caught.value) == f"slapcat runs as nobody, which may not enter {real}"
