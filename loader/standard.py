@@ -84,10 +84,15 @@ def output(what: str, readable: bool = False) -> int:
 
 def input(what: str) -> int:
     """The descriptor that `what` is read from. Raises UsageProblem."""
-    number = _opened(0, f"{what} comes from stdin")
+    number = require_input(what)
     if os.isatty(number):
         raise UsageProblem(reason=f"{what} comes from stdin, which is a terminal: put a pipe there")
     return number
+
+
+def require_input(what: str) -> int:
+    """Raises UsageProblem if stdin was closed; /dev/null, which is there now, would be an input without entries."""
+    return _opened(0, f"{what} comes from stdin")
 
 
 def _opened(number: int, what: str) -> int:

@@ -32,6 +32,7 @@ ALLOWED: Mapping[str, str] = {
     "loader.server.compiled_schema": "a temporary directory",
     "loader.server.private": "the run directory, or a temporary one",
     "loader.server.hidden_config": "a temporary directory",
+    "loader.standard": "/dev/null",
     "seeders.replica.strategies.online": "the run directory",
 }
 _OS = {"chown", "lchown", "chmod", "rename", "replace", "link", "symlink", "truncate", "mkfifo"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.errors import NoSpace, NoSuchPath
+from loader.errors import NoSpace, NoSuchPath, UsageProblem
 from tests.support.command import Done, arguments_of, ditseed, environment
 
 REDIRECTED = ("2>&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full")
@@ -73,6 +73,16 @@ def test_a_run_that_only_prints_fails_with_its_output(verb: tuple[str, ...]) -> 
     done = by_shell(">/dev/full", *verb)
     assert done.status == NoSpace.exit_status, done
     assert "standard output: no space left" in done.err
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [("compare", "-", "/etc/hostname"), ("clone", "-", "/nowhere"), ("add", "-", "-H", "ldap://x")],
+)
+def test_a_closed_input_is_not_one_without_entries(verb: tuple[str, ...]) -> None:
+    done = by_shell("<&-", *verb)
+    assert done.status == UsageProblem.exit_status, done
+    assert "comes from stdin, which is closed" in done.err
 
 
 LIBRARY = """
