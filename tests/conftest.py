@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
@@ -27,9 +28,23 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    _leave_home(config)
     preloaded.fork_what_is_isolated()
     if place := config.getoption(costs.OPTION):
         config.pluginmanager.register(costs.Costs(place, hasattr(config, "workerinput")))
+
+
+def _leave_home(config: pytest.Config) -> None:
+    """Leases that are open on this host, a profile or an ldaprc of whoever runs the tests are none of theirs. What is
+    kept from run to run (builds, Debian's releases, the Rust toolchain) stays where it is."""
+    before, home = Path.home(), tempfile.mkdtemp(prefix="ditseed-home-")
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    kept = {"DITSEED_CACHE": ".cache/ditseed", "CARGO_HOME": ".cargo", "RUSTUP_HOME": ".rustup"}
+    for name, place in kept.items():
+        os.environ.setdefault(name, str(before / place))
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        os.environ.pop(name, None)
+    os.environ.update(HOME=home, XDG_CONFIG_HOME=home, DITSEED_STATE_DIR=home)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

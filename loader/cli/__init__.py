@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from loader import defaults
+from loader import defaults, standard
 from loader.cli import ending, talk
 
 # As in setup.cfg, and held against it by a test: to ask importlib.metadata takes a third of the start of a verb, and
@@ -123,6 +123,7 @@ ditseed.params += talk.options(defaults.ENV_PROFILE)
 
 def main() -> None:
     """Entry point, and the only place that exits."""
+    standard.prepare()
     # Whatever the shell or the service has: nobody else may put files into a directory that ditseed makes.
     os.umask(os.umask(0o022) | 0o022)
     ending.leave(ending.run(ditseed, "ditseed"))

@@ -25,7 +25,7 @@ from typing import NoReturn
 import click
 from click import shell_completion
 
-from loader import defaults, interruption, log
+from loader import defaults, interruption, log, standard
 from loader.cli import profile
 from loader.cli.report import show_failure
 from loader.errors import (
@@ -59,6 +59,17 @@ class Ending:
 
 _at_end: list[Callable[[Ending], None]] = []
 _PYTHON_LDAP = ("ldap", "_ldap")
+_HELP = {"-h", "--help", "--version"}
+_SHOWING = {
+    "history",
+    "learn",
+    "list",
+    "plan",
+    "show",
+    "status",
+    "templates",
+}  # verbs that only do that
+_STDOUT = "standard output"
 _OF_THE_DISK = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ENXIO)
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
@@ -76,7 +87,7 @@ def leave(status: int) -> NoReturn:
     """End the process at once. The interpreter's own end would take apart what a thread may still use that waits in
     libldap for an answer which nobody wants any more; it takes longer, too."""
     logging.shutdown()
-    for stream in filter(None, (sys.stdout, sys.stderr)):
+    for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(
             OSError
         ):  # that it cannot be written has been said, where it can be
@@ -114,11 +125,43 @@ def at_end(told: Callable[[Ending], None]) -> None:
 def _ending_of(command: click.Command, name: str) -> Ending:
     try:
         status = _status(command, name)
-        if sys.stdout:  # None: closed by whoever started us
-            sys.stdout.flush()
+        _require_written(command, status)
         return Ending(status)
     except BaseException as error:
         return _fail(error)
+
+
+def _require_written(command: click.Command, status: int) -> None:
+    """A lost report changes neither the work nor its status. Raises NoSpace or SystemFailed if stdout was all that the
+    run was for."""
+    failure = standard.failure()
+    if failure is None:
+        return
+    if status == EXIT_OK and (standard.is_for_data() or _shows(command)):
+        if failure.errno in FULL_ERRNOS:
+            raise NoSpace(path=_STDOUT, lack=FULL)
+        raise SystemFailed(path=_STDOUT, reason=failure.strerror)
+    _log.warning("the report could not be written: %s: %s", _STDOUT, failure.strerror)
+
+
+def _shows(command: click.Command) -> bool:
+    """Is the command line one of a verb that only prints something, or one that only asks for help?"""
+    words = _options()
+    leaf = command
+    for word in words:
+        if isinstance(leaf, click.Group):
+            leaf = leaf.get_command(click.Context(leaf), word) or leaf
+    return _asks_for_help() or leaf.name in _SHOWING
+
+
+def _options() -> list[str]:
+    """The words of the command line in which options may stand."""
+    words = sys.argv[1:]
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _asks_for_help() -> bool:
+    return not _HELP.isdisjoint(_options())
 
 
 def _status(command: click.Command, name: str) -> int:
@@ -131,15 +174,15 @@ def _status(command: click.Command, name: str) -> int:
 def _called(command: click.Command, name: str) -> int:
     """Put back what earlier runs have left loosened on servers, where that can be; and say what is still left."""
     temporary.sweep()
-    completes = f"_{name.upper()}_COMPLETE" in os.environ
-    if not completes and _has_leases():
+    only_tells = f"_{name.upper()}_COMPLETE" in os.environ or _asks_for_help()
+    if not only_tells and _has_leases():
         from loader.cli import leases  # it is seldom needed
 
         leases.give_back(sys.argv[1:])
     try:
         return _call(command, name)
     finally:
-        if not completes and _has_leases():
+        if not only_tells and _has_leases():
             from loader.cli import leases
 
             leases.warn()
@@ -211,9 +254,7 @@ def _misused(error: click.ClickException) -> Ending:
 
 def _told(error: LoaderError, status: int, as_json: bool | None = None) -> Ending:
     """The command line may be the one that click refused, so --json is looked for in its words."""
-    words = sys.argv[1:]
-    ends = words.index("--") if "--" in words else len(words)
-    show_failure(error, status, as_json="--json" in words[:ends] if as_json is None else as_json)
+    show_failure(error, status, as_json="--json" in _options() if as_json is None else as_json)
     return Ending(status, error)
 
 

@@ -194,7 +194,7 @@ def _agreed(plan: Plan, what: str, steps: Iterable[Told], apply: bool, as_json: 
     if os.geteuid() != 0:
         raise NotPermitted(action="mount a volume on", path=plan.wishes.source, owner="root")
     tell("", f"Type {plan.wishes.source} to begin:")
-    if not sys.stdin or sys.stdin.readline().strip() != plan.wishes.source:
+    if sys.stdin.readline().strip() != plan.wishes.source:
         raise UsageProblem(reason=f"the {what} was not confirmed; nothing was changed")
     return True
 

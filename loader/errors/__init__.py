@@ -79,6 +79,7 @@ from loader.errors.host import StripesImpossible as StripesImpossible
 from loader.errors.host import SystemFailed as SystemFailed
 from loader.errors.host import ToolFailed as ToolFailed
 from loader.errors.host import ToolMissing as ToolMissing
+from loader.errors.host import ToolUnreachable as ToolUnreachable
 from loader.errors.host import UsageProblem as UsageProblem
 from loader.errors.host import VolumeTooSmall as VolumeTooSmall
 from loader.errors.load import AddLost as AddLost

@@ -66,6 +66,12 @@ class ToolMissing(LoaderError):
     hint = "Install {tool}, or add its directory to PATH. OpenLDAP's are in Debian's slapd and ldap-utils."
 
 
+class ToolUnreachable(LoaderError):
+    code, exit_status = "tool.unreachable", 102
+    message = "{tool} runs as {account}, which may not enter {place}"
+    hint = "Put a {tool} first in PATH that {account} may run, or let it pass: chmod o+x {place}."
+
+
 class ToolFailed(LoaderError):
     code, exit_status = "tool.failed", 8
     message = "{tool} ended with status {status}: {reason}"

@@ -21,7 +21,7 @@ from loader.errors import (
     ToolFailed,
 )
 from loader.server import account, hidden_config, shell_commands, tools
-from loader.storage import files, temporary
+from loader.storage import temporary
 from loader.storage.files import Owner
 
 if TYPE_CHECKING:

@@ -6,13 +6,16 @@ knows directories by their names alone, not through descriptors of this process.
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import shutil
+from pathlib import Path
 
 from loader import child, naming
 from loader.defaults import ENV_TOOLS
-from loader.errors import ToolFailed, ToolMissing
+from loader.errors import ToolFailed, ToolMissing, ToolUnreachable
+from loader.storage import files
 from loader.storage.files import Owner
 
 # The slap* tools are administrators' programs; the path of an ordinary user or of cron often lacks sbin.
@@ -36,9 +39,37 @@ def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
         return server_tool(name, *arguments)
     # The kernel drops the parent death signal when the user changes, so it is asked for again.
     who = [f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
-    if os.environ.get(ENV_TOOLS):
-        return server_tool("setpriv", *who, name, *arguments)
-    return ["setpriv", *who, *server_tool(name, *arguments)]
+    prefix = os.environ.get(ENV_TOOLS)
+    command = [name, *arguments] if prefix else server_tool(name, *arguments)
+    if not name.startswith("/"):
+        _require_reached(command[0], uid, tuple(who), prefix)
+    return server_tool("setpriv", *who, *command) if prefix else ["setpriv", *who, *command]
+
+
+# Prints the first directory on the way to a tool that the account may not enter; its name may be a link to it.
+_FIND_CLOSED = """
+test -x "$1" && exit
+for path; do
+    closed=
+    while path=${path%/*}; test "$path"; do test -x "$path" || closed=$path; done
+    test -z "$closed" || exec printf %s "$closed"
+done
+"""
+_AS_OWNER = """
+path=$(command -v "$1") || exit 0
+closed=$2
+shift 2
+exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
+"""
+
+
+@functools.cache
+def _require_reached(tool: str, uid: int, who: tuple[str, ...], prefix: str | None) -> None:
+    """Raises ToolUnreachable where the account may not enter a directory of the tool's path, as below root's home: all
+    that setpriv and shells say of that is the status 127."""
+    asked = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *who)
+    if closed := os.fsdecode(child.ask(asked).out):
+        raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
 
 
 def configuration(*arguments: str, owner: Owner | None = None) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from loader import exports
+from loader import exports, standard
 from loader.errors import NoSuchPath, NoSuchTemplate, UsageProblem
 from loader.mdb import meta
 from loader.storage import files
@@ -66,6 +66,8 @@ def locate(text: str, *taken: Kind) -> Location:
     found = _template(text) if taken == (Kind.TEMPLATE,) else _found(text)
     if found.kind not in taken:
         raise _refused(found, taken)
+    if text == STDIN:
+        standard.require_input("the LDIF")
     if found.kind is Kind.LDIF:
         for path in exports.files_of(found.paths):
             files.require_readable(path)

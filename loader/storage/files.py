@@ -121,7 +121,10 @@ def existing(path: Path) -> Path:
 
 def owner_name(path: Path) -> str:
     """Whom `path` (or its nearest existing parent) belongs to; a number where that account has no name on this host."""
-    uid = existing(path).stat().st_uid
+    return account_name(existing(path).stat().st_uid)
+
+
+def account_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

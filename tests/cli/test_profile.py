@@ -20,6 +20,7 @@ from loader.cli.vocabulary import OPTIONS, TYPED
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 from tests.cli.test_vocabulary import VERBS, options
 from tests.support.command import Done, arguments_of, ditseed, environment
+from tests.support.nobody import NOBODY
 
 SUFFIX = "dc=example,dc=com"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another account's file needs root")
@@ -256,9 +257,8 @@ def test_the_profile_of_a_home_that_may_not_be_entered_is_none() -> None:
         written(closed, "[default\n")
         closed.chmod(0o700)
         done = subprocess.run(
-            arguments_of("verify", "/nowhere"),
+            arguments_of("verify", "/nowhere", prefix=NOBODY),
             env=environment({"XDG_CONFIG_HOME": str(closed)}),
-            user=65534,
             capture_output=True,
             text=True,
             check=False,

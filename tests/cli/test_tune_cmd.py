@@ -26,6 +26,7 @@ from loader.errors import (
 )
 from tests.support import command
 from tests.support.command import Done
+from tests.support.nobody import NOBODY
 
 pytestmark = pytest.mark.slapd
 
@@ -220,8 +221,7 @@ def test_errors(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 def test_an_ordinary_user_is_told(stopped: Slapd) -> None:
-    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
-    done = ditseed("tune", "maxsize", "--config", stopped.config_path, prefix=nobody)
+    done = ditseed("tune", "maxsize", "--config", stopped.config_path, prefix=NOBODY)
     assert done.status == NotPermitted.exit_status, done.err
     assert "Run as root" in done.err
 

@@ -23,6 +23,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
 from tests.support.command import ditseed
+from tests.support.nobody import NOBODY
 from tests.support.refusal import pasted, refused, text, where
 from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
@@ -32,7 +33,6 @@ pytestmark = pytest.mark.slapd
 PEOPLE = 600
 # slapadd is asked by an estimate; the native engine sees it while it writes.
 TOO_SMALL = {"native": errors.MapFull, "slapadd": errors.MaxsizeTooSmall}
-NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--")
 USER = "uid=user0000001,ou=sales,ou=Lagos,ou=people,dc=example,dc=com"
 PASSWORD = "of a user"
 

@@ -34,6 +34,7 @@ from loader.progress import Progress
 from loader.run.lock import exclusive
 from loader.storage import files
 from loader.units import parse_size
+from tests.support import nobody
 from tests.support.command import ditseed, start
 from tests.support.require import require
 from tests.support.trees import assert_same
@@ -257,9 +258,7 @@ def _error_as_nobody(source: Path, target: Path) -> str:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        nobody.become()
         try:
             run(source, target)
         except LoaderError as error:

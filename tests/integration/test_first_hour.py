@@ -18,14 +18,15 @@ import pytest
 from loader import errors
 from loader.server import configuration
 from tests.support.command import ditseed, environment
+from tests.support.nobody import NOBODY
 from tests.support.require import require
 from tests.support.seeding import Pair, pair
 
 pytestmark = pytest.mark.slapd
 ROOT = Path(__file__).parents[2]
-NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--")
 # As cron(8) of Debian starts a command of /etc/cron.d, and sudo(8) by Debian's secure_path.
-CRON = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root"}
+CRON = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "LOGNAME": "root"}
+OWN = {name: os.environ[name] for name in ("HOME", "DITSEED_STATE_DIR")}  # not of this host
 SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -160,7 +161,7 @@ def cron_lines(page: str) -> list[str]:
 
 def by_cron(lines: list[str]) -> tuple[dict[str, str], str]:
     """The environment and the command, as cron(8) makes them of such a file."""
-    given, command = dict(CRON), ""
+    given, command = CRON | OWN, ""
     for line in lines:
         name, equals, value = line.partition("=")
         if equals and name.isupper():

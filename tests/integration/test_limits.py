@@ -19,6 +19,7 @@ from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
 from loader.errors import LimitTooLow
 from tests.support.command import ditseed
+from tests.support.nobody import NOBODY
 from tests.support.refusal import pasted
 from tests.support.require import require
 
@@ -30,7 +31,6 @@ SUFFIX = Settings().suffix
 ODD = f"cn=Zoë \\22Q\\22 \\2B 1\\2C two,{SUFFIX}"  # as slapd writes it
 OTHER = f"cn=other,{SUFFIX}"
 READERS = (ODD, OTHER)
-NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--")
 STANDING = (f'dn.exact="{OTHER}" size=50', "users size=100", "anonymous size=100")
 
 

@@ -19,6 +19,7 @@ from fixtures import kerberos
 from fixtures.limits import loop_device, missing_loop_filesystem
 from fixtures.waiting import until
 from tests.support.command import Done, ditseed, start
+from tests.support.nobody import NOBODY
 from tests.support.require import require
 
 OTHER = 65534  # the account of the service
@@ -130,8 +131,7 @@ def test_what_is_wrong_is_said_before_anything_is_done(home: Path) -> None:
         large.write_bytes(b"less")
         done = migrate(home, home / "old", *service, "--fstab", home / "none", "--apply")
         assert (done.status, "no such file" in done.err) == (5, True), done.err
-        other = ("setpriv", "--reuid", "65534", "--clear-groups")
-        done = migrate(home, home / "old", *service, "--apply", prefix=other)
+        done = migrate(home, home / "old", *service, "--apply", prefix=NOBODY)
         assert (done.status, "Run as root" in done.err) == (4, True), done.err
         done = migrate(home, home / "old", *service, "--apply", say="yes")
         assert (done.status, "not confirmed; nothing was changed" in done.err) == (3, True)

@@ -48,6 +48,7 @@ from loader.run import journal
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.storage import holders
+from tests.support import nobody
 from tests.support.command import ditseed, start
 from tests.support.require import require
 
@@ -688,8 +689,7 @@ def test_not_permitted(form: Form) -> None:
     if child == 0:  # as nobody
         status = 1
         try:
-            os.setgid(65534)
-            os.setuid(65534)
+            nobody.become()
             with opened(server.config_path):
                 pass
         except NotPermitted:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +14,6 @@ from typing import Any
 from tests.support import preloaded
 
 COMMAND = Path(sys.executable).with_name("ditseed")
-_STATE = tempfile.TemporaryDirectory(prefix="ditseed-state-")  # not the operator's own
-atexit.register(_STATE.cleanup)
 
 
 @dataclass(frozen=True)
@@ -45,12 +41,7 @@ def arguments_of(*arguments: object, prefix: Sequence[str] = ()) -> list[str]:
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The present one, without what the operator's shell may have set for libldap."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LDAP")}
-    return {
-        **kept,
-        "DITSEED_STATE_DIR": _STATE.name,
-        "XDG_CONFIG_HOME": _STATE.name,
-        **(more or {}),
-    }
+    return {**kept, **(more or {})}
 
 
 def start(

@@ -12,7 +12,7 @@ import pytest
 from loader.errors import MapFull, NoSuchPath, NotLmdb, NotPermitted, UsageProblem
 from loader.mdb import environment, meta
 from loader.storage import holders
-from tests.support import mapped
+from tests.support import mapped, nobody
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
 NOBODY = 65534
@@ -149,9 +149,7 @@ def test_without_permission(place: Path, which: str) -> None:
 def _refused_as_nobody(place: Path) -> bool:
     child = os.fork()
     if child == 0:
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        nobody.become()
         try:
             environment.entry_count(place)
         except NotPermitted:

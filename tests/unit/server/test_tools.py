@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from loader.defaults import ENV_TOOLS
-from loader.errors import ToolFailed, ToolMissing
-from loader.server import tools, version
+from loader.errors import ToolFailed, ToolMissing, ToolUnreachable
+from loader.server import account, tools, version
+from loader.storage.files import Owner
+
+NOBODY = Owner(65534, 65534)
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run tools as nobody")
 
 
 def program(path: Path, text: str) -> None:
@@ -56,6 +61,42 @@ def test_a_failing_tool_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(ToolFailed, match="slapcat ended with status 1: bad configuration"):
         tools.run("slapcat")
+
+
+@as_root
+def test_a_directory_that_the_account_may_not_enter_is_named(
+    monkeypatch: pytest.MonkeyPatch, short_tmp: Path
+) -> None:
+    """As of an OpenLDAP, or of links to one, below root's home."""
+    short_tmp.chmod(0o711)
+    real, links = short_tmp / "closed", short_tmp / "links"
+    real.mkdir(0o700)
+    links.mkdir(0o755)
+    program(real / "slapcat", "id -u")
+    (links / "slapcat").symlink_to(real / "slapcat")
+    for place, prefix in ((real, ""), (links, ""), (real, f"env PATH={real}:/usr/bin:/bin")):
+        monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+        monkeypatch.setenv(ENV_TOOLS, prefix)
+        with pytest.raises(ToolUnreachable) as caught:
+            tools.run("slapcat", owner=NOBODY)
+        assert str(caught.value) == f"slapcat runs as nobody, which may not enter {real}"
+        assert f"chmod o+x {real}" in (caught.value.advice() or "")
+    os.chown(real, 0, NOBODY.gid)
+    real.chmod(0o710)
+    assert tools.run("slapcat", owner=NOBODY) == b"65534\n"
+
+
+@as_root
+def test_a_program_test_that_comes_first_decides_nothing(
+    monkeypatch: pytest.MonkeyPatch, short_tmp: Path
+) -> None:
+    short_tmp.chmod(0o755)
+    (short_tmp / "open").touch(0o644)
+    (short_tmp / "closed").touch(0o600)
+    for status, name in ((1, "open"), (0, "closed")):
+        program(short_tmp / "test", f"exit {status}")
+        monkeypatch.setenv("PATH", f"{short_tmp}:/usr/bin:/bin")
+        assert account.may_read(NOBODY, [short_tmp, short_tmp / name]) == (name == "open")
 
 
 @pytest.mark.slapd
