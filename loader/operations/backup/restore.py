@@ -194,16 +194,19 @@ def _require_space(found: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, 
     }
 
 
-def _require_restorable(options: RestoreOptions, backup: Backup) -> None:
+def _require_restorable(
+    options: RestoreOptions, backup: Backup, lists: Bring | None = None, alone: bool = False
+) -> None:
     """Of one that is named its own data will do."""
     is_named = repository.is_named(options.which) and not options.every
-    problem = None if is_named else repository.problem(options.repo, backup, None)
+    problem = None if is_named else repository.problem(options.repo, backup, lists, alone)
     if problem is not None:
         raise problem
 
 
 def _brought(options: RestoreOptions, backup: Backup, bring: Bring) -> None:
     bring(backup)
+    _require_restorable(options, backup, there, alone=True)
     pack.require_whole(options.repo / backup.id, backup)
 
 
