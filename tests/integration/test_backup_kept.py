@@ -90,11 +90,9 @@ class World:
         kind = self.chance.choice(KINDS)
         policy = self.policy() if self.chance.random() < 0.5 else prune.KEEP_ALL
         if self.chance.random() < 0.02:
-            before = {one.id for one in self.there()}
             asked = options(self.made.source, self.repo, kind.replace("emptied", "tree"))
-            taking.run(asked, QUIET)
-            fresh = [one for one in self.there() if one.id not in before]
-            self.order += [one for each in repository.sets(fresh) for one in each]
+            for one in repository.members(self.repo, taking.run(asked, QUIET)):
+                self.add(one)
         else:
             self.copy(kind)
         if policy:
@@ -123,9 +121,14 @@ class World:
             )
             shutil.copytree(template / one.id, self.repo / name, copy_function=os.link)
             self.rewrite(name, MANIFEST, sealed.text(sealed.sealed(copied)))
-            self.order.append(sealed.sealed(copied))
+            self.add(sealed.sealed(copied))
         if (template / "pages").exists():
             shutil.copytree(template / "pages", self.repo / "pages", dirs_exist_ok=True)
+
+    def add(self, one: Backup) -> None:
+        """Where a clock shows the same second again, the ID may be that of one that was removed."""
+        self.order = [*(other for other in self.order if other.id != one.id), one]
+        self.lost.discard(one.id)
 
     def prune(self, policy: Policy | None = None, suffix: str | None = None) -> None:
         suffix = suffix or self.chance.choice([None, SUFFIX, LOG])
@@ -146,10 +149,10 @@ class World:
         assert self.unread <= {path.name for path in self.repo.iterdir()}
 
     def damage(self) -> None:
-        there = self.there()
-        if not there:
+        sound = [one for one in self.there() if one.id not in self.lost]
+        if not sound:
             return
-        one = self.chance.choice(there[-4:])
+        one = self.chance.choice(sound[-4:])
         place = self.repo / one.id
         how = self.chance.choice(["gone", "cut", "pieces", "config", "manifest", "bad", "data"])
         self.lost.add(one.id)
