@@ -72,7 +72,7 @@ class Killed(Exception):
 
 @dataclass
 class World:
-    """A repository, what was done to it, and the clock. order: all that was ever made. lost: IDs of those that cannot be
+    """A repository, what was done to it, and the clock. order: all that was made. lost: IDs of those that cannot be
     restored by themselves; unread: of those whose manifest is broken."""
 
     made: Made
