@@ -232,7 +232,10 @@ class World:
         assert [one.members or one.id for one in every] == [one.members or one.id for one in there]
 
 
-@pytest.mark.parametrize("count", [24, pytest.param(1000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "count",
+    [24, pytest.param(1000, marks=[pytest.mark.heavy, pytest.mark.timeout(7200)])],
+)
 def test_random_sequences(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
