@@ -12,7 +12,7 @@ import click
 from loader import units
 from loader.cli.backup_keys import identity_option
 from loader.cli.backup_options import keep_options, policy_of
-from loader.cli.backup_shown import of_a_full
+from loader.cli.backup_shown import kind, of_a_full
 from loader.cli.options import (
     backup_of,
     dry_run_option,
@@ -29,7 +29,7 @@ from loader.cli.report import show_facts, show_json, show_table
 from loader.cli.written import Share
 from loader.defaults import LEVELS
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.operations.backup import manifest, places, records, repository
+from loader.operations.backup import places, records, repository
 from loader.operations.backup import verify as verifying
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.places import Repo
@@ -77,7 +77,7 @@ def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
         "newest change": " ".join(one.newest_csns) or "-",
         "source shown / on disk": f"{units.size(one.source_apparent)} / {units.size(one.source_allocated)}",
         "data / stored": f"{units.size(one.data_bytes)} / {units.size(one.stored_bytes)}",
-        "kind": manifest.LDIF if one.is_ldif else manifest.MDB,
+        "kind": kind(one),
         "transaction": one.txnid,
         "data format": f"{one.lmdb_format}, pages of {one.page_size} bytes, {one.machine}",
         "maxsize": units.size(one.map_size),
@@ -161,7 +161,8 @@ def verify_command(
         options = VerifyOptions(place.path, asked, suffix, sample, verify, scratch, identities)
         found = verifying.verify(options, progress, place.bring)
         for one in found:
-            place.keep(one.backup, records.VERIFIED)
+            if one.level != verifying.MANIFEST:
+                place.keep(one.backup, records.VERIFIED)
     if as_json:
         show_json({"verified": [dataclasses.asdict(one) for one in found]})
     else:
@@ -181,8 +182,9 @@ def prune_command(
 ) -> None:
     """Remove old backups, all but those that an option keeps.
 
-    For each suffix by itself, these are kept in any case: the latest, the latest that is not known to be
-    damaged, the latest that `verify` or `drill` found good, and all whose manifest cannot be read.
+    For each suffix by itself, these are kept in any case: the latest, the latest that can be restored, the
+    latest that `verify` or `drill` found good, and all whose manifest cannot be read. Backups of several
+    databases at one moment are kept or removed together, also with -b.
 
     \b
       ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run

@@ -60,7 +60,8 @@ def drill_command(
     The running slapd and its database are not touched: the drill's own listens on a private socket, without
     network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN
     with the manifest. The result, and how long the restore took, is written down beside the backup: `list`,
-    `show`, `check` and `prune` use it. Exit status: 0 all is well, 1 it is not.
+    `show`, `check` and `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of
+    backups of one moment, all of it is drilled, one backup after the other, unless -b names a suffix.
 
     \b
       ditseed backup drill latest -R /srv/backup --tmp /srv/scratch
@@ -76,12 +77,15 @@ def drill_command(
             place.path, which, suffix, config_path, scratch, user, identities=identities
         )
         found = drill(options, progress, place.bring)
-        place.keep(found.backup, records.DRILLED)
+        for one in found:
+            place.keep(one.backup, records.DRILLED)
     if as_json:
-        show_json(dataclasses.asdict(found))
+        told = [dataclasses.asdict(one) for one in found]
+        show_json({"drills": told} if len(told) > 1 else told[0])
     else:
-        show_facts(_facts(found))
-    return EXIT_OK if found.is_good else EXIT_DIFFERENT
+        for one in found:
+            show_facts(_facts(one))
+    return EXIT_OK if all(one.is_good for one in found) else EXIT_DIFFERENT
 
 
 def _facts(found: Drill) -> dict[str, object]:

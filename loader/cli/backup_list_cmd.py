@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from loader import units
-from loader.cli.backup_shown import newest
+from loader.cli.backup_shown import kind, newest
 from loader.cli.options import json_option, repo_option, suffix_option
 from loader.cli.report import show_error, show_json, show_table
 from loader.operations.backup import places, records, repository
@@ -28,22 +28,32 @@ def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
     """
     with places.at(repo) as place:
         found = repository.listing(place.path, suffix)
-        listed = [(one, records.of(place.path, one)) for one in (*found.backups, *found.future)]
-    for error in found.broken:
+        listed = [
+            (one, records.of(place.path, one), repository.problem(place.path, one, place.lists))
+            for one in (*found.backups, *found.future)
+        ]
+    for error in (*found.broken, *(problem for _, _, problem in listed if problem)):
         show_error(error)
     if as_json:
         show_json(
             {
                 "backups": [
-                    {**dataclasses.asdict(one), **dataclasses.asdict(known)}
-                    for one, known in listed
+                    {
+                        **dataclasses.asdict(one),
+                        **dataclasses.asdict(known),
+                        "kind": kind(one),
+                        "problem": problem and str(problem),
+                    }
+                    for one, known, problem in listed
                 ]
             }
         )
         return
-    rows = [(*_row(one), *_proofs(known)) for one, known in listed]
-    columns = ("id", "age", "entries", "data", "stored", "took", "newest change")
-    show_table((*columns, "verified", "drilled"), rows)
+    rows = [
+        (*_row(one), *_proofs(known), "no" if problem else "yes") for one, known, problem in listed
+    ]
+    columns = ("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change")
+    show_table((*columns, "verified", "drilled", "restorable"), rows)
 
 
 def _row(one: Backup) -> tuple[object, ...]:
@@ -51,11 +61,18 @@ def _row(one: Backup) -> tuple[object, ...]:
         one.id,
         _age(one),
         units.number(one.entries),
+        kind(one),
+        _place_in_set(one),
         units.size(one.data_bytes),
         units.size(one.stored_bytes),
         units.duration(one.seconds),
         newest(one),
     )
+
+
+def _place_in_set(one: Backup) -> str:
+    """Those of one set have the same time in their IDs."""
+    return f"{one.members.index(one.id) + 1} of {len(one.members)}" if one.members else "-"
 
 
 def _proofs(found: Proofs) -> tuple[str, ...]:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from loader import units
-from loader.operations.backup import shared
+from loader.operations.backup import manifest, shared
 from loader.operations.backup.manifest import Backup
+
+
+def kind(one: Backup) -> str:
+    """mdb, ldif; with what is special about the way it is stored."""
+    words = [manifest.LDIF if one.is_ldif else manifest.MDB]
+    words += ["incremental"] * one.shares_pages + ["encrypted"] * one.is_encrypted
+    return ", ".join(words)
 
 
 def newest(one: Backup) -> str:

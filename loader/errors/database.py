@@ -165,7 +165,7 @@ class SetIncomplete(LoaderError):
     code, exit_status = "backup.set_incomplete", 117
     message = "{path}: {name} is of the same moment as {missing}, which is not there any more"
     hint = (
-        "Restore each database by itself (-b SUFFIX): they are of different moments then. Or take another set: "
+        "Restore each database by itself (`ditseed backup restore ID`). Or take another set: "
         "`ditseed backup list` shows the backups, `ditseed backup show ID` which ones are of one moment."
     )
 

@@ -94,8 +94,10 @@ def open_run(
     timeouts: Mapping[str, float] | None = None,
     restart: bool = False,
     label: str = "",
+    resumable: bool = True,
 ) -> Iterator[Run]:
-    """Lock the run directory and go on with what stands there, or begin.
+    """Lock the run directory and go on with what stands there, or begin. resumable: the same command goes on with a run
+    that fails.
 
     Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueVersion.
     """
@@ -113,8 +115,9 @@ def open_run(
                     yield run
                     run._say_whether_it_worked()
         except BaseException as error:
-            keeps_run_directory(error)
-            if _is_full(error):
+            if resumable:
+                keeps_run_directory(error)
+            if resumable and _is_full(error):
                 with suppress(OSError):  # a file that goes meanwhile must not hide what went wrong
                     _tell_what_is_ours(home)
             raise

@@ -83,7 +83,7 @@ def test_what_is_not_as_the_manifest_says(repo: Path) -> None:
     newer = one.context_csns[0].replace("20", "21", 1)
     wrong = sealed.sealed(dataclasses.replace(one, entries=7, context_csns=(newer,)))
     (repo / one.id / "manifest.json").write_bytes(sealed.text(wrong))
-    found = drill.drill(DrillOptions(repo, "latest"), QUIET)
+    (found,) = drill.drill(DrillOptions(repo, "latest"), QUIET)
     assert "slapd shows 1,029 entries, the manifest says 7" in found.problem
     assert newer in found.problem
     assert check(repo, Limits(3600)).status is Status.CRITICAL
@@ -95,10 +95,10 @@ def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="--config"):
         drill.drill(DrillOptions(tmp_path, "latest"), QUIET)
     asked = DrillOptions(tmp_path, "latest", config_path=server.config_path)
-    assert drill.drill(asked, QUIET).is_good
+    assert drill.drill(asked, QUIET)[0].is_good
     (one,) = repository.listing(tmp_path).backups
     (tmp_path / one.id / one.file).write_bytes(bytes(one.stored_bytes))
-    assert "piece 0" in drill.drill(asked, QUIET).problem
+    assert "piece 0" in drill.drill(asked, QUIET)[0].problem
 
 
 def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
     monkeypatch.setattr(private_slapd, "running", watched)
     away = server.database_dir.rename(server.database_dir.with_name("away"))
     try:
-        assert drill.drill(DrillOptions(repo, "latest"), QUIET).is_good
+        assert drill.drill(DrillOptions(repo, "latest"), QUIET)[0].is_good
     finally:
         away.rename(server.database_dir)
     nobody = pwd.getpwnam("nobody")
@@ -174,7 +174,7 @@ def test_a_database_without_entries(tmp_path: Path) -> None:
     with closing(replication.provider()) as server:
         server.start()
         taking.run(BackupOptions(tmp_path, server.config_path), QUIET)
-        found = drill.drill(DrillOptions(tmp_path, "latest"), QUIET)
+        (found,) = drill.drill(DrillOptions(tmp_path, "latest"), QUIET)
         assert (found.problem, found.entries) == ("", 0)
 
 

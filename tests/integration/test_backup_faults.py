@@ -227,9 +227,9 @@ def test_a_flipped_configuration(server: Slapd, repo: Path) -> None:
     path.write_bytes(content)
     (found,) = verifying.verify(VerifyOptions(repo), QUIET)
     assert "config.ldif" in found.problem
-    assert "config.ldif" in drill.drill(DrillOptions(repo, "latest"), QUIET).problem
+    assert "config.ldif" in drill.drill(DrillOptions(repo, "latest"), QUIET)[0].problem
     tried = DrillOptions(repo, "latest", config_path=server.config_path)
-    assert drill.drill(tried, QUIET).is_good
+    assert drill.drill(tried, QUIET)[0].is_good
     done = ditseed("backup", "extract", "latest", "-R", repo, "--filter", "(ou=*)")
     assert (done.status, "config.ldif" in done.err) == (63, True)
 

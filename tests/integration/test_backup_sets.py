@@ -303,6 +303,90 @@ def test_what_is_of_one_moment_stays_together(source: Logged, tmp_path: Path) ->
     assert [one.id for one in repository.find_set(repo, first)] == [first, log]
 
 
+def whole(repo: Path) -> list[str]:
+    """IDs of the backups that lead sets; no set lacks any."""
+    listed = repository.listing(repo).backups
+    for one in listed:
+        assert {other.id for other in listed}.issuperset(one.members), one.id
+    return [one.id for one in listed if one.leads]
+
+
+def test_one_suffix_is_pruned_and_sets_stay_whole(source: Logged, tmp_path: Path) -> None:
+    """With `prune -b`, and with `run -b --keep-last` into the same repository."""
+    repo, server = tmp_path / "repo", source.server
+    for _ in range(3):
+        source.run(repo).ok()
+    _, second, third = whole(repo)
+    ditseed("backup", "prune", "-R", repo, "-b", LOG, "--keep-last", 2).ok()
+    assert whole(repo) == [second, third]
+    single = ("backup", "run", "--config", server.config_path, "-b", server.suffix, "-R", repo)
+    for _ in range(3):
+        ditseed(*single, "--keep-last", 1).ok()
+    assert whole(repo) == [third]
+    assert len(ids(repo)) == 3
+    (repo / third / "data.mdb.zst").unlink()
+    source.run(repo, "--keep-last", 1).ok()
+    assert third not in whole(repo)
+
+
+def test_killed_while_a_set_is_removed(source: Logged, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    for _ in range(2):
+        source.run(repo).ok()
+    last = whole(repo)[-1]
+    command = ("backup", "prune", "-R", repo, "--keep-last", 1)
+    assert ditseed(*command, env={"DITSEED_KILL_AT": "prune.middle"}).status == -9
+    assert whole(repo) == [last]
+    assert len(list(repo.glob("2*"))) == 4
+    ditseed(*command).ok()
+    assert len(list(repo.glob("2*"))) == 2
+
+
+def test_latest_is_the_set(source: Logged, tmp_path: Path) -> None:
+    """Not the one of its backups that the list shows last."""
+    repo, tree = tmp_path / "repo", source.server.suffix
+    source.run(repo).ok()
+    (leader,) = whole(repo)
+    drilled = ditseed("backup", "drill", "latest", "-R", repo, "--json").ok().facts["drills"]
+    assert [one["backup"] for one in drilled] == [leader, leader.replace(TREE, LOG_ID)]
+    one = ditseed("backup", "drill", "latest", "-b", LOG, "-R", repo, "--json").ok().facts
+    assert one["backup"] == leader.replace(TREE, LOG_ID)
+    assert (
+        ditseed("backup", "show", "latest", "-R", repo, "--json").ok().facts["backup"]["id"]
+        == leader
+    )
+    into = ("-R", repo, "--target", tmp_path / "made")
+    refused = ditseed("backup", "restore", "latest", *into)
+    assert (refused.status, "-b" in refused.err) == (UsageProblem.exit_status, True)
+    ditseed("backup", "restore", "latest", *into, "-b", tree).ok()
+    told = ditseed("backup", "check", "-R", repo).ok().out
+    assert f"{leader}, " in told
+    assert "of 2 databases" in told
+    assert "count=1" in told
+    shown = ditseed("backup", "list", "-R", repo).ok().out
+    assert ("1 of 2" in shown, "2 of 2" in shown) == (True, True)
+
+
+@pytest.mark.parametrize("gone", [TREE, LOG_ID])
+def test_a_set_without_a_member(source: Logged, tmp_path: Path, gone: str) -> None:
+    repo = tmp_path / "repo"
+    for _ in range(2):
+        source.run(repo).ok()
+    last = whole(repo)[-1]
+    other = last if gone == LOG_ID else last.replace(TREE, LOG_ID)
+    shutil.rmtree(repo / last.replace(TREE, gone))
+    done = ditseed("backup", "check", "-R", repo)
+    assert (done.status, "is of the same moment as" in done.out) == (2, True), done
+    assert source.restore(repo).status == SetIncomplete.exit_status
+    words = ("-R", repo, "--target", tmp_path / "made")
+    for name in ("latest", other):
+        suffix = ("-b", source.server.suffix if other == last else LOG) if name == "latest" else ()
+        status = ditseed("backup", "restore", name, *words, *suffix).status
+        assert status == (SetIncomplete.exit_status if name == "latest" else 0)
+    ditseed("backup", "prune", "-R", repo, "--keep-last", 1).ok()
+    assert len(ids(repo)) == 3
+
+
 def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
     repo, server = tmp_path / "repo", source.server
     assert source.run(repo, "-b", LOG).status == UsageProblem.exit_status

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loader import dn, naming, units
 from loader.errors import LoaderError
-from loader.operations.backup import pack, records, repository
+from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill, Proofs, Verification
 from loader.operations.backup.repository import Bring, there
@@ -33,8 +33,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Check:
-    """`latest` is None where there is none. Ages in seconds: of the latest, and of the last verification and drill that
-    went well, of any backup; None: never."""
+    """`latest` is None where there is none; `members`: with the others of its set. `count`: those that can be restored,
+    a set as one. Ages in seconds: of the latest, and of the last verification and drill that went well, of any backup;
+    None: never."""
 
     status: Status
     reason: str
@@ -44,15 +45,16 @@ class Check:
     limits: Limits
     verify_age: float | None = None
     drill_age: float | None = None
+    members: tuple[Backup, ...] = ()
 
     def line(self) -> str:
         """`BACKUP OK - ... | age=...`."""
         numbers = [f"count={self.count};{self.limits.min_count}:"]
         if self.age is not None and self.latest is not None:
             numbers.insert(0, f"age={self.age:.0f}s;;{self.limits.max_age:.0f};0")
-            numbers.append(f"size={self.latest.stored_bytes}B;;;0")
-            numbers.append(f"entries={self.latest.entries};;;0")
-            numbers.append(f"duration={self.latest.seconds:.1f}s;;;0")
+            numbers.append(f"size={sum(one.stored_bytes for one in self.members)}B;;;0")
+            numbers.append(f"entries={sum(one.entries for one in self.members)};;;0")
+            numbers.append(f"duration={sum(one.seconds for one in self.members):.1f}s;;;0")
         if self.verify_age is not None:
             numbers.append(f"verify_age={self.verify_age:.0f}s;{_limit(self.limits.verify_age)};;0")
         if self.drill_age is not None:
@@ -101,16 +103,29 @@ def _check(repo: Path, limits: Limits, suffix: str | None, bring: Bring) -> Chec
         what = f"no backup of {suffix}" if suffix else "no backup"
         reason = f"{what} in {naming.with_operator_paths(str(repo))}"
         return Check(Status.CRITICAL, reason, 0, None, None, limits)
-    latest = found.backups[-1]
-    bring(latest)
-    age = max(0.0, (repository.now() - latest.when).total_seconds())
+    sets = repository.sets(found.backups)
+    latest = sets[-1] if suffix is None else found.backups[-1:]
+    age = max(0.0, (repository.now() - latest[0].when).total_seconds())
     proofs = [(one, records.of(repo, one)) for one in found.backups]
     verified = _youngest(known.verification for _, known in proofs)
     drilled = _youngest(known.drill for _, known in proofs)
-    status, reason = _judge(repo, found, age, limits)
+    problem = repository.problem(repo, latest[0], bring)
+    older = [repository.problem(repo, each[0], None) for each in sets[:-1]]
+    count = [problem, *older].count(None)
+    others = [*found.broken, *filter(None, older)]
+    status, reason = (
+        (Status.CRITICAL, f"the latest, {latest[0].id}, cannot be restored: {problem}")
+        if problem
+        else _judge(found, latest, (count, age), others, limits)
+    )
     if status < Status.CRITICAL:
-        status, reason = _judge_proofs(proofs, (verified, drilled), limits) or (status, reason)
-    return Check(status, reason, len(found.backups), age, latest, limits, verified, drilled)
+        status, reason = _judge_proofs(proofs, latest, (verified, drilled), limits) or (
+            status,
+            reason,
+        )
+    return Check(
+        status, reason, count, age, latest[0], limits, verified, drilled, members=tuple(latest)
+    )
 
 
 def _youngest(found: Iterable[Verification | Drill | None]) -> float | None:
@@ -121,13 +136,15 @@ def _youngest(found: Iterable[Verification | Drill | None]) -> float | None:
 
 def _judge_proofs(
     proofs: Sequence[tuple[Backup, Proofs]],
+    latest: Sequence[Backup],
     ages: tuple[float | None, float | None],
     limits: Limits,
 ) -> tuple[Status, str] | None:
     """What is worse than a backup of the right age; None where nothing is."""
     bad = [one for one, known in proofs if known.is_bad]
-    if bad and bad[-1].id == proofs[-1][0].id:
-        return Status.CRITICAL, f"the latest, {bad[-1].id}, was found damaged"
+    for one in bad:
+        if one in latest:
+            return Status.CRITICAL, f"the latest, {one.id}, was found damaged"
     if bad:
         return Status.WARNING, f"{bad[-1].id} was found damaged"
     asked = zip(("verified", "drilled"), ages, (limits.verify_age, limits.drill_age), strict=True)
@@ -138,35 +155,40 @@ def _judge_proofs(
     return None
 
 
-def _judge(repo: Path, found: repository.Listing, age: float, limits: Limits) -> tuple[Status, str]:
-    latest, count = found.backups[-1], len(found.backups)
-    old = units.duration(age)
-    path = repo / latest.id / latest.file
-    if not path.is_file():
-        return Status.CRITICAL, f"{naming.with_operator_paths(str(path))} is missing"
-    try:
-        pack.require_whole(repo / latest.id, latest)
-    except LoaderError as error:
-        return Status.CRITICAL, str(error)
+def _judge(
+    found: repository.Listing,
+    latest: Sequence[Backup],
+    counted: tuple[int, float],
+    others: Sequence[LoaderError],
+    limits: Limits,
+) -> tuple[Status, str]:
+    """counted: backups, and the age of the latest. others: what is wrong with older ones."""
+    count, age = counted
+    name, old = latest[0].id, units.duration(age)
     if age > limits.max_age:
-        return Status.CRITICAL, f"the latest, {latest.id}, is {old} old"
+        return Status.CRITICAL, f"the latest, {name}, is {old} old"
     if count < limits.min_count:
         return (
             Status.WARNING,
             f"{count} of at least {limits.min_count} backups, the latest {old} old",
         )
-    few = _too_few(found.backups, limits)
-    if few:
-        return Status.WARNING, few
-    if found.broken:
-        return Status.WARNING, f"{len(found.broken)} cannot be read, the first: {found.broken[0]}"
-    return Status.OK, f"{latest.id}, {old} old, {units.number(latest.entries)} entries"
+    for one in latest:
+        few = _too_few(found.backups, one, limits)
+        if few:
+            return Status.WARNING, few
+    if others:
+        return Status.WARNING, f"{len(others)} older cannot be restored, the first: {others[0]}"
+    if latest[0].follows:
+        return Status.WARNING, f"the clock had gone back, or been wrong, when {name} was made"
+    entries = units.number(sum(one.entries for one in latest))
+    databases = f" of {len(latest)} databases" if len(latest) > 1 else ""
+    return Status.OK, f"{name}, {old} old, {entries} entries{databases}"
 
 
-def _too_few(backups: Sequence[Backup], limits: Limits) -> str:
+def _too_few(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
     """Has somebody emptied the directory before the latest was made? Why that may be; empty where it has not shrunk."""
-    latest = backups[-1]
-    before = [one.entries for one in backups[:-1] if dn.key(one.suffix) == dn.key(latest.suffix)]
+    of_suffix = [one for one in backups if dn.key(one.suffix) == dn.key(latest.suffix)]
+    before = [one.entries for one in of_suffix[: of_suffix.index(latest)]]
     usual = statistics.median(before[-_BEFORE:]) if before else 0
     if latest.entries >= usual * (1 - limits.shrink):
         return ""

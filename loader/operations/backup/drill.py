@@ -80,16 +80,24 @@ class _Restored:
         return self.place / "data"
 
 
-def drill(options: DrillOptions, progress: Progress, bring: Bring = there) -> Drill:
-    """What came out, written down beside the backup. Raises LoaderError where it could not be tried."""
+def drill(options: DrillOptions, progress: Progress, bring: Bring = there) -> list[Drill]:
+    """What came out, written down beside each backup: of one, or of a set if no suffix and no ID names one. Raises
+    LoaderError where it could not be tried."""
     with files.explained(options.repo):
-        backup = repository.find(options.repo, options.which, options.suffix)
-        identities = encryption.unlocked(options.repo, backup, options.identities)
-        try:
-            bring(backup)
-            made = _tried(options, backup, identities, progress)
-        except BackupDamaged as error:
-            made = _record(backup, problem=str(error))
+        chosen = repository.chosen(options.repo, options.which, options.suffix)
+        return [_drill(options, one, progress, bring) for one in chosen]
+
+
+def _drill(options: DrillOptions, backup: Backup, progress: Progress, bring: Bring) -> Drill:
+    identities = encryption.unlocked(options.repo, backup, options.identities)
+    problem = repository.problem(options.repo, backup, None, repository.is_named(options.which))
+    if problem is not None:
+        return records.keep(options.repo, _record(backup, problem=str(problem)))
+    try:
+        bring(backup)
+        made = _tried(options, backup, identities, progress)
+    except BackupDamaged as error:
+        made = _record(backup, problem=str(error))
     return records.keep(options.repo, made)
 
 

@@ -80,12 +80,22 @@ class Backup:
     config_sha256: Digest64 | None = None  # of the file as it lies in the repository
     recipients: tuple[PublicKey, ...] = ()  # of an encrypted one
     is_ldif: bool = False  # entries, not pages: for any version of OpenLDAP, any machine
+    follows: str = (
+        ""  # set if the clock had gone back: the backup is the later of any up to this time
+    )
     seal: Seal = ""
     format: int = FORMAT
 
     @property
     def when(self) -> datetime.datetime:
         return datetime.datetime.fromisoformat(self.made)
+
+    @property
+    def order(self) -> datetime.datetime:
+        """Its place among others, whatever the clock said."""
+        if not self.follows:
+            return self.when
+        return max(self.when, datetime.datetime.fromisoformat(self.follows))
 
     @property
     def leads(self) -> bool:
@@ -196,6 +206,8 @@ def read(directory: Path) -> Backup:
 def _require_sense(found: Backup, directory: Path) -> None:
     if found.id != directory.name:
         raise Unfit("is not the manifest of this directory")
+    if found.members and found.id not in found.members:
+        raise Unfit("is not the manifest of one of its set")
     if found.file != (MAP if found.shares_pages else _data_name(found)):
         raise Unfit(f"says that {found.file} is compressed with {found.compression}")
     if found.is_encrypted != bool(found.recipients):
@@ -208,10 +220,10 @@ def _require_sense(found: Backup, directory: Path) -> None:
     if None in sums:
         raise Unfit("not a manifest: a checksum is missing")
     try:
-        moment = found.when
+        moments = found.when, datetime.datetime.fromisoformat(found.follows or found.made)
     except ValueError as error:
         raise Unfit(f"not a manifest: made: {error}") from error
-    if moment.tzinfo is None:
+    if any(moment.tzinfo is None for moment in moments):
         raise Unfit("not a manifest: made: names no time zone")
 
 

@@ -20,8 +20,9 @@ def _latest(of: Callable[[Backup], float]) -> _Value:
     return lambda one, now: None if one.latest is None else float(of(one.latest))
 
 
-def _since(age: float | None, now: float) -> float | None:
-    return None if age is None else now - age
+def _since(age: float | None, now: float) -> float:
+    """0: never, so that an alert on the time since then goes off."""
+    return 0.0 if age is None else now - age
 
 
 _GAUGES: Mapping[str, tuple[str, _Value]] = {
@@ -29,9 +30,12 @@ _GAUGES: Mapping[str, tuple[str, _Value]] = {
         "As `ditseed backup check` ends: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
         lambda one, now: float(one.status),
     ),
-    "count": ("Backups that can be read.", lambda one, now: float(one.count)),
+    "count": (
+        "Backups that can be restored, as far as is known without reading their data.",
+        lambda one, now: float(one.count),
+    ),
     "last_timestamp_seconds": (
-        "When the latest backup was made, as Unix time.",
+        "When the latest backup was made, as Unix time; 0: there is none, or which one it is is not known.",
         lambda one, now: _since(one.age, now),
     ),
     "last_stored_bytes": (
@@ -51,11 +55,11 @@ _GAUGES: Mapping[str, tuple[str, _Value]] = {
         _latest(lambda backup: backup.seconds),
     ),
     "verified_timestamp_seconds": (
-        "When a backup was last verified and found good, as Unix time.",
+        "When a backup was last verified and found good, as Unix time; 0: never.",
         lambda one, now: _since(one.verify_age, now),
     ),
     "drilled_timestamp_seconds": (
-        "When a backup was last drilled and found good, as Unix time.",
+        "When a backup was last drilled and found good, as Unix time; 0: never.",
         lambda one, now: _since(one.drill_age, now),
     ),
 }

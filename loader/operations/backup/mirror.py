@@ -46,6 +46,7 @@ class Mirror(Place):
 
     def __init__(self, home: Path, store: Store, progress: Progress) -> None:
         super().__init__(home)
+        self.lists = None  # they are fetched of single backups only
         self.store, self.progress = store, progress
         self.backups: dict[str, dict[str, int]] = {}  # by ID: names of files, their lengths
         self.unfinished: dict[str, dict[str, int]] = {}  # the same, without a manifest
@@ -205,12 +206,12 @@ class Mirror(Place):
 
     def prune(self, policy: Policy, suffix: str | None, dry_run: bool) -> Pruned:
         if dry_run:
-            return prune.prune(self.path, policy, suffix, dry_run)
+            return prune.prune(self.path, policy, suffix, dry_run, self.lists)
         self._clean()
         return self._pruned(policy, suffix)
 
     def _pruned(self, policy: Policy, suffix: str | None) -> Pruned:
-        planned = prune.plan(self.path, policy, suffix)
+        planned = prune.plan(self.path, policy, suffix, self.lists)
         for name in planned.removed:
             self._remove(name, self.backups.pop(name))
             files.remove_tree(self.path / name)
@@ -232,7 +233,7 @@ class Mirror(Place):
 
     def _collect(self) -> int:
         """Packs that no backup needs; the bytes that they took."""
-        wanted = packs.needed(self.path) if self.packs else None
+        wanted = packs.needed(self.path, repository.listing(self.path)) if self.packs else None
         if wanted is None:
             return 0
         freed = 0

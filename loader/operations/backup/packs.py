@@ -13,14 +13,18 @@ import struct
 from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loader import naming, units
 from loader.errors import BackupDamaged, FileUnsafe, LoaderError
 from loader.mdb.pages import PackFile, Packs, Shape
-from loader.operations.backup import page_list, repository
+from loader.operations.backup import page_list
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.page_list import PackUse
 from loader.storage import files, held
+
+if TYPE_CHECKING:
+    from loader.operations.backup.repository import Listing
 
 log = logging.getLogger(__name__)
 PAGES, PACK = "pages", ".pack"
@@ -89,14 +93,14 @@ def require_length(path: Path, use: PackUse) -> None:
         raise BackupDamaged(path=path, reason=reason)
 
 
-def collect(repo: held.Directory) -> int:
-    """Remove the packs that no backup needs; the bytes that they took. With the lock held.
+def collect(repo: held.Directory, listing: Listing) -> int:
+    """Remove the packs that no backup of `listing` needs; the bytes that they took. With the lock held.
 
     While any backup cannot be read, all stay.
     """
     if not repo.exists(PAGES):
         return 0
-    wanted = needed(repo.path)
+    wanted = needed(repo.path, listing)
     if wanted is None:
         return 0
     freed = 0
@@ -114,22 +118,18 @@ def unneeded(names: Iterable[str], wanted: Set[str]) -> list[str]:
     )
 
 
-def needed(repo: Path) -> set[str] | None:
+def needed(repo: Path, listing: Listing) -> set[str] | None:
     """Names; None while any backup cannot be read, for nobody knows what that one needs."""
     try:
-        return {name(use) for one in _all(repo) for use in _uses(repo, one)}
+        if listing.broken:
+            raise listing.broken[0]
+        every = (*listing.backups, *listing.future)
+        return {name(use) for one in every for use in _uses(repo, one)}
     except LoaderError as error:
         log.warning(
             "no pages are removed from %s: %s", naming.with_operator_paths(str(repo)), error
         )
         return None
-
-
-def _all(repo: Path) -> tuple[Backup, ...]:
-    found = repository.listing(repo)
-    if found.broken:
-        raise found.broken[0]
-    return (*found.backups, *found.future)
 
 
 def _uses(repo: Path, backup: Backup) -> tuple[PackUse, ...]:

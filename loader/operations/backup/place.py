@@ -7,15 +7,18 @@ from pathlib import Path
 from loader.operations.backup import prune, run
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.prune import Policy, Pruned
+from loader.operations.backup.repository import Bring, there
 from loader.operations.backup.run import BackupOptions
 from loader.progress import Progress
 
 
 class Place:
-    """path: the directory that the verbs work on."""
+    """path: the directory that the verbs work on. lists: as for `repository.problem` of every backup."""
+
+    lists: Bring | None
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.lists = path, there
 
     def bring(self, backup: Backup) -> None:
         """Have all that the backup consists of in the directory."""

@@ -1,15 +1,16 @@
 """Which backups are kept, and removing the others.
 
-For each suffix by itself. Kept besides what the policy says: the latest, the latest that is not known to be bad, and
-the latest that was proven good. Backups of several databases at one moment stay together. What cannot be read is never
-removed: nobody knows what it is.
+For each suffix by itself. Kept besides what the policy says: the latest, the latest that can be restored, and the
+latest that was proven good; all of a suffix if none can be restored. Backups of several databases at one moment are
+kept or removed together, and the latest of these sets that can be restored is kept. A backup whose manifest cannot be
+read is never removed: nobody knows what it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from loader import dn
 from loader.errors import BackupFromFuture, UsageProblem
 from loader.operations.backup import packs, records, repository
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.records import Proofs
+from loader.operations.backup.repository import Bring, Listing, there
 from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
 from loader.storage import files, held
@@ -47,6 +48,7 @@ class Policy:
 
 
 KEEP_ALL = Policy()
+Set = tuple[Backup, ...]  # of one moment, the one that leads first
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,19 @@ class Pruned:
     unread: tuple[str, ...]
 
 
-def prune(repo: Path, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
+def prune(
+    repo: Path,
+    policy: Policy,
+    suffix: str | None = None,
+    dry_run: bool = False,
+    lists: Bring | None = there,
+) -> Pruned:
     """Raises Locked, UsageProblem, BackupFromFuture."""
     if not policy:
         raise UsageProblem(reason="say what to keep: --keep-last, --keep-daily, --keep-within, ...")
     with files.explained(repo):
         if dry_run:
-            return plan(repo, policy, suffix)
+            return plan(repo, policy, suffix, lists)
         repository.require(repo)
         with held.opened(repo) as home, exclusive(home.path / repository.LOCK):
             return pruned(home, policy, suffix)
@@ -82,47 +90,127 @@ def prune(repo: Path, policy: Policy, suffix: str | None = None, dry_run: bool =
 def pruned(repo: held.Directory, policy: Policy, suffix: str | None) -> Pruned:
     """The same, with the lock held."""
     planned = plan(repo.path, policy, suffix)
+    remove_unfinished(repo)
     for name in planned.removed:
-        _remove(repo, name)
-    return dataclasses.replace(planned, freed=planned.freed + packs.collect(repo))
+        _set_aside(repo, name)
+        killpoint("prune.middle")
+    remove_unfinished(repo)
+    return dataclasses.replace(planned, freed=planned.freed + collect(repo))
 
 
-def _remove(repo: held.Directory, name: str) -> None:
+def collect(repo: held.Directory) -> int:
+    """Remove the packs that no backup needs; the bytes that they took. With the lock held."""
+    return packs.collect(repo, repository.listing(repo.path))
+
+
+def remove_unfinished(repo: held.Directory) -> None:
+    """What interrupted runs left. With the lock held."""
+    for path in repository.unfinished_backups(repo.path):
+        if path.suffix != files.PARTIAL:
+            _set_aside(repo, path.name)
+    for path in repository.unfinished_backups(repo.path):
+        files.remove_tree(path)
+
+
+def _set_aside(repo: held.Directory, name: str) -> None:
     """It is no backup any more before it loses a file; what a kill leaves the next run removes."""
-    partial = f"{name}{files.PARTIAL}"
-    repo.take(repo.path / name, partial)
-    killpoint("prune.middle")
-    files.remove_tree(repo.path / partial)
+    repo.take(repo.path / name, f"{name}{files.PARTIAL}")
 
 
-def plan(repo: Path, policy: Policy, suffix: str | None = None) -> Pruned:
-    """What would stay and go."""
+def plan(
+    repo: Path, policy: Policy, suffix: str | None = None, lists: Bring | None = there
+) -> Pruned:
+    """What would stay and go; of a set that goes, the backup that leads it first."""
     every = repository.listing(repo)
     found = every.of(suffix)
     if found.future:
         newest = found.future[-1]
         raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
-    reasons: dict[str, list[str]] = {}
+    sets = repository.sets(every.backups)
+    reasons: dict[str, list[str]] = {one.id: [] for one in every.backups}
+    emptied = _emptied(every.backups)
+    sound = [
+        one for one in every.backups if not (one.id in emptied or records.of(repo, one).is_bad)
+    ]
+    good = _good(repo, sets, {one.id for one in sound}, lists)
     for group in _by_suffix(every.backups):
-        reasons |= _reasons(group, policy, {one.id: records.of(repo, one) for one in group})
-    _keep_sets(found.backups, reasons)
-    kept = [Kept(one.id, tuple(reasons[one.id])) for one in found.backups if reasons[one.id]]
-    removed = [one for one in found.backups if not reasons[one.id]]
+        _give_reasons(repo, group, good, policy, reasons)
+    for group in _by_suffix(sound):
+        _keep_alone(repo, group, good, lists, reasons)
+    _keep_latest_sets(sets, good, reasons)
+    _keep_unread(every, sets, reasons)
+    _keep_together(sets, reasons)
+    asked = {one.id for one in found.backups}
+    sets = [each for each in sets if not asked.isdisjoint(one.id for one in each)]
+    backups = [one for each in sets for one in each]
+    removed = [one for one in backups if not reasons[one.id]]
+    kept = [Kept(one.id, tuple(reasons[one.id])) for one in backups if reasons[one.id]]
     return Pruned(
         tuple(sorted(kept, key=lambda one: one.id)),
-        tuple(sorted(one.id for one in removed)),
+        tuple(one.id for one in removed),
         sum(one.stored_bytes for one in removed if not one.shares_pages),
         tuple(repository.name_of(error) for error in found.broken),
     )
 
 
-def _keep_sets(backups: Sequence[Backup], reasons: dict[str, list[str]]) -> None:
-    """What is of one moment stays together."""
-    stay = {name for name, why in reasons.items() if why}
-    for one in backups:
-        others = stay.intersection(one.members) - {one.id}
-        if others and not reasons[one.id]:
-            reasons[one.id].append(f"of the same moment as {min(others)}")
+def _emptied(backups: Sequence[Backup]) -> set[str]:
+    """IDs of those without entries where others of the suffix have some: they may be those of a lost database."""
+    filled = {dn.key(one.suffix) for one in backups if one.entries}
+    return {one.id for one in backups if not one.entries and dn.key(one.suffix) in filled}
+
+
+def _good(repo: Path, sets: Sequence[Set], sound: Collection[str], lists: Bring | None) -> set[str]:
+    """IDs of those that count for a policy: all of their set can be restored, as far as is known."""
+    return {
+        one.id
+        for each in sets
+        if all(one.id in sound for one in each) and repository.problem(repo, each[0], lists) is None
+        for one in each
+    }
+
+
+def _keep_alone(
+    repo: Path,
+    backups: Sequence[Backup],
+    good: Collection[str],
+    lists: Bring | None,
+    reasons: dict[str, list[str]],
+) -> None:
+    """`backups` of one suffix, the oldest first. The rest of the set of one that is not `good` may be damaged."""
+    for one in reversed(backups):
+        if one.id in good:
+            return
+        if repository.problem(repo, one, lists, alone=True) is None:
+            reasons[one.id].append("the latest that can be restored by itself")
+            return
+
+
+def _keep_latest_sets(
+    sets: Sequence[Set], good: Collection[str], reasons: dict[str, list[str]]
+) -> None:
+    """A backup of one suffix takes no set's place."""
+    latest: dict[frozenset[object], Set] = {}
+    for each in sets:
+        if len(each) > 1 and each[0].id in good:
+            latest[frozenset(dn.key(one.suffix) for one in each)] = each
+    for each in latest.values():
+        reasons[each[0].id].append("the latest set that can be restored")
+
+
+def _keep_unread(every: Listing, sets: Sequence[Set], reasons: dict[str, list[str]]) -> None:
+    """Of what cannot be read nobody knows what it is; nor does it lose the others of its set."""
+    unread = {repository.name_of(error) for error in every.broken}
+    for each in sets:
+        for name in unread.intersection(each[0].members):
+            reasons[each[0].id].append(f"of the same moment as {name}, which cannot be read")
+
+
+def _keep_together(sets: Sequence[Set], reasons: dict[str, list[str]]) -> None:
+    for each in sets:
+        stay = [one.id for one in each if reasons[one.id]]
+        for one in each:
+            if stay and not reasons[one.id]:
+                reasons[one.id].append(f"of the same moment as {min(stay)}")
 
 
 def _by_suffix(backups: Sequence[Backup]) -> list[list[Backup]]:
@@ -132,23 +220,25 @@ def _by_suffix(backups: Sequence[Backup]) -> list[list[Backup]]:
     return list(groups.values())
 
 
-def _reasons(
-    backups: Sequence[Backup], policy: Policy, proofs: dict[str, Proofs]
-) -> dict[str, list[str]]:
-    """By ID; `backups` are the oldest first. One that is known to be bad takes nobody's place, nor does one without
-    entries: it may be that of a database that was lost."""
-    found: dict[str, list[str]] = {one.id: [] for one in backups}
-    newest = backups[::-1]
-    good = [one for one in newest if one.entries and not proofs[one.id].is_bad]
-    proven = [one for one in good if proofs[one.id].is_proven]
-    found[newest[0].id].append("the latest")
-    for one in good[:1]:
-        found[one.id].append("the latest not known to be bad")
-    for one in proven[:1]:
-        found[one.id].append("the latest that was proven good")
-    for one, reason in _by_policy(good, policy):
-        found[one.id].append(reason)
-    return found
+def _give_reasons(
+    repo: Path,
+    backups: Sequence[Backup],
+    good: Collection[str],
+    policy: Policy,
+    reasons: dict[str, list[str]],
+) -> None:
+    """`backups` of one suffix, the oldest first. Those that are not `good` take nobody's place."""
+    newest = [one for one in backups[::-1] if one.id in good]
+    if not newest:
+        for one in backups:
+            reasons[one.id].append("none of its suffix is known to be restorable")
+        return
+    reasons[backups[-1].id].append("the latest")
+    reasons[newest[0].id].append("the latest that can be restored")
+    for one in [one for one in newest if records.of(repo, one).is_proven][:1]:
+        reasons[one.id].append("the latest that was proven good")
+    for one, reason in _by_policy(newest, policy):
+        reasons[one.id].append(reason)
 
 
 def _by_policy(newest: Sequence[Backup], policy: Policy) -> Iterator[tuple[Backup, str]]:

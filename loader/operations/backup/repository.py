@@ -5,27 +5,27 @@ REPO/20261121T070501Z-dc-example-dc-com/   data.mdb.zst  pieces.json  manifest.j
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import itertools
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import dn, naming
 from loader.errors import (
+    BackupDamaged,
     BackupFromFuture,
     LatestBroken,
+    LoaderError,
     ManifestBroken,
     NoSuchBackup,
     NoSuchPath,
     SetIncomplete,
 )
-from loader.operations.backup import manifest
+from loader.operations.backup import manifest, pack
 from loader.operations.backup.manifest import Backup
-from loader.storage.files import PARTIAL, explained
+from loader.storage.files import PARTIAL, explained, require_readable
 
 LOCK, RUN = "lock", ".ditseed"
 LATEST = "latest"
@@ -58,6 +58,10 @@ def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[s
     return name
 
 
+def _stamp(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.timezone.utc).strftime(_TIME)
+
+
 def _slug(suffix: str) -> str:
     slug = re.sub(r"[^A-Za-z0-9]+", "-", suffix).strip("-").lower() or "root"
     return slug[:100]
@@ -65,66 +69,66 @@ def _slug(suffix: str) -> str:
 
 @dataclass(frozen=True)
 class Listing:
-    """All whole backups, the oldest first, and what could not be read."""
+    """All whole backups, the oldest first, and what could not be read.
+
+    future: the last ones, if they are dated later than now and none is known to follow them; not among `backups`."""
 
     backups: tuple[Backup, ...]
     broken: tuple[ManifestBroken, ...]
-    future: tuple[Backup, ...] = ()  # dated later than now: these are not among `backups`
+    future: tuple[Backup, ...] = ()
 
     def of(self, suffix: str | None) -> Listing:
         """Those of a suffix; None: all. What cannot be read may be of any."""
         if suffix is None:
             return self
         wanted = dn.key(suffix)
-        backups, future = (
-            tuple(one for one in found if dn.key(one.suffix) == wanted)
-            for found in (self.backups, self.future)
-        )
-        return Listing(backups, self.broken, future)
+        every = (*self.backups, *self.future)
+        return _in_order([one for one in every if dn.key(one.suffix) == wanted], self.broken)
 
 
 def listing(repo: Path, suffix: str | None = None) -> Listing:
     """Raises NoSuchPath. Unfinished ones (NAME.partial) are not there."""
     with explained(repo):
         require(repo)
-        return _listed(map(_read, _directories(repo))).of(suffix)
+        found, broken = list[Backup](), list[ManifestBroken]()
+        for directory in _directories(repo):
+            try:
+                one = manifest.read(directory)
+            except ManifestBroken as error:
+                broken.append(error)
+            else:
+                if not _is_unfinished(repo, one):
+                    found.append(one)
+        broken.sort(key=name_of)
+        return _in_order(found, tuple(broken)).of(suffix)
 
 
-def _newest(repo: Path, suffix: str | None) -> Listing:
-    """The end of a listing, from the latest backup on. Names tell when backups were made, so the manifests of older
-    ones are not read: with a hundred of them that took a tenth of the time of a restore."""
-    read: list[Backup | ManifestBroken] = []
-    with explained(repo):
-        require(repo)
-        names = sorted(_directories(repo), reverse=True)
-        for _, same in itertools.groupby(names, lambda path: path.name[:_STAMP]):
-            found = [_read(directory) for directory in same]
-            read += found
-            if _listed(found).of(suffix).backups:
-                break
-    return _listed(read).of(suffix)
+def _in_order(found: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> Listing:
+    every = sorted(found, key=lambda one: (one.order, one.id))
+    known, limit = len(every), now() + SKEW
+    while known and every[known - 1].when > limit:
+        known -= 1
+    return Listing(tuple(every[:known]), broken, tuple(every[known:]))
 
 
-def _read(directory: Path) -> Backup | ManifestBroken:
-    try:
-        return manifest.read(directory)
-    except ManifestBroken as error:
-        return error
+def newest(repo: Path) -> Backup | None:
+    """The last of all suffixes, also one that is dated later than now."""
+    found = listing(repo)
+    return next(reversed((*found.backups, *found.future)), None)
 
 
-def _listed(read: Iterable[Backup | ManifestBroken]) -> Listing:
-    found, broken = list[Backup](), list[ManifestBroken]()
-    for one in read:
-        if isinstance(one, ManifestBroken):
-            broken.append(one)
-        else:
-            found.append(one)
-    found.sort(key=lambda one: (one.when, one.id))
-    broken.sort(key=name_of)
-    limit = now() + SKEW
-    future = tuple(one for one in found if one.when > limit)
-    known = tuple(one for one in found if one.when <= limit)
-    return Listing(known, tuple(broken), future)
+def follows(repo: Path, when: datetime.datetime) -> str:
+    """For the manifest of a backup that is made now: a time after that of all others, if the clock is behind one."""
+    last = newest(repo)
+    if last is None or last.order <= when:
+        return ""
+    return (last.order + datetime.timedelta(seconds=1)).isoformat()
+
+
+def _is_unfinished(repo: Path, backup: Backup) -> bool:
+    """A set is there when the backup that leads it is: that one gets its name last, and loses it first."""
+    leader = repo / (backup.members or (backup.id,))[0]
+    return not leader.exists() and leader.with_name(leader.name + PARTIAL).exists()
 
 
 def require(repo: Path) -> None:
@@ -141,18 +145,31 @@ def _directories(repo: Path) -> Iterator[Path]:
 
 
 def find(repo: Path, which: Which, suffix: str | None = None) -> Backup:
-    """By ID, or the latest (of a suffix), now or at some time. Raises NoSuchBackup, ManifestBroken; LatestBroken where
-    the latest cannot be used; BackupFromFuture where it is not known which is the latest, for a clock was wrong: this
-    host's, or that of a backup."""
+    """By ID, or the latest (of a suffix), now or at some time; of a set the one that leads, unless a suffix is given.
+    Raises NoSuchBackup, ManifestBroken; LatestBroken if the manifest of the latest cannot be read; BackupFromFuture if
+    a clock was wrong (this host's, or that of a backup), so that nobody knows which one is the latest."""
     if isinstance(which, datetime.datetime):
         return _last(repo, _by(listing(repo, suffix), which), suffix, f" made by {which}")
     if which != LATEST:
         if Path(which).name != which or not (repo / which).is_dir() or which.endswith(PARTIAL):
             raise NoSuchBackup(path=repo, name=which)
         return manifest.read(repo / which)
-    found = _newest(repo, suffix)
+    found = listing(repo, suffix)
     _require_known_order(repo, found)
     return _last(repo, found, suffix)
+
+
+def is_named(which: Which) -> bool:
+    """Is it an ID?"""
+    return isinstance(which, str) and which != LATEST
+
+
+def chosen(repo: Path, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
+    """What `find` finds; if neither an ID nor a suffix names one of a set, all of the set that can be read."""
+    found = find(repo, which, suffix)
+    if is_named(which) or suffix is not None:
+        return (found,)
+    return next(each for each in sets(listing(repo).backups) if found in each)
 
 
 def _require_known_order(repo: Path, found: Listing) -> None:
@@ -172,12 +189,12 @@ def find_set(repo: Path, which: Which) -> tuple[Backup, ...]:
     found = listing(repo)
     if which == LATEST:
         _require_known_order(repo, found)
-    leading = dataclasses.replace(found, backups=tuple(one for one in found.backups if one.leads))
-    if not leading.backups:
+    of_sets = Listing(tuple(one for one in found.backups if one.members), found.broken)
+    if not of_sets.backups:
         raise NoSuchBackup(path=repo, name="of all databases of a configuration")
     if isinstance(which, str):
-        return members(repo, _last(repo, leading, None))
-    return members(repo, _last(repo, _by(leading, which), None, f" made by {which}"))
+        return members(repo, _last(repo, of_sets, None))
+    return members(repo, _last(repo, _by(of_sets, which), None, f" made by {which}"))
 
 
 def members(repo: Path, backup: Backup) -> tuple[Backup, ...]:
@@ -188,6 +205,58 @@ def members(repo: Path, backup: Backup) -> tuple[Backup, ...]:
     return tuple(manifest.read(repo / name) for name in backup.members) or (backup,)
 
 
+def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
+    """The backups of one moment together, the one that leads first; each that was taken alone by itself."""
+    found: dict[tuple[str, ...], list[Backup]] = {}
+    for one in backups:
+        found.setdefault(one.members or (one.id,), []).append(one)
+    return [
+        tuple(sorted(group, key=lambda one: (one.members or (one.id,)).index(one.id)))
+        for group in found.values()
+    ]
+
+
+def problem(
+    repo: Path, backup: Backup, lists: Bring | None = there, alone: bool = False
+) -> LoaderError | None:
+    """Why a backup cannot be restored, as far as that can be told without reading its data: its files are there and as
+    long as they should be, and so are those of all backups of its set, unless it is to be restored alone. None if
+    nothing is wrong.
+
+    lists: fetches what tells of the data; None leaves the contents of these files unread.
+    """
+    try:
+        for one in (backup,) if alone else members(repo, backup):
+            if lists is not None:
+                lists(one)
+            _require_whole(repo / one.id, one, lists is not None)
+            if one.members != backup.members:
+                raise SetIncomplete(path=repo, name=backup.id, missing=one.id)
+    except (BackupDamaged, ManifestBroken, NoSuchPath, SetIncomplete) as error:
+        return error
+    return None
+
+
+def _require_whole(directory: Path, backup: Backup, read: bool) -> None:
+    if backup.format != manifest.FIRST:
+        require_readable(directory / manifest.PIECES)
+    if backup.with_config:
+        require_readable(directory / backup.config_file)
+    if not read:
+        pack.require_data(directory, backup)
+        return
+    if backup.format != manifest.FIRST and not backup.shares_pages:
+        manifest.pieces(directory, backup)
+    if backup.with_config:
+        manifest.config(directory, backup)
+    pack.require_whole(directory, backup)
+
+
+def usable(repo: Path, backups: Sequence[Backup], lists: Bring | None = there) -> Backup | None:
+    """The last that can be restored."""
+    return next((one for one in reversed(backups) if problem(repo, one, lists) is None), None)
+
+
 def _last(repo: Path, found: Listing, suffix: str | None, when: str = "") -> Backup:
     broken = broken_latest(found, suffix)
     if broken is not None:
@@ -195,12 +264,14 @@ def _last(repo: Path, found: Listing, suffix: str | None, when: str = "") -> Bac
     if not found.backups:
         of_suffix = " at all" if suffix is None else f" of {suffix}"
         raise NoSuchBackup(path=repo, name=f"{of_suffix}{when}".lstrip())
-    return found.backups[-1]
+    latest = found.backups[-1]
+    same = latest.members if suffix is None else ()
+    return next((one for one in found.backups if same and one.id == same[0]), latest)
 
 
 def _by(found: Listing, moment: datetime.datetime) -> Listing:
     """What there was by then; of what cannot be read the name tells."""
-    stamp = moment.astimezone(datetime.timezone.utc).strftime(_TIME)
+    stamp = _stamp(moment)
     return Listing(
         tuple(one for one in found.backups if one.when <= moment),
         tuple(error for error in found.broken if name_of(error)[:_STAMP] <= stamp),
@@ -209,7 +280,7 @@ def _by(found: Listing, moment: datetime.datetime) -> Listing:
 
 def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
     """The manifest of a backup that is newer than those that can be read, as far as the name tells."""
-    newest = found.backups[-1].id[:_STAMP] if found.backups else ""
+    newest = _stamp(found.backups[-1].order) if found.backups else ""
     for error in reversed(found.broken):
         name = name_of(error)
         of_suffix = suffix is None or re.fullmatch(rf"-{_slug(suffix)}(-\d+)?", name[_STAMP:])
@@ -220,8 +291,8 @@ def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
 
 def _latest_broken(repo: Path, found: Listing, broken: ManifestBroken, when: str) -> LatestBroken:
     advice = "Take a new backup: there is no older one."
-    if found.backups:
-        older = found.backups[-1]
+    older = usable(repo, found.backups, None)
+    if older is not None:
         command = f"ditseed backup restore {older.id} -R {shlex.quote(naming.told(str(repo)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {older.made}."
     return LatestBroken(
@@ -235,5 +306,12 @@ def name_of(error: ManifestBroken) -> str:
 
 
 def unfinished_backups(repo: Path) -> list[Path]:
-    """What interrupted runs left."""
-    return sorted(repo.glob(f"[0-9]*Z-*{PARTIAL}"))
+    """What interrupted runs left; before a backup that leads a set the others of it."""
+    others = list[Path]()
+    for directory in _directories(repo):
+        try:
+            if _is_unfinished(repo, manifest.read(directory)):
+                others.append(directory)
+        except ManifestBroken:
+            continue
+    return [*sorted(others), *sorted(repo.glob(f"[0-9]*Z-*{PARTIAL}"))]

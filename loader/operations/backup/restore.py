@@ -149,11 +149,18 @@ def _planned(options: RestoreOptions) -> list[tuple[RestorePlan, RestoreTarget]]
     if not options.every:
         place = _place(options)
         suffix = place.database.suffix if place.database else options.suffix
-        found = [(repository.find(options.repo, options.which, suffix), place)]
+        backup = repository.find(options.repo, options.which, suffix)
+        if suffix is None and backup.members and not repository.is_named(options.which):
+            names = ", ".join(one.suffix for one in repository.members(options.repo, backup))
+            raise UsageProblem(
+                reason=f"the backups of one moment that {backup.id} leads are of {names}: say which one with -b"
+            )
+        found = [(backup, place)]
     else:
         members = repository.find_set(options.repo, options.which)
         found = [(one, _place(replace(options, suffix=one.suffix))) for one in members]
     for backup, place in found:
+        _require_restorable(options, backup)
         encryption.unlocked(options.repo, backup, options.identities)
         _require_fitting(options, backup, place)
         require_target(place.directory, options.replace)
@@ -187,8 +194,19 @@ def _require_space(found: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, 
     }
 
 
+def _require_restorable(
+    options: RestoreOptions, backup: Backup, lists: Bring | None = None, alone: bool = False
+) -> None:
+    """Of one that is named its own data will do."""
+    is_named = repository.is_named(options.which) and not options.every
+    problem = None if is_named else repository.problem(options.repo, backup, lists, alone)
+    if problem is not None:
+        raise problem
+
+
 def _brought(options: RestoreOptions, backup: Backup, bring: Bring) -> None:
     bring(backup)
+    _require_restorable(options, backup, there, alone=True)
     pack.require_whole(options.repo / backup.id, backup)
 
 

@@ -7,6 +7,7 @@ on the disk. A run that was killed is not gone on with, for its moment has passe
 
 from __future__ import annotations
 
+import datetime
 import logging
 import socket
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +25,6 @@ from loader.operations.backup import (
     ldif_stream,
     origin,
     pack,
-    packs,
     prune,
     repository,
     sharing,
@@ -82,12 +82,13 @@ def run(
             require_source(one.directory)
         options.repo.mkdir(mode=0o700, parents=True, exist_ok=True)
         with held.opened(options.repo) as repo, exclusive(repo.path / repository.LOCK):
-            for left in repository.unfinished_backups(repo.path):
-                files.remove_tree(left)
-            packs.collect(repo)
+            prune.remove_unfinished(repo)
+            prune.collect(repo)
             sources = [str(one.directory) for one in origins.databases]
             home, asked = repo.path / repository.RUN, {"source": sources}
-            with open_run(home, "backup run", asked, progress, timeouts, restart=True) as steps:
+            with open_run(
+                home, "backup run", asked, progress, timeouts, restart=True, resumable=False
+            ) as steps:
                 return _Steps(
                     replace(options, repo=repo.path), origins, steps, bring, outputs
                 ).all()
@@ -135,11 +136,13 @@ class _Steps:
     def _look(self, meter: Meter) -> Facts:
         """What the manifests say of the databases was so before their snapshots were taken."""
         when, ids, found = repository.now(), set[str](), []
+        follows = repository.follows(self.repo, when)
+        _tell_clock(self.repo, when)
         for one in self.origins.databases:
             facts = _looked(one)
             facts["id"] = repository.new_id(self.repo, when, facts["suffix"], ids)
             ids.add(facts["id"])
-            found.append({"made": when.isoformat(), **facts})
+            found.append({"made": when.isoformat(), "follows": follows, **facts})
         self._require_space()
         return {"databases": found}
 
@@ -206,6 +209,20 @@ def _images(places: Sequence[Path], logs: Sequence[Log]) -> Iterator[list[Copyab
     else:
         with one_moment.images(places, logs) as every:
             yield every
+
+
+def _tell_clock(repo: Path, when: datetime.datetime) -> None:
+    newest = repository.newest(repo)
+    if newest is None:
+        return
+    skew = repository.SKEW if newest.host != socket.gethostname() else datetime.timedelta(0)
+    if newest.when > when + skew:
+        log.warning(
+            "the clock has gone back, or was wrong: backup %s is dated %s, later than now. The new backup counts as "
+            "the later one",
+            newest.id,
+            newest.made,
+        )
 
 
 def _looked(one: Origin) -> Facts:

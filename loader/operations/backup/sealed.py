@@ -16,7 +16,7 @@ from loader import typed
 from loader.typed import Unfit
 
 Record = TypeVar("Record", bound=Any)
-_LATER = {"members", "recipients", "is_ldif"}
+_LATER = {"members", "recipients", "is_ldif", "follows"}
 
 
 def sealed(record: Record) -> Record:

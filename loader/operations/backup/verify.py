@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader.age import Identities
-from loader.errors import BackupDamaged, LoaderError, MdbDamaged, NoSuchPath
+from loader.errors import BackupDamaged, LoaderError, ManifestBroken, MdbDamaged, NoSuchPath
 from loader.mdb import copy
 from loader.operations.backup import encryption, manifest, pack, records, repository
 from loader.operations.backup.contents import Contents
@@ -22,7 +22,7 @@ from loader.operations.target import checked
 from loader.progress import Meter, Progress
 from loader.storage import files, held
 
-STORED = "stored"
+STORED, MANIFEST = "stored", "manifest"  # levels besides those of `ditseed verify`
 EVERY = "all"
 
 
@@ -42,11 +42,28 @@ class VerifyOptions:
 
 
 def verify(options: VerifyOptions, progress: Progress, bring: Bring = there) -> list[Verification]:
-    """What was found, one for each backup; written down beside each. Raises NoSuchBackup, ManifestBroken, NoSpace."""
+    """What was found, one for each backup; written down beside each. Raises NoSuchBackup, NoSpace; ManifestBroken
+    if that of a named one cannot be read."""
     compared: Compared = {}
     with files.explained(options.repo):
-        asked = [(one, _unlocked(options, one)) for one in chosen(options)]
-        return [_verified(options, *one, compared, progress, bring) for one in asked]
+        backups, broken = chosen(options)
+        asked = [(one, _unlocked(options, one)) for one in backups]
+        found = [_verified(options, *one, compared, progress, bring) for one in asked]
+    return [*found, *map(_of_broken, broken)]
+
+
+def _of_broken(error: ManifestBroken) -> Verification:
+    """What is wrong with a manifest is found anew each time, so it is not written down."""
+    return Verification(
+        backup=repository.name_of(error),
+        made=repository.now().isoformat(),
+        host=records.host(),
+        level=MANIFEST,
+        read=0,
+        stored=0,
+        seconds=0.0,
+        problem=str(error),
+    )
 
 
 def _unlocked(options: VerifyOptions, backup: Backup) -> Identities | None:
@@ -56,14 +73,13 @@ def _unlocked(options: VerifyOptions, backup: Backup) -> Identities | None:
     return encryption.unlocked(options.repo, backup, options.identities)
 
 
-def chosen(options: VerifyOptions) -> list[Backup]:
-    """A manifest that cannot be read is an error here: whoever asks for all shall hear of it."""
+def chosen(options: VerifyOptions) -> tuple[list[Backup], Sequence[ManifestBroken]]:
+    """With the manifests that cannot be read: whoever asks for all shall hear of them, and of the others."""
     if EVERY not in options.names:
-        return [repository.find(options.repo, name, options.suffix) for name in options.names]
+        asked = options.names
+        return [repository.find(options.repo, name, options.suffix) for name in asked], ()
     found = repository.listing(options.repo, options.suffix)
-    if found.broken:
-        raise found.broken[0]
-    return [*found.backups, *found.future]
+    return [*found.backups, *found.future], found.broken
 
 
 def _verified(
