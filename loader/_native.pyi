@@ -1257,8 +1257,9 @@ class LoadOptions(TypedDict):
     attributes (any case, with any options). contexts: the server's suffixes. aliases: (other name, name that the
     server shows) in lower case. rejects: LDIF of rejected entries with their reasons, made when there is one.
     max_rate: entries a second, 0 is without limit. journal: made, or gone on with. all_uncertain: any entry may have
-    been added by an earlier load. memory: bytes for entries that wait for their parents; what is more goes to nameless
-    files in `scratch`. patience: seconds that a server which is gone is tried again.
+    been added by an earlier load. references: attributes that name entries, after which an entry is sent; singly:
+    outside of transactions. memory: bytes for entries that wait for others; what is more goes to nameless files in
+    `scratch`. patience: seconds that a server which is gone is tried again.
     """
 
     jobs: int
@@ -1270,6 +1271,8 @@ class LoadOptions(TypedDict):
     relax: bool
     contexts: Sequence[str]
     aliases: Sequence[tuple[str, str]]
+    references: Sequence[str]
+    singly: bool
     max_rejects: int
     rejects: str
     max_rate: int
@@ -1312,6 +1315,9 @@ class Loaded:
     @property
     def deferred(self) -> int:
         """Entries that came before their parents."""
+    @property
+    def named(self) -> int:
+        """Entries that waited for those that they name."""
     @property
     def reconnects(self) -> int: ...
     @property

@@ -78,6 +78,16 @@ class Config:
         return f"{self.uri} (cn=config)" if self.uri else str(self.path)
 
     @property
+    def overlays(self) -> tuple[str, ...]:
+        """Those of all databases, and of the frontend."""
+        return tuple(
+            overlay
+            for name, _ in self.entries
+            if _is_database(name)
+            for overlay in _overlays(name, self.entries)
+        )
+
+    @property
     def is_directory(self) -> bool:
         """cn=config form (slapd.d) rather than slapd.conf."""
         return self.uri is None and self.path.is_dir()

@@ -147,6 +147,20 @@ MOVING = tuple(_all(Shows.MOVING))
 LOCAL = tuple(dict.fromkeys(name for one in OVERLAYS for name in one.local if name != "memberOf"))
 
 
+# When an entry is added, these change entries that it names, or refuse it without them.
+_CHANGING = ("autogroup", "memberof")
+_LOOKING = (*_CHANGING, "constraint")
+
+
+def change_named_entries(names: Iterable[str]) -> bool:
+    return any(name in _CHANGING or name not in BY_NAME for name in map(str.lower, names))
+
+
+def look_for_named_entries(names: Iterable[str]) -> bool:
+    """Whether an entry must come after those that it names."""
+    return any(name in _LOOKING or name not in BY_NAME for name in map(str.lower, names))
+
+
 def overlays_that_change_searches(names: Iterable[str]) -> list[Overlay]:
     """Those of these overlays where a search does not show what is stored."""
     found = (BY_NAME.get(name.lower()) for name in names)

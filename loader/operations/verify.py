@@ -22,6 +22,7 @@ from loader.errors import (
 )
 from loader.mdb import look, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
+from loader.operations import member_of
 from loader.operations.build import proven
 from loader.progress import Meter, Progress
 from loader.server import configuration
@@ -126,7 +127,7 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
         txnid=verdict.txn,
         seconds=seconds,
         problems=verdict.problems,
-        notes=(*verdict.notes, *_others(options, subject)),
+        notes=(*verdict.notes, *_others(options, subject), *_without_member_of(subject, verdict)),
         mending=_mending(subject, verdict) if known is not None else None,
     )
 
@@ -166,6 +167,12 @@ def _others(options: VerifyOptions, subject: _Subject) -> Iterator[str]:
     for one in glue.subordinates(*subject.configured):
         if one.backend == "mdb":
             yield f"{one.suffix} is glued to this database, and is to be verified by itself (-b {one.suffix})"
+
+
+def _without_member_of(subject: _Subject, verdict: AuditReport) -> list[str]:
+    if subject.configured is None or not verdict.sound:
+        return []
+    return member_of.notes(*subject.configured, subject.place)
 
 
 def _mending(subject: _Subject, verdict: AuditReport) -> str | None:

@@ -18,6 +18,8 @@ _OPENLDAP = b"OpenLDAProotDSE"
 # Found anew for each answer by a look at all groups: ten times the cost of the rest of an entry in OpenDJ 4.9. It goes
 # by that name in Sun's directory server and its descendants; where clients may set it (eduMember), it is data.
 _COSTLY = "ismemberof"
+# Syntaxes whose values name entries: DN, and Name And Optional UID (RFC 4517).
+_NAMING = ("1.3.6.1.4.1.1466.115.121.1.12", "1.3.6.1.4.1.1466.115.121.1.34")
 _WORD = re.compile(r"[0-9A-Za-z._;-]+")
 _SHOWN = 200  # characters of a definition in a message
 
@@ -25,19 +27,26 @@ _SHOWN = 200  # characters of a definition in a message
 @dataclass(frozen=True)
 class SubschemaInfo:
     """`protected`: names, in lower case, of attributes that clients may not set (NO-USER-MODIFICATION, RFC 4512).
-    `aliases`: (other name, name that the server shows), in lower case. `openldap`: it is a slapd."""
+    `aliases`: (other name, name that the server shows), in lower case. `openldap`: it is a slapd. `naming`: all names,
+    in lower case, of user attributes whose values are DNs. `memberof`: slapd has loaded slapo-memberof. `of_2_7`: it is
+    of OpenLDAP 2.7. Both count as true where no schema is shown."""
 
     transactions: bool
     contexts: tuple[str, ...]
     protected: tuple[str, ...]
     aliases: tuple[tuple[str, str], ...]
     openldap: bool
+    naming: tuple[str, ...]
+    memberof: bool
+    of_2_7: bool
 
 
 def read(session: Session) -> SubschemaInfo:
     """Asked of the root DSE and the subschema; a server that shows no schema has neither names nor aliases here."""
     root = session.read("", ["*", "+"])
     types = list(_types(session, root))
+    # slapd shows the settings of its modules, too.
+    known = {name.lower() for one in types for name in one.names}
     return SubschemaInfo(
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
         contexts=tuple(_texts(root.get("namingcontexts", []))),
@@ -46,6 +55,9 @@ def read(session: Session) -> SubschemaInfo:
             (other.lower(), one.names[0].lower()) for one in types for other in _others(one)
         ),
         openldap=_OPENLDAP in root.get("objectclass", []),
+        naming=tuple(_naming(types)),
+        memberof=not known or "olcmemberofmemberad" in known,
+        of_2_7=not known or "olcdbpagesize" in known,
     )
 
 
@@ -109,6 +121,18 @@ def _others(one: AttributeType) -> Sequence[str]:
     """The other names of an attribute type, and its OID."""
     names: Sequence[str] = (*one.names[1:], one.oid)
     return names if one.names else ()
+
+
+def _naming(types: Sequence[AttributeType]) -> Iterator[str]:
+    by_name = {name.lower(): one for one in types for name in (*one.names, one.oid)}
+    for name, one in by_name.items():
+        syntax, seen = one.syntax, set()
+        while not syntax and one.sup and one.oid not in seen:
+            seen.add(one.oid)
+            one = by_name.get(one.sup[0].lower(), one)
+            syntax = one.syntax
+        if syntax in _NAMING and not by_name[name].usage:
+            yield name
 
 
 def _texts(values: Sequence[bytes]) -> Iterator[str]:

@@ -26,7 +26,9 @@ Input = Path | int  # an int is the descriptor of a stream
 # (conn_max_pending; slapd.conf(5)). Of 2,000 adds it deferred 110 to 278 with six, and 3 to 14 with four.
 _WINDOW_SLAPD = (4, 64)
 _WINDOW = (48, 64)
-_MEMORY = 64 << 20  # bytes for entries that wait for their parents
+_MEMORY = (
+    64 << 20
+)  # bytes for entries that wait for their parents or for the entries that they name
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,15 @@ class AddRules:
     """What is sent, and what is done with an entry that is there or that the server does not take.
 
     `batch`: entries a transaction; 0 finds out, 1 makes none. `leave_out`: attributes, whatever their options.
-    `relax`: adds carry the relax control. `max_rate`: entries/s, 0 is without limit.
+    `relax`: adds carry the relax control. `max_rate`: entries/s, 0 is without limit. `references`: attributes whose
+    values are DNs of entries that the server looks for; an entry is sent after those that it names. `singly`: outside
+    of transactions.
     """
 
     exists: str
     leave_out: Sequence[str]
+    references: Sequence[str] = ()
+    singly: bool = False
     relax: bool = False
     jobs: int = 2
     batch: int = 0
@@ -79,6 +85,8 @@ def add(
         "transactions": offer.transactions,
         "contexts": offer.contexts,
         "aliases": offer.aliases,
+        "references": rules.references,
+        "singly": rules.singly,
         "window": _WINDOW_SLAPD if offer.openldap else _WINDOW,
         "journal": str(notes.journal),
         "rejects": str(notes.rejects),

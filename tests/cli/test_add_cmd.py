@@ -15,8 +15,8 @@ pytestmark = pytest.mark.slapd
 
 REPORT = {
     *("read", "added", "present", "replaced", "rejected", "rejects", "rejections", "before"),
-    *("values_left_out", "waited_for_parents", "transactions", "largest_transaction"),
-    *("reconnects", "seconds"),
+    *("values_left_out", "waited_for_parents", "waited_for_named_entries", "transactions"),
+    *("largest_transaction", "reconnects", "seconds"),
 }
 
 
@@ -36,7 +36,7 @@ def test_the_report_for_people(slapd_instance: Slapd, tmp_path: Path) -> None:
     done = add(slapd_instance, path, "--max-rejects", 1)
     assert done.status == errors.EXIT_DIFFERENT
     assert f": cn=bad,{SUFFIX}: objectClassViolation (65)" in done.err
-    assert "added                11" in done.out
+    assert "added                     11" in done.out
     assert "entries/s)" in done.out
 
 

@@ -5,7 +5,7 @@ Steps: start, scan, load. Once done, the same command does nothing.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,10 @@ KEPT_PREFIX = "pwd"
 PROTECTED = (
     *("creatorsname", "createtimestamp", "modifiersname", "modifytimestamp"),
     *("structuralobjectclass", "entryuuid", "entrycsn", "contextcsn"),
+)
+NAMING = (
+    *("aliasedobjectname", "distinguishedname", "manager", "member", "owner", "roleoccupant"),
+    *("secretary", "seealso", "uniquemember"),
 )
 
 
@@ -216,15 +220,33 @@ class _AddSteps:
         options = self.options
         without = left_out(options, self.offer)
         there = set(scan.get("attributes", without))
+        references, singly = self._naming(scan)
         return AddRules(
             exists=options.on_exists,
             leave_out=[one for one in without if one in there],
+            references=references,
+            singly=singly,
             relax=options.keep_operational,
             jobs=options.jobs,
             batch=options.batch,
             max_rejects=options.max_rejects,
             max_rate=options.max_rate,
         )
+
+    def _naming(self, scan: Facts) -> tuple[list[str], bool]:
+        """Attributes of the LDIF whose values name entries, if the server may look for these entries; and whether
+        entries that have them must stay outside of transactions. What is not known of a server may be so."""
+        offer = self.offer
+        naming = offer.naming or NAMING
+        there = sorted(set(scan.get("attributes", naming)).intersection(naming))
+        if not there or not offer.openldap:
+            return there, False
+        looks, changes = True, offer.memberof
+        with suppress(LoaderError), session(self.options.connection) as server:
+            known = configuration.read_online(server).overlays
+            looks = overlays.look_for_named_entries(known)
+            changes = overlays.change_named_entries(known)
+        return there if looks else [], changes and offer.of_2_7
 
     def _notes(self, start: Facts) -> Journal:
         rejects, patience = self.options.reject_file, defaults.SERVER_PATIENCE
@@ -248,6 +270,7 @@ class _AddSteps:
             "before": loaded.before,
             "values_left_out": loaded.left_out,
             "waited_for_parents": loaded.deferred,
+            "waited_for_named_entries": loaded.named,
             "transactions": loaded.transactions,
             "largest_transaction": loaded.largest,
             "reconnects": loaded.reconnects,

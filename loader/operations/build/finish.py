@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loader import csn
 from loader.mdb import context_csn, verify
-from loader.operations import estimate
+from loader.operations import estimate, member_of
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase, publish_environment
 from loader.progress import Meter
@@ -15,6 +15,7 @@ from loader.run.catalogue import Facts
 from loader.storage import files
 
 INVALID = "invalid values"  # in the report: values that their syntax forbids, which were loaded
+NOTES = "notes"  # in the report, and in what `check` has recorded
 
 
 def server_id(options: BuildOptions, place: TargetDatabase) -> int:
@@ -45,6 +46,12 @@ def _extend_context_csn(options: BuildOptions, made: Path, place: TargetDatabase
         context_csn.stamp(made, suffix, wanted)
 
 
+def notes(place: TargetDatabase, made: Path) -> Facts:
+    """What an operator should know of the new database before slapd runs on it."""
+    found = member_of.notes(place.config, place.database, made)
+    return {NOTES: found} if found else {}
+
+
 def publish(
     options: BuildOptions,
     place: TargetDatabase,
@@ -59,4 +66,4 @@ def publish(
         place = dataclasses.replace(place, database=database)
     published = publish_environment(made, place, checked, entries, maxsize)
     files.remove_tree(made)
-    return published
+    return {**published, **{name: checked[name] for name in (NOTES,) if name in checked}}

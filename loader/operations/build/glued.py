@@ -217,9 +217,10 @@ def _together(facts: Sequence[Facts], divided: Facts, directory: Path) -> Facts:
     told: Facts = {"rejections": rejections, "rejects": ", ".join(rejects)} if rejects else {}
     names = ("suffix", "entries", "rejected", "bytes", "maxsize", "directory", PUBLISHED)
     parts = [{name: one[name] for name in names} for one in facts]
-    invalid = [text for one in facts for text in one.get(finish.INVALID, ())]
-    if invalid:
-        told[finish.INVALID] = invalid
+    for name in (finish.INVALID, finish.NOTES):
+        texts = [text for one in facts for text in one.get(name, ())]
+        if texts:
+            told[name] = texts
     return {**sums, **told, "directory": str(directory), "databases": parts}
 
 

@@ -281,7 +281,8 @@ class NativeSteps:
         expected = loaded["read"] - loaded["rejected"] - loaded.get("left_out", 0)
         if expected != written or loaded["entries"] != written:
             raise EntriesLost(read=loaded["read"], written=written, log=self.run.directory)
-        return {"identity": files.identity(self.made / DATA), "maxsize": maxsize}
+        told = finish.notes(self.place, self.made)
+        return {"identity": files.identity(self.made / DATA), "maxsize": maxsize, **told}
 
     def _verified(self, meter: Meter, loaded: Facts) -> int:
         """Entries as counted in the file; at level `none` as told."""

@@ -148,7 +148,7 @@ class _SlapaddSteps:
         if not scan["entries"] == loaded["entries"] == inside:
             raise EntriesLost(read=scan["entries"], written=inside, log=self.run.directory)
         verify.verify(self.made, self.options.verify, meter)
-        return {"identity": files.identity(self.made / DATA)}
+        return {"identity": files.identity(self.made / DATA), **finish.notes(self.place, self.made)}
 
     def publish(self, scan: Facts, size: Facts, checked: Facts) -> Facts:
         counts = (scan["entries"], size["maxsize"])

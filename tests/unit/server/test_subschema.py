@@ -50,3 +50,32 @@ def test_an_attribute_type_that_cannot_be_read(broken: bytes) -> None:
 def test_words_for_oids() -> None:
     server: Any = Server(GOOD, b"( nsUniqueId-oid NAME 'nsUniqueId' NO-USER-MODIFICATION )")
     assert subschema.read(server).protected == ("createtimestamp", "nsuniqueid")
+
+
+def test_attributes_that_name_entries() -> None:
+    """By their syntax, or that of a type above; those that clients do not set are none."""
+    dn, optional_uid = "1.3.6.1.4.1.1466.115.121.1.12", "1.3.6.1.4.1.1466.115.121.1.34"
+    types = (
+        f"( 2.5.4.49 NAME 'distinguishedName' SYNTAX {dn} )",
+        "( 2.5.4.31 NAME 'member' SUP distinguishedName )",
+        "( 1.1 NAME ( 'ownMember' 'mine' ) SUP MEMBER )",
+        f"( 2.5.4.50 NAME 'uniqueMember' SYNTAX {optional_uid} )",
+        f"( 2.5.18.3 NAME 'creatorsName' SYNTAX {dn} NO-USER-MODIFICATION USAGE directoryOperation )",
+        "( 2.5.4.3 NAME 'cn' SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )",
+        "( 1.2 NAME 'circle' SUP ring )",
+        "( 1.3 NAME 'ring' SUP circle )",
+        "( 1.4 NAME 'lost' SUP unknown )",
+    )
+    server: Any = Server(*map(str.encode, types))
+    named = {name for name in subschema.read(server).naming if not name[0].isdigit()}
+    assert named == {"distinguishedname", "member", "ownmember", "mine", "uniquemember"}
+
+
+def test_what_a_slapd_has_loaded() -> None:
+    """By the settings that it shows in its subschema. Of a server that shows none anything may be true."""
+    shown: Any = Server(GOOD, b"( 1.1 NAME 'olcMemberOfMemberAD' )")
+    assert (subschema.read(shown).memberof, subschema.read(shown).of_2_7) == (True, False)
+    shown = Server(GOOD, b"( 1.2 NAME 'olcDbPageSize' )")
+    assert (subschema.read(shown).memberof, subschema.read(shown).of_2_7) == (False, True)
+    hidden: Any = Server()
+    assert (subschema.read(hidden).memberof, subschema.read(hidden).of_2_7) == (True, True)

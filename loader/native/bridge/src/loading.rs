@@ -25,6 +25,7 @@ pub struct Loaded {
     before: u64,
     left_out: u64,
     deferred: u64,
+    named: u64,
     reconnects: u64,
     transactions: u64,
     largest: usize,
@@ -47,6 +48,7 @@ impl Loaded {
             before: done.before,
             left_out: done.left_out,
             deferred: done.deferred,
+            named: done.named,
             reconnects: done.reconnects,
             transactions: done.transactions,
             largest: done.largest,
@@ -56,6 +58,7 @@ impl Loaded {
 
 /// What a load does, as Python gives it.
 #[derive(FromPyObject)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option by itself")]
 pub struct LoadOptions {
     #[pyo3(item)]
     jobs: usize,
@@ -75,6 +78,10 @@ pub struct LoadOptions {
     contexts: Vec<String>,
     #[pyo3(item)]
     aliases: Vec<(String, String)>,
+    #[pyo3(item)]
+    references: Vec<String>,
+    #[pyo3(item)]
+    singly: bool,
     #[pyo3(item)]
     max_rejects: u64,
     #[pyo3(item)]
@@ -106,6 +113,8 @@ impl LoadOptions {
             relax: self.relax,
             contexts: self.contexts,
             aliases: self.aliases,
+            references: self.references,
+            singly: self.singly,
             max_rejects: self.max_rejects,
             rejects: self.rejects,
             max_rate: self.max_rate,

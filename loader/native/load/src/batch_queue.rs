@@ -1,7 +1,7 @@
 //! The queue of batches between the reader and the connections, and the dependencies between batches.
 //!
-//! A batch depends on every unsettled earlier batch that contains a parent of one of its entries, or an entry with the
-//! same DN. Batches are taken in order and never wait for later ones, so there is no deadlock.
+//! A batch depends on every unsettled earlier batch that contains a parent of one of its entries, an entry that one of
+//! them names, or an entry with the same DN. Batches are taken in order and never wait for later ones, so there is no deadlock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -149,9 +149,12 @@ impl State {
     fn put(&mut self, entries: Vec<Entry>) {
         let number = self.next;
         self.next += 1;
-        let before =
-            |entry: &Entry| [entry.name, entry.parent].map(|name| self.names.get(&name).copied());
-        let after = entries.iter().flat_map(before).flatten().collect();
+        let mut after = BTreeSet::new();
+        for entry in &entries {
+            let names = [entry.name, entry.parent];
+            let names = names.iter().chain(&entry.references);
+            after.extend(names.filter_map(|name| self.names.get(name).copied()));
+        }
         self.names.extend(entries.iter().map(|entry| (entry.name, number)));
         self.open.insert(number);
         self.waiting.push_back(Batch { number, entries, after });
@@ -190,6 +193,17 @@ mod tests {
         assert_eq!(board.wait_for(&batches[1].after, || true), None);
         board.settle(&batches[0], true);
         assert_eq!(board.wait_for(&batches[1].after, || false), Some(true));
+    }
+
+    #[test]
+    fn an_entry_waits_for_those_that_it_names() {
+        let board = BatchQueue::new(9);
+        assert!(board.put(vec![entry("cn=1,dc=x")], || false));
+        assert!(board.put(vec![entry("cn=2,dc=x")], || false));
+        let references = vec![entry("cn=1,dc=x").name];
+        assert!(board.put(vec![Entry { references, ..entry("cn=3,dc=x") }], || false));
+        let after: Vec<_> = (0..3).map(|_| board.take(|| false).unwrap().after).collect();
+        assert_eq!(after, [BTreeSet::new(), BTreeSet::new(), BTreeSet::from([0])]);
     }
 
     #[test]

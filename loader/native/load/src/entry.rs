@@ -30,6 +30,8 @@ pub struct Entry {
     pub parent: u128,
     /// Number of RDNs.
     pub depth: usize,
+    /// The hashes of the DNs that it names, if it was deferred; see [`Entry::named`].
+    pub references: Vec<u128>,
 }
 
 impl Entry {
@@ -44,8 +46,23 @@ impl Entry {
             name: hash(name.key()),
             parent: hash(name.parent()),
             depth: name.depth(),
+            references: Vec::new(),
             dn,
         })
+    }
+
+    /// Returns the hashes of the DNs in its attributes of these types, except for its own, and those of entries above
+    /// and below it: they cannot be sent in another order.
+    pub fn named(&self, types: &Names) -> Result<Vec<u128>> {
+        let own = ParsedDn::new(&self.dn);
+        let (mut names, mut name) = (Vec::new(), ParsedDn::default());
+        for field in self.fields()?.iter().filter(|field| types.hold(field)) {
+            name.set(without_uid(&field.value()?));
+            if !is_within(own.key(), name.key()) && !is_within(name.key(), own.key()) {
+                names.push(hash(name.key()));
+            }
+        }
+        Ok(names)
     }
 
     pub fn dn_text(&self) -> String {
@@ -57,6 +74,18 @@ impl Entry {
         let entry = record(&self.text, self.line).entry()?;
         entry.fields.collect()
     }
+}
+
+/// Whether a normalized DN is `context`, or below it.
+pub fn is_within(key: &[u8], context: &[u8]) -> bool {
+    let above = key.strip_suffix(context);
+    above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())
+}
+
+/// The DN of a value of the syntax Name And Optional UID (RFC 4517): `DN#'0101'B`.
+fn without_uid(value: &[u8]) -> &[u8] {
+    let mark = value.windows(2).rposition(|two| two == b"#'");
+    mark.filter(|_| value.ends_with(b"'B")).map_or(value, |at| &value[..at])
 }
 
 fn record(text: &[u8], line: u64) -> Record<'_> {

@@ -181,8 +181,8 @@ fn unexpected(message: &Message<'_>) -> wire::Error {
 /// Adds that are sent in the order of a list.
 #[derive(Debug)]
 pub struct Adds<'a> {
-    /// The requests, each with the index of its parent if that is in the list.
-    pub list: Vec<(&'a [u8], Option<usize>)>,
+    /// The requests, each with the indexes of those whose responses it waits for.
+    pub list: Vec<(&'a [u8], Vec<usize>)>,
     pub controls: Controls,
     /// The message IDs; 0 if the request was not sent.
     pub ids: Vec<i32>,
@@ -193,7 +193,7 @@ pub struct Adds<'a> {
 }
 
 impl<'a> Adds<'a> {
-    pub fn new(list: Vec<(&'a [u8], Option<usize>)>, controls: Controls) -> Self {
+    pub fn new(list: Vec<(&'a [u8], Vec<usize>)>, controls: Controls) -> Self {
         let (ids, answers, sent) =
             (vec![0; list.len()], vec![None; list.len()], vec![None; list.len()]);
         Self { list, controls, ids, answers, sent, slowest: Duration::ZERO }
@@ -205,15 +205,19 @@ impl Requester for Adds<'_> {
         self.list.len()
     }
 
-    /// A server processes the requests of a connection in parallel. So a child is not sent before the response to its
-    /// parent's add, and never if the parent was refused.
+    /// A server processes the requests of a connection in parallel, and executes the adds of a transaction in the order
+    /// in which it has responded to them. So an entry is not sent before the responses to the adds of its parent and of
+    /// those that it names, and not in this list if one of them was refused.
     fn ready(&self, request: usize) -> SendWindow {
-        let Some(parent) = self.list[request].1 else { return SendWindow::Yes };
-        match &self.answers[parent] {
-            Some(answer) if answer.code == 0 => SendWindow::Yes,
-            None if self.ids[parent] != 0 => SendWindow::Wait,
-            _ => SendWindow::Never,
+        let mut window = SendWindow::Yes;
+        for &before in &self.list[request].1 {
+            match &self.answers[before] {
+                Some(answer) if answer.code == 0 => {}
+                None if self.ids[before] != 0 => window = SendWindow::Wait,
+                _ => return SendWindow::Never,
+            }
         }
+        window
     }
 
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer) {

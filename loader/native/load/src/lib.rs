@@ -3,8 +3,9 @@
 //! One thread reads the input and divides it into batches ([`reader`], [`batch_queue`]). Each connection takes batches
 //! ([`worker`]) and adds their entries in LDAP transactions (RFC 5805) if the server supports them, or else one by
 //! one, with many requests outstanding at a time ([`exchange`]). A [`journal`] records which entries are done, so that
-//! a load that was killed can be resumed. Entries that come before their parents are tried again after all others. An
-//! entry that the server refuses becomes a [`Rejection`] and does not affect the others.
+//! a load that was killed can be resumed. Entries that come before their parents, and those that name
+//! other entries, are sent after all others, in an [`order`] of their own. An entry that the server refuses becomes a
+//! [`Rejection`] and does not affect the others.
 
 mod asks;
 mod batch_queue;
@@ -14,6 +15,7 @@ mod exchange;
 mod found;
 mod journal;
 mod options;
+mod order;
 mod reader;
 mod requests;
 mod shared;
@@ -60,6 +62,8 @@ pub struct Loaded {
     pub left_out: u64,
     /// Entries that waited for their parents.
     pub deferred: u64,
+    /// Entries that waited for the entries that they name.
+    pub named: u64,
     pub reconnects: u64,
     pub transactions: u64,
     /// The number of entries in the largest transaction.
@@ -90,8 +94,9 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Res
     let mut reader = Reader::new(shared, before);
     pass(shared, || reader.read(sources))?;
     let records = reader.records;
-    if shared.tally.deferred.load(Relaxed) > 0 && !shared.board.is_stopped() {
-        shared.counters.begin("late parents", shared.tally.deferred.load(Relaxed));
+    let waiting = shared.tally.deferred.load(Relaxed) + shared.tally.named.load(Relaxed);
+    if waiting > 0 && !shared.board.is_stopped() {
+        shared.counters.begin("deferred entries", waiting);
         shared.last_pass.store(true, Relaxed);
         shared.board.begin();
         pass(shared, || reader.read_deferred())?;
@@ -151,6 +156,7 @@ fn loaded(shared: &Shared<'_>, read: u64, earlier: Counts, rejections: Vec<Rejec
         before: earlier.sum(),
         left_out: tally.left_out.load(Relaxed),
         deferred: tally.deferred.load(Relaxed),
+        named: tally.named.load(Relaxed),
         reconnects: tally.reconnects.load(Relaxed),
         transactions: tally.transactions.load(Relaxed),
         largest: shared.tuner.largest(),

@@ -45,6 +45,7 @@ impl OnExists {
 pub type Aliases = Vec<(String, String)>;
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option by itself")]
 pub struct Options {
     /// The number of connections.
     pub jobs: usize,
@@ -62,6 +63,13 @@ pub struct Options {
     /// The suffixes of the server, whose entries have no parent.
     pub contexts: Vec<String>,
     pub aliases: Aliases,
+    /// Attribute types whose values are DNs of entries that the server may look for when it adds an entry: an entry is
+    /// sent after all entries that it names. Empty if the server looks for none.
+    pub references: Vec<String>,
+    /// Whether entries that name others are added outside of transactions, because the server may change those that
+    /// they name: slapd 2.7.0 damages entries that slapo-memberof changes within an LDAP transaction (2.5.13 and 2.6.10
+    /// do not).
+    pub singly: bool,
     pub max_rejects: u64,
     pub rejects: PathBuf,
     /// The highest rate in entries per second; 0 means no limit.

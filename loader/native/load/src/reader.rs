@@ -82,15 +82,20 @@ impl<'a> Reader<'a> {
         self.records += 1;
         let head = record.entry()?;
         tail.record(record, &head.dn);
+        let mut may_name = false;
         for field in head.fields {
             let field = field?;
             field.value()?;
             tail.field(&field);
+            may_name = may_name || self.shared.references.hold(&field);
         }
         if self.is_done(position) {
             return Ok(());
         }
-        self.push(Entry::new(position, path.cloned(), record.line, record.bytes)?);
+        let entry = Entry::new(position, path.cloned(), record.line, record.bytes)?;
+        if !may_name || !self.shared.defer_if_it_names_others(&entry)? {
+            self.push(entry);
+        }
         Ok(())
     }
 
@@ -123,7 +128,8 @@ impl<'a> Reader<'a> {
 
     /// Puts the current batch into the queue.
     pub fn hand_over(&mut self) -> Result<()> {
-        let Some(last) = self.batch.last().map(|entry| entry.position) else { return Ok(()) };
+        let last = self.batch.iter().map(|entry| entry.position).max();
+        let Some(last) = last else { return Ok(()) };
         let entries = std::mem::take(&mut self.batch);
         self.bytes = 0;
         self.shared.journal.reserve(last + 1)?;
@@ -150,7 +156,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Puts the deferred entries into the queue again, parents before children.
+    /// Puts the deferred entries into the queue, in the order in which they are sent.
     pub fn read_deferred(&mut self) -> Result<()> {
         let shared = self.shared;
         shared.each_deferred(|entry| {
@@ -158,7 +164,7 @@ impl<'a> Reader<'a> {
                 self.hand_over()?;
             }
             self.push(entry);
-            Ok(true)
+            Ok(())
         })?;
         self.hand_over()
     }

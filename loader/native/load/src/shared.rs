@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use common::{Counters, lock};
-use extsort::RecordSorter;
+use extsort::{RecordSorter, Records};
 use rustc_hash::FxHashSet;
 use tree::Names;
 use tree::fingerprint::hash;
@@ -14,9 +14,10 @@ use wire::ConnectionOptions;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::batch_queue::BatchQueue;
-use crate::entry::Entry;
+use crate::entry::{Entry, is_within};
 use crate::journal::Journal;
 use crate::options::Options;
+use crate::order::{SendOrder, short};
 use crate::tuner::BatchSize;
 
 /// The size limit of the set of parents that are known to exist; a full set is cleared.
@@ -40,6 +41,7 @@ pub struct Rejection {
 pub struct RejectCounts {
     pub left_out: AtomicU64,
     pub deferred: AtomicU64,
+    pub named: AtomicU64,
     pub reconnects: AtomicU64,
     pub transactions: AtomicU64,
 }
@@ -50,6 +52,8 @@ pub struct Shared<'a> {
     pub link: &'a ConnectionOptions,
     pub counters: &'a Arc<Counters>,
     pub leave_out: Names,
+    /// The types of [`Options::references`].
+    pub references: Names,
     /// The normalized DNs of the suffixes.
     contexts: Vec<Vec<u8>>,
     pub board: BatchQueue,
@@ -69,11 +73,13 @@ pub struct Shared<'a> {
     deferred: Mutex<DeferredEntries>,
 }
 
-/// Entries whose parents did not exist, for the second pass.
+/// Entries whose parents did not exist, and entries that name others, for the second pass.
 #[derive(Debug)]
 struct DeferredEntries {
     sorter: RecordSorter,
     paths: Vec<Arc<PathBuf>>,
+    /// The names of the entries; empty if no entry has to wait for those that it names.
+    names: Vec<u64>,
 }
 
 impl<'a> Shared<'a> {
@@ -91,6 +97,7 @@ impl<'a> Shared<'a> {
             link,
             counters,
             leave_out: Names::new(&options.leave_out),
+            references: Names::new(&options.references),
             contexts: contexts.collect(),
             board: BatchQueue::new(options.jobs),
             journal,
@@ -192,41 +199,107 @@ impl<'a> Shared<'a> {
         rejections
     }
 
-    /// Keeps an entry for the second pass.
-    pub fn defer(&self, entry: &Entry) -> common::Result<()> {
-        self.tally.deferred.fetch_add(1, Relaxed);
-        lock(&self.deferred).put(entry)
+    /// Whether the entry must not be added in a transaction; see [`Options::singly`].
+    pub fn stays_outside(&self, entry: &Entry) -> bool {
+        self.options.singly && !entry.references.is_empty()
     }
 
-    /// Passes the deferred entries to `take`, parents before children, until it returns false.
+    /// Keeps an entry without a parent for the second pass.
+    pub fn defer(&self, entry: &Entry) -> common::Result<()> {
+        self.tally.deferred.fetch_add(1, Relaxed);
+        lock(&self.deferred).put(entry, !self.options.references.is_empty())
+    }
+
+    /// Keeps an entry for the second pass if it names others, and returns whether it does. The entry of a suffix is
+    /// never kept, because all others are below it.
+    pub fn defer_if_it_names_others(&self, entry: &Entry) -> common::Result<bool> {
+        if self.is_suffix(entry) || entry.named(&self.references)?.is_empty() {
+            return Ok(false);
+        }
+        self.tally.named.fetch_add(1, Relaxed);
+        self.counters.advance(1);
+        lock(&self.deferred).put(entry, true)?;
+        Ok(true)
+    }
+
+    /// Passes the deferred entries to `take`: parents before children, and entries after those that they name.
     pub fn each_deferred(
         &self,
-        mut take: impl FnMut(Entry) -> common::Result<bool>,
+        mut take: impl FnMut(Entry) -> common::Result<()>,
     ) -> common::Result<()> {
         let empty = DeferredEntries::new(self.options, self.counters);
         let deferred = std::mem::replace(&mut *lock(&self.deferred), empty);
-        let mut sorted = deferred.sorter.finish()?;
-        while let Some((prefix, record)) = sorted.next()? {
-            let position = u64::try_from(prefix & u128::from(u64::MAX)).unwrap_or_default();
-            if !take(restored(position, record, &deferred.paths)?)? {
-                break;
-            }
+        let DeferredEntries { sorter, paths, names } = deferred;
+        let mut sorted = sorter.finish()?;
+        if !names.is_empty() {
+            sorted = self.arranged(sorted, &paths, names)?;
+        }
+        while let Some((_, record)) = sorted.next()? {
+            take(self.restored(record, &paths)?)?;
         }
         Ok(())
     }
+
+    /// Puts entries after those that they name. One pass finds out who names whom, another one moves the entries.
+    fn arranged(
+        &self,
+        mut sorted: Records,
+        paths: &[Arc<PathBuf>],
+        names: Vec<u64>,
+    ) -> common::Result<Records> {
+        let (mut order, mut same) = (SendOrder::new(names), self.sorter());
+        let mut number = 0;
+        while let Some((_, record)) = sorted.next()? {
+            let entry = self.restored(record, paths)?;
+            order.push(entry.name, entry.parent, &entry.references);
+            same.push(number, record)?;
+            number += 1;
+        }
+        let arranged = order.arranged();
+        let mut sorted = same.finish()?;
+        if arranged.is_sorted() {
+            return Ok(sorted);
+        }
+        let mut places = vec![0; arranged.len()];
+        for (place, number) in arranged.into_iter().enumerate() {
+            places[number as usize] = place;
+        }
+        let mut moved = self.sorter();
+        let mut places = places.into_iter();
+        while let (Some((_, record)), Some(place)) = (sorted.next()?, places.next()) {
+            moved.push(place as u128, record)?;
+        }
+        moved.finish()
+    }
+
+    fn restored(&self, record: &[u8], paths: &[Arc<PathBuf>]) -> common::Result<Entry> {
+        let mut entry = restored(record, paths)?;
+        entry.references = entry.named(&self.references)?;
+        Ok(entry)
+    }
+
+    fn sorter(&self) -> RecordSorter {
+        sorter(self.options, self.counters)
+    }
+}
+
+fn sorter(options: &Options, counters: &Counters) -> RecordSorter {
+    RecordSorter::new(options.memory, 1, &options.scratch, counters.flag())
 }
 
 impl DeferredEntries {
     fn new(options: &Options, counters: &Counters) -> Self {
-        let sorter = RecordSorter::new(options.memory, 1, &options.scratch, counters.flag());
-        Self { sorter, paths: Vec::new() }
+        Self { sorter: sorter(options, counters), paths: Vec::new(), names: Vec::new() }
     }
 
-    fn put(&mut self, entry: &Entry) -> common::Result<()> {
+    fn put(&mut self, entry: &Entry, named: bool) -> common::Result<()> {
         let path = self.number(entry.path.as_ref());
         let prefix = (entry.depth as u128) << 64 | u128::from(entry.position);
-        let record = [&path.to_le_bytes()[..], &entry.line.to_le_bytes(), &entry.text].concat();
-        self.sorter.push(prefix, &record)
+        let numbers = [path, entry.line, entry.position].map(u64::to_le_bytes);
+        if named {
+            self.names.push(short(entry.name));
+        }
+        self.sorter.push(prefix, &[numbers.as_flattened(), &entry.text].concat())
     }
 
     /// The number of a path in `paths`, from 1; 0 for a stream.
@@ -241,16 +314,11 @@ impl DeferredEntries {
     }
 }
 
-fn restored(position: u64, record: &[u8], paths: &[Arc<PathBuf>]) -> common::Result<Entry> {
+fn restored(record: &[u8], paths: &[Arc<PathBuf>]) -> common::Result<Entry> {
     let number = |at: usize| {
         let bytes = record.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
         u64::from_le_bytes(bytes.unwrap_or_default())
     };
     let path = usize::try_from(number(0)).ok().and_then(|at| paths.get(at.checked_sub(1)?));
-    Entry::new(position, path.cloned(), number(8), record.get(16..).unwrap_or_default())
-}
-
-fn is_within(key: &[u8], context: &[u8]) -> bool {
-    let above = key.strip_suffix(context);
-    above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())
+    Entry::new(number(16), path.cloned(), number(8), record.get(24..).unwrap_or_default())
 }

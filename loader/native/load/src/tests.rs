@@ -39,6 +39,8 @@ impl Place {
             relax: false,
             contexts: vec!["dc=example,dc=com".into()],
             aliases: Vec::new(),
+            references: Vec::new(),
+            singly: false,
             max_rejects: 0,
             rejects: self.path("rejects.ldif"),
             max_rate: 0,
@@ -179,13 +181,55 @@ fn entries_that_waited_come_back_as_they_were_parents_first() {
             assert_eq!(entry.line, 1 + 3 * entry.position);
             assert_eq!(entry.path.as_ref(), Some(&path));
             found.push(entry.position);
-            Ok(true)
+            Ok(())
         };
         shared.each_deferred(take).unwrap();
         let expected =
             (0..count).filter(|at| at % 2 == 1).chain((0..count).filter(|at| at % 2 == 0));
         assert!(found.into_iter().eq(expected));
         shared.each_deferred(|entry| panic!("{entry:?} came twice")).unwrap();
+    });
+}
+
+#[test]
+fn entries_come_after_those_that_they_name() {
+    let place = Place::new();
+    let references = vec!["member".into(), "uniqueMember".into()];
+    let options = Options { memory: 64 << 10, references, ..place.options() };
+    let group = |position: u64, dn: &str, lines: &str| {
+        let text = format!("dn: {dn},dc=example,dc=com\n{lines}\n");
+        Entry::new(position, None, 1, text.as_bytes()).unwrap()
+    };
+    with_shared(&options, |shared| {
+        let waits = |entry: &Entry| shared.defer_if_it_names_others(entry).unwrap();
+        let none = [
+            ("cn=a", "sn: x"),
+            ("cn=a", "member:"),
+            ("cn=a", "MEMBER: DC=example, dc=com"),
+            ("cn=a", "member: cn=A,dc=example,dc=com"),
+            ("cn=a", "member: cn=b,cn=a,dc=example,dc=com"),
+            ("cn=a", "seeAlso: cn=b,dc=example,dc=com"),
+        ];
+        assert!(none.iter().all(|(dn, lines)| !waits(&group(0, dn, lines))));
+        assert!(!waits(&Entry::new(0, None, 1, b"dn: dc=example,dc=com\nmember: cn=b\n").unwrap()));
+
+        // Enough for a file, each naming the next one; the last one names none of them.
+        let count = 2_000;
+        let next = |at: u64| format!("cn={},dc=example,dc=com", at + 1);
+        for at in 0..count {
+            let value = if at % 2 == 0 { next(at) } else { next(at) + "#'0101'B" };
+            let kind = if at % 2 == 0 { "Member;x-a" } else { "uniquemember" };
+            assert!(waits(&group(at, &format!("CN={at}"), &format!("{kind}: {value}"))));
+        }
+        let mut positions = Vec::new();
+        let take = |entry: Entry| {
+            positions.push(entry.position);
+            assert_eq!(entry.references.len(), 1);
+            Ok(())
+        };
+        shared.each_deferred(take).unwrap();
+        assert!(positions.into_iter().eq((0..count).rev()));
+        assert_eq!(shared.tally.named.load(std::sync::atomic::Ordering::Relaxed), count);
     });
 }
 
@@ -201,6 +245,27 @@ fn a_transaction_takes_only_known_descriptions_and_no_dn_twice() {
         shared.learn(&work.prepared[0].descriptions);
         assert_eq!((work.fit(9), work.fit(1)), (vec![0, 1], vec![0]));
     });
+}
+
+#[test]
+fn an_entry_that_names_others_stays_out_of_transactions_if_asked() {
+    for singly in [false, true] {
+        let place = Place::new();
+        let options = Options { singly, ..place.options() };
+        with_shared(&options, |shared| {
+            let mut entries: Vec<_> =
+                (0..4).map(|at| entry(at, &format!("ou={at},dc=example,dc=com"))).collect();
+            entries[1].references = vec![7];
+            entries[2].references = vec![7];
+            let batch = Batch { number: 0, entries, after: std::collections::BTreeSet::new() };
+            let mut work = BatchWork::new(shared, batch).unwrap();
+            shared.learn(&work.prepared[0].descriptions);
+            let all = vec![0, 1, 2, 3];
+            assert_eq!(work.fit(9), if singly { vec![0] } else { all });
+            work.settle(0, Kind::Added);
+            assert_eq!(work.outside(&[1, 2, 3]), if singly { vec![1, 2] } else { vec![1] });
+        });
+    }
 }
 
 #[test]

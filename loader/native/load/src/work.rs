@@ -63,6 +63,7 @@ impl<'a> BatchWork<'a> {
             EntryState {
                 uncertain,
                 look: uncertain || shared.look_first.load(Relaxed),
+                alone: shared.stays_outside(entry),
                 ..EntryState::default()
             }
         };
@@ -103,14 +104,22 @@ impl<'a> BatchWork<'a> {
         self.todo.iter().copied().take(most.max(1)).take_while(fits).collect()
     }
 
-    /// The add requests of these entries, each with the index of its parent in `list`.
-    pub fn adds(&self, list: &[usize]) -> Vec<(&[u8], Option<usize>)> {
+    /// The first of these entries, and those behind it that must be added outside of a transaction, too.
+    pub fn outside(&self, list: &[usize]) -> Vec<usize> {
+        let alone = list.iter().skip(1).take_while(|at| self.marks[**at].alone);
+        list.iter().take(1).chain(alone).copied().collect()
+    }
+
+    /// The add requests of these entries, each with the indexes in `list` of its parent and of the entries that it
+    /// names.
+    pub fn adds(&self, list: &[usize]) -> Vec<(&[u8], Vec<usize>)> {
         let mut places = FxHashMap::default();
         let request = |(place, &at): (usize, &usize)| {
             let entry = self.entry(at);
-            let parent = places.get(&entry.parent).copied();
+            let names = std::iter::once(&entry.parent).chain(&entry.references);
+            let after = names.filter_map(|name| places.get(name).copied()).collect();
             places.insert(entry.name, place);
-            (self.prepared[at].operation.as_slice(), parent)
+            (self.prepared[at].operation.as_slice(), after)
         };
         list.iter().enumerate().map(request).collect()
     }

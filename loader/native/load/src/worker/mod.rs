@@ -88,7 +88,12 @@ impl<'a> Worker<'a> {
             return self.single(work, &first);
         }
         let fit = work.fit(work.size);
-        if fit.is_empty() { self.single(work, &first[..1]) } else { self.together(work, &fit) }
+        if fit.is_empty() {
+            let outside = work.outside(&first);
+            self.single(work, &outside)
+        } else {
+            self.together(work, &fit)
+        }
     }
 
     fn exchange(&mut self) -> Result<&mut RequestPipeline> {

@@ -45,8 +45,9 @@ impl Worker<'_> {
 
     /// Settles an entry according to the response to its add.
     fn judge(&self, work: &mut BatchWork<'_>, at: usize, answer: &Answer) -> Result<()> {
+        let alone = self.shared.stays_outside(work.entry(at));
         let mark = &mut work.marks[at];
-        mark.alone = false;
+        mark.alone = alone;
         match answer.code {
             0 => {
                 self.shared.learn(&work.prepared[at].descriptions);
