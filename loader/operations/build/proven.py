@@ -13,6 +13,7 @@ from loader.errors import NotProven, TooManyEntries
 from loader.operations.build.options import BuildOptions
 from loader.server import version
 from loader.server.version import Release
+from loader.settings import require
 from loader.sinks.mdb import Table
 
 OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the other
@@ -26,7 +27,9 @@ _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # sl
 def settings(
     config: Config, database: Database, options: BuildOptions, superior: Database | None = None
 ) -> Settings:
-    """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven."""
+    """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven,
+    SettingRefused."""
+    require(config, database, superior or database)
     found = backmdb.settings(config, database, superior, is_2_7())
     for reason in (
         *_of_host(),
