@@ -52,10 +52,10 @@ FOR_TOOLS = {
 }
 # Settings whose effect on the file ditseed does not reproduce, and that effect.
 REFUSED = {
-    "olcMdbConfig": {
-        name: "so slapd encrypts the data file, and opens no other"
-        for name in ("olcDbCryptoModule", "olcDbPassphrase")
-    }
+    "olcMdbConfig": dict.fromkeys(
+        ("olcDbCryptoModule", "olcDbPassphrase"),
+        "so slapd encrypts the data file, and opens no other",
+    )
 }
 # All others. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database).
 _OTHERS = {
@@ -184,12 +184,13 @@ _OVERLAYS = tuple(one for one in _OTHERS if one not in (*STORED, "olcBackendConf
 _BACKEND = ("olcBackendConfig", "olcMdbBkConfig")
 _EVERYWHERE = ("olcGlobal", "olcDatabaseConfig", "olcFrontendConfig")
 
+_PAGE_SIZES = (0, 4096, 8192, 16384, 32768, 65536)  # bytes; 0: the machine's
 _UNKNOWN = "which is no setting of OpenLDAP 2.4 to 2.7"
 _WITHOUT = (
     "If it does not change what slapd stores, give --config a copy of the configuration without it. Otherwise load "
-    "with slapadd."
+    "with slapadd itself."
 )
-_ENCRYPTED = "Load with slapadd of that OpenLDAP, which encrypts what it writes."
+_WITH_SLAPADD = "Load with slapadd of that OpenLDAP itself."
 
 
 def classed(object_class: str) -> tuple[str, ...]:
@@ -214,9 +215,15 @@ def require(config: Config, *databases: Database) -> None:
         known = {name.lower() for one in _classes(entry_dn, own) for name in classed(one)}
         for name in attributes if known else ():
             if name.lower() in effects:
-                _refuse(config, entry_dn, name, effects[name.lower()], _ENCRYPTED)
+                _refuse(config, entry_dn, name, effects[name.lower()], _WITH_SLAPADD)
             if name.lower() not in known | NOT_SETTINGS | {"objectclass"}:
                 _refuse(config, entry_dn, name, _UNKNOWN, _WITHOUT)
+
+    for database in databases:
+        size = config.reader(database.entry_dn).number("olcDbPageSize", 0)
+        if size not in _PAGE_SIZES:
+            reason = f"{size} bytes, and ditseed reads no pages of less than 4096"
+            _refuse(config, database.entry_dn, "olcDbPageSize", reason, _WITH_SLAPADD)
 
 
 def _refuse(config: Config, entry_dn: str, name: str, reason: str, advice: str) -> NoReturn:
@@ -226,7 +233,9 @@ def _refuse(config: Config, entry_dn: str, name: str, reason: str, advice: str) 
 
 def _classes(entry_dn: str, databases: set[str]) -> tuple[str, ...]:
     """The object classes that an entry of cn=config may have; none where it says nothing about the databases."""
-    entry_dn = re.sub(r"(^|,)olcdatabase=frontend,", r"\1olcdatabase={-1}frontend,", entry_dn.lower())
+    entry_dn = re.sub(
+        r"(^|,)olcdatabase=frontend,", r"\1olcdatabase={-1}frontend,", entry_dn.lower()
+    )
     first, _, parent = entry_dn.partition(",")
     frontend = FRONTEND.lower()
     if entry_dn in ("cn=config", frontend):

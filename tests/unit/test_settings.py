@@ -112,6 +112,13 @@ def test_what_is_of_another_database_is_not_looked_at() -> None:
     ask((other, {"olcDbNovelty": "x"}), (f"olcOverlay={{0}}novelty,{other}", {"olcNovelty": "x"}))
 
 
+def test_pages_that_are_too_small_are_refused() -> None:
+    for size in ("0", "4096", "65536"):
+        ask((DATABASE, {"olcDbPageSize": size}))
+    with pytest.raises(SettingRefused, match="olcDbPageSize, 2048 bytes"):
+        ask((DATABASE, {"olcDbPageSize": "2048"}))
+
+
 @pytest.mark.parametrize("name", ["olcDbCryptoModule", "olcdbpassphrase"])
 def test_encryption_is_refused(name: str) -> None:
     with pytest.raises(SettingRefused, match=f"has {name}, so slapd encrypts") as caught:

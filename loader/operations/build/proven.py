@@ -20,7 +20,6 @@ OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the
 MOST_ENTRIES = 2**32 - 3  # as positions.rs of the core has it
 LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
-_PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)  # bytes; smaller ones were never compared
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
 
 
@@ -64,8 +63,6 @@ def _of_host() -> Iterator[str]:
 
 def _of_settings(database: Database, found: Settings) -> Iterator[str]:
     yield from _of_keys(found)
-    if found.page_size not in _PAGE_SIZES:
-        yield f"dbpagesize {found.page_size}"
     for flag in database.env_flags:
         if flag.lower() not in _ENV_FLAGS:
             yield f"envflags {flag}"
