@@ -1,7 +1,7 @@
 """Every setting of slapd 2.4 to 2.7 that may stand beside or over a back-mdb database, and what it means for the file.
 
 The attributes are those of slapd's own configuration schema, by object class (`fixtures/slapd_settings.txt` lists them
-with their releases; a test compares both, and the schema of each installed slapd). A setting that is in no class is
+with their releases; a test compares both, and the schema of each installed slapd). A setting that is not listed here is
 refused: nobody knows whether it decides what slapd stores.
 """
 
@@ -50,7 +50,7 @@ FOR_TOOLS = {
     "olcGlobal": ("olcToolThreads",),  # slapadd -q reads with one thread and writes with another
     "olcMdbConfig": ("olcDbDirectory", "olcDbEnvFlags", "olcDbMaxSize", "olcDbNoSync"),
 }
-# Settings whose effect on the file ditseed does not reproduce, and that effect.
+# Settings whose effect on the file ditseed does not reproduce, and that effect. The values are secrets.
 REFUSED = {
     "olcMdbConfig": dict.fromkeys(
         ("olcDbCryptoModule", "olcDbPassphrase"),
@@ -218,7 +218,6 @@ def require(config: Config, *databases: Database) -> None:
                 _refuse(config, entry_dn, name, effects[name.lower()], _WITH_SLAPADD)
             if name.lower() not in known | NOT_SETTINGS | {"objectclass"}:
                 _refuse(config, entry_dn, name, _UNKNOWN, _WITHOUT)
-
     for database in databases:
         size = config.reader(database.entry_dn).number("olcDbPageSize", 0)
         if size not in _PAGE_SIZES:
