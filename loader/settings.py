@@ -50,7 +50,7 @@ FOR_TOOLS = {
     "olcGlobal": ("olcToolThreads",),  # slapadd -q reads with one thread and writes with another
     "olcMdbConfig": ("olcDbDirectory", "olcDbEnvFlags", "olcDbMaxSize", "olcDbNoSync"),
 }
-# Settings whose effect on the file ditseed does not reproduce, and that effect. The values are secrets.
+# Settings whose effect on the file ditseed does not reproduce, and that effect.
 REFUSED = {
     "olcMdbConfig": dict.fromkeys(
         ("olcDbCryptoModule", "olcDbPassphrase"),
