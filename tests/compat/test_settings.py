@@ -138,6 +138,19 @@ def test_encryption_is_refused_before_any_work(
         assert not list(server.database_dir.iterdir())
 
 
+def test_nothing_is_made_where_migrate_refuses(installed: Installation, tmp_path: Path) -> None:
+    plain, other = Settings(), Settings(database_lines=("passphrase hello",))
+    with (
+        closing(Slapd(plain, installation=installed)) as old,
+        closing(Slapd(other, installation=installed)) as new,
+    ):
+        old.slapadd(LDIF)
+        command = ("migrate", old.database_dir, tmp_path / "new", "--config", new.config_path)
+        for more in ((), ("--dry-run",)):
+            assert ditseed(*command, *more).status == SettingRefused.exit_status
+            assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("options", [("native",), ("slapadd",), ("slapadd", "--shards", "2")])
 @pytest.mark.parametrize("size", [4096, 65536])
 def test_the_page_size_is_the_configured_one(
