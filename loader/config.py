@@ -21,9 +21,10 @@ _LOG = "cn=accesslog"  # its customary suffix, should the overlay be switched of
 TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags", "olcDbCheckpoint")
 
 # What slapd writes about each entry, and what names the place it was read from: no settings.
-_NOT_SETTINGS = {
+NOT_SETTINGS = {
     *("structuralobjectclass", "entryuuid", "creatorsname", "createtimestamp", "entrycsn"),
     *("modifiersname", "modifytimestamp", "contextcsn", "olcconfigfile", "olcconfigdir"),
+    *("entrydn", "subschemasubentry", "hassubordinates"),
 }
 
 Entry = tuple[str, Attributes]  # as `ldif.records` yields it
@@ -100,7 +101,7 @@ class Config:
             (dn.lower(), name.lower()): _unnumbered(values)
             for dn, attributes in self.entries
             for name, values in attributes.items()
-            if name.lower() not in _NOT_SETTINGS
+            if name.lower() not in NOT_SETTINGS
             and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
         }
 

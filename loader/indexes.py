@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from loader import words
 from loader.errors import UsageProblem
 
+# slapd 2.7 ignores every index of objectClass but the first, and up to 2.6 refuses a second one (back-mdb/attr.c).
+_FIRST_HOLDS = "objectclass"
 DEFAULT = "default"  # not an attribute: the kinds of those that name none
 SYNC = ("entryCSN", "entryUUID")  # eq on both: what syncprov searches by (slapo-syncprov(5))
 
@@ -41,7 +43,7 @@ Indexes = dict[str, Index]  # by attribute in lower case, in order
 
 
 def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
-    """Of lines like "cn,sn eq,sub". An attribute named twice gets the kinds of both.
+    """Of lines like "cn,sn eq,sub". An attribute named twice gets the kinds of both, unless it is objectClass.
 
     Kinds left out are those of `default`, here or among the `present` ones. Raises UsageProblem.
     """
@@ -57,7 +59,8 @@ def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
             )
         for name in names:
             index = Index(name, kinds or default.kinds if default else kinds)
-            found[index.key] = _joined(found.get(index.key), index)
+            if index.key != _FIRST_HOLDS or index.key not in found:
+                found[index.key] = _joined(found.get(index.key), index)
     return found
 
 

@@ -22,6 +22,7 @@ from loader.errors.config import NotMdb as NotMdb
 from loader.errors.config import PartialReplica as PartialReplica
 from loader.errors.config import SchemaMissing as SchemaMissing
 from loader.errors.config import ServerRunning as ServerRunning
+from loader.errors.config import SettingRefused as SettingRefused
 from loader.errors.config import SyncreplsDiffer as SyncreplsDiffer
 from loader.errors.config import SyncreplUnreadable as SyncreplUnreadable
 from loader.errors.database import BackupDamaged as BackupDamaged

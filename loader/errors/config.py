@@ -17,6 +17,14 @@ class ConfigValue(LoaderError):
     hint = "Correct it until `slaptest -u` accepts the configuration; nothing was changed."
 
 
+class SettingRefused(LoaderError):
+    """reason: what the setting does, or that it is unknown."""
+
+    code, exit_status = "config.setting_refused", 119
+    message = "{config}: {entry} has {attribute}, {reason}"
+    hint = "{advice} Nothing was changed."
+
+
 class NoSuchSuffix(LoaderError):
     code, exit_status = "config.no_such_suffix", 21
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"

@@ -14,7 +14,13 @@ from pathlib import Path
 from loader import indexes
 from loader.backmdb import INTLEN, Settings
 from loader.config import Config, Database
-from loader.errors import ConfigUnreadable, MadeOtherwise, NotProven, SchemaMissing
+from loader.errors import (
+    ConfigUnreadable,
+    MadeOtherwise,
+    NotProven,
+    SchemaMissing,
+    SettingRefused,
+)
 from loader.mdb import meta, names, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations.build import proven
@@ -175,7 +181,7 @@ def _before(origin: Origin | None, place: Path) -> tuple[Settings, SchemaFacts] 
         return None
     try:
         target = _target(origin.config, origin.database, place)
-    except ConfigUnreadable:
+    except (ConfigUnreadable, SettingRefused):
         return None
     return None if target is None else (target.settings, SchemaFacts.of(target.schema))
 

@@ -147,21 +147,28 @@ def workshop_of(directory: Path) -> Path:
 def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
     """Make the directory where it is missing, owned as `like` is, and keep other clones out of it meanwhile. What is
     left in the workshop stays, for a run that goes on. Raises Locked, DirectoryUnsafe."""
-    missing = not directory.exists()
+    with existing(directory, like), held.opened(directory) as target:
+        try:
+            with held.private(target.path / WORKSHOP) as home:
+                yield from _locked(target, home)
+        finally:
+            with suppress(OSError):  # not empty: for a run that goes on
+                os.rmdir(WORKSHOP, dir_fd=target.descriptor)
+
+
+@contextmanager
+def existing(directory: Path, like: Path) -> Iterator[None]:
+    """Makes the directory where it is missing, owned as `like` is. If nothing is put into it, it is removed again, with
+    the parents that were missing."""
+    missing = [one for one in (directory, *directory.parents) if not one.exists()]
     if missing:
         make_directory(directory, Owner.of(like))
     try:
-        with held.opened(directory) as target:
-            try:
-                with held.private(target.path / WORKSHOP) as home:
-                    yield from _locked(target, home)
-            finally:
-                with suppress(OSError):  # not empty: for a run that goes on
-                    os.rmdir(WORKSHOP, dir_fd=target.descriptor)
+        yield
     finally:
-        if missing:
-            with suppress(OSError):  # it is not empty: the database is there
-                directory.rmdir()
+        with suppress(OSError):  # it is not empty: the database is there
+            for one in missing:
+                one.rmdir()
 
 
 def _locked(target: held.Directory, home: held.Directory) -> Iterator[BuildDirectory]:

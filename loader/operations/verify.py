@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from loader import backmdb, glue, schema, syncrepl, units
+from loader import backmdb, glue, schema, settings, syncrepl, units
 from loader.config import Config, Database
 from loader.defaults import LADDER
 from loader.errors import (
@@ -24,6 +24,7 @@ from loader.mdb import look, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations import member_of
 from loader.operations.build import proven
+from loader.operations.target import require_readable_format
 from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.sinks import mdb
@@ -191,7 +192,7 @@ def _mending(subject: _Subject, verdict: AuditReport) -> str | None:
 def _subject(options: VerifyOptions) -> _Subject:
     config = configuration.read(options.config_path) if options.config_path else None
     if options.place is not None:
-        place = _there(locate(str(options.place), Kind.DATABASE, Kind.DATA_FILE).path)
+        place = _there(locate(str(options.place), Kind.DATABASE, Kind.DATA_FILE).path, config)
         return _Subject(
             place, (config, _database_of(place, config, options.suffix)) if config else None
         )
@@ -200,7 +201,7 @@ def _subject(options: VerifyOptions) -> _Subject:
     database = config.database(options.suffix)
     if database.directory is None:
         raise NoSuchPath(path=f"{options.config_path}: the directory of its database")
-    return _Subject(_there(database.directory), (config, database))
+    return _Subject(_there(database.directory, config), (config, database))
 
 
 def _database_of(place: Path, config: Config, suffix: str | None) -> Database:
@@ -217,11 +218,14 @@ def _database_of(place: Path, config: Config, suffix: str | None) -> Database:
     return config.database_of(suffixes, "the file", suffix)
 
 
-def _there(place: Path) -> Path:
-    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected."""
+def _there(place: Path, config: Config | None = None) -> Path:
+    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected; OtherFormat where the slapd of the configuration cannot
+    open the file."""
     files.require_readable(meta.data_file(place))
     with suppress(MdbDamaged):  # the core tells all that is wrong with it
-        meta.read_meta(place)
+        facts = meta.read_meta(place)
+        if config is not None:
+            require_readable_format(place, facts.format)
     return place
 
 
@@ -252,7 +256,8 @@ def given_to_core(config: Config, database: Database, place: Path) -> mdb.Target
 
 def target_spec(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
     """The same, whether or not the core can make its index keys. Raises NotProven for words that no slapd up to 2.7
-    knows, ConfigUnreadable."""
+    knows, ConfigUnreadable, SettingRefused."""
+    settings.require(config, database)
     return mdb.TargetSpec(
         backmdb.settings(config, database, of_2_7=_is_of_2_7(place)),
         tuple(definitions_of(config)),

@@ -1,6 +1,6 @@
 """A private configuration for slapd's offline tools: one back-mdb database, and nothing else that they could open.
 
-It is made from a list of what decides what slapadd and slapindex accept and store. Whatever is not on that list stays
+It is made from the settings that decide what slapadd and slapindex accept and store (loader/settings.py). Others stay
 behind: other databases and the glue between them, syncrepl, log files, TLS files, credentials, access rules, and every
 overlay but two. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database), except
 glue, which writes into subordinate databases. The schema that overlays and backends bring along is registered when
@@ -18,42 +18,12 @@ from pathlib import Path
 from loader import glue, schema
 from loader.config import Config, Database, Entry
 from loader.server import configuration
+from loader.settings import DEFINITIONS, for_tools, require
 from loader.storage import files
 
 Values = Sequence[bytes]
 
-_DEFINITIONS = (
-    "olcObjectIdentifier",
-    "olcLdapSyntaxes",
-    "olcAttributeTypes",
-    "olcObjectClasses",
-    "olcDitContentRules",
-)
-# Of cn=config and of the frontend, which share them.
-_EVERYWHERE = (
-    "olcAttributeOptions",
-    "olcIndexHash64",
-    "olcIndexIntLen",
-    "olcIndexSubstrAnyLen",
-    "olcIndexSubstrAnyStep",
-    "olcIndexSubstrIfMaxLen",
-    "olcIndexSubstrIfMinLen",
-    "olcSortVals",
-    "olcToolThreads",  # slapadd -q reads with one thread and writes with another; slapindex uses all
-)
-_DATABASE = (
-    "olcSuffix",
-    "olcRootDN",  # creatorsName of entries that have none
-    "olcLastMod",
-    "olcSyncUseSubentry",
-    "olcDbDirectory",
-    "olcDbEnvFlags",
-    "olcDbIndex",
-    "olcDbMaxEntrySize",
-    "olcDbMaxSize",
-    "olcDbMultival",
-    "olcDbNoSync",
-)
+_EVERYWHERE = for_tools("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
 # What makes a difference to the schema, and how.
 _OVERLAYS = {
     "dynamic_objects": ("dds", "olcDDSConfig"),
@@ -82,8 +52,9 @@ def configured(
     """A slapd.d below `place` that has the one database, with other `settings` (olcDbDirectory, olcDbMaxSize ...).
 
     Without olcDbDirectory among them its directory is an empty one. `superior`: the database by whose name the entries
-    are loaded (glue). Mode 0700, removed at the end. Raises ConfigUnreadable.
+    are loaded (glue). Mode 0700, removed at the end. Raises SettingRefused, ConfigUnreadable.
     """
+    require(source, database, superior or database)
     home = place / "slapd.d"
     nowhere = home / "empty"
     files.remove_tree(home)
@@ -105,16 +76,16 @@ def _entries(
     nowhere: Path,
     superior: Database,
 ) -> Iterator[Entry]:
-    own = _only(_named(source, _CONFIG), (*_EVERYWHERE, *_DEFINITIONS))
+    own = _only(_named(source, _CONFIG), _EVERYWHERE)
     yield _made("cn=config", ("olcGlobal",), {"cn": [b"config"], **own})
     for name, attributes in source.entries:
         if _MODULE.match(name):
-            loads = _only(attributes, ("cn", "olcModulePath", "olcModuleLoad"))
+            loads = _only(attributes, ("cn", *for_tools("olcModuleList")))
             yield _made(name, ("olcModuleList",), loads)
         if _SCHEMA.match(name):
-            definitions = _only(attributes, ("cn", *_DEFINITIONS))
+            definitions = _only(attributes, ("cn", *DEFINITIONS))
             yield _made(name, ("olcSchemaConfig",), definitions)
-    sizes = _only(_named(source, _MDB), ("olcBkMdbIdlExp",))
+    sizes = _only(_named(source, _MDB), for_tools("olcMdbBkConfig"))
     if sizes:
         yield _made(
             "olcBackend={0}mdb,cn=config",
@@ -160,7 +131,7 @@ def _databases(
         ("olcDatabaseConfig", "olcMdbConfig"),
         {
             "olcDatabase": [f"{{{number}}}mdb".encode()],
-            **_only(_attributes(source, database), _DATABASE),
+            **_only(_attributes(source, database), for_tools("olcDatabaseConfig", "olcMdbConfig")),
             **_as_superior(source, superior, database),
             **settings,
         },

@@ -17,15 +17,16 @@ from fixtures.golden.of_2_7 import ALL, Made
 from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
+from loader.errors import OtherFormat
 from loader.mdb import index_tables, meta, names
-from loader.mdb.verify import verify
+from loader.mdb.verify import AuditReport, Resources, audit, verify
 from loader.operations import made_with
 from loader.operations.indexing import by_core
 from loader.operations.made_with import Fit
-from loader.operations.verify import given_to_core
+from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter
 from loader.server import configuration
-from tests.support.command import Done, ditseed
+from tests.support.command import ditseed
 from tests.support.golden import slapadd
 
 pytestmark = pytest.mark.slapd
@@ -77,8 +78,11 @@ def _look(there: Slapd) -> Fit:
     return made_with.look(there.database_dir, config, database, Meter("look"))
 
 
-def _verified(there: Slapd) -> Done:
-    return ditseed("verify", "--config", there.config_path, "--verify", "indexes", "--json")
+def _verified(there: Slapd) -> AuditReport:
+    """`ditseed verify` refuses the file: the slapd of here cannot open it."""
+    config, place = configuration.read(there.config_path), there.database_dir
+    known = known_to_core(config, config.database(there.suffix), place)
+    return audit(place, "indexes", Resources(), Meter("verify"), known)
 
 
 def _rebuild(there: Slapd, attributes: list[str], scratch: Path) -> None:
@@ -88,9 +92,19 @@ def _rebuild(there: Slapd, attributes: list[str], scratch: Path) -> None:
 
 
 def test_what_slapadd_made_is_found_as_it_should_be(there: Slapd) -> None:
-    report = _verified(there).ok().facts
-    assert (report["level"], report["problems"], report["notes"]) == ("indexes", [], [])
+    report = _verified(there)
+    assert (report.problems, report.notes) == ((), ())
     assert _look(there).rebuild == ()
+
+
+def test_a_configuration_of_another_format_is_refused_once(there: Slapd) -> None:
+    """Not with a problem for each entry, and a slapindex that would damage the file."""
+    for place in ((), (there.database_dir,)):
+        done = ditseed("verify", *place, "--config", there.config_path)
+        assert done.status == OtherFormat.exit_status, done
+        assert "format 3" in done.err
+        assert done.out == ""
+    ditseed("verify", there.database_dir).ok()
 
 
 def test_an_index_that_lost_its_entries_is_found_and_made_again(
@@ -99,9 +113,8 @@ def test_an_index_that_lost_its_entries_is_found_and_made_again(
     attributes = names.indexed(there.database_dir)
     assert "objectClass" in attributes
     index_tables.empty(there.database_dir, attributes[:1])
-    done = _verified(there)
-    assert done.status != 0
-    assert {one["kind"] for one in done.facts["problems"]} == {"indexes.table", "indexes.missing"}
+    kinds = {one.kind for one in _verified(there).problems}
+    assert kinds == {"indexes.table", "indexes.missing"}
     found = _look(there)
     assert (found.rebuild, found.otherwise, found.unknown) == (tuple(attributes[:1]), (), ())
     index_tables.empty(there.database_dir, attributes)

@@ -129,3 +129,24 @@ def test_a_damaged_name_of_the_suffix_is_told(tmp_path: Path) -> None:
                 done = ditseed("verify", *place, *config, *which)
                 assert done.status == EXIT_DIFFERENT
                 assert "dc=exbmple,dc=com" in done.out
+
+
+def test_a_row_of_id2v_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Export refuses it, and so does verify, whether or not it knows the schema."""
+    row = b"known as a name\0Known As A Name\0\x0f\0"
+    wanted = Settings(database_lines=("multival description 1,0",))
+    with closing(Slapd(wanted)) as server:
+        names = "description: Known As A Name\ndescription: another\n"
+        server.slapadd(f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n{names}")
+        data = server.database_dir / meta.DATA
+        sound = data.read_bytes()
+        assert sound.count(row) == 1
+        data.write_bytes(sound.replace(row, row[:-2] + b"\xff\0"))
+        exported = ditseed("export", server.database_dir, "-o", tmp_path / "export")
+        assert exported.status == MdbDamaged.exit_status, exported
+        for level in ("tree", "indexes"):
+            where = ("--config", server.config_path, "--verify", level)
+            done = ditseed("verify", server.database_dir, *where)
+            assert done.status == EXIT_DIFFERENT, done
+            assert "of id2v" in done.out
+            assert done.out.count("cannot be read") == 1

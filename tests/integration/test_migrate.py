@@ -14,7 +14,7 @@ import pytest
 from fixtures.churn import Churn
 from fixtures.golden.reading import Database
 from fixtures.golden.tables import differences
-from fixtures.slapd import ServerError, Slapd
+from fixtures.slapd import Form, ServerError, Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
 from loader.errors import LoaderError
@@ -144,6 +144,26 @@ def test_a_new_directory_belongs_to_the_account_of_the_old_one(old: Slapd, tmp_p
     made = tmp_path / "made"
     ditseed("migrate", old.database_dir, made, "--config", old.config_path).ok()
     assert {path.stat().st_uid for path in (made, made / "data.mdb")} == {12345}
+
+
+@pytest.mark.parametrize("form", ["config", "conf"])
+def test_a_missing_target_that_the_configuration_names(form: Form, old: Slapd) -> None:
+    """slapd's tools refuse such a configuration."""
+    old.slapadd(TOP)
+    with closing(Slapd(form=form)) as new:
+        new.database_dir.rmdir()
+        _migrate(old, new, "--dry-run").ok()
+        _refused(_migrate(old, new, "-b", "dc=other"), errors.NoSuchSuffix)
+        assert not new.database_dir.exists()
+        _migrate(old, new).ok()
+        assert tree(new.slapcat()) == tree(old.slapcat())
+
+
+def test_a_dry_run_leaves_nothing_of_a_missing_target(old: Slapd, tmp_path: Path) -> None:
+    old.slapadd(TOP)
+    made = tmp_path / "above" / "made"
+    ditseed("migrate", old.database_dir, made, "--config", old.config_path, "--dry-run").ok()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd) -> None:

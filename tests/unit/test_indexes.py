@@ -92,3 +92,9 @@ def test_a_relisted_list_says_what_is_wanted(lines: list[str], wanted: list[str]
     made = indexes.rewritten_lines(lines, indexes.parse(wanted))
     assert indexes.same(indexes.parse(made), indexes.parse(wanted))
     assert len(indexes.parse(made)) == len(indexes.parse(wanted))
+
+
+def test_the_first_index_of_object_class_holds() -> None:
+    """slapd 2.7 ignores the others."""
+    found = indexes.parse(["cn,objectClass eq", "objectclass pres,eq", "cn pres"])
+    assert shown(found) == ["cn eq,pres", "objectClass eq"]

@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 from types import ModuleType
 
+from loader import settings
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
@@ -67,6 +68,7 @@ def target_database(
         raise UsageProblem(
             reason=f"{config_path}: the database of {database.suffix} has no directory"
         )
+    settings.require(config, database)
     return TargetDatabase(config, database, database.directory, replace)
 
 

@@ -13,20 +13,22 @@ from loader.errors import NotProven, TooManyEntries
 from loader.operations.build.options import BuildOptions
 from loader.server import version
 from loader.server.version import Release
+from loader.settings import require
 from loader.sinks.mdb import Table
 
 OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the other
 MOST_ENTRIES = 2**32 - 3  # as positions.rs of the core has it
 LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
-_PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)  # bytes; smaller ones were never compared
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
 
 
 def settings(
     config: Config, database: Database, options: BuildOptions, superior: Database | None = None
 ) -> Settings:
-    """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven."""
+    """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven,
+    SettingRefused."""
+    require(config, database, superior or database)
     found = backmdb.settings(config, database, superior, is_2_7())
     for reason in (
         *_of_host(),
@@ -61,8 +63,6 @@ def _of_host() -> Iterator[str]:
 
 def _of_settings(database: Database, found: Settings) -> Iterator[str]:
     yield from _of_keys(found)
-    if found.page_size not in _PAGE_SIZES:
-        yield f"dbpagesize {found.page_size}"
     for flag in database.env_flags:
         if flag.lower() not in _ENV_FLAGS:
             yield f"envflags {flag}"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from loader import settings
 from loader.errors import EntriesLost
 from loader.mdb import environment, verify
 from loader.mdb.meta import DATA
@@ -71,7 +72,8 @@ def _shared(run: Run, work: _SlapaddSteps, sharing: shards.ShardSteps, plan: Fac
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """slapadd takes every configuration that slapd's tools read."""
+    """slapadd follows every setting that its private configuration has. Raises SettingRefused."""
+    settings.require(place.config, place.database, place.named)
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:

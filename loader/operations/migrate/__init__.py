@@ -16,12 +16,11 @@ from loader.operations.migrate import planning
 from loader.operations.migrate.options import MigrateOptions, place_of, source_of
 from loader.operations.migrate.steps import AGAIN, MADE_FOR, SOURCE, MigrateSteps, state_of
 from loader.operations.publish import TargetDatabase
-from loader.operations.target import make_directory
+from loader.operations.target import existing
 from loader.progress import Progress
 from loader.run.catalogue import Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.server import acceptance, version
-from loader.storage.files import Owner
 
 __all__ = ["AGAIN", "STEPS", "MigrateOptions", "migrate", "plan"]
 
@@ -37,10 +36,19 @@ def migrate(
 ) -> Facts:
     """Run or resume a migration; what its steps found."""
     source = source_of(options)
+    with existing(options.target.absolute(), options.source):
+        return _migrate(options, source, progress, timeouts, restart)
+
+
+def _migrate(
+    options: MigrateOptions,
+    source: DatabaseSummary,
+    progress: Progress,
+    timeouts: dict[str, float],
+    restart: bool,
+) -> Facts:
     place = place_of(options, source)
     run_dir, identity = place.directory / RUN_DIR, options.identity()
-    if not place.directory.exists():
-        make_directory(place.directory, Owner.of(options.source))
     stale = _is_out_of_date(options, place, run_dir)
     anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
     with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
@@ -92,8 +100,13 @@ def look(options: MigrateOptions, source: DatabaseSummary) -> Facts:
 
 def plan(options: MigrateOptions, progress: Progress) -> Facts:
     """What `migrate` would do; `accepted` is false where it would not begin. Nothing is written but in a temporary
-    directory."""
+    directory; a missing TARGET exists meanwhile, because slapd's tools refuse a configuration that names it."""
     source = source_of(options)
+    with existing(options.target.absolute(), options.source):
+        return _plan(options, source, progress)
+
+
+def _plan(options: MigrateOptions, source: DatabaseSummary, progress: Progress) -> Facts:
     told = acceptance.slaptest(options.config_path)
     facts: Facts = {
         **look(options, source),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from loader import settings
 from loader.errors import EmptyInput, UsageProblem
 from loader.mdb import look
 from loader.mdb.look import DatabaseSummary
@@ -79,7 +80,8 @@ def source_of(options: MigrateOptions) -> DatabaseSummary:
 
 
 def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase:
-    """Where the new database goes. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable."""
+    """Where the new database goes. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable, SettingRefused."""
     config = configuration.read(options.config_path)
     database = config.database_of(source.suffixes, "the source", options.suffix)
+    settings.require(config, database)
     return TargetDatabase(config, database, options.target.absolute(), options.replace)

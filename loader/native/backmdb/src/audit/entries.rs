@@ -3,8 +3,7 @@
 use super::as_loaded::AsLoaded;
 use super::findings::{Finding, Kind};
 use super::walk::{MultivalRecords, Walk, of_number};
-use codec::dn2i;
-use codec::id2e;
+use codec::{dn2i, id2e, id2v};
 
 impl Walk<'_> {
     pub(super) fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &MultivalRecords) {
@@ -48,11 +47,18 @@ impl Walk<'_> {
             let number = one.number;
             if one.apart {
                 apart += 1;
-                let found = of_number(rows, number).len();
+                let rows = of_number(rows, number);
+                let found = rows.len();
                 if found != one.count as usize {
                     let count = one.count;
                     let what =
                         format!("{found} values in id2v of attribute number {number}, not {count}");
+                    self.add(Kind::Values, id, what);
+                }
+                // The judge reads the rows, too, and says so itself.
+                let legible = |row: &Vec<u8>| id2v::read_row(row, one.has_normals).is_some();
+                if self.judge.is_none() && !rows.iter().all(legible) {
+                    let what = format!("a row of id2v of attribute number {number} cannot be read");
                     self.add(Kind::Values, id, what);
                 }
             }

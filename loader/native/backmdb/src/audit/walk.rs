@@ -187,7 +187,7 @@ impl Walk<'_> {
         Some(entries)
     }
 
-    /// Collects what id2v has of an entry; the rows themselves only for who looks at values.
+    /// Collects the rows that id2v has of an entry.
     fn rows(
         &mut self,
         id: u64,
@@ -196,15 +196,13 @@ impl Walk<'_> {
     ) -> std::result::Result<(), StopReason> {
         rows.clear();
         let Some(values) = values else { return Ok(()) };
-        let keep = self.judge.is_some();
         while values.id() == Some(id) {
             let Some((_, number)) = codec::id2v::read_key(&values.key) else { break };
             if rows.last().is_none_or(|(last, _)| *last != number) {
                 rows.push((number, Vec::new()));
             }
-            let row = if keep { values.value.clone() } else { Vec::new() };
             if let Some((_, kept)) = rows.last_mut() {
-                kept.push(row);
+                kept.push(values.value.clone());
             }
             values.step()?;
         }
