@@ -1,12 +1,12 @@
 """The syncrepl of a consumer's database: what it is configured to hold of its provider (slapd.conf(5) `syncrepl`,
-servers/slapd/syncrepl.c `parse_syncrepl_line`). Credentials do not get past this file.
+servers/slapd/syncrepl.c `parse_syncrepl_line`). Only `account` gives credentials away.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from loader import dn, words
 from loader.config import Config, Database
@@ -138,6 +138,24 @@ def of_database(config: Config, database: Database, provider: str | None) -> Syn
         rids = ", ".join(one.rid for one in found)
         raise SyncreplsDiffer(config=config.where, suffix=database.suffix, rids=rids)
     return asked[0]
+
+
+@dataclass(frozen=True)
+class Account:
+    """As whom a consumer binds at its provider. `start_tls`: it asks for StartTLS, critical or not."""
+
+    dn: str
+    password: str = field(repr=False)
+    start_tls: bool
+
+
+def account(value: str) -> Account | None:
+    """Of a value of olcSyncrepl; None of one that does not bind with a password."""
+    found = dict(_option(word) for word in words.of_value(words.unordered(value)))
+    if found.get("bindmethod", "").lower() != "simple" or not found.get("credentials"):
+        return None
+    start_tls = found.get("starttls", "no").lower() != "no"
+    return Account(found.get("binddn", ""), found["credentials"], start_tls)
 
 
 def parse(value: str, where: str) -> Syncrepl:

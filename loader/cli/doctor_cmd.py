@@ -39,7 +39,7 @@ from loader.operations.doctor.plugin import Check
     "-H",
     "--uri",
     metavar="URI",
-    help="The provider to ask for its contextCSN (default: that of syncrepl, anonymously).",
+    help="The provider to ask for its contextCSN (default: that of syncrepl).",
 )
 @access.account_options
 @options.json_option
@@ -57,7 +57,8 @@ def command(
     Looks at the release of slapd, the format of the files, the room in the map (maxsize, free pages, readers), nosync
     and leases, indexes (a sample), storage, backups, replication, certificates and limits, of all mdb databases of the
     configuration or that of -b. Without --config, the usual places are tried. What could not be looked at is named.
-    No account of the configuration is used. The exit status is 0 if nothing is worse than a note, and 1 otherwise.
+    A provider is asked as the account of olcSyncrepl, or as that of -D. The exit status is 0 if everything was looked
+    at and nothing is worse than a note, and 1 otherwise.
 
     With --check it is a monitoring plugin: exit status 0, 1, 2 or 3, and performance data. It warns before slapd
     refuses writes (MDB_MAP_FULL), and leaves the indexes out.
@@ -97,17 +98,18 @@ def _check(config: Path | None, wishes: Wishes) -> Check:
         return plugin.check(doctor.examine(config, wishes))
     except LoaderError as error:
         show_error(error)
-        return plugin.unknown(str(error))
+        return plugin.failed(error)
 
 
 def _facts(report: Report) -> Mapping[str, object]:
     found = msgspec.to_builtins(report)
-    unseen = found["facts"].pop("unseen")
+    unseen, left_out = (found["facts"].pop(name) for name in ("unseen", "left_out"))
     return {
         "well": report.is_well,
         "findings": found["findings"],
         "fixed": found["fixed"],
         "not_looked_at": unseen,
+        "left_out": left_out,
         **found["facts"],
     }
 
@@ -120,3 +122,4 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     yield from (f"fixed: {done}" for done in report.fixed)
     yield from findings.lines(report.findings, report.facts.unseen)
+    yield from (f"left out: {one.what} ({one.why})" for one in report.facts.left_out)

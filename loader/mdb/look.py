@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loader.mdb import context_csn, isolated, names
-from loader.mdb.environment import entry_count, opened
+from loader.mdb.environment import entry_count, opened, require_table
 
 _LOOKED_AT = 5000  # entries, a quarter of a second
 
@@ -70,3 +70,17 @@ def _newest(place: Path, suffix: str | None) -> list[str]:
         return []
     found = context_csn.newest(place, suffix, whole=False, most=_LOOKED_AT)
     return context_csn.ordered(found.values())
+
+
+@isolated.isolated
+def probe(place: Path) -> None:
+    """Reads the first and the last record of every table. Raises MdbDamaged, NotLmdb, and what `opened` raises."""
+    with opened(place) as environment:
+        with environment.begin() as reading:
+            found = [bytes(name).rstrip(b"\0").decode() for name, _ in reading.cursor()]
+        tables = [require_table(environment, name) for name in found]
+        with environment.begin() as reading:
+            for one in tables:
+                records = reading.cursor(one)
+                records.first()
+                records.last()

@@ -67,11 +67,16 @@ def _taken(found: bytes, descriptor: int, path: Path) -> Iterator[Slot]:
         return
     if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
         raise NotLmdb(path=path, reason=f"lock format {lock_format:#x}, of another LMDB or machine")
-    start = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)
-    for at in range(start, len(found) - _LINE + 1, _LINE):
+    for at in range(_START, len(found) - _LINE + 1, _LINE):
         txnid, pid = _SLOT.unpack_from(found, at)
         if pid:
             yield Slot(pid, None if txnid == _IDLE else txnid, _is_alive(descriptor, pid))
+
+
+def capacity(directory: Path) -> int:
+    """How many slots lock.mdb has: maxreaders of the process that created it; 0 without one. Raises OSError."""
+    path = directory / LOCK
+    return max(0, (path.lstat().st_size - _START) // _LINE) if path.exists() else 0
 
 
 def _is_of_1_0(lock_format: int) -> bool:
@@ -86,6 +91,9 @@ def _is_of_1_0(lock_format: int) -> bool:
 
 def _padded(size: int) -> int:
     return -(-size // _LINE) * _LINE
+
+
+_START = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)  # where the slots begin
 
 
 def _is_alive(descriptor: int, pid: int) -> bool:

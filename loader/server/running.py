@@ -4,6 +4,7 @@ databases are storage's."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,38 @@ def slapd_on(config: Config) -> int | None:
         if given is None and pid == named:  # started without -F and -f
             return pid
     return None
+
+
+def unreadable() -> int | None:
+    """Process ID of a slapd whose configuration this account may not see; None when there is none."""
+    return next((pid for pid in _slapds() if not _is_readable(pid)), None)
+
+
+def left_pid_file(config: Config) -> Path | None:
+    """The pid file of a slapd that ended without removing it, as a slapd that is stopped does; None where there is
+    none."""
+    pid = _of_pid_file(config)
+    if pid is None or is_slapd(pid):
+        return None
+    return Path(config.reader("cn=config").word("olcPidFile") or "")
+
+
+def is_elsewhere(pid: int) -> bool:
+    """Is it in another network namespace (a container), where its URIs are not ours?"""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
+    except OSError:
+        return False
+
+
+def account_of(pid: int) -> int | None:
+    """The user ID that a process has now."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^Uid:\s+\d+\s+(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def is_slapd(pid: int) -> bool:
@@ -54,6 +87,16 @@ def _opened_again(pid: int, name: str) -> Iterator[int]:
                     yield held.reading(path)
 
 
+def _is_readable(pid: int) -> bool:
+    try:
+        os.readlink(f"/proc/{pid}/cwd")
+    except PermissionError:
+        return False
+    except OSError:
+        pass  # it has ended
+    return True
+
+
 def _slapds() -> Iterator[int]:
     for place in Path("/proc").iterdir():
         if place.name.isdigit() and is_slapd(int(place.name)):
@@ -70,8 +113,12 @@ def _of_pid_file(config: Config) -> int | None:
 
 def ldapi_uri(pid: int) -> str:
     """Where it listens for processes of this host."""
-    uris = next(_given(pid, "-h"), "").split()
-    return next((uri for uri in uris if uri.startswith("ldapi://")), "ldapi:///")
+    return next((uri for uri in uris(pid) if uri.startswith("ldapi://")), "ldapi:///")
+
+
+def uris(pid: int) -> tuple[str, ...]:
+    """Where it listens: its option -h, or slapd's default."""
+    return tuple(next(_given(pid, "-h"), "ldap:///").split())
 
 
 def _configuration_of(pid: int) -> Path | None:

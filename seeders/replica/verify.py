@@ -16,6 +16,11 @@ from loader.sources.comparable import Server
 from seeders.replica import local, partial, waiting
 from seeders.replica.partial import Partial
 
+_AHEAD = (
+    "the replica has newer changes of server ID {} than the provider, as after the provider was restored from an older "
+    "backup"
+)
+
 
 @dataclass(frozen=True)
 class VerifyOptions:
@@ -47,7 +52,11 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     ignored = (*IGNORED, *left_out)
     sides = (provider_side, consumer_side)
     asked = CompareOptions(*sides, ignored, options.limit, show_attributes=True)
-    return waited, local.compared(asked, progress), how
+    report = local.compared(asked, progress)
+    ahead = ", ".join(waiting.newer(connections, bases))
+    if ahead:
+        report = replace(report, notes=(*report.notes, _AHEAD.format(ahead)))
+    return waited, report, how
 
 
 def expected(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:

@@ -9,7 +9,7 @@ it is, neither of them tells: the provider's monitor counts bytes, of all its cl
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -86,10 +86,7 @@ class _CatchUpWait:
             time.sleep(LOOK_EVERY if self.meter.seconds < _AT_FIRST else _CALM)
 
     def _wanted(self) -> dict[str, str]:
-        """Of a base below the suffix the suffix tells."""
-        base = self.bases[0]
-        found = moved.context_csns(self.provider, base) or self.provider.context_csns(base)
-        return csn.by_server(found)
+        return csn.by_server(_provided(self.provider, self.bases[0]))
 
     def _look(self) -> None:
         before, self._seen = self._seen, seen(self.consumer, self.bases[1])
@@ -197,6 +194,20 @@ def seen(consumer: Connection, base: str) -> ConsumerState:
         if error.retryable:
             return ConsumerState({}, trouble=error)
         raise
+
+
+def newer(connections: tuple[Connection, Connection], bases: tuple[str, str]) -> Iterator[str]:
+    """Server IDs of which the consumer has a newer change than the provider. The consumer is asked first, so it cannot
+    have received that change meanwhile."""
+    has = seen(connections[1], bases[1]).csns
+    with session(connections[0]) as server:
+        wanted = csn.by_server(_provided(server, bases[0]))
+    return (sid for sid, text in sorted(has.items()) if sid in wanted and text > wanted[sid])
+
+
+def _provided(server: Session, base: str) -> Sequence[str]:
+    """Of a base below the suffix the suffix tells."""
+    return moved.context_csns(server, base) or server.context_csns(base)
 
 
 def _context(server: Session, base: str) -> dict[str, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from loader.storage.asking import Unseen
 
 GIB = 1 << 30
 ROOM = Room(maxsize=10 * GIB, used=3 * GIB, reusable=0, held=0, disk_free=50 * GIB, growth=None)
-DATABASE = Database("mdb1", "dc=example,dc=com", "/srv/ldap", 10 * GIB, False, is_there=True)
+DATABASE = Database("mdb1", "dc=example,dc=com", "/srv/ldap", 10 * GIB, False)
 OWN = "20261120000000.000000Z#000000#001#000000"
 LATER = "20261120001000.000000Z#000000#001#000000"
 ELSEWHERE = "20261120000000.000000Z#000000#002#000000"
@@ -161,11 +164,97 @@ def test_a_session_log_that_is_kept_is_a_note() -> None:
     assert severities(replace(facts(), leases=leases), "lease") == ["warning", "note"]
 
 
+@pytest.mark.parametrize(
+    ("stored", "shown", "changes", "severity"),
+    [
+        (OWN, (OWN,), {}, []),
+        (LATER, (OWN,), {}, ["critical"]),
+        (LATER, (OWN,), {"is_multi_provider": True}, []),  # written here
+        (LATER, None, {}, []),
+        (OWN, (ELSEWHERE,), {}, []),
+    ],
+)
+def test_a_consumer_that_is_ahead(
+    stored: str, shown: tuple[str, ...] | None, changes: dict[str, Any], severity: list[str]
+) -> None:
+    one = Replication("ldap://provider", (stored,), shown, 1.0)
+    of = facts(replication=(one,), **changes)
+    assert severities(of, "replication.ahead") == severity
+    another = Replication("ldap://other", (stored,), (stored,), 1.0)
+    assert severities(facts(replication=(one, another)), "replication.ahead") == []
+
+
+def test_a_provider_that_cannot_be_reached() -> None:
+    dead = Replication("ldap://provider", (OWN,), None, 1.0, dead="connection refused")
+    alive = Replication("ldap://other", (OWN,), (OWN,), 1.0)
+    assert severities(facts(replication=(dead,)), "replication.dead") == ["critical"]
+    assert severities(facts(replication=(dead,)), "replication") == []
+    assert severities(facts(replication=(dead, alive)), "replication.dead") == ["warning"]
+    (one,) = found(facts(replication=(alive,)), "replication")
+    assert "is not behind ldap://other" in one.what
+
+
+def test_what_the_configuration_lacks() -> None:
+    lacking = {"entryCSN eq": ("entryCSN eq",), "entryUUID eq": ("entryCSN eq", "entryUUID eq")}
+    for name, indexes in lacking.items():
+        (one,) = found(facts(lacking=indexes), "indexes.sync")
+        assert f"no index {name}" in one.what
+        assert f"--add '{name}'" in one.mend[0]
+    assert severities(facts(), "indexes.sync") == []
+    assert severities(facts(is_maxsize_set=False), "maxsize.unset") == ["warning"]
+    multi = facts(is_multi_provider=True)
+    assert severities(multi, "server_id") == ["critical"]
+    assert severities(replace(multi, has_server_id=True), "server_id") == []
+
+
+@pytest.mark.parametrize(
+    ("taken", "severity"), [(0, []), (112, []), (114, ["warning"]), (126, ["critical"])]
+)
+def test_reader_slots(taken: int, severity: list[str]) -> None:
+    assert severities(facts(slots=126, slots_taken=taken), "readers.full") == severity
+    assert severities(facts(), "readers.full") == []
+
+
+DOCTOR = Path(doctor.__file__).parent
+ROW = re.compile(r"^\| `([\w.*]+)` \| ((?:(?:note|warning|critical)(?:, )?)+) \|", re.MULTILINE)
+
+
+def _rules() -> dict[str, set[str]]:
+    """The rules of the code, and the severities that stand beside their names."""
+    rules: dict[str, set[str]] = {"storage.*": set()}  # those of storage check
+    for path in DOCTOR.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
+                severity, rule = node.args[:2]
+                assert isinstance(rule, ast.Constant), ast.unparse(node)
+                named = re.findall(r"Severity\.([A-Z]+)", ast.unparse(severity))
+                rules.setdefault(rule.value, set()).update(map(str.lower, named))
+    return rules
+
+
+def test_each_rule_has_a_row_and_each_row_a_rule() -> None:
+    rows = ROW.findall((DOCTOR.parents[2] / "docs/doctor.md").read_text())
+    assert len(rows) == len(dict(rows))
+    rules = _rules()
+    assert dict(rows).keys() == rules.keys()
+    for rule, states in rows:
+        assert rules[rule] - {"ok"} <= set(states.split(", ")), rule
+
+
 def test_the_plugin_keeps_its_line_whole() -> None:
     """A bar in what is told would begin performance data."""
     of = facts(suffix="o=a|b", room=replace(ROOM, used=10 * GIB))
     first, *_ = plugin.check(doctor.Report(of, doctor.judged(of))).text()
     assert first.startswith("DOCTOR CRITICAL - o=a/b: 0 B of maxsize")
     assert first.count("|") == 1
-    blind = replace(facts(room=None), unseen=(Unseen("o=a: pages and readers", "why"),))
-    assert plugin.check(doctor.Report(blind, ())).status is Status.UNKNOWN
+
+
+def test_what_was_not_looked_at_is_not_ok() -> None:
+    unseen = (Unseen("certificates of /c.pem", "why"),)
+    blind = replace(facts(), unseen=unseen)
+    report = doctor.Report(blind, doctor.judged(blind))
+    assert (plugin.check(report).status, report.is_well) == (Status.UNKNOWN, False)
+    left_out = replace(facts(), left_out=unseen)
+    report = doctor.Report(left_out, doctor.judged(left_out))
+    assert (plugin.check(report).status, report.is_well) == (Status.OK, True)
+    assert "left out: certificates of /c.pem (why)" in plugin.check(report).text()

@@ -12,13 +12,13 @@ from loader.operations.doctor import (
     certificates,
     fixing,
     indexes,
-    kept,
-    limits,
     looking,
     readers,
     release,
     replication,
     room,
+    serving,
+    settings,
     storage,
     sync,
 )
@@ -27,6 +27,7 @@ from loader.operations.doctor.looking import Wishes
 from loader.operations.storage.findings import Finding, Severity
 
 RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    serving.findings,
     room.findings,
     readers.findings,
     sync.findings,
@@ -35,9 +36,8 @@ RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     replication.findings,
     storage.findings,
     backups.findings,
-    kept.findings,
     certificates.findings,
-    limits.findings,
+    settings.findings,
 )
 
 
@@ -54,7 +54,8 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        return self.worst.rank < Severity.WARNING.rank
+        """What could not be looked at is not well."""
+        return self.worst.rank < Severity.WARNING.rank and not self.facts.unseen
 
 
 def examine(config: Path | None, wishes: Wishes) -> Report:

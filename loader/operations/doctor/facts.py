@@ -13,6 +13,7 @@ from loader.storage.asking import Unseen
 
 __all__ = [
     "Backup",
+    "Barred",
     "Certificate",
     "Database",
     "Drift",
@@ -22,6 +23,7 @@ __all__ = [
     "Reader",
     "Replication",
     "Room",
+    "Slapd",
 ]
 
 
@@ -47,12 +49,36 @@ class Backup(msgspec.Struct, frozen=True):
 
 class Replication(msgspec.Struct, frozen=True):
     """Of a consumer. `stored`: its contextCSN, as its database has it. `shown`: that of the provider; None: it did not
-    show any. `age`: seconds since the newest stored one."""
+    show any. `age`: seconds since the newest stored one. `dead`: why the provider cannot be reached. `refused`: what
+    it said to the account of olcSyncrepl."""
 
     provider: str
     stored: tuple[str, ...]
     shown: tuple[str, ...] | None
     age: float | None
+    dead: str = ""
+    refused: str = ""
+
+
+class Slapd(msgspec.Struct, frozen=True):
+    """The process of the configuration. `pid`: None if there is none. `pid_file`: that of one that died. `silence`: why
+    it does not answer. `failed`: suffixes that it cannot read, and its words."""
+
+    pid: int | None = None
+    pid_file: str = ""
+    silence: str = ""
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+class Barred(msgspec.Struct, frozen=True):
+    """A file that slapd's account cannot "read" or "write". `subject`: a suffix, "configuration" or "TLS". `is_own`: it
+    belongs to the account."""
+
+    subject: str
+    path: str
+    verb: str
+    account: str
+    is_own: bool
 
 
 class Certificate(msgspec.Struct, frozen=True):
@@ -74,7 +100,8 @@ class Kept(msgspec.Struct, frozen=True):
 class Database(msgspec.Struct, frozen=True):
     """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`). `format`: of
     data.mdb; `owner`: of it; `lent`: who has nosync as a lease; `limits`, `idlexp`: as configured; `size_limit`: of
-    whoever no rule of `limits` names."""
+    whoever no rule of `limits` names; `lacking`: indexes that replication needs; `damage`: of data.mdb; `slots`: of
+    lock.mdb, and how many of them living processes have."""
 
     name: str
     suffix: str
@@ -89,7 +116,12 @@ class Database(msgspec.Struct, frozen=True):
     idlexp: int | None = None
     is_glued: bool = False
     lent: str = ""
-    is_there: bool = False
+    is_maxsize_set: bool = True
+    is_multi_provider: bool = False
+    lacking: tuple[str, ...] = ()
+    damage: str = ""
+    slots: int = 0
+    slots_taken: int = 0
     format: int | None = None
     owner: str = ""
     room: Room | None = None
@@ -117,7 +149,8 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`server`: options that name this server to `ditseed tune`; `stopped`: it has to be stopped for that."""
+    """`server`: options that name this server to `ditseed tune`; `stopped`: it has to be stopped for that. `unseen`:
+    what could not be looked at; `left_out`: what nobody asked for. `tls`: why slapd cannot use its certificate."""
 
     config: str
     server: str
@@ -126,7 +159,13 @@ class Facts(msgspec.Struct, frozen=True):
     release: tuple[int, int, int] | None = None
     leases: tuple[Lease, ...] = ()
     certificates: tuple[Certificate, ...] = ()
+    tls: str = ""
+    slapd: Slapd | None = None
+    barred: tuple[Barred, ...] = ()
+    has_server_id: bool = False
+    is_check: bool = False
     unseen: tuple[Unseen, ...] = ()
+    left_out: tuple[Unseen, ...] = ()
 
     def tuned(self, *words: str) -> tuple[str, ...]:
         """Commands of `ditseed tune` with these words."""

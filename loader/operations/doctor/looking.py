@@ -12,18 +12,19 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from loader import backmdb, glue
-from loader.config import Config
+from loader import backmdb, dn, glue
+from loader import indexes as configured_indexes
+from loader.config import DEFAULT_MAXSIZE, Config
 from loader.config import Database as Configured
 from loader.errors import LoaderError, NoSuchPath
-from loader.mdb import meta
+from loader.mdb import meta, readers
 from loader.operations import map_room
 from loader.operations.doctor import (
     backups,
     certificates,
     indexes,
-    kept,
     replication,
+    serving,
     storage,
     sync,
 )
@@ -42,10 +43,11 @@ Told = TypeVar("Told")
 
 
 class Looker:
-    """Looks, and keeps a list of what could not be looked at."""
+    """Looks, and keeps two lists: what could not be looked at; and what was left out, which changes no status."""
 
     def __init__(self) -> None:
         self.unseen: list[Unseen] = []
+        self.left_out: list[Unseen] = []
 
     def missed(self, what: str, why: str) -> None:
         self.unseen.append(Unseen(what, why))
@@ -81,8 +83,13 @@ def facts(place: Path, wishes: Wishes) -> Facts:
     chosen = config.mdb_databases if wishes.suffix is None else (config.database(wishes.suffix),)
     server, stopped = _server(config)
     databases = tuple(_database(config, one, wishes, looker) for one in chosen)
+    if not databases:
+        looker.missed("databases", f"{config.where} has no mdb database")
     if wishes.repo is None:
-        looker.missed("backups", "give -R, the directory that holds them")
+        looker.left_out.append(Unseen("backups", "give -R, the directory that holds them"))
+    if wishes.quick:
+        looker.left_out.append(Unseen("indexes", "ditseed doctor without --check looks at them"))
+    suffixes = [one.suffix for one in chosen]
     return Facts(
         config=str(place),
         server=server,
@@ -91,13 +98,23 @@ def facts(place: Path, wishes: Wishes) -> Facts:
         release=_release(looker),
         leases=looker.at("leases", sync.look) or (),
         certificates=tuple(_certificates(config, looker)),
+        tls=looker.at("key and certificate", lambda: certificates.unusable(config)) or "",
+        slapd=looker.at("whether slapd runs", lambda: serving.look(config, suffixes)),
+        barred=looker.at(
+            "whether slapd may reach its files", lambda: serving.barred(config, chosen)
+        )
+        or (),
+        has_server_id=bool(config.values("cn=config", "olcServerID")),
+        is_check=wishes.quick,
         unseen=tuple(looker.unseen),
+        left_out=tuple(looker.left_out),
     )
 
 
 def _release(looker: Looker) -> version.Release | None:
+    before = len(looker.unseen)
     found = looker.at("release of slapd", version.release)
-    if found is None:
+    if found is None and len(looker.unseen) == before:
         looker.missed("release of slapd", "slapd is not installed here, or does not say")
     return found
 
@@ -116,43 +133,51 @@ def _server(config: Config) -> tuple[str, bool]:
 
 
 def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:
-    known = _configured(config, one, wishes)
+    known = _configured(config, one, wishes, looker)
     directory = one.directory
-    if directory is None or looker.at(one.suffix, lambda: _require_there(directory)) is None:
+    if directory is None:
+        looker.missed(one.suffix, "the configuration names no olcDbDirectory")
         return known
+    dead = directory.is_dir() and serving.has_dead_readers(directory)
+    damage = looker.at(f"{one.suffix}: data.mdb", lambda: serving.damage(directory, not dead))
+    if damage:
+        return replace(known, damage=damage)
     seen = looker.at(f"{one.suffix}: pages and readers", lambda: map_room.look(one))
-    dead = any(not each.is_alive for each in (seen or (None, ()))[1])
     found = looker.at(f"{one.suffix}: storage", lambda: storage.look(one, config.path))
-    looker.unseen += [each for each in (found or ((), ()))[1] if each not in looker.unseen]
+    # In a container nobody can make tune2fs or lvs see the device, so a check would be UNKNOWN for ever.
+    looker.left_out += [each for each in (found or ((), ()))[1] if each not in looker.left_out]
+    slots = looker.at(f"{one.suffix}: reader slots", lambda: _slots(directory)) or (0, 0)
     if dead:
-        looker.missed(f"{one.suffix}: indexes, contextCSN", _CLEARS)
+        looker.missed(f"{one.suffix}: tables, indexes, contextCSN", _CLEARS)
     return replace(
         known,
-        is_there=True,
+        slots=slots[0],
+        slots_taken=slots[1],
         owner=meta.owner_of(meta.data_file(directory)),
         format=looker.at(f"{one.suffix}: data format", lambda: meta.read_meta(directory).format),
         room=seen[0] if seen else None,
         readers=seen[1] if seen else (),
         storage=found[0] if found else (),
-        kept=looker.at(f"{one.suffix}: old data files", lambda: kept.look(directory)) or (),
+        kept=looker.at(f"{one.suffix}: old data files", lambda: backups.kept(directory)) or (),
         drift=None if dead or wishes.quick else _drift(config, one, looker),
         replication=_replication(config, one, wishes, looker) if one.consumer and not dead else (),
     )
 
 
-def _require_there(directory: Path) -> Path:
-    """The data file. Raises NoSuchPath, OSError where we may not look."""
-    path = meta.data_file(directory)
-    if not path.exists():
-        raise NoSuchPath(path=path)
-    return path
+def _slots(directory: Path) -> tuple[int, int]:
+    """How many lock.mdb has, and how many of them living processes have."""
+    return readers.capacity(directory), sum(one.is_alive for one in readers.slots(directory))
 
 
 def _drift(config: Config, one: Configured, looker: Looker) -> Drift | None:
     return looker.at(f"{one.suffix}: indexes", lambda: indexes.look(config, one))
 
 
-def _configured(config: Config, one: Configured, wishes: Wishes) -> Database:
+def _configured(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:
+    own = config.reader(one.entry_dn)
+    is_log = any(dn.key(log) == dn.key(one.suffix) for _, log in config.logs)
+    needed = [] if is_log or not (one.consumer or "syncprov" in one.overlays) else _lacking(one)
+    repo = wishes.repo
     return Database(
         name=re.sub(r"^olcDatabase=\{?(\d*)\}?(\w+),.*$", r"\2\1", one.entry_dn, flags=re.I),
         suffix=one.suffix,
@@ -166,9 +191,18 @@ def _configured(config: Config, one: Configured, wishes: Wishes) -> Database:
         size_limit=_size_limit(config, one),
         idlexp=_idlexp(config, one),
         is_glued=bool(glue.subordinates(config, one)),
-        lent=sync.holder(config, one.suffix),
-        backup=None if wishes.repo is None else backups.look(wishes.repo, one.suffix),
+        lent=looker.at("leases", lambda: sync.holder(config, one.suffix)) or "",
+        backup=looker.at(f"{one.suffix}: backups", lambda: backups.look(repo, one.suffix))
+        if repo
+        else None,
+        is_maxsize_set=one.maxsize != DEFAULT_MAXSIZE,
+        is_multi_provider=own.flag("olcMultiProvider", False) or own.flag("olcMirrorMode", False),
+        lacking=tuple(needed),
     )
+
+
+def _lacking(one: Configured) -> list[str]:
+    return configured_indexes.lacking_for_sync(configured_indexes.parse(one.indexes))
 
 
 def _size_limit(config: Config, one: Configured) -> str:
@@ -195,7 +229,10 @@ def _replication(
     if known is None:
         return ()
 
+    def missed(what: str, why: str) -> None:
+        looker.missed(f"{one.suffix}: {what}", why)
+
     def look() -> tuple[Replication, ...]:
-        return tuple(replication.look(config, one, known, wishes.access, looker.at))
+        return tuple(replication.look(config, one, known, wishes.access, missed))
 
     return looker.at(f"{one.suffix}: syncrepl", look) or ()

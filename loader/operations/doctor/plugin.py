@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from loader.errors import ConfigUnreadable, LoaderError
 from loader.operations.doctor import Report, replication, room
 from loader.operations.doctor.facts import Database, Room
 from loader.operations.monitoring import Status
@@ -27,24 +28,26 @@ class Check(msgspec.Struct, frozen=True):
         return (f"DOCTOR {self.status.name} - {self.summary}{numbers}", *self.lines)
 
 
-def unknown(reason: str) -> Check:
-    return Check(Status.UNKNOWN, reason, ())
+def failed(error: LoaderError) -> Check:
+    """Nothing could be looked at. With a configuration that its own tools refuse slapd does not start."""
+    refused = isinstance(error, ConfigUnreadable)
+    return Check(Status.CRITICAL if refused else Status.UNKNOWN, _safe(str(error)), ())
 
 
 def check(report: Report) -> Check:
-    """UNKNOWN where nothing is wrong as far as can be seen, and the pages of a database cannot be."""
+    """UNKNOWN where nothing is wrong as far as can be seen, and something could not be looked at."""
     bad = [one for one in report.findings if one.severity.rank >= Severity.WARNING.rank]
     blind = [f"not looked at: {one.what} ({one.why})" for one in report.facts.unseen]
-    essential = any(one.is_there and one.room is None for one in report.facts.databases)
     numbers = tuple(word for one in report.facts.databases for word in _numbers(one))
     numbers += (f"leases={len(report.facts.leases)};0;;0",)
     if bad:
         summary = f"{bad[0].subject}: {bad[0].what}"
         return Check(_STATUS[report.worst], _safe(summary), _lines(bad[1:], blind), numbers)
-    if essential:
+    if blind:
         return Check(Status.UNKNOWN, _safe(blind[0]), _lines((), blind[1:]), numbers)
     summary = f"{_counted(len(report.facts.databases))}, nothing worse than a note"
-    return Check(Status.OK, summary, _lines((), blind), numbers)
+    skipped = [f"left out: {one.what} ({one.why})" for one in report.facts.left_out]
+    return Check(Status.OK, summary, _lines((), skipped), numbers)
 
 
 def _counted(count: int) -> str:

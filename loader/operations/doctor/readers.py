@@ -10,11 +10,14 @@ from loader.operations.doctor.facts import Database, Facts, Reader
 from loader.operations.storage.findings import Finding, Severity
 
 _MUCH = 0.10  # of maxsize, held
+_FULL = 0.90  # of the reader slots, taken
 _SOURCE = "lmdb.h, mdb_reader_check"
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
     for database in facts.databases:
+        if database.slots_taken >= _FULL * database.slots > 0:
+            yield _full(database)
         dead = [one for one in database.readers if not one.is_alive]
         alive = [one for one in database.readers if one.is_alive]
         if dead:
@@ -23,11 +26,30 @@ def findings(facts: Facts) -> Iterator[Finding]:
             yield _oldest(database, max(alive, key=lambda one: one.lag))
 
 
-def _dead(facts: Facts, database: Database, dead: Sequence[Reader]) -> Finding:
-    pids = ", ".join(str(one.pid) for one in dead)
-    lag = max(one.lag for one in dead)
+def _full(database: Database) -> Finding:
+    taken, slots = database.slots_taken, database.slots
+    place = shlex.quote(f"{database.directory}/lock.mdb")
     return Finding(
-        Severity.WARNING,
+        Severity.CRITICAL if taken >= slots else Severity.WARNING,
+        "readers.full",
+        database.suffix,
+        f"{taken} of {slots} reader slots are taken by processes that run",
+        "Without a free slot slapd answers searches with an error (MDB_READERS_FULL), and no tool can read the "
+        "database. maxreaders of the database sets their number when slapd starts, and nobody else has it open.",
+        (
+            f"fuser -v {place}  # who reads? end those that are not wanted",
+            "# or set a greater olcDbMaxReaders (maxreaders), then: systemctl restart slapd",
+        ),
+        "lmdb.h, MDB_READERS_FULL",
+    )
+
+
+def _dead(facts: Facts, database: Database, dead: Sequence[Reader]) -> Finding:
+    pids = ", ".join(dict.fromkeys(str(one.pid) for one in dead))
+    lag = max(one.lag for one in dead)
+    # A slot that is not behind keeps no page: a process that is killed now and then leaves one.
+    return Finding(
+        Severity.WARNING if lag else Severity.NOTE,
         "readers.dead",
         database.suffix,
         f"reader slots of processes that are gone ({pids}), the oldest {units.number(lag)} transactions "
