@@ -200,7 +200,8 @@ def scratch(place: Path, prefix: str) -> Iterator[Directory]:
 
 def _make(above: Directory, name: str, mode: int = 0o700) -> None:
     try:
-        os.mkdir(name, mode, dir_fd=above.descriptor)
+        with named(above.name / name):
+            os.mkdir(name, mode, dir_fd=above.descriptor)
     except FileExistsError:
         pass
 
