@@ -70,7 +70,7 @@ def to_directory(
         raise UsageProblem(reason=f"{output} is a file; shards go into a directory")
     files.require_writable(output)
     with files.explained(output):
-        output.mkdir(parents=True, exist_ok=True)
+        held.make_directories(output)
     with held.opened(output) as opened:
         return _to_directory(options, opened.path, progress, restart)
 

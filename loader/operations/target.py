@@ -181,7 +181,7 @@ def _locked(target: held.Directory, home: held.Directory) -> Iterator[BuildDirec
 
 def make_directory(directory: Path, owner: Owner) -> None:
     """An empty one for a database, of that account and for nobody else."""
-    directory.mkdir(mode=0o700, parents=True)
+    held.make_directories(directory, 0o700)
     with held.opened(directory) as made:
         held.require_private(made.status, made.name)
         owner.give(made.descriptor)

@@ -165,13 +165,25 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
     """A directory of ours that nobody else can write to, made with mode 0700 where it is missing (unless not to be
     made: FileNotFoundError then). Raises DirectoryUnsafe, OSError."""
     if make:
-        os.makedirs(path.parent, exist_ok=True)
+        make_directories(path.parent)
     with opened(path.parent) as above:
         if make:
             _make(above, path.name)
         with opened(above.path / path.name) as found:
             require_private(found.status, found.name)
             yield found
+
+
+def make_directories(path: Path, mode: int = 0o777) -> None:
+    """Make a directory and those above it that are missing. Links on the way are followed as in `opened`; os.makedirs
+    follows all. Raises DirectoryUnsafe, OSError."""
+    try:
+        with opened(path):
+            return
+    except FileNotFoundError:
+        make_directories(path.parent)
+    with opened(path.parent) as above:
+        _make(above, path.name, mode)
 
 
 @contextmanager
@@ -187,9 +199,10 @@ def scratch(place: Path, prefix: str) -> Iterator[Directory]:
                 remove_tree(name)
 
 
-def _make(above: Directory, name: str) -> None:
+def _make(above: Directory, name: str, mode: int = 0o700) -> None:
     try:
-        os.mkdir(name, 0o700, dir_fd=above.descriptor)
+        with named(above.name / name):
+            os.mkdir(name, mode, dir_fd=above.descriptor)
     except FileExistsError:
         pass
 

@@ -11,6 +11,7 @@ Item = TypeVar("Item")
 LONGEST = (
     "tests/installed/",
     "tests/campaign/test_faults.py::test_the_same_command",
+    "tests/campaign/test_swaps.py",
     "tests/campaign/test_symlinks.py",
     "tests/compat/test_topologies.py",
     "tests/fuzz/test_short.py::test_hostile_files",

@@ -80,7 +80,7 @@ def run(
         origins = _origins(options)
         for one in origins.databases:
             require_source(one.directory)
-        options.repo.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held.make_directories(options.repo, 0o700)
         with held.opened(options.repo) as repo, exclusive(repo.path / repository.LOCK):
             prune.remove_unfinished(repo)
             prune.collect(repo)

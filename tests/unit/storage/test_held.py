@@ -99,6 +99,28 @@ def test_a_link_of_another_account_is_not_followed(
     assert not (tmp_path / "nowhere").exists()
 
 
+@as_root
+def test_missing_directories_are_not_made_behind_a_link_of_another_account(
+    tmp_path: Path, foreign: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    link = foreign / "link"
+    link.symlink_to(outside)
+    os.lchown(link, OTHER, OTHER)
+    with pytest.raises(DirectoryUnsafe):
+        held.make_directories(link / "deeper" / "out")
+    with pytest.raises(DirectoryUnsafe), held.private(link / "deeper" / "out"):
+        pass
+    assert not list(outside.iterdir())
+
+
+def test_missing_directories_are_made(tmp_path: Path) -> None:
+    held.make_directories(tmp_path / "one" / "two", 0o700)
+    held.make_directories(tmp_path / "one" / "two", 0o700)
+    assert (tmp_path / "one" / "two").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_link_of_our_own_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real/../real")

@@ -1,0 +1,56 @@
+"""Every verb as root while attackers of the slapd account roam its directories.
+
+Short here; the whole campaign is `bin/campaign swaps`, which runs for as long as one likes.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fixtures.campaign import swap_trials
+from tests.support.require import require
+
+pytestmark = pytest.mark.slapd
+
+CAMPAIGN = Path(__file__).parents[2] / "bin" / "campaign"
+CAUGHT = 300  # seconds at most; it ends when the program is found out
+
+
+def campaign(*words: object) -> tuple[int, str]:
+    """In a process of its own: it enters a mount namespace."""
+    require(swap_trials.missing())
+    done = subprocess.run(
+        [CAMPAIGN, "--verbose", "swaps", *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_nothing_outside_is_touched() -> None:
+    status, printed = campaign("--seconds", 10)
+    assert status == 0, printed
+    ran = re.search(r"^all +(\d+) +(\d+) +0 +0$", printed, re.MULTILINE)
+    assert ran is not None, printed
+    assert int(ran[1]) + int(ran[2]) > 0, printed
+    exchanged = re.search(r"^(\d+) names exchanged", printed, re.MULTILINE)
+    assert exchanged is not None, printed
+    assert int(exchanged[1]) > 0, printed
+
+
+def test_a_careless_program_is_found_out() -> None:
+    status, printed = campaign("--seconds", CAUGHT, "--verb", swap_trials.CARELESS)
+    assert status == 1, printed
+    assert re.search(r"^HARM in run \d+, careless: touched: ", printed, re.MULTILINE), printed
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(0)
+def test_two_hours() -> None:
+    status, printed = campaign("--seconds", 7200)
+    assert status == 0, printed
