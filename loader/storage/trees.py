@@ -122,7 +122,7 @@ def _walk(directory: int, path: str, device: int) -> Iterator[Node]:
                 raise MigrationRefused(
                     path=node.path,
                     reason=f"there are more than {_DEEPEST} directories above it",
-                    advice="Move it elsewhere.",
+                    advice="Give a directory whose subdirectories are not nested as deep as that.",
                 )
             yield node
             if stat.S_ISDIR(node.kind):
