@@ -106,7 +106,7 @@ impl Walk<'_> {
                 self.settle()?;
             }
             let own = if nodes.id() == Some(id) { self.node(id, &mut nodes)? } else { None };
-            self.rows(id, values.as_mut(), &mut rows)?;
+            Self::rows(id, values.as_mut(), &mut rows)?;
             let has_entry = entries.id() == Some(id);
             self.presence(id, has_entry, ids[1] == Some(id), &rows);
             if has_entry {
@@ -189,7 +189,6 @@ impl Walk<'_> {
 
     /// Collects the rows that id2v has of an entry.
     fn rows(
-        &mut self,
         id: u64,
         values: Option<&mut TableRange<'_>>,
         rows: &mut MultivalRecords,
