@@ -100,8 +100,9 @@ class Kept(msgspec.Struct, frozen=True):
 class Database(msgspec.Struct, frozen=True):
     """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`). `format`: of
     data.mdb; `owner`: of it; `lent`: who has nosync as a lease; `limits`, `idlexp`: as configured; `size_limit`: of
-    whoever no rule of `limits` names; `lacking`: indexes that replication needs; `damage`: of data.mdb; `slots`: of
-    lock.mdb, and how many of them living processes have."""
+    whoever no rule of `limits` names; `lacking`: indexes that replication needs; `twins`: entryUUIDs that several
+    entries have, with two of their DNs; `damage`: of data.mdb; `slots`: of lock.mdb, and how many of them living
+    processes have."""
 
     name: str
     suffix: str
@@ -119,6 +120,7 @@ class Database(msgspec.Struct, frozen=True):
     is_maxsize_set: bool = True
     is_multi_provider: bool = False
     lacking: tuple[str, ...] = ()
+    twins: tuple[tuple[str, str, str], ...] = ()
     damage: str = ""
     slots: int = 0
     slots_taken: int = 0

@@ -31,6 +31,7 @@ def look(config: Config, database: Configured) -> Drift:
 
 def findings(facts: Facts) -> Iterator[Finding]:
     for database in facts.databases:
+        yield from (_shared_uuid(database, *twins) for twins in database.twins)
         if database.drift is not None:
             yield from _of(facts, database, database.drift)
 
@@ -67,6 +68,19 @@ def _of(facts: Facts, database: Database, drift: Drift) -> Iterator[Finding]:
         if drift.left_out:
             told += f"; not looked at: {_listed(drift.left_out)}"
         yield Finding(Severity.OK, "indexes", database.suffix, told)
+
+
+def _shared_uuid(database: Database, uuid: str, first: str, other: str) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "shared_uuid",
+        database.suffix,
+        f"{first} and {other} share the entryUUID {uuid}",
+        "Replication cannot tell them apart: deleting one of them removes either from a replica. slapadd loads such "
+        "entries from LDIF.",
+        ("# delete one of them and add it again: slapd gives it an entryUUID of its own",),
+        "RFC 4530",
+    )
 
 
 def _rebuild(facts: Facts, database: Database, drift: Drift) -> Finding:

@@ -17,7 +17,7 @@ from loader import indexes as configured_indexes
 from loader.config import DEFAULT_MAXSIZE, Config
 from loader.config import Database as Configured
 from loader.errors import LoaderError, NoSuchPath
-from loader.mdb import meta, readers
+from loader.mdb import meta, readers, verify
 from loader.operations import map_room
 from loader.operations.doctor import (
     backups,
@@ -29,6 +29,7 @@ from loader.operations.doctor import (
     sync,
 )
 from loader.operations.doctor.facts import Certificate, Database, Drift, Facts, Replication
+from loader.progress import Meter
 from loader.server import configuration, running, version
 from loader.server.options import Connection
 from loader.storage.asking import Unseen
@@ -160,6 +161,7 @@ def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -
         storage=found[0] if found else (),
         kept=looker.at(f"{one.suffix}: old data files", lambda: backups.kept(directory)) or (),
         drift=None if dead or wishes.quick else _drift(config, one, looker),
+        twins=() if dead or wishes.quick else _twins(one, looker),
         replication=_replication(config, one, wishes, looker) if one.consumer and not dead else (),
     )
 
@@ -171,6 +173,15 @@ def _slots(directory: Path) -> tuple[int, int]:
 
 def _drift(config: Config, one: Configured, looker: Looker) -> Drift | None:
     return looker.at(f"{one.suffix}: indexes", lambda: indexes.look(config, one))
+
+
+def _twins(one: Configured, looker: Looker) -> tuple[tuple[str, str, str], ...]:
+    """An index on entryUUID leaves few entries to be looked at; without one, it would take a look at each."""
+    if "entryUUID eq" in _lacking(one):
+        return ()
+    assert one.directory is not None
+    look = partial(verify.shared_uuids, one.directory, verify.Resources(), Meter("entryUUIDs"))
+    return tuple(looker.at(f"{one.suffix}: entryUUIDs", look) or ())
 
 
 def _configured(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:
