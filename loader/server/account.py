@@ -69,7 +69,10 @@ def _in_directory(path: Path) -> Iterator[Path]:
     for file in path.rglob("*.ldif"):
         text = _FOLDED.sub(b"", files.read(file))
         for encoded, value in _DIRECTORY.findall(text):
-            told = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
+            try:
+                told = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
+            except ValueError:
+                continue  # slapd's tools refuse such a file with a message of their own
             yield from (Path(one) for one in (told, *words.of_value(told)[:1]))
 
 

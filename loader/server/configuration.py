@@ -21,7 +21,7 @@ from loader.errors import (
     ToolFailed,
 )
 from loader.server import account, hidden_config, shell_commands, tools
-from loader.storage import temporary
+from loader.storage import files, temporary
 from loader.storage.files import Owner
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def read_with_text(path: Path) -> tuple[Config, bytes]:
 
 def file_text(path: Path) -> str | None:
     """Of a slapd.conf or a file that it includes; None when it cannot be read. Bytes that are not UTF-8 (comments in
-    some old encoding) come back as they were."""
+    some old encoding) come back as they were. Raises FileUnsafe, for what another account has put in its place."""
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
+        return files.read(path).decode("utf-8", "surrogateescape")
     except OSError:
         return None
 

@@ -10,7 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from loader.config import Config
+from loader.errors import FileUnsafe
 from loader.storage import files, held
+
+_LONGEST_PID = 32  # bytes of a pid file that are read
 
 
 def slapd_on(config: Config) -> int | None:
@@ -106,8 +109,11 @@ def _slapds() -> Iterator[int]:
 def _of_pid_file(config: Config) -> int | None:
     name = config.reader("cn=config").word("olcPidFile")
     try:
-        return int(Path(name).read_text().strip()) if name else None
-    except (OSError, ValueError):
+        if name is None:
+            return None
+        with files.reading(Path(name)) as file:
+            return int(file.read(_LONGEST_PID))
+    except (OSError, ValueError, FileUnsafe):
         return None
 
 
