@@ -34,7 +34,9 @@ _WIDTH = 98
     help="File system.",
 )
 @click.option(
-    "--stripes", type=click.IntRange(1), help="Number of stripes (default: one on each disk)."
+    "--stripes",
+    type=click.IntRange(1),
+    help="Number of stripes (default: one on each disk, or on each two with --redundant).",
 )
 @click.option(
     "--stripe-size", type=Size(), default=layout.STRIPE, help="Stripe size (default: 64K)."
@@ -55,6 +57,11 @@ _WIDTH = 98
 @click.option(
     "--unequal", is_flag=True, help="Do without what larger disks have more than the smallest."
 )
+@click.option(
+    "--redundant",
+    is_flag=True,
+    help="Keep everything on two disks: raid10 on 4 disks or more, a mirror (raid1) on 2.",
+)
 @options.json_option
 def plan_command(disks: tuple[str, ...], memory: int | None, as_json: bool, **wished: Any) -> int:
     """Print the commands that make a volume for a database, with the reason of every number.
@@ -62,6 +69,8 @@ def plan_command(disks: tuple[str, ...], memory: int | None, as_json: bool, **wi
     DISK is a block device (/dev/sdb), which must hold nothing, or a size (300G) for a plan on paper. What is printed
     is a script for sh: read it, then run it as root. ditseed itself runs none of it. Real disks are only looked at,
     which needs root.
+
+    Without --redundant one failed disk loses the whole file system.
 
     \b
       ditseed storage plan /dev/sdb /dev/sdc /dev/sdd --database-size 350G >plan.sh
@@ -91,7 +100,8 @@ def _script(made: Plan) -> Iterator[str]:
     extent, database = units.size(made.wishes.extent_size), made.wishes.database
     yield (
         f"# {units.size(made.size)}, {made.size / database:.1f} times the database of {units.size(database)}, on "
-        f"{made.stripes} of {len(made.legs)} disks"
+        f"{sum(leg.used > 0 for leg in made.legs)} of {len(made.legs)} disks"
+        f"{', each extent on two of them' if made.wishes.redundant else ''}"
     )
     for leg in made.legs:
         yield f"#   {leg.disk}: {leg.extents} extents of {extent}, {leg.used} used, {leg.left} left"

@@ -18,12 +18,16 @@ _NO_COW = 0x00800000
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """In bytes; stripe unit and width are 0 where it was made for none. `groups`: of allocation; 0 for ext."""
+    """In bytes; stripe unit and width are 0 where it was made for none. `groups`: of allocation; 0 for ext.
+
+    `journal`: does it have one; xfs always does.
+    """
 
     block: int
     stripe_unit: int = 0
     stripe_width: int = 0
     groups: int = 0
+    journal: bool = True
 
 
 class Space(msgspec.Struct, frozen=True):
@@ -68,7 +72,9 @@ def of_ext(text: str) -> Parameters | None:
         return None
     block = int(found["Block size"])
     stride, width = (int(found.get(f"RAID {name}", 0)) for name in ("stride", "stripe width"))
-    return Parameters(block, stride * block, width * block)
+    features = re.search(r"^Filesystem features:.*", text, re.MULTILINE)
+    journal = features is None or "has_journal" in features[0].split()
+    return Parameters(block, stride * block, width * block, journal=journal)
 
 
 def is_without_cow(path: Path) -> bool:

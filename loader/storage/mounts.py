@@ -16,7 +16,9 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`device`: its number, as "254:0". `options`: of the mount, then of the file system."""
+    """`device`: its number, as "254:0". `root`: the directory of the file system that is mounted. `options`: of the
+    mount, then of the file system.
+    """
 
     device: str
     root: str
@@ -24,6 +26,15 @@ class Mount(msgspec.Struct, frozen=True):
     kind: str
     source: str
     options: tuple[str, ...]
+
+    @property
+    def is_subvolume(self) -> bool:
+        return self.root != "/" and f"subvol={self.root}" in self.options
+
+    @property
+    def is_bind(self) -> bool:
+        """Is a directory of the file system mounted, as mount --bind does it?"""
+        return self.root != "/" and not self.is_subvolume
 
 
 class FstabEntry(msgspec.Struct, frozen=True):
@@ -50,6 +61,19 @@ def mount_of(path: Path) -> Mount:
     if found is None:  # through /proc/PID/root, for example
         raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
     return found
+
+
+def base_of(bind: Mount) -> Mount | None:
+    """The mount that the directory of a bind mount is reached through; None where there is none."""
+    known = parse(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
+    fits = (
+        one
+        for one in known.values()
+        if one.device == bind.device
+        and not one.is_bind
+        and f"{bind.root}/".startswith(f"{one.root.rstrip('/')}/")
+    )
+    return max(fits, key=lambda one: len(one.root), default=None)
 
 
 def mounted_at(path: Path) -> Mount | None:

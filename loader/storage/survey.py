@@ -15,7 +15,10 @@ from loader.storage.volumes import Volume, Volumes
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`devices`: the upper ones first; none of a file system without one. `no_cow`: of the path, on btrfs."""
+    """`devices`: the upper ones first; none of a file system without one. `no_cow`: of the path, on btrfs.
+
+    `base`: of a bind mount, the mount that its directory is reached through, and `base_fstab` its line in /etc/fstab.
+    """
 
     path: str
     mount: Mount
@@ -26,6 +29,8 @@ class Facts(msgspec.Struct, frozen=True):
     volumes: Volumes
     no_cow: bool
     unseen: tuple[Unseen, ...]
+    base: Mount | None = None
+    base_fstab: FstabEntry | None = None
 
     @property
     def top(self) -> Device | None:
@@ -47,6 +52,7 @@ def of(path: Path) -> Facts:
         space = filesystems.space(path)
         no_cow = mount.kind == "btrfs" and filesystems.is_without_cow(path)
     found = devices_of(mount)
+    base = mounts.base_of(mount) if mount.is_bind else None
     return Facts(
         path=str(path),
         mount=mount,
@@ -57,6 +63,8 @@ def of(path: Path) -> Facts:
         volumes=volumes.read(asker) if any(one.kind == "lvm" for one in found) else Volumes(),
         no_cow=no_cow,
         unseen=asker.unseen,
+        base=base,
+        base_fstab=mounts.fstab_of(base.target) if base else None,
     )
 
 

@@ -10,7 +10,7 @@ from loader.storage.asking import Asker
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _SEGMENTS = (
-    "lv_name,vg_name,lv_dm_path,lv_size,segtype,stripes,stripe_size,seg_size_pe,seg_pe_ranges,"
+    "lv_name,vg_name,lv_dm_path,lv_size,segtype,stripes,data_stripes,stripe_size,seg_size_pe,seg_pe_ranges,"
     "lv_read_ahead,vg_extent_size,data_percent,metadata_percent,pool_lv"
 )
 _PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
@@ -23,13 +23,17 @@ class _Answer(msgspec.Struct):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """`extents`: how many of the volume. `legs`: (physical volume, extents on it); `stripe_size` in bytes, 0: none."""
+    """`extents`: how many of the volume. `legs`: (physical volume, extents on it); `stripe_size` in bytes, 0: none.
+
+    `data_stripes`: those without the copies of raid10 and the parity of raid5; for raid1 lvs counts the copies.
+    """
 
     kind: str
     stripes: int
     stripe_size: int
     extents: int
     legs: tuple[tuple[str, int], ...]
+    data_stripes: int = 1
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -149,6 +153,7 @@ def _segment(row: dict[str, str]) -> Segment:
         _whole(row["stripe_size"]),
         _whole(row["seg_size_pe"]),
         tuple(_leg(words) for words in row["seg_pe_ranges"].split() if words.startswith("/")),
+        _whole(row["data_stripes"]),
     )
 
 

@@ -68,7 +68,9 @@ def test_a_linear_volume_is_told_with_its_shares_and_the_command_that_mends_it()
     assert one.severity is Severity.WARNING
     assert "77 % on /dev/ubda, 23 % on /dev/ubdb" in one.what
     # ubda has too few free extents for a third, or a half, of it.
-    assert one.mend[0] == "lvcreate -i 2 -I 64k -l 768 -n lin_striped vg /dev/ubdb /dev/ubdc"
+    assert one.mend[0] == (
+        "lvcreate -y --wipesignatures y -i 2 -I 64k -l 768 -n lin_striped vg /dev/ubdb /dev/ubdc"
+    )
 
 
 def test_one_leg_that_holds_all() -> None:
@@ -87,7 +89,9 @@ def test_without_free_extents_new_disks_are_asked_for() -> None:
     comment, extend, create, _ = found(situation, "volume.linear").mend
     assert "1.0 GiB or more" in comment
     assert extend == "vgextend vg /dev/DISK1 /dev/DISK2 /dev/DISK3"
-    assert create.startswith("lvcreate -i 3 -I 64k -l 768 -n lin_striped vg /dev/DISK1")
+    assert create.startswith(
+        "lvcreate -y --wipesignatures y -i 3 -I 64k -l 768 -n lin_striped vg /dev/DISK1"
+    )
 
 
 def test_a_group_of_one_has_nothing_to_stripe_over() -> None:
@@ -102,6 +106,51 @@ def test_striped_volumes_are_told_from_linear_ones() -> None:
     assert severities(recorded("striped"), "volume.striped") == ["ok"]
     assert severities(recorded("striped"), "volume.stripe_size") == ["note"]
     assert severities(recorded("ext4"), "volume.stripe_size") == ["ok"]
+
+
+def test_a_volume_of_which_one_disk_loses_all() -> None:
+    for name in ("linear", "striped", "ext4"):
+        assert "One failed disk loses the whole file system" in (
+            found(recorded(name), "volume.redundancy").why
+        )
+    assert severities(recorded("thin"), "volume.redundancy") == []  # on one disk
+    situation = recorded("striped")
+    top, *legs = situation.facts.devices
+    for kind, expected in (("md raid1", []), ("md raid0", ["note"])):
+        arrays = (replace(one, kind=kind) for one in legs)
+        of_kind = with_facts(situation, devices=(top, *arrays))
+        assert severities(of_kind, "volume.redundancy") == expected
+
+
+def test_a_thin_volume_gets_the_advice_for_its_pool() -> None:
+    situation = recorded("thin")
+    volumes = situation.facts.volumes
+    more = tuple(
+        replace(volumes.physical[0], name=name, group="thick")
+        for name in ("/dev/ubdx", "/dev/ubdy")
+    )
+    one = found(with_facts(situation, volumes=Volumes(volumes.logical, more)), "volume.linear")
+    assert (one.subject, one.mend) == ("thick/pool", ())
+    assert "lvcreate --type thin-pool -i" in one.why
+
+
+def test_copies_are_no_stripes_of_raid10() -> None:
+    """The device states 256 KiB: each of the two stripes twice."""
+    situation = recorded("striped")
+    volume, parameters = situation.facts.volume, situation.facts.parameters
+    assert isinstance(volume, Volume)
+    assert parameters is not None
+    segment = Segment("raid10", 4, 65536, volume.extents, (), 2)
+    situation = with_volume(situation, {"segments": (segment,)}, "str")
+    top, *others = situation.facts.devices
+    stated = replace(top, min_io=65536, opt_io=4 * 65536)
+    situation = with_facts(situation, devices=(stated, *others))
+    for width, expected in ((2, "ok"), (4, "ok"), (3, "warning")):
+        made = replace(parameters, stripe_unit=65536, stripe_width=width * 65536)
+        assert severities(with_facts(situation, parameters=made), "stripes") == [expected]
+    assert found(with_facts(situation, parameters=made), "stripes").mend[1] == (
+        "mkfs.xfs -d su=65536,sw=2 DEVICE"
+    )
 
 
 def test_a_linear_tail_of_a_striped_volume() -> None:
@@ -138,7 +187,12 @@ def test_a_thin_pool_that_fills(percent: float, severity: str) -> None:
 def test_a_thin_pool_that_promises_more_than_it_has() -> None:
     one = found(recorded("thin"), "thin.overcommitted")
     assert one.what == "its thin volumes are 8.0 GiB together, the pool is 400.0 MiB"
-    assert one.mend == ("lvextend -L +7792M thick/pool",)
+    lacking, vgextend, lvextend = one.mend
+    assert lacking.startswith("# thick lacks free extents: add disks of ")
+    assert (vgextend, lvextend) == (
+        "vgextend thick /dev/DISK1",
+        "lvextend -l +1948 thick/pool",
+    )
 
 
 # --- readahead and memory ----------------------------------------------------------------------
@@ -220,8 +274,21 @@ def test_kinds_of_file_systems(kind: str, severity: str) -> None:
 def test_btrfs_without_copy_on_write_is_fine() -> None:
     situation = with_mount(recorded("linear"), kind="btrfs")
     assert severities(with_facts(situation, no_cow=True), "filesystem") == ["ok"]
-    mend = found(situation, "filesystem").mend
-    assert mend[0] == "mkdir /run/mnt/lin/db.new"
+    assert found(situation, "filesystem").mend[1] == "chattr +C /run/mnt/lin/db"
+    empty = replace(with_facts(situation, path="/srv/a b"), database=None)
+    assert found(empty, "filesystem").mend == ("chattr +C '/srv/a b'",)
+
+
+def test_a_journal_that_is_lacking() -> None:
+    situation = recorded("ext4")
+    parameters = situation.facts.parameters
+    assert parameters is not None
+    assert severities(situation, "filesystem.journal") == []
+    without = with_facts(situation, parameters=replace(parameters, journal=False))
+    assert severities(without, "filesystem.journal") == ["warning"]
+    assert severities(with_mount(without, kind="ext2"), "filesystem.journal") == []
+    root = found(with_mount(without, target="/"), "filesystem.journal")
+    assert root.mend[0] == "tune2fs -O has_journal /dev/mapper/vg-fine"
 
 
 def test_a_block_smaller_than_a_page() -> None:
@@ -273,6 +340,34 @@ def test_deprecated_options_and_other_kinds_in_fstab() -> None:
     ]
     assert severities(with_facts(linear, fstab=entry("defaults", "auto")), "fstab.kind") == []
     assert severities(linear, "fstab.missing") == ["note"]
+
+
+def test_bind_mounts_and_subvolumes_in_fstab() -> None:
+    linear = recorded("linear")
+    bind = with_mount(linear, root="/db a", target="/srv/ldap")
+    assert found(bind, "fstab.missing").mend == ()  # no mount is known that leads to /db a
+    base = linear.facts.mount
+    whole, line = found(with_facts(bind, base=base), "fstab.missing").mend
+    assert shlex.split(whole)[2] == f"{base.source} {base.target} xfs defaults 0 2"
+    assert shlex.split(line)[2] == rf"{base.target}/db\040a /srv/ldap none bind 0 0"
+    planned = replace(entry("bind", "none"), target="/srv/ldap")
+    assert severities(with_facts(bind, base=base, fstab=planned), "fstab.kind") == []
+
+    options = ("rw", "subvolid=256", "subvol=/@ldap")
+    subvolume = with_mount(linear, kind="btrfs", root="/@ldap", options=options)
+    (line,) = found(subvolume, "fstab.missing").mend
+    assert shlex.split(line)[2].endswith(" btrfs subvol=/@ldap 0 0")
+    for said, expected in (
+        ("noatime,subvol=@ldap", []),
+        ("subvolid=256", []),
+        ("noatime", ["warning"]),
+        ("subvol=/@other,noatime", ["warning"]),
+    ):
+        situation = with_facts(subvolume, fstab=entry(said, "btrfs"))
+        assert severities(situation, "fstab.subvolume") == expected
+        if expected:
+            mend = found(situation, "fstab.subvolume").mend[0]
+            assert mend.endswith(" btrfs noatime,subvol=/@ldap 0 2")
 
 
 def test_barriers_that_are_off() -> None:
@@ -372,10 +467,19 @@ def test_twice_or_three_times_the_database(used: int, expected: str) -> None:
 
 
 def test_a_map_larger_than_the_volume() -> None:
-    one = found(recorded("ext4"), "maxsize")
+    situation = recorded("ext4")
+    one = found(situation, "maxsize")
     assert one.severity is Severity.WARNING
-    assert one.mend[0] == "lvextend -r -i 3 -L +1G vg/fine"
-    assert "--maxsize 484M" in one.mend[1]
+    # ubda has no free extents, so lvextend alone would fail.
+    comment, vgextend, lvextend, lower = one.mend
+    assert comment.startswith("# vg lacks free extents: add disks of ")
+    assert vgextend == "vgextend vg /dev/DISK1"
+    assert lvextend.startswith("lvextend -r -i 3 -l +")
+    assert "--maxsize 484M" in lower
+    volumes = situation.facts.volumes
+    empty = tuple(replace(one, used=0) for one in volumes.physical)
+    roomy = with_facts(situation, volumes=Volumes(volumes.logical, empty))
+    assert found(roomy, "maxsize").mend == (lvextend, lower)
     assert severities(recorded("linear"), "maxsize") == ["ok"]
 
 

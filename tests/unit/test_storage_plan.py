@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from loader.errors import DisksUnequal, LoaderError, StripesImpossible, UsageProblem, VolumeTooSmall
+from loader.operations.storage import layout
 from loader.operations.storage.plan import Disk, Plan, Wishes, plan
 from loader.storage.devices import Device
 
@@ -38,14 +39,14 @@ def test_the_whole_of_three_disks() -> None:
     assert commands(made) == [
         "pvcreate --dataalignment 1024k /dev/DISK1 /dev/DISK2 /dev/DISK3",
         "vgcreate -s 4096k ldap /dev/DISK1 /dev/DISK2 /dev/DISK3",
-        "lvcreate -i 3 -I 64k -l 6141 -n data ldap /dev/DISK1 /dev/DISK2 /dev/DISK3",
+        "lvcreate -y --wipesignatures y -i 3 -I 64k -l 6141 -n data ldap /dev/DISK1 /dev/DISK2 /dev/DISK3",
         "lvchange -r 256 ldap/data",
         "mkfs.xfs -b size=4096 -d su=64k,sw=3 -l su=64k /dev/ldap/data",
         "mkdir -p /srv/ldap",
         "mount -t xfs /dev/ldap/data /srv/ldap",
         "printf '%s\\n' '/dev/ldap/data /srv/ldap xfs defaults 0 2' >>/etc/fstab",
     ]
-    assert made.notes == ()
+    assert made.notes == (layout.ONE_DISK,)
     assert all(step.why for step in made.steps)
     assert any("agcount" in reason for step in made.steps for reason in step.why)
 
@@ -56,19 +57,23 @@ def test_a_size_is_rounded_up_to_a_whole_number_of_extents_on_each_leg() -> None
     assert [leg.left for leg in made.legs] == [1278] * 3
     (step,) = [step for step in made.steps if step.command.startswith("lvcreate")]
     assert any("are 2305; rounded up" in reason for reason in step.why)
-    assert "three times is better" in made.notes[0]
+    assert "three times is better" in made.notes[1]
 
 
 def test_fewer_stripes_than_disks_leave_the_smaller_ones() -> None:
     made = planned((8, 6, 8), stripes=2)
     assert [leg.used for leg in made.legs] == [2047, 0, 2047]
-    assert "lvcreate -i 2 -I 64k -l 4094 -n data ldap /dev/DISK1 /dev/DISK3" in commands(made)
+    assert (
+        "lvcreate -y --wipesignatures y -i 2 -I 64k -l 4094 -n data ldap /dev/DISK1 /dev/DISK3"
+        in commands(made)
+    )
 
 
 def test_one_disk_is_linear() -> None:
     made = planned((16,))
-    assert "lvcreate -l 4095 -n data ldap /dev/DISK1" in commands(made)
+    assert "lvcreate -y --wipesignatures y -l 4095 -n data ldap /dev/DISK1" in commands(made)
     assert "mkfs.xfs -b size=4096 /dev/ldap/data" in commands(made)
+    assert made.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -99,9 +104,9 @@ def test_names_are_quoted_for_the_shell_and_for_fstab() -> None:
 
 
 def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
-    assert "no journal" in planned(kind="ext2").notes[0]
-    assert "legacy" in planned(kind="ext3").notes[0]
-    assert "1.0 MiB" in planned(stripe_size=1 << 20).notes[0]
+    assert "no journal" in planned(kind="ext2").notes[1]
+    assert "legacy" in planned(kind="ext3").notes[1]
+    assert "1.0 MiB" in planned(stripe_size=1 << 20).notes[1]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +125,7 @@ def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
             (8, 8),
             {"stripes": 3},
             StripesImpossible,
-            "3 stripes need as many disks, and there are 2",
+            "each stripe needs one disk, 3 in all, and there are 2",
         ),
         ((8, 10), {}, DisksUnequal, "2.0 GiB of /dev/DISK2"),
         (
@@ -135,6 +140,17 @@ def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
         ((9000,), {"kind": "ext3", "database": 3 << 40}, VolumeTooSmall, "a file of ext3"),
         ((8, 8), {"group": "-a"}, UsageProblem, "--vg"),
         ((8, 8), {"volume": "a b"}, UsageProblem, "--lv"),
+        ((8, 8), {"volume": "snapshot1"}, UsageProblem, "LVM keeps for itself"),
+        ((8, 8), {"volume": "pvmove"}, UsageProblem, "LVM keeps for itself"),
+        ((8, 8), {"volume": "a_wcorig"}, UsageProblem, "LVM keeps for itself"),
+        ((8, 8), {"volume": "a_rimage_0"}, UsageProblem, "LVM keeps for itself"),
+        ((8, 8), {"group": "v" * 62, "volume": "d" * 63}, UsageProblem, "125 characters together"),
+        ((8, 8), {"group": "v-" * 31, "volume": "d" * 32}, UsageProblem, "125 characters together"),
+        ((1,) * 129, {}, StripesImpossible, "128 disks at most, and 129 are needed"),
+        ((1,) * 66, {"redundant": True}, StripesImpossible, "64 disks at most, and 66 are needed"),
+        ((8,), {"redundant": True}, StripesImpossible, "each stripe needs two disks, 2 in all"),
+        ((8, 8, 8), {"redundant": True}, StripesImpossible, "3 is an odd number"),
+        ((20480, 20480), {"kind": "ext3"}, UsageProblem, "ext3 takes at most 16.0 TiB"),
         ((8, 8), {"mount": "srv"}, UsageProblem, "--mount"),
     ],
 )
@@ -148,6 +164,47 @@ def test_refused(
 def test_unequal_disks_if_the_loss_is_accepted() -> None:
     made = planned((8, 10), unequal=True)
     assert [(leg.used, leg.left) for leg in made.legs] == [(2047, 0), (2047, 512)]
+
+
+def test_four_disks_that_are_redundant() -> None:
+    made = planned((8, 8, 8, 8), redundant=True)
+    assert (made.stripes, made.extents, made.size) == (2, 4092, 4092 << 22)
+    assert [(leg.extents, leg.used, leg.left) for leg in made.legs] == [(2047, 2047, 0)] * 4
+    assert commands(made)[2:5] == [
+        "lvcreate -y --wipesignatures y --type raid10 -m 1 -i 2 -I 64k -l 4092 -n data ldap "
+        "/dev/DISK1 /dev/DISK2 /dev/DISK3 /dev/DISK4",
+        "lvchange -r 256 ldap/data",
+        "mkfs.xfs -b size=4096 -d su=64k,sw=2 -l su=64k /dev/ldap/data",
+    ]
+    assert layout.ONE_DISK not in made.notes
+    assert "/dev/DISK1 and /dev/DISK2; /dev/DISK3 and /dev/DISK4" in " ".join(made.steps[2].why)
+    sized = planned((8, 8, 8, 8), redundant=True, size=GIB, database=1 << 20)
+    assert (sized.size, [leg.used for leg in sized.legs]) == (GIB, [129] * 4)
+
+
+def test_a_mirror_of_two_disks() -> None:
+    for sizes, wished in (((16, 16), {}), ((16, 8, 16), {"stripes": 1})):
+        made = planned(sizes, redundant=True, **wished)
+        assert (made.stripes, made.extents) == (1, 4094)
+        assert commands(made)[2].startswith(
+            "lvcreate -y --wipesignatures y --type raid1 -m 1 -l 4094 "
+        )
+        assert "mkfs.xfs -b size=4096 /dev/ldap/data" in commands(made)
+
+
+def test_the_largest_names_and_file_systems_that_are_taken() -> None:
+    planned(group="v" * 62, volume="d" * 62)
+    with pytest.raises(UsageProblem, match="114 is the most"):
+        planned((8, 8), group="v" * 62, volume="d" * 62, redundant=True)
+    planned((17 << 10,), kind="ext3", size=(16 << 40) - (4 << 20), database=GIB)
+    with pytest.raises(UsageProblem, match="ext3 takes at most"):
+        planned((17 << 10,), kind="ext3", size=16 << 40, database=GIB)
+
+
+def test_a_name_that_is_in_dev_already() -> None:
+    given = [Disk("/dev/sdb", DISK.size, (DISK,))]
+    with pytest.raises(UsageProblem, match="/dev/null exists"):
+        plan(given, Wishes(database=GIB, memory=GIB, group="null"))
 
 
 def test_partitions_of_one_disk_are_no_disks() -> None:

@@ -16,6 +16,8 @@ XFS_LEAST = 1 << 30  # bytes: below, mkfs.xfs takes no stripes over from the dev
 def findings(situation: Situation) -> Iterator[Finding]:
     yield _block(situation)
     facts = situation.facts
+    if facts.parameters is not None and not facts.parameters.journal:
+        yield from _no_journal(situation)
     if facts.parameters is not None and facts.top is not None:
         yield from _stripes(situation, facts.parameters, facts.top)
 
@@ -40,11 +42,33 @@ def _block(situation: Situation) -> Finding:
     )
 
 
+def _no_journal(situation: Situation) -> Iterator[Finding]:
+    mount = situation.facts.mount
+    if mount.kind == "ext2":  # has none; kinds.py says so
+        return
+    add, where = f"tune2fs -O has_journal {quote(mount.source)}", quote(mount.target)
+    again = where if situation.facts.fstab else f"-t {mount.kind} {quote(mount.source)} {where}"
+    yield Finding(
+        Severity.WARNING,
+        "filesystem.journal",
+        mount.target,
+        f"{mount.kind} without a journal",
+        "A power cut or a crash of the kernel leaves the metadata of the file system half written: which blocks belong "
+        "to data.mdb is then unknown until e2fsck has guessed it, and slapd cannot start before. LMDB's own order of "
+        "writes does not help.",
+        (add, "# in force after the next boot")
+        if mount.target == "/"
+        else ("# while slapd is stopped:", f"umount {where}", add, f"mount {again}"),
+        "ext4(5), has_journal; tune2fs(8)",
+    )
+
+
 def _stripes(situation: Situation, made: Parameters, top: Device) -> Iterator[Finding]:
     where = situation.facts.mount.target
-    unit, width = _topology(top)
+    unit, width = _topology(situation, top)
     told = _told(situation.facts.mount.kind, made)
-    if (made.stripe_unit, made.stripe_width) == (top.min_io, top.opt_io):
+    stripes = (made.stripe_unit, made.stripe_width)
+    if stripes == (top.min_io, top.opt_io) or (unit and stripes == (unit, width)):
         yield Finding(Severity.OK, "stripes", where, f"{told}, as {top.path} has")
     elif not unit:
         if made.stripe_unit:
@@ -65,11 +89,16 @@ def _stripes(situation: Situation, made: Parameters, top: Device) -> Iterator[Fi
         )
 
 
-def _topology(top: Device) -> tuple[int, int]:
+def _topology(situation: Situation, top: Device) -> tuple[int, int]:
     """Stripe unit and width in bytes as the device states them; 0 where it has no stripes.
 
-    A disk with sectors of 4 KiB, or an SSD, may state sizes that are no stripes.
+    A disk with sectors of 4 KiB, or an SSD, may state sizes that are no stripes. For raid10 the device counts both
+    copies of each stripe, as of Linux 6.1, and lvs the stripes.
     """
+    volume = situation.facts.volumes.at(top.path)
+    for segment in volume.segments if volume else ():
+        if segment.kind == "raid10":
+            return segment.stripe_size, segment.stripe_size * segment.data_stripes
     striped = top.kind in ("lvm", "dm") or top.kind.startswith("md")
     if not striped or top.opt_io <= top.min_io or top.opt_io % max(1, top.min_io):
         return 0, 0

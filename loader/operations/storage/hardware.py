@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loader import units
+from loader.operations.storage import commands
 from loader.operations.storage.findings import Finding, Severity, Situation
 from loader.storage.devices import Device
+from loader.storage.volumes import PhysicalVolume
 
 ALIGNED = 1 << 20  # bytes: where partitioning tools begin since about 2010
 _LEAST = 4096
@@ -14,11 +16,11 @@ _LEAST = 4096
 
 def findings(situation: Situation) -> Iterator[Finding]:
     facts = situation.facts
-    extents = {one.name: one.start for one in facts.volumes.physical}
+    physical = {one.name: one for one in facts.volumes.physical}
     found = [
         one
         for device in facts.devices
-        for one in (*alignment(device, extents.get(device.path)), *_scheduler(device))
+        for one in (*alignment(device, physical.get(device.path)), *_scheduler(device))
     ]
     yield from found
     if facts.devices and not any(one.rule == "alignment" for one in found):
@@ -33,16 +35,16 @@ def findings(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def alignment(device: Device, extents: int | None) -> Iterator[Finding]:
-    """`extents`: where on the device the first extent of a physical volume begins; None of another device."""
+def alignment(device: Device, physical: PhysicalVolume | None) -> Iterator[Finding]:
+    """`physical`: the physical volume that the device is; None if it is none."""
     sector = max(device.physical_sector, _LEAST)
     if device.alignment_offset > 0:
         what = f"its first sector lies {device.alignment_offset} bytes off"
         yield _misaligned(device.path, what, device)
     elif device.kind == "partition" and device.start % sector:
         yield _misaligned(device.path, f"begins at byte {device.start}", device)
-    elif extents is not None:
-        yield from _extents(device, extents)
+    elif physical is not None:
+        yield from _extents(device, physical)
     elif device.kind == "partition" and device.start % max(device.min_io, sector):
         what = f"begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
         yield _misaligned(device.path, what, device)
@@ -58,14 +60,16 @@ def _misaligned(path: str, what: str, device: Device) -> Finding:
         "A page of the database then lies across two sectors or stripes: one read becomes two, and one write becomes "
         "two that each read before they write. Only a new partition mends it, with the data moved.",
         (
-            f"parted -a optimal /dev/{disk} mkpart primary {units.size(ALIGNED).replace(' ', '')} 100%",
+            "# once the partition is removed, with all that is on it:",
+            f"parted -s -a optimal /dev/{disk} mkpart primary {units.size(ALIGNED).replace(' ', '')} 100%",
         ),
         "parted(8), align-check",
     )
 
 
-def _extents(device: Device, extents: int) -> Iterator[Finding]:
-    first, unit = device.start + extents, max(device.min_io, _LEAST)
+def _extents(device: Device, physical: PhysicalVolume) -> Iterator[Finding]:
+    first, unit = device.start + physical.start, max(device.min_io, _LEAST)
+    (disk,), group = commands.to_add(1), physical.group
     if first % unit:
         yield Finding(
             Severity.WARNING,
@@ -73,8 +77,14 @@ def _extents(device: Device, extents: int) -> Iterator[Finding]:
             device.path,
             f"its first extent begins at byte {first} of the disk, within a stripe of {units.size(unit)}",
             "Every stripe of the logical volume then lies across two of the device. It is set when the physical volume "
-            "is made, so move its extents away first (pvmove).",
-            (f"pvcreate --dataalignment {unit // 1024}k {device.path}",),
+            "is made, so its extents have to move to another one (pvmove does this while the volume is in use).",
+            (
+                f"# with another device of {units.size(device.size)} or more, made like this one:",
+                f"pvcreate --dataalignment {unit // 1024}k {disk}",
+                f"vgextend {group} {disk}",
+                f"pvmove {device.path} {disk}",
+                f"vgreduce {group} {device.path}",
+            ),
             "pvcreate(8), --dataalignment",
         )
 

@@ -125,19 +125,31 @@ def _btrfs(situation: Situation) -> Finding:
     if situation.facts.no_cow or "nodatacow" in situation.facts.mount.options:
         told = "btrfs, without copy-on-write for this path (and so without its checksums)"
         return Finding(Severity.OK, "filesystem", where, told)
-    place = situation.facts.path
-    directory = str(Path(place).parent) if situation.database else place
-    beside = quote(f"{directory}.new")
     return Finding(
         Severity.WARNING,
         "filesystem",
         where,
         "btrfs: copy-on-write below LMDB's own",
         "LMDB never overwrites a page in use, so both copy, and data.mdb falls into fragments. The attribute C turns "
-        "it off (and the checksums of btrfs with it), for files that are created after it was set on the directory: "
-        "while slapd is stopped, make a new directory, set it, copy the database, and rename the two.",
-        (f"mkdir {beside}", f"chattr +C {beside}", f"mdb_copy {quote(directory)} {beside}"),
+        "it off (and the checksums of btrfs with it), for files that are created after it was set on their directory. "
+        "A database that exists is therefore copied, while slapd is stopped, by the account that it belongs to.",
+        _without_cow(situation),
         "btrfs(5), chattr(1)",
+    )
+
+
+def _without_cow(situation: Situation) -> tuple[str, ...]:
+    """As the owner, who is also the owner of the copy: in a directory of another account root writes to no name."""
+    if situation.database is None:
+        return (f"chattr +C {quote(situation.facts.path)}",)
+    file = situation.facts.path
+    data, copy, directory = quote(file), quote(f"{file}.new"), quote(str(Path(file).parent))
+    owner = f'setpriv --reuid "$(stat -c %u {data})" --regid "$(stat -c %g {data})" --clear-groups'
+    return (
+        "# while slapd is stopped:",
+        f"chattr +C {directory}",
+        f"{owner} cp -p --reflink=never {data} {copy}",
+        f"{owner} mv {copy} {data}",
     )
 
 

@@ -15,6 +15,11 @@ STRIPE = 64 * 1024  # bytes: lvcreate's own default
 LARGE_STRIPE = 1024 * 1024
 _FULL, _FILLING = 95.0, 80.0  # percent of a thin pool
 _LVMTHIN = "lvmthin(7)"
+_NO_COPY = {"md raid0", "md linear"}
+ONE_DISK = (
+    "One failed disk loses the whole file system, whatever is on the others. Take backups, keep a replica, or make the "
+    "volume with `ditseed storage plan --redundant`."
+)
 
 
 def findings(situation: Situation) -> Iterator[Finding]:
@@ -24,24 +29,40 @@ def findings(situation: Situation) -> Iterator[Finding]:
         return
     pool = facts.volumes.named(volume.group, volume.pool) if volume.pool else None
     if pool is not None:
-        yield from _thin(pool)
+        yield from _thin(pool, facts.volumes)
         yield from _overcommitted(pool, facts.volumes)
     laid_out = _data_of(facts.volumes, pool) if pool else volume
     kinds = {segment.kind for segment in laid_out.segments} if laid_out else set()
     if laid_out is None or not kinds <= {"linear", "striped"}:
         return
+    yield from _no_redundancy(laid_out, facts)
     physical = facts.volumes.of_group(volume.group)
     striped = [segment for segment in laid_out.segments if segment.stripes > 1]
     if not striped:
-        yield _linear(laid_out, physical)
+        yield _linear_pool(pool, physical) if pool else _linear(laid_out, physical)
         return
-    yield from _uneven(laid_out, physical)
-    yield from _shared_disk(laid_out, facts)
+    yield from _uneven(laid_out, physical, pool)
+    yield from _shared_disk(laid_out, facts, pool)
     yield _stripe_size(laid_out)
 
 
 def _data_of(volumes: Volumes, pool: Volume) -> Volume | None:
     return volumes.named(pool.group, f"{pool.name.strip('[]')}_tdata")
+
+
+def _no_redundancy(volume: Volume, facts: Facts) -> Iterator[Finding]:
+    by_path = {one.path: one for one in facts.devices}
+    kinds = [by_path[leg].kind if leg in by_path else "" for leg in volume.legs]
+    if len(kinds) < 2 or all(kind.startswith("md ") and kind not in _NO_COPY for kind in kinds):
+        return
+    yield Finding(
+        Severity.NOTE,
+        "volume.redundancy",
+        _name(volume),
+        f"on {len(kinds)} physical volumes, none of which has a copy",
+        f"{ONE_DISK} Only a RAID controller or a storage array below it would prevent that.",
+        source="lvmraid(7)",
+    )
 
 
 def _linear(volume: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
@@ -72,6 +93,46 @@ def _linear(volume: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
     )
 
 
+def _linear_pool(pool: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
+    if len(physical) < 2:
+        what = "its thin pool is linear, in a group of one physical volume"
+        return Finding(Severity.OK, "volume.linear", _name(pool), what)
+    return Finding(
+        Severity.WARNING,
+        "volume.linear",
+        _name(pool),
+        "its thin pool is linear, though the group has several physical volumes",
+        "A thin volume has no stripes of its own: its pool decides which disks hold its chunks, and a linear pool "
+        "fills one disk before it begins the next. The stripes of a pool are chosen when it is made (lvcreate --type "
+        "thin-pool -i, -I), so only another pool, or an ordinary striped volume, spreads the database over the disks.",
+        source=_LVMTHIN,
+    )
+
+
+def enlarging(
+    volumes: Volumes, volume: Volume, lack: int, options: str = "", data: Volume | None = None
+) -> tuple[str, ...]:
+    """lvextend by at least `lack` bytes, after vgextend where the group lacks free extents.
+
+    `data`: of a thin pool, the hidden volume that has its extents.
+    """
+    last = (data or volume).segments[-1]
+    stripes = 1 if last.kind == "raid1" else last.stripes
+    if last.kind.startswith("raid") and last.kind != "raid1":
+        stripes = last.data_stripes
+    if last.kind == "striped":
+        options += f"-i {stripes} "
+    each = max(1, -(-lack // (volume.extent_size * stripes)))
+    extend = f"lvextend {options}-l +{each * stripes} {_name(volume)}"
+    free = [one.free for one in volumes.of_group(volume.group)]
+    roomy = sum(one >= each for one in free)
+    if roomy >= last.stripes or (last.stripes == 1 and sum(free) >= each):
+        return (extend,)
+    least = units.size((each + 1) * volume.extent_size)
+    lacking = f"{volume.group} lacks free extents"
+    return (*commands.more_disks(volume.group, lacking, last.stripes - roomy, least), extend)
+
+
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
     """The lvcreate of a striped volume of the same size: on free extents, else on disks that are still to be had."""
     name = f"{volume.name.strip('[]')}_striped"
@@ -82,12 +143,11 @@ def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, .
             return _commands(volume.group, name, each, roomy)
     stripes = max(2, len(physical))
     each = -(-volume.extents // stripes)
-    disks = [f"/dev/DISK{number}" for number in range(1, stripes + 1)]
     least = units.size((each + 1) * volume.extent_size)
+    lacking = f"no {stripes} physical volumes of {volume.group} have enough free extents"
     return (
-        f"# no {stripes} physical volumes of {volume.group} have enough free extents: add disks of {least} or more",
-        f"vgextend {volume.group} {' '.join(disks)}",
-        *_commands(volume.group, name, each, disks),
+        *commands.more_disks(volume.group, lacking, stripes, least),
+        *_commands(volume.group, name, each, commands.to_add(stripes)),
     )
 
 
@@ -98,7 +158,9 @@ def _commands(group: str, name: str, each: int, legs: Sequence[str]) -> tuple[st
     )
 
 
-def _uneven(volume: Volume, physical: Sequence[PhysicalVolume]) -> Iterator[Finding]:
+def _uneven(
+    volume: Volume, physical: Sequence[PhysicalVolume], pool: Volume | None
+) -> Iterator[Finding]:
     counts = [segment.stripes for segment in volume.segments]
     if len(set(counts)) > 1:
         fewer = sum(one.extents for one in volume.segments if one.stripes < max(counts))
@@ -108,7 +170,7 @@ def _uneven(volume: Volume, physical: Sequence[PhysicalVolume]) -> Iterator[Find
             _name(volume),
             f"{fewer} of its {volume.extents} extents have fewer than {max(counts)} stripes: {_shares(volume)}",
             "It was extended when fewer physical volumes had room, so part of the database is on fewer disks.",
-            striping(volume, physical),
+            () if pool else striping(volume, physical),
             "lvextend(8): -i concerns the extents that it adds",
         )
         return
@@ -122,7 +184,7 @@ def _uneven(volume: Volume, physical: Sequence[PhysicalVolume]) -> Iterator[Find
     )
 
 
-def _shared_disk(volume: Volume, facts: Facts) -> Iterator[Finding]:
+def _shared_disk(volume: Volume, facts: Facts, pool: Volume | None) -> Iterator[Finding]:
     for disk, legs in on_one_disk([*volume.legs], facts.devices).items():
         yield Finding(
             Severity.WARNING,
@@ -130,9 +192,15 @@ def _shared_disk(volume: Volume, facts: Facts) -> Iterator[Finding]:
             _name(volume),
             f"{', '.join(legs)} are partitions of one disk, {disk}",
             "Stripes over partitions of one disk add seeks and no throughput.",
-            striping(volume, facts.volumes.of_group(volume.group)),
+            () if pool else striping(volume, _on_other_disks(legs[1:], volume, facts)),
             "lvmraid(7)",
         )
+
+
+def _on_other_disks(
+    legs: Sequence[str], volume: Volume, facts: Facts
+) -> tuple[PhysicalVolume, ...]:
+    return tuple(one for one in facts.volumes.of_group(volume.group) if one.name not in legs)
 
 
 def on_one_disk(legs: Sequence[str], devices: Sequence[Device]) -> dict[str, list[str]]:
@@ -167,7 +235,7 @@ def _stripe_size(volume: Volume) -> Finding:
     )
 
 
-def _thin(pool: Volume) -> Iterator[Finding]:
+def _thin(pool: Volume, volumes: Volumes) -> Iterator[Finding]:
     name = _name(pool)
     for of, percent in (("data", pool.data_percent), ("metadata", pool.metadata_percent)):
         if percent is None:
@@ -175,7 +243,6 @@ def _thin(pool: Volume) -> Iterator[Finding]:
         severity = Severity.NOTE if of == "data" else Severity.OK
         if percent >= _FILLING:
             severity = Severity.CRITICAL if percent >= _FULL else Severity.WARNING
-        grow = "-L" if of == "data" else "--poolmetadatasize"
         yield Finding(
             severity,
             f"thin.{of}",
@@ -183,9 +250,21 @@ def _thin(pool: Volume) -> Iterator[Finding]:
             f"thin pool, {percent:.0f} % of its {of} space used",
             "data.mdb is sparse and grows into the pool. A full pool fails writes that the file system has promised, "
             "whatever df shows.",
-            () if severity.rank < Severity.WARNING.rank else (f"lvextend {grow} +SIZE {name}",),
+            () if severity.rank < Severity.WARNING.rank else _more(of, pool, volumes),
             _LVMTHIN,
         )
+
+
+def _more(of: str, pool: Volume, volumes: Volumes) -> tuple[str, ...]:
+    """A quarter more, so that a full one is at 80 %."""
+    if of == "data":
+        return enlarging(volumes, pool, pool.size // 4, data=_data_of(volumes, pool))
+    metadata = volumes.named(pool.group, f"{pool.name.strip('[]')}_tmeta")
+    if metadata is None:
+        return ()
+    more = max(metadata.size // 4, metadata.extent_size)
+    *disks, _ = enlarging(volumes, metadata, more)
+    return (*disks, f"lvextend --poolmetadatasize +{-(-more >> 20)}M {_name(pool)}")
 
 
 def _overcommitted(pool: Volume, volumes: Volumes) -> Iterator[Finding]:
@@ -200,7 +279,7 @@ def _overcommitted(pool: Volume, volumes: Volumes) -> Iterator[Finding]:
             f"its thin volumes are {units.size(promised)} together, the pool is {units.size(pool.size)}",
             "The free space that df shows, and that maxsize is compared with, is not all there. Enlarge the pool, or "
             "let LVM do it (activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.",
-            (f"lvextend -L +{-(-(promised - pool.size) >> 20)}M {_name(pool)}",),
+            enlarging(volumes, pool, promised - pool.size, data=_data_of(volumes, pool)),
             _LVMTHIN,
         )
 

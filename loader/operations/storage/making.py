@@ -9,7 +9,7 @@ from shlex import quote
 import msgspec
 
 from loader import units
-from loader.errors import VolumeTooSmall
+from loader.errors import UsageProblem, VolumeTooSmall
 from loader.operations.storage import commands, kinds
 from loader.operations.storage.findings import PAGE
 from loader.operations.storage.format import XFS_LEAST
@@ -17,6 +17,9 @@ from loader.operations.storage.format import XFS_LEAST
 KINDS = ("xfs", "ext4", "ext3", "ext2")
 _LOG_UNIT = 256 * 1024  # bytes: the largest of XFS
 _XFS_MINIMUM = 300 << 20
+_LARGEST = dict.fromkeys(
+    ("ext3", "ext2"), ((1 << 32) - 1) * PAGE
+)  # bytes: 32 bits number the blocks
 # Bytes in blocks of 4096 bytes: of a file.
 _LARGEST_FILE = {"xfs": 8 << 60, "ext4": 16 << 40, "ext3": 2 << 40, "ext2": 2 << 40}
 
@@ -46,6 +49,11 @@ def require_room(size: int, database: int, kind: str) -> None:
     if kind == "xfs" and size < _XFS_MINIMUM:
         raise VolumeTooSmall(
             reason=f"xfs needs {units.size(_XFS_MINIMUM)}, the volume has {units.size(size)}"
+        )
+    if size > (most := _LARGEST.get(kind, size)):
+        raise UsageProblem(
+            reason=f"--fs: {kind} takes at most {units.size(most)} with blocks of {PAGE} bytes, and the volume has "
+            f"{units.size(size)}; take ext4 or xfs, or a --volume-size of less than that"
         )
     if database > _LARGEST_FILE[kind]:
         raise VolumeTooSmall(
@@ -85,7 +93,7 @@ def _xfs(device: str, stripes: Stripes) -> Step:
         log = min(stripes.unit, _LOG_UNIT)
         options += [f"-d su={stripes.unit // 1024}k,sw={stripes.count}", f"-l su={log // 1024}k"]
         why += [
-            "su and sw: the stripe size and the number of disks, so that files begin where a stripe does.",
+            "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does.",
             f"-l su: writes of the log in whole stripes; at most {units.size(_LOG_UNIT)}. Its size is left to "
             "mkfs.xfs: a database is one file and changes few metadata.",
         ]
@@ -105,7 +113,7 @@ def _ext(kind: str, device: str, stripes: Stripes) -> Step:
         stride = stripes.unit // PAGE
         options.append(f"-E stride={stride},stripe_width={stride * stripes.count}")
         why.append(
-            f"stride: {units.size(stripes.unit)} in blocks; stripe_width: {stride} x {stripes.count} disks."
+            f"stride: {units.size(stripes.unit)} in blocks; stripe_width: {stride} x {stripes.count} stripes."
         )
     if kind != "ext2":
         why.append(

@@ -95,8 +95,21 @@ def _planned(facts: Facts) -> Iterator[Finding]:
     mount, entry = facts.mount, facts.fstab
     if entry is None:
         if mount.source.startswith("/dev/") and mount.target != "/":
-            yield _not_planned(mount)
+            yield _not_planned(facts)
         return
+    if {"bind", "rbind"} & {*entry.options}:  # the options of the file system are on another line
+        return
+    if mount.is_subvolume and mount.target != "/" and not _names_subvolume(entry, mount):
+        yield Finding(
+            Severity.WARNING,
+            "fstab.subvolume",
+            mount.target,
+            f"/etc/fstab, line {entry.number}, does not name the subvolume {mount.root}, which is mounted",
+            "Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one, and "
+            "slapd does not find the database.",
+            (_line(entry, entry.kind, _with_subvolume(entry, mount)),),
+            "btrfs(5), subvol",
+        )
     if entry.kind not in ("auto", mount.kind):
         yield Finding(
             Severity.WARNING,
@@ -126,14 +139,47 @@ def _planned(facts: Facts) -> Iterator[Finding]:
         yield _soon_gone(entry, sorted(names & _DEPRECATED))
 
 
-def _not_planned(mount: Mount) -> Finding:
+def _names_subvolume(entry: FstabEntry, mount: Mount) -> bool:
+    of_mount = {one for one in mount.options if one.startswith("subvolid=")}
+    paths = [one.removeprefix("subvol=") for one in entry.options if one.startswith("subvol=")]
+    return bool(of_mount & {*entry.options}) or mount.root in [
+        f"/{one.strip('/')}" for one in paths
+    ]
+
+
+def _with_subvolume(entry: FstabEntry, mount: Mount) -> list[str]:
+    kept = [one for one in entry.options if not one.startswith(("subvol=", "subvolid="))]
+    return [*(one for one in kept if one != "defaults"), f"subvol={mount.root}"]
+
+
+def _to_fstab(mount: Mount, base: Mount | None) -> str:
+    """The line that mounts the same at the next boot. `base`: of a bind mount, the mount that its directory is on."""
+    if base is not None:
+        inside = mount.root.removeprefix(base.root.rstrip("/"))
+        source = f"{base.target.rstrip('/')}{inside}"
+        return commands.add_to_fstab(source, mount.target, "none", "bind 0 0")
+    if mount.is_subvolume:
+        options = f"subvol={commands.fstab_word(mount.root)} 0 0"
+        return commands.add_to_fstab(mount.source, mount.target, mount.kind, options)
+    return commands.add_to_fstab(mount.source, mount.target, mount.kind)
+
+
+def _not_planned(facts: Facts) -> Finding:
+    mount, base = facts.mount, facts.base
+    lines = []
+    if base is not None and facts.base_fstab is None and base.target != "/":
+        lines.append(_to_fstab(base, None))
+    if (
+        base is not None or not mount.is_bind
+    ):  # else its directory cannot be named: in a container, for example
+        lines.append(_to_fstab(mount, base))
     return Finding(
         Severity.NOTE,
         "fstab.missing",
         mount.target,
         "no line in /etc/fstab",
         "Unless a unit of systemd mounts it, the next boot does not, and slapd finds an empty directory.",
-        (commands.add_to_fstab(mount.source, mount.target, mount.kind),),
+        tuple(lines),
         "fstab(5)",
     )
 

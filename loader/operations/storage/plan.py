@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from math import lcm
@@ -20,6 +21,15 @@ from loader.storage.devices import Device
 EXTENT = 4 << 20  # bytes: vgcreate's own default
 _SECTOR = 512
 _LVM_NAME = re.compile(r"[\w+.][\w+.-]{0,62}", re.ASCII)
+# lvm(8), VALID NAMES, and those that lvcreate 2.03 refuses besides.
+_RESERVED = re.compile(
+    r"^(snapshot|pvmove)|_((c|i|wc)orig|cdata|cmeta|cpool|cvol|imeta|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata"
+    r"|vorigin)"
+)
+_LONGEST_NAME = 124  # characters of both names, with hyphens doubled
+_OWN_NAME = len("_rimage_63")  # characters: what LVM appends for the parts of a raid volume
+_MOST_STRIPES, _MOST_IMAGES = 128, 64  # of lvcreate: striped, raid10
+_RAID_METADATA = 512 * 1024  # bytes on each leg: superblock, and a bitmap of at most 2^21 bits
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -31,7 +41,10 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes in bytes. `stripes` and `size`: None for as many disks, and as much of them, as there are."""
+    """Sizes in bytes. `stripes` and `size`: None for as many disks, and as much of them, as there are.
+
+    `redundant`: each stripe on two disks.
+    """
 
     database: int
     memory: int
@@ -44,6 +57,17 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     mount: str = "/srv/ldap"
     size: int | None = None
     unequal: bool = False
+    redundant: bool = False
+
+    @property
+    def copies(self) -> int:
+        """Of everything, each on another disk."""
+        return 2 if self.redundant else 1
+
+    @property
+    def raid_extents(self) -> int:
+        """What LVM keeps on each leg for itself."""
+        return -(-_RAID_METADATA // self.extent_size) if self.redundant else 0
 
 
 class Leg(msgspec.Struct, frozen=True):
@@ -71,10 +95,10 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
     """Raises DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall."""
     _require_names(disks, wishes)
-    stripes = len(disks) if wishes.stripes is None else wishes.stripes
+    stripes = wishes.stripes or max(1, len(disks) // wishes.copies)
     _require_stripes(disks, stripes, wishes)
     legs = _legs(disks, stripes, wishes)
-    extents = sum(leg.used for leg in legs)
+    extents = stripes * (max(leg.used for leg in legs) - wishes.raid_extents)
     size = extents * wishes.extent_size
     making.require_room(size, wishes.database, wishes.kind)
     sectors = commands.FEW_SECTORS if wishes.database > wishes.memory else reading.USUAL // _SECTOR
@@ -85,8 +109,8 @@ def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
         extents=extents,
         size=size,
         read_ahead=sectors,
-        steps=tuple(_steps(disks, wishes, legs, sectors)),
-        notes=tuple(_notes(disks, wishes, size)),
+        steps=tuple(_steps(disks, wishes, legs, extents, sectors)),
+        notes=tuple(_notes(disks, wishes, stripes, size)),
     )
 
 
@@ -94,6 +118,20 @@ def _require_names(disks: Sequence[Disk], wishes: Wishes) -> None:
     for option, name in (("--vg", wishes.group), ("--lv", wishes.volume)):
         if not _LVM_NAME.fullmatch(name) or name in (".", ".."):
             raise UsageProblem(reason=f"{option}: {name!r} is not a name that LVM takes")
+    if reserved := _RESERVED.search(wishes.volume):
+        raise UsageProblem(
+            reason=f"--lv: {wishes.volume!r} is a name that LVM keeps for itself ({reserved[0]})"
+        )
+    both = len(f"{wishes.group}{wishes.volume}".replace("-", "--"))
+    longest = _LONGEST_NAME - (_OWN_NAME if wishes.redundant else 0)
+    if both > longest:
+        raise UsageProblem(
+            reason=f"--vg and --lv have {both} characters together (LVM doubles hyphens), and {longest} is the most"
+        )
+    if any(one.devices for one in disks) and os.path.lexists(f"/dev/{wishes.group}"):
+        raise UsageProblem(
+            reason=f"--vg: /dev/{wishes.group} exists, so vgcreate refuses the name; choose another one"
+        )
     if not wishes.mount.startswith("/") or not wishes.mount.isprintable():
         raise UsageProblem(reason=f"--mount: {wishes.mount!r} is not an absolute path")
     names = [one.devices[0].path if one.devices else one.path for one in disks]
@@ -114,9 +152,20 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
             reason=f"the stripe size of {units.size(unit)} exceeds the extent size of {units.size(extent)}; "
             "lvcreate would reduce it and go on"
         )
-    if stripes > len(disks):
+    needed, each = stripes * wishes.copies, "two disks" if wishes.redundant else "one disk"
+    if needed > len(disks):
         raise StripesImpossible(
-            reason=f"{stripes} stripes need as many disks, and there are {len(disks)}"
+            reason=f"each stripe needs {each}, {needed} in all, and there are {len(disks)}"
+        )
+    if wishes.redundant and wishes.stripes is None and len(disks) % 2:
+        raise StripesImpossible(
+            reason=f"--redundant pairs the disks, and {len(disks)} is an odd number; leave one out, or say --stripes "
+            f"{stripes} to leave the smallest one in the group"
+        )
+    most = _MOST_IMAGES if wishes.redundant else _MOST_STRIPES
+    if needed > most:
+        raise StripesImpossible(
+            reason=f"lvcreate takes {most} disks at most, and {needed} are needed"
         )
     known = {one.path: one for disk in disks for one in disk.devices}
     shared = layout.on_one_disk(
@@ -127,21 +176,25 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
 
 
 def _legs(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> tuple[Leg, ...]:
-    """What the volume takes of each disk: as many extents of each leg, which are the largest disks."""
+    """What the volume takes of each disk: as many extents of each leg, which are the largest disks.
+
+    `stripes`: without their copies.
+    """
     start, extent = _start(disks), wishes.extent_size
     counts = {disk.path: max(0, disk.size - start) // extent for disk in disks}
-    largest = sorted(disks, key=lambda one: -counts[one.path])[:stripes]
+    largest = sorted(disks, key=lambda one: -counts[one.path])[: stripes * wishes.copies]
     on = {disk.path for disk in largest}
     least = min(counts[path] for path in on)
     more = {path: counts[path] - least for path in counts if path in on and counts[path] > least}
     if more and not wishes.unequal:
         lost = (f"{units.size(count * extent)} of {path}" for path, count in more.items())
         raise DisksUnequal(lost=", ".join(lost))
-    each = least if wishes.size is None else -(-wishes.size // (extent * stripes))
-    if each > least or not each:
-        most = units.size(least * extent * stripes)
+    own = wishes.raid_extents
+    each = least if wishes.size is None else -(-wishes.size // (extent * stripes)) + own
+    if each > least or each <= own:
+        most = units.size(max(0, least - own) * extent * stripes)
         raise VolumeTooSmall(
-            reason=f"the volume can have {most}, {least} extents on each of {stripes} disks"
+            reason=f"the volume can have {most}, {least} extents on each of {len(on)} disks"
         )
     taken = {path: each if path in on else 0 for path in counts}
     return tuple(
@@ -156,7 +209,7 @@ def _start(disks: Sequence[Disk]) -> int:
 
 
 def _steps(
-    disks: Sequence[Disk], wishes: Wishes, legs: Sequence[Leg], sectors: int
+    disks: Sequence[Disk], wishes: Wishes, legs: Sequence[Leg], total: int, sectors: int
 ) -> Iterator[Step]:
     names = " ".join(quote(disk.path) for disk in disks)
     extent, start = units.size(wishes.extent_size), _start(disks)
@@ -173,19 +226,19 @@ def _steps(
         ),
     )
     used = [leg for leg in legs if leg.used]
-    total = sum(leg.used for leg in used)
+    stripes, on = len(used) // wishes.copies, [leg.disk for leg in used]
     lvcreate = commands.lvcreate(
-        wishes.group, wishes.volume, total, wishes.stripe_size, [leg.disk for leg in used]
+        wishes.group, wishes.volume, total, wishes.stripe_size, on, wishes.copies
     )
     yield Step(lvcreate, tuple(_of_volume(wishes, used, total)))
     yield Step(
         commands.read_ahead(wishes.group, wishes.volume, sectors),
-        tuple(_of_read_ahead(wishes, len(used), sectors)),
+        tuple(_of_read_ahead(wishes, 1 if stripes == 1 else len(used), sectors)),
     )
     device = f"/dev/{wishes.group}/{wishes.volume}"
     size = total * wishes.extent_size
     yield from making.steps(
-        wishes.kind, device, wishes.mount, making.Stripes(wishes.stripe_size, len(used), size)
+        wishes.kind, device, wishes.mount, making.Stripes(wishes.stripe_size, stripes, size)
     )
 
 
@@ -193,8 +246,12 @@ def _of_volume(wishes: Wishes, used: Sequence[Leg], total: int) -> Iterator[str]
     extent = units.size(wishes.extent_size)
     count = len(used)
     size = units.size(total * wishes.extent_size)
+    yield "-y --wipesignatures y: what an earlier volume left on these extents is wiped; lvcreate would ask, and stop."
     if count == 1:
         yield f"-l {total}: extents of {extent}, {size}. One disk: there is nothing to stripe over."
+        return
+    if wishes.redundant:
+        yield from _of_copies(wishes, used, total)
         return
     yield f"-i {count}: one stripe on each disk, so that all of them serve reads and writes."
     if wishes.size is not None:
@@ -203,7 +260,32 @@ def _of_volume(wishes: Wishes, used: Sequence[Leg], total: int) -> Iterator[str]
             f"to a whole number on each of {count} disks: {total}."
         )
     yield f"-l {total}: {count} disks x {used[0].used} extents of {extent} = {size}."
+    yield _of_stripe_size(wishes, extent)
+
+
+def _of_copies(wishes: Wishes, used: Sequence[Leg], total: int) -> Iterator[str]:
+    extent, stripes = units.size(wishes.extent_size), len(used) // 2
+    pairs = [f"{one.disk} and {two.disk}" for one, two in zip(used[::2], used[1::2], strict=True)]
     yield (
+        f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1: the disks of a pair hold the same: "
+        f"{'; '.join(pairs)}. One disk of each pair may fail; then replace it (lvconvert --repair). "
+        "Name the disks in such an order that the two of a pair are on different controllers or shelves."
+    )
+    yield (
+        "LVM copies the first disk of each pair to the second in the background, while the volume is in use already "
+        "(lvs -o name,sync_percent)."
+    )
+    yield (
+        f"-l {total}: {stripes} x {total // stripes} extents of {extent} = "
+        f"{units.size(total * wishes.extent_size)}; of each disk LVM takes {wishes.raid_extents} more for itself."
+    )
+    if stripes > 1:
+        yield f"-i {stripes}: one stripe on each pair, so that all disks serve reads."
+        yield _of_stripe_size(wishes, extent)
+
+
+def _of_stripe_size(wishes: Wishes, extent: str) -> str:
+    return (
         f"-I {wishes.stripe_size // 1024}k: a power of two, at most an extent ({extent}). 64 KiB to 256 KiB keep a "
         f"page of {PAGE} bytes on one disk and spread random reads as well as larger stripes. 4 MiB, the most that LVM "
         "takes by default, helps copies of large files, but LVM derives the readahead from it, and the log of XFS "
@@ -223,7 +305,9 @@ def _of_read_ahead(wishes: Wishes, stripes: int, sectors: int) -> Iterator[str]:
         yield f"{told}, as the kernel gives a disk: the database ({database}) fits into memory ({memory})."
 
 
-def _notes(disks: Sequence[Disk], wishes: Wishes, size: int) -> Iterator[str]:
+def _notes(disks: Sequence[Disk], wishes: Wishes, stripes: int, size: int) -> Iterator[str]:
+    if stripes > 1 and not wishes.redundant:
+        yield layout.ONE_DISK
     if size < 3 * wishes.database:
         yield f"{size / wishes.database:.1f} times the database: enough for a copy beside it; three times is better."
     if wishes.stripe_size >= layout.LARGE_STRIPE:

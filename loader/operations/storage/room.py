@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from loader import units
+from loader.operations.storage import layout
 from loader.operations.storage.findings import Database, Finding, Severity, Situation
+from loader.storage.filesystems import EXT
 from loader.storage.survey import Facts
 
 _SOURCE = "the vendors' rule for directories: twice the database at least, three times if possible"
@@ -81,12 +84,16 @@ def _filling(database: Database, map_size: int) -> Iterator[Finding]:
 
 
 def _enlarge(facts: Facts, lack: int) -> tuple[str, ...]:
-    volume = facts.volume
+    """5 % more than is lacking, for what the file system keeps for itself."""
+    volume, mount = facts.volume, facts.mount
     if volume is None or volume.pool is not None or facts.top is None:
         return ()
     if volume.path != facts.top.path:
         return ()
-    stripes = max((segment.stripes for segment in volume.segments), default=1)
-    gibibytes = max(1, -(-lack >> 30))
-    striped = f" -i {stripes}" if stripes > 1 else ""
-    return (f"lvextend -r{striped} -L +{gibibytes}G {volume.group}/{volume.name}",)
+    lack += lack // 20
+    if mount.kind in (*EXT, "xfs"):
+        return layout.enlarging(facts.volumes, volume, lack, "-r ")
+    if mount.kind == "btrfs":
+        grow = f"btrfs filesystem resize max {quote(mount.target)}"
+        return (*layout.enlarging(facts.volumes, volume, lack), grow)
+    return ()

@@ -1,0 +1,203 @@
+"""What `ditseed storage check` prints is run as it is printed, in the storage VM: the finding is gone, and no harm done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fixtures import storage_vm
+from loader.operations.storage.plan import _RESERVED
+from tests.integration.test_storage_check import images, partitioned
+from tests.support.require import require
+from tests.support.vm import program
+
+# mend(PATH, RULE, DISK...) runs what is printed for that finding, with these disks for those that are to be filled in.
+MENDING = """
+import lmdb, msgspec, re
+from pathlib import Path
+from msgspec.structs import replace
+from loader.operations.storage import check as checking
+
+sh("mkdir -p /run/mnt && touch /run/fstab && mount --bind /run/fstab /etc/fstab")
+
+def findings(path, rule, change=lambda situation: situation):
+    situation = change(checking.findings.situation(Path(path)))
+    return [one for one in checking.judged(situation) if one.rule == rule and one.severity.rank]
+
+def mend(path, rule, *disks, change=lambda situation: situation, before=""):
+    (one,) = findings(path, rule, change)
+    lines = [line for line in one.mend if not line.startswith(("ditseed ", "systemctl ", "findmnt "))]
+    assert lines, one
+    script = "\\n".join(lines)
+    for number, disk in enumerate(disks, 1):
+        script = re.sub(f"/dev/DISK{number}|DEVICE", disk, script)
+    edited = re.fullmatch(r"line ([0-9]+): (.*)", script)
+    if edited:
+        text = Path("/run/fstab").read_text().splitlines()
+        text[int(edited[1]) - 1] = edited[2]
+        Path("/run/fstab").write_text("\\n".join(text) + "\\n")
+    else:
+        sh(before + script)
+    print("mended", rule, flush=True)
+
+def mended(path, rule, *disks, **how):
+    mend(path, rule, *disks, **how)
+    left = findings(path, rule)
+    assert not left, left
+
+def database(place, map_size=1 << 20):
+    Path(place).mkdir(exist_ok=True)
+    with lmdb.open(place, map_size=map_size) as environment, environment.begin(write=True) as transaction:
+        transaction.put(b"a", bytes(100))
+
+def facts(**changes):
+    return lambda situation: replace(situation, facts=replace(situation.facts, **changes))
+
+{body}
+"""
+
+FILE_SYSTEMS = r"""
+sh('''
+mkdir "/run/mnt/a b" /run/mnt/bind /run/mnt/top /run/mnt/sub
+mkfs.btrfs -q /dev/ubda
+mount /dev/ubda /run/mnt/top
+btrfs -q subvolume create /run/mnt/top/@ldap
+mount -o subvol=@ldap /dev/ubda /run/mnt/sub
+mkfs.ext4 -q -b 4096 -O ^has_journal /dev/ubdb
+mount -t ext4 -o nodelalloc,sync,discard /dev/ubdb "/run/mnt/a b"
+''')
+# The copy on btrfs keeps owner and mode, and LMDB reads it.
+database("/run/mnt/sub/db")
+sh("chown -R 100:101 /run/mnt/sub/db && chmod 700 /run/mnt/sub/db && chmod 600 /run/mnt/sub/db/data.mdb")
+mended("/run/mnt/sub/db", "filesystem")
+status = os.stat("/run/mnt/sub/db/data.mdb")
+assert (status.st_uid, status.st_gid, status.st_mode) == (100, 101, 0o100600), status
+assert sorted(os.listdir("/run/mnt/sub/db")) == ["data.mdb", "lock.mdb"]
+with lmdb.open("/run/mnt/sub/db") as environment, environment.begin() as transaction:
+    assert transaction.get(b"a") == bytes(100)
+sh("mkdir /run/mnt/top/new")
+mended("/run/mnt/top/new", "filesystem")
+
+# What is added to /etc/fstab mounts the same at the next boot.
+database("/run/mnt/a b/db")
+sh('mount --bind "/run/mnt/a b/db" /run/mnt/bind')
+mended("/run/mnt/bind", "fstab.missing")
+mended("/run/mnt/sub", "fstab.missing")
+print(open("/run/fstab").read())
+sh('umount /run/mnt/bind "/run/mnt/a b" /run/mnt/sub && mount "/run/mnt/a b" && mount /run/mnt/bind && mount /run/mnt/sub')
+assert os.path.exists("/run/mnt/bind/data.mdb") and os.path.exists("/run/mnt/sub/db/data.mdb")
+assert not findings("/run/mnt/bind", "fstab.kind")
+sh("umount /run/mnt/bind")
+
+sh("sed -i s,subvol=/@ldap,subvol=/@other, /run/fstab")
+mended("/run/mnt/sub", "fstab.subvolume")
+sh("umount /run/mnt/sub && mount /run/mnt/sub")
+assert os.path.exists("/run/mnt/sub/db/data.mdb")
+
+mended("/run/mnt/a b", "filesystem.journal")
+sh("tune2fs -l /dev/ubdb | grep -q has_journal")
+for option in ("sync", "discard", "nobarrier"):
+    sh(f'mount -o remount,{option} "/run/mnt/a b"')
+    mended("/run/mnt/a b", "mount.barrier" if option == "nobarrier" else "mount." + option)
+sh('mount -o remount,ro "/run/mnt/a b"')
+mended("/run/mnt/a b", "filesystem.read_only")
+for words, rule in (("ext3 defaults", "fstab.kind"), ("ext4 nobarrier", "fstab.barrier")):
+    Path("/run/fstab").write_text(f"/dev/ubdb /run/mnt/a\\040b {words}\n")
+    mended("/run/mnt/a b", rule)
+sh('umount "/run/mnt/a b" && mount "/run/mnt/a b"')
+
+# What needs another device.
+mend("/run", "filesystem", "-f /dev/ubdc")
+sh("umount '/run/mnt/a b' && mkfs.ext4 -q -F -b 1024 /dev/ubdb && mount '/run/mnt/a b'")
+mend("/run/mnt/a b", "block_size", "-q -F /dev/ubdc")
+sh("blockdev --setra 8192 /dev/ubdb")
+mended("/run/mnt/a b", "readahead")
+
+sh("mkfs.ext4 -q -b 4096 /dev/ubdd1 && mkdir /run/mnt/part && mount /dev/ubdd1 /run/mnt/part")
+mend("/run/mnt/part", "alignment", before="umount /run/mnt/part\nparted -s /dev/ubdd rm 1\n")
+assert int(Path("/sys/block/ubdd/ubdd1/start").read_text()) == 2048
+disk = "/sys/block/ubdb/queue/scheduler"
+offered = Path(disk).read_text()
+print("schedulers", offered)
+def rotating(situation):
+    devices = tuple(replace(one, rotational=True, scheduler="none") for one in situation.facts.devices)
+    return facts(devices=devices)(situation)
+if "mq-deadline" in offered:
+    mend("/run/mnt/a b", "scheduler", change=rotating)
+"""
+
+VOLUMES = r"""
+sh('''
+pvcreate -q /dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd /dev/ubde
+vgcreate -q full /dev/ubda
+lvcreate -q -y -Wn -l 100%FREE -n data full
+mkfs.xfs -q /dev/full/data
+mkdir /run/mnt/full /run/mnt/uneven /run/mnt/thin
+mount /dev/full/data /run/mnt/full
+vgcreate -q vg /dev/ubdb /dev/ubdc
+lvcreate -q -y -Wn -i 2 -I 512k -l 10 -n uneven vg
+lvextend -q -i 1 -l +5 vg/uneven
+mkfs.ext4 -q -b 4096 -E stride=4,stripe_width=8 /dev/vg/uneven
+mount /dev/vg/uneven /run/mnt/uneven
+''')
+# A group without free extents.
+database("/run/mnt/full/db", 700 << 20)
+mended("/run/mnt/full/db", "maxsize", "/dev/ubdd")
+sh("vgreduce -q --removemissing full")
+
+mended("/run/mnt/uneven", "stripes")
+mended("/run/mnt/uneven", "readahead")
+mend("/run/mnt/uneven", "volume.uneven", "/dev/ubde")
+sh("lvs vg/uneven_striped && lvremove -q -y vg/uneven_striped")
+# What an earlier volume left does not make lvcreate ask.
+sh("lvcreate -q -y -Wn -i 2 -I 64k -l 16 -n old vg && mkfs.ext4 -q /dev/vg/old && lvremove -q -y vg/old")
+mend("/run/mnt/uneven", "volume.uneven", before="lvs vg >/dev/null\n")
+sh("umount /run/mnt/uneven && lvremove -q -y vg/uneven vg/uneven_striped")
+
+# A thin pool that is filled, in a group that has room, and in one that has none.
+sh('''
+lvcreate -q -y --type thin-pool -i 2 -I 64k -l 20 -n pool vg
+lvcreate -q -y -V 400M -T vg/pool -n thin
+mkfs.ext4 -q -b 4096 /dev/vg/thin
+mount /dev/vg/thin /run/mnt/thin
+dd if=/dev/urandom of=/run/mnt/thin/file bs=1M count=70 conv=fsync status=none
+''')
+mended("/run/mnt/thin", "thin.data", "/dev/ubde")
+mended("/run/mnt/thin", "thin.overcommitted", "/dev/ubde", "/dev/ubdf")
+def filled(situation):
+    volumes = situation.facts.volumes
+    logical = tuple(replace(one, metadata_percent=90.0) for one in volumes.logical)
+    return facts(volumes=replace(volumes, logical=logical))(situation)
+before = checking.findings.situation(Path("/run/mnt/thin")).facts.volumes.named("vg", "pool_tmeta").size
+mend("/run/mnt/thin", "thin.metadata", "/dev/ubde", "/dev/ubdf", change=filled)
+after = checking.findings.situation(Path("/run/mnt/thin")).facts.volumes.named("vg", "pool_tmeta").size
+assert after > before, (before, after)
+
+# Extents that move to a device whose first one is aligned.
+def coarse(situation):
+    devices = tuple(replace(one, min_io=3 << 20) for one in situation.facts.devices if one.path != "/dev/ubdd")
+    return facts(devices=devices)(situation)
+mend("/run/mnt/full", "alignment", "/dev/ubdg", change=coarse)
+assert "/dev/ubda" not in checking.findings.situation(Path("/run/mnt/full")).facts.volume.legs
+"""
+
+RUNS = {
+    "file systems": (FILE_SYSTEMS, (300, 120, 400, 120), ("dm-mod",)),
+    "volumes": (
+        VOLUMES,
+        (400, 300, 300, 700, 700, 700, 700),
+        ("dm-mod", "dm-thin-pool", "dm-mirror"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_printed_mends_it(tmp_path: Path, name: str) -> None:
+    require(storage_vm.missing_storage_vm("btrfs", "parted", "thin_check"))
+    body, sizes, modules = RUNS[name]
+    disks = images(tmp_path, *sizes)
+    if name == "file systems":
+        partitioned(disks[3], sizes[3], 63)
+    ended = storage_vm.run(program(MENDING.replace("{body}", body)), disks, modules=modules)
+    assert ended.status == 0, f"{ended.out}\n{ended.err}"
