@@ -199,7 +199,7 @@ def test_a_linear_volume_is_told_from_a_striped_one_and_mended(tmp_path: Path) -
         "group do nothing for it\n"
     ) in before
     assert (
-        "\n    lvcreate -i 3 -I 64k -l 375 -n lin_striped vg /dev/ubda /dev/ubdb /dev/ubdc\n"
+        "\n    lvcreate -y --wipesignatures y -i 3 -I 64k -l 375 -n lin_striped vg /dev/ubda /dev/ubdb /dev/ubdc\n"
         in before
     )
 

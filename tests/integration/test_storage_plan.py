@@ -17,7 +17,7 @@ from tests.support.vm import program
 PLANNED = """
 sh("touch /run/fstab && mount --bind /run/fstab /etc/fstab")
 for number, (kind, place, disks, memory) in enumerate({wishes}):
-    words = f"plan {{disks}} --database-size 20M --vg vg{{number}} --fs {{kind}} --mount '{{place}}'"
+    words = f"plan {{disks}} --database-size 20M --vg vg{{number}} --fs {{kind}} --mount '{{place}}' {options}"
     assert ditseed(words + " --memory " + memory, "plan.sh") == 0, open("plan.sh").read()
     sh("sh -e plan.sh")
     sh(f"umount '{{place}}' && mount '{{place}}'")  # as the next boot does
@@ -38,12 +38,15 @@ WISHES = {
 }
 
 
+MODULES = ("dm-mod", "raid1", "raid10", "dm-raid")
+
+
 @pytest.mark.parametrize("wishes", WISHES)
 def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path, wishes: str) -> None:
     """But that ext2 has no journal, which the plan notes, too."""
     require(storage_vm.missing_storage_vm())
     disks = images(tmp_path, 360, 360, 360, 120, 120, 120)
-    ended = storage_vm.run(program(PLANNED.format(wishes=WISHES[wishes])), disks)
+    ended = storage_vm.run(program(PLANNED.format(wishes=WISHES[wishes], options="")), disks)
     assert ended.status == 0, ended.err
     *found, refused = ended.out.partition("\n\n")[0].splitlines()[:3]
     assert refused.startswith("123 ")
@@ -54,6 +57,7 @@ def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path, wi
         assert facts["not_looked_at"] == []
         findings = {one["rule"]: one["severity"] for one in facts["findings"]}
         assert findings.pop("filesystem") == ("warning" if kind == "ext2" else "ok")
+        assert findings.pop("volume.redundancy") == "note"
         assert set(findings.values()) == {"ok"}, findings
         assert {
             "volume.striped",
@@ -66,6 +70,69 @@ def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path, wi
         assert facts["devices"][0]["read_ahead"] == (131072 if memory == "1G" else 16384)
         number, word = WISHES[wishes].index((kind, place, _, memory)), place.replace(" ", r"\040")
         assert f"/dev/vg{number}/data {word} {kind} defaults 0 2\n" in ended.out
+
+
+# A file is written, one disk of a pair is emptied, and the file is read again.
+DEGRADED = """
+sh("head -c 10000000 /dev/urandom >'/run/mnt/xfs/file' && cp /run/mnt/xfs/file /run/mnt/ext4/file && sync")
+sh("sha256sum /run/mnt/*/file && umount /run/mnt/xfs /run/mnt/ext4 && vgchange -an vg0 vg1")
+for disk in ("ubdb", "ubdc", "ubde"):
+    sh(f"dd if=/dev/zero of=/dev/{{disk}} bs=1M count=700 conv=notrunc 2>&1 | tail -1")
+sh("vgchange -ay --activationmode degraded vg0 vg1; mount /run/mnt/xfs && mount /run/mnt/ext4")
+sh("sha256sum /run/mnt/*/file | cut -c-64 | uniq >sums")
+print("read again", len(open("sums").read().split()))
+"""
+
+
+def test_redundant_volumes_survive_the_loss_of_a_disk_of_each_pair(tmp_path: Path) -> None:
+    require(storage_vm.missing_storage_vm())
+    wishes = [
+        ("xfs", "/run/mnt/xfs", "/dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd", "1G"),
+        ("ext4", "/run/mnt/ext4", "/dev/ubde /dev/ubdf", "16M"),
+    ]
+    disks = images(tmp_path, 560, 560, 560, 560, 120, 120)
+    script = PLANNED.format(wishes=wishes, options="--redundant") + DEGRADED.format()
+    ended = storage_vm.run(program(script), disks, modules=MODULES)
+    assert ended.status == 0, ended.err
+    assert "read again 1\n" in ended.out
+    raid10, mirror = (json.loads(line.partition(" ")[2]) for line in ended.out.splitlines()[:2])
+    for facts in (raid10, mirror):
+        assert {one["severity"] for one in facts["findings"]} == {"ok"}, facts["findings"]
+    assert raid10["parameters"]["stripe_width"] == 2 * 65536
+    assert raid10["devices"][0]["read_ahead"] == 131072
+
+
+NAMES = """
+sh("pvcreate -q /dev/ubda && vgcreate -q ldap /dev/ubda")
+for name in {names}:
+    taken = os.system(f"lvcreate -q -y -Wn -l 1 -n {{name}} ldap >>said 2>&1")
+    refused = ditseed(f"plan 1G --database-size 100M --vg ldap --lv {{name}}", "said")
+    print(name, taken == 0, refused == 0, flush=True)
+sh("vgremove -q -y -f ldap")
+for group, volume in {lengths}:
+    sh(f"vgcreate -q {{group}} /dev/ubda")
+    taken = os.system(f"lvcreate -q -y -Wn -l 1 -n {{volume}} {{group}} >>said 2>&1")
+    refused = ditseed(f"plan 1G --database-size 100M --vg {{group}} --lv {{volume}}", "said")
+    print(len(group) + len(volume), taken == 0, refused == 0, flush=True)
+    sh(f"vgremove -q -y -f {{group}}")
+"""
+LVM_KEEPS = (
+    "snapshot1 pvmove0 a_cdata a_cmeta a_corig a_cpool_x a_cvol a_imeta a_iorig a_mimage a_mlog a_pmspare "
+    "a_rimage_0 a_rmeta_0 a_tdata a_tmeta a_vdata a_vorigin a_wcorig"
+)
+
+
+def test_plan_takes_the_names_that_lvm_takes(tmp_path: Path) -> None:
+    require(storage_vm.missing_storage_vm())
+    names = [*LVM_KEEPS.split(), "a_snapshot", "a_pool", "_a"]
+    lengths = [("v" * 62, "d" * 62), ("v" * 62, "d" * 63), ("v" * 63, "d" * 62)]
+    script = NAMES.format(names=names, lengths=lengths)
+    ended = storage_vm.run(program(script), images(tmp_path, 100))
+    assert ended.status == 0, ended.err
+    told = [line.split() for line in ended.out.splitlines()]
+    assert len(told) == len(names) + len(lengths)
+    assert [name for name, of_lvm, _ in told if of_lvm == "True"] == [*names[-3:], "124"]
+    assert all(of_lvm == of_plan for _, of_lvm, of_plan in told), told
 
 
 def test_a_disk_that_holds_something_is_refused(tmp_path: Path) -> None:

@@ -354,6 +354,24 @@ TABLE = (
     ),
     Matrix("tests/integration/test_storage_plan.py::test_its_script", 1, _MATRIX),
     Matrix(
+        "tests/integration/test_storage_mended.py",
+        0,
+        "two minutes in the storage VM",
+        "tests/integration/test_storage_check.py",
+    ),
+    Matrix(
+        "tests/integration/test_storage_plan.py::test_redundant",
+        0,
+        "half a minute in the storage VM",
+        "tests/unit/test_storage_plan.py",
+    ),
+    Matrix(
+        "tests/integration/test_storage_plan.py::test_plan_takes_the_names",
+        0,
+        "LVM's own answers to names, in the storage VM",
+        "tests/unit/test_storage_plan.py",
+    ),
+    Matrix(
         "tests/integration/test_storage_migrate.py::test_from_ext4_to_xfs",
         0,
         "half a minute in the storage VM",

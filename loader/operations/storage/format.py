@@ -10,6 +10,7 @@ from loader.operations.storage.findings import Finding, Severity, Situation
 from loader.storage.devices import Device
 from loader.storage.filesystems import EXT, Parameters
 
+XFS_MINIMUM = 300 << 20  # bytes: mkfs.xfs refuses a smaller device
 XFS_LEAST = 1 << 30  # bytes: below, mkfs.xfs takes no stripes over from the device
 
 

@@ -61,9 +61,9 @@ def _misaligned(path: str, what: str, device: Device) -> Finding:
         "two that each read before they write. Only a new partition mends it, with the data moved.",
         (
             "# once the partition is removed, with all that is on it:",
-            f"parted -s -a optimal /dev/{disk} mkpart primary {units.size(ALIGNED).replace(' ', '')} 100%",
+            f"echo start={ALIGNED >> 20}MiB | sfdisk --append /dev/{disk}",
         ),
-        "parted(8), align-check",
+        "sfdisk(8)",
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from loader import units
 from loader.operations.storage import commands
-from loader.operations.storage.findings import Finding, Severity, Situation
+from loader.operations.storage.findings import PAGE, Finding, Severity, Situation
+from loader.operations.storage.format import XFS_MINIMUM
 from loader.storage.devices import Device
 from loader.storage.survey import Facts
 from loader.storage.volumes import PhysicalVolume, Volume, Volumes
@@ -135,26 +136,27 @@ def enlarging(
 
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
     """The lvcreate of a striped volume of the same size: on free extents, else on disks that are still to be had."""
-    name = f"{volume.name.strip('[]')}_striped"
     for stripes in range(len(physical), 1, -1):
         each = -(-volume.extents // stripes)
         roomy = [one.name for one in physical if one.free >= each][:stripes]
         if len(roomy) == stripes:
-            return _commands(volume.group, name, each, roomy)
+            return _commands(volume, each, roomy)
     stripes = max(2, len(physical))
     each = -(-volume.extents // stripes)
     least = units.size((each + 1) * volume.extent_size)
     lacking = f"no {stripes} physical volumes of {volume.group} have enough free extents"
     return (
         *commands.more_disks(volume.group, lacking, stripes, least),
-        *_commands(volume.group, name, each, commands.to_add(stripes)),
+        *_commands(volume, each, commands.to_add(stripes)),
     )
 
 
-def _commands(group: str, name: str, each: int, legs: Sequence[str]) -> tuple[str, ...]:
+def _commands(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
+    group, name, extents = volume.group, f"{volume.name.strip('[]')}_striped", len(legs) * each
+    kind = "xfs" if extents * volume.extent_size >= XFS_MINIMUM else f"ext4 -b {PAGE}"
     return (
-        commands.lvcreate(group, name, len(legs) * each, STRIPE, legs),
-        f"mkfs.xfs /dev/{group}/{name}",
+        commands.lvcreate(group, name, extents, STRIPE, legs),
+        f"mkfs.{kind} /dev/{group}/{name}",
     )
 
 

@@ -12,11 +12,10 @@ from loader import units
 from loader.errors import UsageProblem, VolumeTooSmall
 from loader.operations.storage import commands, kinds
 from loader.operations.storage.findings import PAGE
-from loader.operations.storage.format import XFS_LEAST
+from loader.operations.storage.format import XFS_LEAST, XFS_MINIMUM
 
 KINDS = ("xfs", "ext4", "ext3", "ext2")
 _LOG_UNIT = 256 * 1024  # bytes: the largest of XFS
-_XFS_MINIMUM = 300 << 20
 _LARGEST = dict.fromkeys(
     ("ext3", "ext2"), ((1 << 32) - 1) * PAGE
 )  # bytes: 32 bits number the blocks
@@ -46,9 +45,9 @@ def require_room(size: int, database: int, kind: str) -> None:
             reason=f"a volume of {units.size(size)}, of which 5 % are counted for the file system itself, does not "
             f"hold a database of {units.size(database)} twice: a build, a restore or a copy is made beside it"
         )
-    if kind == "xfs" and size < _XFS_MINIMUM:
+    if kind == "xfs" and size < XFS_MINIMUM:
         raise VolumeTooSmall(
-            reason=f"xfs needs {units.size(_XFS_MINIMUM)}, the volume has {units.size(size)}"
+            reason=f"xfs needs {units.size(XFS_MINIMUM)}, the volume has {units.size(size)}"
         )
     if size > (most := _LARGEST.get(kind, size)):
         raise UsageProblem(
