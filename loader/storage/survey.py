@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from loader.storage import devices, files, filesystems, mounts, volumes
 from loader.storage.asking import Asker, Unseen
@@ -60,12 +61,23 @@ def of(path: Path) -> Facts:
         space=space,
         parameters=filesystems.parameters(mount, asker),
         devices=found,
-        volumes=volumes.read(asker) if any(one.kind == "lvm" for one in found) else Volumes(),
+        volumes=_volumes(asker) if any(one.kind == "lvm" for one in found) else Volumes(),
         no_cow=no_cow,
         unseen=asker.unseen,
         base=base,
         base_fstab=mounts.fstab_of(base.target) if base else None,
     )
+
+
+def _volumes(asker: Asker) -> Volumes:
+    found = volumes.read(asker)
+    physical = tuple(replace(one, disks=_disks_of(one.name)) for one in found.physical)
+    return Volumes(found.logical, physical)
+
+
+def _disks_of(path: str) -> tuple[str, ...]:
+    number = devices.number_of(path)
+    return tuple(one.path for one in devices.stack(number) if not one.on) if number else ()
 
 
 def devices_of(mount: Mount) -> tuple[Device, ...]:

@@ -64,13 +64,14 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PhysicalVolume(msgspec.Struct, frozen=True):
-    """`start`: bytes before its first extent."""
+    """`start`: bytes before its first extent. `disks`: that it is on; empty where the kernel does not tell."""
 
     name: str
     group: str
     start: int
     extents: int
     used: int
+    disks: tuple[str, ...] = ()
 
     @property
     def free(self) -> int:

@@ -81,6 +81,21 @@ def test_one_leg_that_holds_all() -> None:
     assert "the other 2 physical volumes of the group do nothing" in one.what
 
 
+def test_partitions_of_one_disk_are_not_striped_over() -> None:
+    situation = recorded("linear")
+    volumes = situation.facts.volumes
+    one, *others = volumes.physical
+    shared = (replace(other, disks=("/dev/sda",)) for other in others)
+    roomy = (replace(one, used=0, disks=("/dev/sdb",)), *shared)
+    free = with_facts(situation, volumes=Volumes(volumes.logical, roomy))
+    create = found(free, "volume.linear").mend[0]
+    assert " -i 2 " in create
+    assert len([word for word in create.split() if word in ("/dev/ubdb", "/dev/ubdc")]) == 1
+    same = tuple(replace(each, disks=("/dev/sda",)) for each in volumes.physical)
+    alone = with_facts(situation, volumes=Volumes(volumes.logical, same))
+    assert severities(alone, "volume.linear") == ["ok"]
+
+
 def test_without_free_extents_new_disks_are_asked_for() -> None:
     situation = recorded("linear")
     volumes = situation.facts.volumes

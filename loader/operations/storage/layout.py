@@ -68,10 +68,9 @@ def _no_redundancy(volume: Volume, facts: Facts) -> Iterator[Finding]:
 
 def _linear(volume: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
     subject = _name(volume)
-    if len(physical) < 2:
-        return Finding(
-            Severity.OK, "volume.linear", subject, "linear, in a group of one physical volume"
-        )
+    if len(on_own_disks(physical)) < 2:
+        what = f"linear, in a group of one {'disk' if len(physical) > 1 else 'physical volume'}"
+        return Finding(Severity.OK, "volume.linear", subject, what)
     legs = volume.legs
     idle = len(physical) - len(legs)
     if len(legs) == 1:
@@ -95,8 +94,8 @@ def _linear(volume: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
 
 
 def _linear_pool(pool: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
-    if len(physical) < 2:
-        what = "its thin pool is linear, in a group of one physical volume"
+    if len(on_own_disks(physical)) < 2:
+        what = "its thin pool is linear, in a group of one disk"
         return Finding(Severity.OK, "volume.linear", _name(pool), what)
     return Finding(
         Severity.WARNING,
@@ -136,6 +135,7 @@ def enlarging(
 
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
     """The lvcreate of a striped volume of the same size: on free extents, else on disks that are still to be had."""
+    physical = on_own_disks(physical)
     for stripes in range(len(physical), 1, -1):
         each = -(-volume.extents // stripes)
         roomy = [one.name for one in physical if one.free >= each][:stripes]
@@ -194,15 +194,20 @@ def _shared_disk(volume: Volume, facts: Facts, pool: Volume | None) -> Iterator[
             _name(volume),
             f"{', '.join(legs)} are partitions of one disk, {disk}",
             "Stripes over partitions of one disk add seeks and no throughput.",
-            () if pool else striping(volume, _on_other_disks(legs[1:], volume, facts)),
+            () if pool else striping(volume, facts.volumes.of_group(volume.group)),
             "lvmraid(7)",
         )
 
 
-def _on_other_disks(
-    legs: Sequence[str], volume: Volume, facts: Facts
-) -> tuple[PhysicalVolume, ...]:
-    return tuple(one for one in facts.volumes.of_group(volume.group) if one.name not in legs)
+def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
+    """The roomiest of those that share a disk, and all others."""
+    met: set[str] = set()
+    kept = []
+    for one in sorted(physical, key=lambda each: -each.free):
+        if met.isdisjoint(one.disks):
+            kept.append(one)
+            met.update(one.disks)
+    return [one for one in physical if one in kept]
 
 
 def on_one_disk(legs: Sequence[str], devices: Sequence[Device]) -> dict[str, list[str]]:
