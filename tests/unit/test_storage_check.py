@@ -135,6 +135,13 @@ def test_a_volume_of_which_one_disk_loses_all() -> None:
         arrays = (replace(one, kind=kind) for one in legs)
         of_kind = with_facts(situation, devices=(top, *arrays))
         assert severities(of_kind, "volume.redundancy") == expected
+    mirrors = (replace(one, kind="crypt", on=(f"md{number}",)) for number, one in enumerate(legs))
+    below = (replace(top, name=f"md{number}", kind="md raid1", on=()) for number in range(3))
+    encrypted = with_facts(situation, devices=(top, *mirrors, *below))
+    assert severities(encrypted, "volume.redundancy") == []
+    array = replace(top, kind="md raid0", path="/dev/md0")
+    alone = with_facts(situation, devices=(array, *legs), volumes=Volumes())
+    assert found(alone, "volume.redundancy").subject == "/dev/md0"
 
 
 def test_a_thin_volume_gets_the_advice_for_its_pool() -> None:

@@ -25,6 +25,10 @@ ONE_DISK = (
 
 def findings(situation: Situation) -> Iterator[Finding]:
     facts = situation.facts
+    for array in facts.devices:
+        if array.kind in _NO_COPY:
+            on = [one for one in facts.devices if one.name in array.on]
+            yield from _no_redundancy(array.path, on, facts)
     volume = facts.volume
     if volume is None:
         return
@@ -36,7 +40,8 @@ def findings(situation: Situation) -> Iterator[Finding]:
     kinds = {segment.kind for segment in laid_out.segments} if laid_out else set()
     if laid_out is None or not kinds <= {"linear", "striped"}:
         return
-    yield from _no_redundancy(laid_out, facts)
+    by_path = {one.path: one for one in facts.devices}
+    yield from _no_redundancy(_name(laid_out), [*map(by_path.get, laid_out.legs)], facts)
     physical = facts.volumes.of_group(volume.group)
     striped = [segment for segment in laid_out.segments if segment.stripes > 1]
     if not striped:
@@ -51,19 +56,26 @@ def _data_of(volumes: Volumes, pool: Volume) -> Volume | None:
     return volumes.named(pool.group, f"{pool.name.strip('[]')}_tdata")
 
 
-def _no_redundancy(volume: Volume, facts: Facts) -> Iterator[Finding]:
-    by_path = {one.path: one for one in facts.devices}
-    kinds = [by_path[leg].kind if leg in by_path else "" for leg in volume.legs]
-    if len(kinds) < 2 or all(kind.startswith("md ") and kind not in _NO_COPY for kind in kinds):
+def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Iterator[Finding]:
+    """`legs`: None for one that the kernel does not tell."""
+    if len(legs) < 2 or all(leg is not None and _has_copy(leg, facts) for leg in legs):
         return
     yield Finding(
         Severity.NOTE,
         "volume.redundancy",
-        _name(volume),
-        f"on {len(kinds)} physical volumes, none of which has a copy",
+        subject,
+        f"on {len(legs)} devices, none of which has a copy",
         f"{ONE_DISK} Only a RAID controller or a storage array below it would prevent that.",
         source="lvmraid(7)",
     )
+
+
+def _has_copy(leg: Device, facts: Facts) -> bool:
+    """Is it a RAID of md that survives the loss of a disk, or on nothing but such?"""
+    if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
+        return True
+    below = [one for one in facts.devices if one.name in leg.on]
+    return bool(below) and all(_has_copy(one, facts) for one in below)
 
 
 def _linear(volume: Volume, physical: Sequence[PhysicalVolume]) -> Finding:
