@@ -280,7 +280,10 @@ def _of_copies(wishes: Wishes, used: Sequence[Leg], total: int) -> Iterator[str]
         f"{units.size(total * wishes.extent_size)}; of each disk LVM takes {wishes.raid_extents} more for itself."
     )
     if stripes > 1:
-        yield f"-i {stripes}: one stripe on each pair, so that all disks serve reads."
+        yield (
+            f"-i {stripes}: one stripe on each pair, so that all disks serve reads. The device states both copies as "
+            "stripes; mkfs.xfs remarks that its stripe width is another."
+        )
         yield _of_stripe_size(wishes, extent)
 
 
