@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from loader import units
 from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.operations.sizing import sampled
@@ -19,7 +17,7 @@ from loader.storage import temporary
 _SOON = 16 << 20  # bytes of LDIF: what is smaller is loaded within a second, and fails as soon
 _LARGEST = 24  # times the LDIF: no database takes more, with every attribute indexed
 _COMPRESSED = 20  # times smaller LDIF may be
-_SIZE = SampleSize(5000, 0.0)
+_SIZE = SampleSize(5000, 0.0, seconds=20.0)
 
 
 def require_room(target: Target, given: LdifFiles, suffix: str, room: int, meter: Meter) -> None:
@@ -43,17 +41,9 @@ def forecast(target: Target, given: LdifFiles, room: int, meter: Meter) -> Forec
     size = sum(path.stat().st_size for path in paths) * (_COMPRESSED if compressed else 1)
     if size < _SOON or size * _LARGEST < room:
         return None
-    sample = _sample(paths, given.entries(), compressed, meter)
+    sample = sampling.of_files(paths, given.entries(), _SIZE, meter)
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         try:
             return sampled.forecast(sample, target, scratch, meter, timed=0.0)
         except EmptyInput:
             return None
-
-
-def _sample(
-    paths: list[Path], known: int | None, compressed: bool, meter: Meter
-) -> sampling.Sample:
-    if compressed:
-        return sampling.of_heads(paths, known, _SIZE)
-    return sampling.of_files(paths, known, _SIZE, meter)
