@@ -106,7 +106,7 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> F
         found = _sample(work, text, meter)
         share = entries / found.entries
         facts["seconds"] = round(found.seconds * share, 1)
-        facts["needed"] = needed(work.options, work.place, meter)
+        facts["needed"] = needed(work.options, work.place, Meter("room"))
         facts["maxsize"] = work.place.database.maxsize
         changing = work.build_options.target is None
         maxsize = work.options.maxsize

@@ -27,10 +27,8 @@ from loader.sources.ldif_files import LdifFiles
 from loader.sources.sampling import SampleSize
 from loader.storage import files, temporary
 
-_SOON = (
-    16 << 20
-)  # bytes of LDIF: what is smaller is loaded within a second, and fails as soon where the map is small
 _LARGEST = 24  # times the LDIF: no database takes more, with every attribute indexed
+_EMPTY = 1 << 20  # bytes of a database with all tables and no entries, at most
 _COMPRESSED = 20  # times smaller LDIF may be
 _FAULTY = (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused)
 _SIZE = SampleSize(5000, 0.0, seconds=20.0)
@@ -70,24 +68,19 @@ def require_room(target: Target, given: LdifFiles, limits: Limits, meter: Meter)
 
     Streams are not looked at; what is wrong with the files, the load tells.
     """
-    free = limits.free
-    found = forecast(target, given, limits.maxsize, meter, free)
+    found = forecast(target, given, limits.least(), meter)
     if found is not None:
         limits.require(found.bytes)
 
 
-def forecast(
-    target: Target, given: LdifFiles, room: int | None, meter: Meter, free: int | None = None
-) -> Forecast | None:
-    """None where nothing has to be asked: the database has place in `room` bytes of the map and in `free` bytes of the
-    disk however it is indexed, or so little is loaded that a full map is met at once."""
+def forecast(target: Target, given: LdifFiles, room: float, meter: Meter) -> Forecast | None:
+    """None where nothing has to be asked, since the database has place in `room` bytes however it is indexed."""
     if given.streamed:
         return None
     paths = given.paths()
     compressed = any(map(sampling.is_compressed, paths))
     size = sum(path.stat().st_size for path in paths) * (_COMPRESSED if compressed else 1)
-    in_doubt = room is not None and size >= _SOON and size * _LARGEST >= room
-    if not in_doubt and (free is None or size * _LARGEST < free):
+    if _EMPTY + size * _LARGEST < room:
         return None
     try:
         return of_files(target, given, meter)
