@@ -235,7 +235,7 @@ class _Taken:
         if self._common.each > 1:
             how = f"one record in {self._common.each}; {how}"
         elif larger:
-            how = f"of large records some; {how}"
+            how = f"some of the large records; {how}"
         return Sample(first.text, first.names, total, counted, how, larger=tuple(larger))
 
 

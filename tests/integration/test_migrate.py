@@ -350,8 +350,8 @@ def test_a_map_that_is_too_small_is_foreseen(old: Slapd, people_ldif: Path) -> N
 
 
 def test_a_disk_that_is_too_small_is_left_as_it_is(old: Slapd, new: Slapd) -> None:
-    """One group has most of the bytes: a sample of the entries does not show it."""
-    old.slapadd(TOP + _group(60_000))
+    """Unless it is asked to go on."""
+    old.slapadd(TOP + _group(200_000))
     command = ["mount", "-t", "tmpfs", "-o", "size=4m", "ditseed", str(new.database_dir)]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("needs leave to mount")
