@@ -82,6 +82,18 @@ def test_windows_of_a_long_file_hold_large_records_as_often_as_others(
     assert taken(path).ldif_bytes == pytest.approx(len(text), rel=0.25)
 
 
+@pytest.mark.parametrize("line", [b"\n", b"\r\n"])
+def test_what_is_no_entry_is_not_counted(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "all.ldif"
+    head = b"version: 1\n\n# by hand\n\n\n\n# the first\n" + person(1)
+    path.write_bytes((head + person(2) + b"\n\n" + person(3).rstrip(b"\n")).replace(b"\n", line))
+    found = taken(path)
+    assert (found.total, [name.split(",")[0] for name in found.names]) == (
+        3,
+        ["cn=u1", "cn=u2", "cn=u3"],
+    )
+
+
 def test_a_valid_file_of_one_kind_of_large_records(tmp_path: Path) -> None:
     path = tmp_path / "photos.ldif"
     path.write_bytes(PHOTOS)

@@ -31,7 +31,7 @@ _LARGEST = 24  # times the LDIF: no database takes more, with every attribute in
 _EMPTY = 1 << 20  # bytes of a database with all tables and no entries, at most
 _COMPRESSED = 20  # times smaller LDIF may be
 _FAULTY = (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused)
-_SIZE = SampleSize(5000, 0.0, seconds=20.0)
+_SIZE = SampleSize(5000, 0.0, seconds=10.0)
 
 
 @dataclass(frozen=True)
