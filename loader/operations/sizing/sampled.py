@@ -80,9 +80,10 @@ def forecast(
     if sampled <= 0:
         raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
     found = _forecast(sample, target, before, after, sampled)
-    larger = 0.0  # seconds
+    larger, apart = 0.0, scratch / "larger"  # seconds; a directory
+    apart.mkdir(mode=0o700)
     for one in sample.larger:
-        found, seconds = _with_larger(found, one, target, scratch, meter)
+        found, seconds = _with_larger(found, one, target, apart, meter)
         larger += seconds
     if not timed:
         return replace(found, seconds=found.seconds + larger)
