@@ -52,6 +52,7 @@ from loader.operations.build import MOST_SHARDS, BuildOptions
     help="With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
 )
 @options.native_options
+@options.space_option
 @options.dry_run_option
 @options.timeout_option
 @options.restart_option

@@ -30,6 +30,7 @@ _RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
 @options.memory_option
 @options.scratch_option("Directory for temporary files (default: beside the new database).")
 @options.threads_option
+@options.space_option
 @options.dry_run_option
 @options.timeout_option
 @options.restart_option

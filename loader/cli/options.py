@@ -84,6 +84,13 @@ target_option = click.option(
     metavar="DIR",
     help="Write into DIR instead of the configured directory; the configuration is not changed.",
 )
+space_option = click.option(
+    "--no-space-check",
+    "check_space",
+    is_flag=True,
+    callback=negated,
+    help="Go on where the file system seems to have too little room for the new database.",
+)
 placing_options = stack(
     click.option(
         "--replace", is_flag=True, help="Replace an existing database once the new one is checked."

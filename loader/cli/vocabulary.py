@@ -24,7 +24,7 @@ OPTIONS = {
             "admin-bind-dn admin-password-file config-bind-dn config-password-file",
             # what is read, written, checked
             "config suffix:b from target output:o keep-export repo:R engine maxsize verify no-glue:g "
-            "server-id:S write-context-csn:w no-value-check allow-file-urls allow-hidden strategy "
+            "server-id:S write-context-csn:w no-value-check no-space-check allow-file-urls allow-hidden strategy "
             "prepare-provider nosync keep-operational on-exists batch",
             # a template's tree
             "entries:n seed define operational range shard-entries operations mix miss skew search format",

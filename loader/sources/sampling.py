@@ -1,8 +1,9 @@
-"""A sample of the records of LDIF or of a database, spread evenly over all of it: windows of a few dozen records each.
+"""A sample of the records of LDIF or of a database, from all over it, which tells how large a database of all will be.
 
-The first records only would be biased: containers, old accounts and service entries come first. Files are read at
-even places, and databases at even entry IDs; what is compressed is read to its end, for its records can only be found
-from the one before.
+The first records only would be biased: containers, old accounts and service entries come first. Nor may records be
+taken by their bytes, for a few large ones (a group with all members, photos) can hold most of these. So records are
+divided by their size. Of the common ones, up to a page long, every nth is taken; of each class of larger ones as many
+as a few megabytes hold, and all of them if they are few. Each class stands for as many bytes as were counted of it.
 """
 
 from __future__ import annotations
@@ -10,34 +11,42 @@ from __future__ import annotations
 import gzip
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
 import zstandard
 
 from loader import dn, ldif, units
-from loader.errors import EmptyInput
+from loader.errors import Cancelled, EmptyInput, LdifUnreadable
 from loader.piped import piped
 from loader.progress import Meter
 from loader.sources import mdb
 from loader.sources.mdb import Part
 
+COMMON = 4 << 10  # bytes of LDIF: a larger record is in a class of its size
+_LARGE = 8 << 20  # bytes of LDIF that are taken of each class of larger records
+_CHUNK = 1 << 20  # bytes that are read at once
+_READ_WHOLE = 4 << 30  # bytes of LDIF that are read in some seconds; of more, windows are
+_WINDOWS = 1024  # of a chunk each
 _SIP = 4 << 10  # bytes
-WINDOW = 64 << 10  # bytes of LDIF that are taken together: children stand near their parents
-_RECORD = 1024  # bytes, roughly
-_HEAD = 1 << 20  # bytes by which the mean record of a file is judged
+_HEAD = 1 << 20  # bytes of each file that tell how much it was compressed
 _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 
 
 @dataclass(frozen=True)
 class SampleSize:
-    """At least so many records, and at least that share of all; but some `most` at most, which are held in memory."""
+    """At least so many records, and at least that share of all; but some `most` at most, which are held in memory.
+    `seconds`: after which the reading of files ends, and what they hold is extrapolated."""
 
     records: int = 10_000
     share: float = 0.01
     most: int = 300_000
+    seconds: float = math.inf
 
     def of(self, total: float) -> float:
         """How many of so many records."""
@@ -45,9 +54,19 @@ class SampleSize:
 
 
 @dataclass(frozen=True)
+class SizeClass:
+    """Records that are larger than most. `text`: those of `names`, which stand for `total` records."""
+
+    text: bytes
+    names: Sequence[str]
+    total: int
+
+
+@dataclass(frozen=True)
 class Sample:
-    """`text`: whole records. `total`: records of all, `is_counted`: or as the mean of the sample has it. `notes`: what
-    it does not show of the entries."""
+    """`text`: whole records. `total`: records of all, `is_counted`: or as the mean of the sample has it. `larger`:
+    records besides those of `text`, which are too large to be scaled as these. `notes`: what the sample does not show
+    of the entries."""
 
     text: bytes
     names: Sequence[str]  # DNs of its records
@@ -55,42 +74,252 @@ class Sample:
     is_counted: bool
     how: str
     notes: tuple[str, ...] = ()
+    larger: tuple[SizeClass, ...] = ()
 
     @property
-    def is_whole(self) -> bool:
-        return self.is_counted and len(self.names) == self.total
+    def common(self) -> int:
+        """Records that those of `text` stand for."""
+        return max(len(self.names), self.total - sum(one.total for one in self.larger))
+
+    @property
+    def factor(self) -> float:
+        return max(1.0, self.common / len(self.names))
+
+    @property
+    def ldif_bytes(self) -> int:
+        """Of all records."""
+        larger = sum(len(one.text) * one.total / len(one.names) for one in self.larger)
+        return round(len(self.text) * self.factor + larger)
 
 
 def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
     """Of LDIF files. `known`: records of all, if a manifest tells. Raises EmptyInput, LdifSyntax and what else reading
     LDIF raises."""
-    origin = ", ".join(map(str, paths))
-    if any(map(is_compressed, paths)):
-        return _of_stream(paths, wanted, meter)
-    size = sum(path.stat().st_size for path in paths)
-    step = _step(paths, size, wanted)
-    if step <= WINDOW:
-        return _of_stream(paths, wanted, meter)
-    text = b"".join(_windows(paths, step))
-    found = _names(text, origin)
-    total = known or round(size * len(found) / len(text))
-    how = f"windows of {WINDOW >> 10} KiB at {size // step + 1} even places of the files"
-    return Sample(text, found, total, known is not None, how)
+    origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
+    compressed = any(map(is_compressed, paths))
+    taken = _Taken(wanted)
+    if not compressed and size > _READ_WHOLE:
+        for batch in _windows(paths, size // _WINDOWS):
+            taken.take(batch)
+        scale = size / (_WINDOWS * _CHUNK)
+        how = f"{units.number(_WINDOWS)} windows of {_CHUNK >> 20} MiB at even places of the files"
+        return taken.sample(origin, how, scale, known)
+    until = time.monotonic() + wanted.seconds
+    plain = not compressed and not any(map(_has_cr, paths))
+    batches = _of_plain(paths, meter) if plain else _of_any(paths, meter)
+    whole = True
+    with closing(batches):
+        for batch in batches:
+            taken.take(batch)
+            if time.monotonic() > until:
+                whole = False
+                break
+    if whole:
+        return taken.sample(origin, "all of it was read", 1.0, None)
+    text = sum(_uncompressed(path) for path in paths) if compressed else size
+    scale = max(1.0, text / max(1, taken.bytes))
+    return taken.sample(origin, f"the first {units.size(taken.bytes)} of LDIF", scale, known)
 
 
-def of_heads(paths: Sequence[Path], known: int | None, wanted: SampleSize) -> Sample:
-    """Of compressed LDIF, which is not read to its end: the first records of each file, biased where there are few.
-    Raises as `of_files`."""
-    origin, each = ", ".join(map(str, paths)), max(WINDOW, wanted.records * _RECORD // len(paths))
-    text, read = b"", 0
+def _of_plain(paths: Sequence[Path], meter: Meter) -> Generator[list[bytes], None, None]:
+    """Text as it stands: faster than the core, which would write each record anew."""
     for path in paths:
-        with path.open("rb", buffering=0) as file:
-            head = _decompressed(file).read(each)
-            read += file.tell()
-        text += _whole(head, at_start=True)
-    found = _names(text, origin)
-    total = known or round(sum(path.stat().st_size for path in paths) * len(found) / read)
-    return Sample(text, found, total, known is not None, "the first records of each file")
+        with path.open("rb") as file:
+            for batch in _batches(file.read, to_end=True):
+                if meter.cancelled.is_set():
+                    raise Cancelled(signal="the watch over this step")
+                records = _entries(batch)
+                meter.add(len(records), sum(map(len, records)))
+                yield records
+
+
+def _of_any(paths: Sequence[Path], meter: Meter) -> Generator[list[bytes], None, None]:
+    enough = threading.Event()
+
+    def join(end: int) -> None:
+        try:
+            ldif.join(paths, end, meter)
+        except LdifUnreadable:
+            if not enough.is_set():
+                raise
+
+    with (
+        piped(join, "sample") as (descriptor, _),
+        open(descriptor, "rb", closefd=False) as stream,
+    ):
+        try:
+            yield from _batches(stream.read)
+        except GeneratorExit:
+            enough.set()
+
+
+def _has_cr(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b"\r\n" in file.read(_CHUNK)
+
+
+def of_part(
+    paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True
+) -> Sample:
+    """Of files that hold a part of `total` records, as a search leaves them: the last record of each may be cut. Raises
+    EmptyInput."""
+    taken = _Taken(wanted)
+    for path in paths:
+        with path.open("rb") as file:
+            for batch in _batches(file.read):
+                taken.take(batch)
+    scale = max(1.0, total / max(1, taken.records))
+    found = taken.sample(", ".join(map(str, paths)), how, scale, None)
+    return replace(found, is_counted=is_counted)
+
+
+def count(path: Path) -> int:
+    """Whole records in a file."""
+    with path.open("rb") as file:
+        return sum(map(len, _batches(file.read)))
+
+
+class _Thinned:
+    """Every `each`th of the records that it is given; half of them go whenever `is_full`."""
+
+    def __init__(self, is_full: Callable[[_Thinned], bool]) -> None:
+        self.kept: list[bytes] = []
+        self.each = 1
+        self.kept_bytes = self.count = self.bytes = 0
+        self._is_full = is_full
+
+    def take(self, records: Sequence[bytes]) -> None:
+        new = records[-self.count % self.each :: self.each]
+        self.kept += new
+        self.kept_bytes += sum(map(len, new))
+        self.count += len(records)
+        self.bytes += sum(map(len, records))
+        while self._is_full(self):
+            self.kept, self.each = self.kept[::2], self.each * 2
+            self.kept_bytes = sum(map(len, self.kept))
+
+    def text(self) -> bytes:
+        return b"".join(one + b"\n\n" for one in self.kept)
+
+
+class _Taken:
+    """Takes all records, and keeps some of each class of sizes."""
+
+    def __init__(self, wanted: SampleSize) -> None:
+        self._wanted = wanted
+        self._sparsest = 1 / wanted.share if wanted.share else math.inf
+        self._common = _Thinned(self._is_enough)
+        self._larger: dict[int, _Thinned] = {}
+
+    def _is_enough(self, common: _Thinned) -> bool:
+        kept, wanted = len(common.kept), self._wanted
+        enough = kept > 2 * wanted.records and 2 * common.each <= self._sparsest
+        return enough or kept > 2 * wanted.most
+
+    def _is_large(self, one: _Thinned) -> bool:
+        kept = len(one.kept)
+        return kept > 1 and (one.kept_bytes > 2 * _LARGE or kept > 2 * self._wanted.most)
+
+    def take(self, records: list[bytes]) -> None:
+        if len(max(records, key=len, default=b"")) > COMMON:
+            for record in (one for one in records if len(one) > COMMON):
+                bits = len(record).bit_length()
+                self._larger.setdefault(bits, _Thinned(self._is_large)).take([record])
+            records = [one for one in records if len(one) <= COMMON]
+        self._common.take(records)
+
+    @property
+    def records(self) -> int:
+        return sum(one.count for one in self._classes)
+
+    @property
+    def bytes(self) -> int:
+        """Of LDIF, with a blank line after each record."""
+        return sum(one.bytes + 2 * one.count for one in self._classes)
+
+    @property
+    def _classes(self) -> list[_Thinned]:
+        return [self._common, *self._larger.values()]
+
+    def sample(self, origin: str, how: str, scale: float, known: int | None) -> Sample:
+        """`scale`: for so many records stands each that was taken. `known`: the number of all. Raises EmptyInput."""
+        found = [one for one in self._classes if one.kept]
+        if not found:
+            raise EmptyInput(path=origin)
+        # Those that are there with all their records are scaled by nothing, so they can be built together.
+        whole = [one for one in found if one.each == 1]
+        parts = [(one, one.text()) for one in found if one.each > 1]
+        if whole:
+            parts.append((whole[0], b"".join(one.text() for one in whole)))
+        parts.sort(key=lambda part: (part[0] is not self._common, -part[0].count))
+        classes = []
+        for one, text in parts:
+            names = _names(text, origin)
+            kept = scale * (one.bytes / one.kept_bytes if one.each > 1 else 1)
+            classes.append(SizeClass(text, names, max(len(names), round(len(names) * kept))))
+        first, *larger = classes
+        counted = scale == 1.0 or known is not None
+        total = known or round(self.records * scale)
+        if self._common.each > 1:
+            how = f"one record in {self._common.each}; {how}"
+        elif larger:
+            how = f"some of the large records; {how}"
+        return Sample(first.text, first.names, total, counted, how, larger=tuple(larger))
+
+
+def _entries(records: list[bytes]) -> list[bytes]:
+    """Without comments, versions and further blank lines between them."""
+    if all(one.startswith(b"dn:") for one in records):
+        return records
+    stripped = (one.strip(b"\n") for one in records)
+    return [one for one in stripped if b"dn:" in one[:COMMON].lower()]
+
+
+def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[list[bytes]]:
+    """Whole records without the blank line after them; the last one only if that line is there, or `to_end`."""
+    rest: list[bytes] = []
+    while chunk := read(_CHUNK):
+        if rest and rest[-1].endswith(b"\n") and chunk.startswith(b"\n"):
+            rest[-1], chunk = rest[-1][:-1], b"\n" + chunk
+        end = chunk.rfind(b"\n\n")
+        if end < 0:
+            rest.append(chunk)
+            continue
+        whole = b"".join([*rest, chunk[:end]])
+        rest = [chunk[end + 2 :]]
+        yield whole.split(b"\n\n")
+    if to_end and (last := b"".join(rest)):
+        yield [last]
+
+
+def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
+    """The records that begin in the middle of each step, over all files as if they were one. Where a record is large,
+    more is read than the window: otherwise large records would be there less often than small ones."""
+    start = 0
+    for path in paths:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            first = -(-(start - step // 2) // step)
+            place = max(0, first) * step + step // 2 - start
+            while place < size:
+                yield _beginning_at(file, place)
+                place += step
+        start += size
+
+
+def _beginning_at(file: IO[bytes], place: int) -> list[bytes]:
+    def read(at: int) -> bytes:
+        return os.pread(file.fileno(), _CHUNK, at).replace(b"\r\n", b"\n")
+
+    found = [read(place)]
+    first = found[0].find(b"\n\n")
+    if place and first < 0:
+        return []
+    found[0] = found[0][first + 2 if place else 0 :]
+    while (more := read(place := place + _CHUNK)) and (end := more.find(b"\n\n")) < 0:
+        found.append(more)
+    found.append(more[:end] if more else b"")
+    return _entries(b"".join(found).split(b"\n\n"))
 
 
 class _Sips:
@@ -103,6 +332,13 @@ class _Sips:
         return self._file.read(min(size, _SIP))
 
 
+def _uncompressed(path: Path) -> int:
+    """Bytes of the LDIF in a file, as its beginning is compressed."""
+    with path.open("rb", buffering=0) as file:
+        found = len(_decompressed(file).read(_HEAD))
+        return round(found * path.stat().st_size / max(1, file.tell()))
+
+
 def _decompressed(file: IO[bytes]) -> IO[bytes]:
     magic = file.read(4)
     file.seek(0)
@@ -112,38 +348,6 @@ def _decompressed(file: IO[bytes]) -> IO[bytes]:
     if magic.startswith(_COMPRESSED[1]):
         return cast("IO[bytes]", gzip.GzipFile(fileobj=sips))
     return file
-
-
-def of_beginnings(paths: Sequence[Path], total: int, wanted: SampleSize, how: str) -> Sample:
-    """Of files whose last record may be cut, as a search leaves them that was given up: windows at even places.
-    `total`: records of the whole. Raises EmptyInput."""
-    size = sum(path.stat().st_size for path in paths)
-    step = max(WINDOW, _step(paths, size, wanted)) if size else WINDOW
-    text = b"".join(_beginnings(paths, step))
-    found = _names(text, how)
-    return Sample(text, found, max(total, len(found)), True, how)
-
-
-def of_part(path: Path, parts: int, counted: int | None, how: str) -> Sample:
-    """All records of a file, which are those of one of so many parts of as many records each. `counted`: records of all
-    parts, where that is known. Raises EmptyInput."""
-    text = path.read_bytes()
-    found = _names(text, how)
-    if counted is None:
-        return Sample(text, found, parts * len(found), parts == 1, how)
-    return Sample(text, found, max(counted, len(found)), True, how)
-
-
-def _beginnings(paths: Sequence[Path], step: int) -> Iterator[bytes]:
-    """Of each file a window in every step, whole records; all of it where the steps are windows."""
-    for path in paths:
-        with path.open("rb") as file:
-            if step == WINDOW:
-                yield _whole(file.read(), at_start=True)
-                continue
-            size = path.stat().st_size
-            for place in range(0, size, step):
-                yield _whole(os.pread(file.fileno(), WINDOW, place), place == 0)
 
 
 def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
@@ -161,71 +365,6 @@ def is_compressed(path: Path) -> bool:
         return file.read(4).startswith(_COMPRESSED)
 
 
-def _step(paths: Sequence[Path], size: int, wanted: SampleSize) -> int:
-    """Bytes from the beginning of a window to that of the next one."""
-    heads = []
-    for path in (paths[0], paths[-1]):
-        with path.open("rb") as file:
-            heads.append(file.read(_HEAD))
-    records = sum(head.count(b"\n\n") + head.count(b"\n\r\n") for head in heads) or 1
-    mean = sum(map(len, heads)) / records
-    bytes_wanted = max(wanted.of(size / mean) * mean, WINDOW)
-    return int(WINDOW * size / bytes_wanted)
-
-
-def _windows(paths: Sequence[Path], step: int) -> Iterator[bytes]:
-    """The middle of each step, over all files as if they were one."""
-    start = 0
-    for path in paths:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            first = -(-(start - step // 2) // step)
-            place = max(0, first) * step + step // 2 - start
-            while place < size:
-                yield _whole(os.pread(file.fileno(), WINDOW, place), place == 0)
-                place += step
-        start += size
-
-
-def _whole(text: bytes, at_start: bool = False) -> bytes:
-    """The records that are whole in a window, each with its blank line."""
-    text = text.replace(b"\r\n", b"\n")
-    first = 0 if at_start else text.find(b"\n\n") + 2
-    last = text.rfind(b"\n\n") + 2
-    return text[first:last] if 2 <= first < last or at_start else b""
-
-
-def _of_stream(paths: Sequence[Path], wanted: SampleSize, meter: Meter) -> Sample:
-    with (
-        piped(lambda end: ldif.join(paths, end, meter), "sample") as (descriptor, counted),
-        open(descriptor, "rb", closefd=False) as stream,
-    ):
-        text, sparse = _thinned(stream.read, wanted)
-    found = _names(text, ", ".join(map(str, paths)))
-    how = "all of it" if sparse == 1 else f"one window of {WINDOW >> 10} KiB in {sparse}"
-    return Sample(text, found, counted.result(), True, f"{how}; all was read")
-
-
-def _thinned(read: Callable[[int], bytes], wanted: SampleSize) -> tuple[bytes, int]:
-    """One window of so many, evenly, whatever the length: half of them go whenever there are twice as many records as
-    wanted."""
-    kept: list[bytes] = []
-    sparse, number, records = 1, 0, 0
-    sparsest = 1 / wanted.share if wanted.share else math.inf
-    while window := read(WINDOW):
-        if number % sparse == 0:
-            kept.append(window)
-            records += window.count(b"\n\n")
-            enough = records > 2 * wanted.records and 2 * sparse <= sparsest
-            if enough or records > 2 * wanted.most:
-                kept, sparse = kept[::2], sparse * 2
-                records = sum(one.count(b"\n\n") for one in kept)
-        number += 1
-    if sparse == 1:
-        return b"".join(kept), 1
-    return b"".join(_whole(one, place == 0) for place, one in enumerate(kept)), sparse
-
-
 def _names(text: bytes, origin: str) -> list[str]:
     found = [name for name, _ in ldif.records(text, origin, most=1 << 32)]
     if not found:
@@ -233,11 +372,11 @@ def _names(text: bytes, origin: str) -> list[str]:
     return found
 
 
-def parents(sample: Sample, suffix: str) -> list[str]:
-    """DNs from `suffix` down that entries of the sample are below, and that are not in it; parents first."""
-    present = {dn.key(name) for name in sample.names}
+def parents(names: Sequence[str], suffix: str) -> list[str]:
+    """DNs from `suffix` down that entries of these names are below, and that are not among them; parents first."""
+    present = {dn.key(name) for name in names}
     missing: dict[str, str] = {}
-    for name in filter(lambda one: dn.is_below(one, suffix), sample.names):
+    for name in filter(lambda one: dn.is_below(one, suffix), names):
         while dn.key(name) != dn.key(suffix):
             name = dn.parent(name)
             found = dn.key(name)

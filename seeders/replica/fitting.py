@@ -1,15 +1,15 @@
 """Will the consumer take what the provider holds? Asked before the reading: does its schema know what the entries use,
-and is there room on its disk."""
+and is there room in its map and on its disk."""
 
 from __future__ import annotations
 
 import logging
 import math
-import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
-from loader import backmdb, dn, plain, units
+from loader import backmdb, dn, plain
 from loader.errors import (
     ConfigUnreadable,
     LimitTooLow,
@@ -18,20 +18,27 @@ from loader.errors import (
     SchemaMissing,
     ServerRefused,
 )
-from loader.operations.build.native import LEAST
-from loader.operations.estimate import SMALLEST
+from loader.operations.build import native
+from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase
 from loader.operations.schema_facts import SchemaFacts
+from loader.operations.sizing import sampled
+from loader.operations.sizing.of_server import of_server
 from loader.overlays import COMPUTED
-from loader.server import subschema
+from loader.progress import Meter
+from loader.server import configuration, entry_count, subschema
+from loader.server.options import Connection
 from loader.server.search import EVERYTHING
 from loader.server.session import Attributes, Session
 from loader.sinks.configured import schema_of
-from loader.sources import planner
-from loader.storage import files
+from loader.sources.sampling import SampleSize
+from loader.storage import temporary
 from seeders.replica.strategies import Consumer
 
 _SAMPLE = 500  # entries
+_BUILT = SampleSize(5000, 0.0)
+_LARGEST = 24  # times the LDIF: no database takes more, with every attribute indexed
+_UNSEEN = 8192.0  # bytes of an entry in the database: there may be large ones that are not among the first
 _SECONDS = (
     10  # that the provider may look for object classes; by an index on objectClass it takes none
 )
@@ -41,14 +48,24 @@ _COMPUTED = {name.lower() for name in COMPUTED}
 log = logging.getLogger(__name__)
 
 
-def require(provider: Session, base: str, consumer: Consumer, place: TargetDatabase) -> None:
-    """What cannot be found out is told in a note. Raises SchemaMissing, NoSpace."""
+def require(
+    connection: Connection,
+    provider: Session,
+    base: str,
+    consumer: Consumer,
+    place: TargetDatabase,
+    options: BuildOptions,
+) -> None:
+    """What cannot be found out is told in a note. Raises SchemaMissing, MaxsizeTooSmall, NoSpace."""
     # What another server computes is not loaded, whether the consumer knows it or not.
     asked = EVERYTHING if subschema.is_openldap(provider) else EVERYTHING[:1]
     found, whole = provider.first(base, _SAMPLE, asked)
     entries = [attributes for _, attributes in found]
     _require_known(provider, base, consumer, entries)
-    _require_room(place, entries, 0 if whole else _count(provider, base))
+    count = len(entries) if whole else _count(provider, base)
+    limits = native.limits_of(options, place)
+    if not count or count * _largest(entries) > limits.least():
+        limits.require(_needed(replace(connection, base=base), place, options))
 
 
 def _require_known(
@@ -111,28 +128,27 @@ def _note(provider: Session, lacking: Sequence[str], error: LoaderError) -> None
 
 
 def _count(provider: Session, base: str) -> int:
-    """Of all entries below the base; 0 where the provider does not tell, or tells it of a larger tree."""
+    """Of all entries below the base, about; 0 where the provider does not tell, or tells it of a larger tree."""
     if dn.key(provider.context_of(base)) != dn.key(base):
         return 0
-    return planner.expected(provider, base) or 0
+    return entry_count.entries(provider, base, sampled=True) or 0
 
 
-def _require_room(place: TargetDatabase, entries: Sequence[Attributes], count: int) -> None:
-    """If all entries are as small as the smallest of the first ones; a note, if they are like most of those."""
-    sizes = [_size(found) for found in entries] or [0]
-    many = max(count, len(entries))
-    files.require_space(place.directory, _least(min(sizes), many))
-    expected, free = _least(statistics.median(sizes), many), files.free_bytes(place.directory)
-    if free < expected:
-        log.warning(
-            "disk: %s entries like the first ones need %s, and %s has %s free",
-            *(f"{many:,}", units.size(expected), place.directory, units.size(free)),
-        )
+def _needed(connection: Connection, place: TargetDatabase, options: BuildOptions) -> int:
+    """Bytes of the database, as a sample of the provider's entries tells; 0 where only slapadd builds it."""
+    try:
+        target = native.target_of(options, place)
+    except NotProven:
+        return 0
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        sample = of_server(connection, _BUILT, scratch, Meter("sample"))
+        return sampled.forecast(sample, target, scratch, Meter("build"), timed=0.0).bytes
 
 
-def _least(size: float, entries: int) -> int:
-    """Bytes of a database of so many entries of that size."""
-    return SMALLEST + round(LEAST * size * entries)
+def _largest(entries: Sequence[Attributes]) -> float:
+    """Bytes that an entry takes in the database at most, as the first ones tell."""
+    sizes = [_size(found) for found in entries]
+    return max(_UNSEEN, _LARGEST * sum(sizes) / max(1, len(sizes)))
 
 
 def _size(found: Attributes) -> int:

@@ -22,6 +22,7 @@ from fixtures.replication import consumer, provider
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
+from loader.defaults import ENGINES
 from tests.support.command import ditseed
 from tests.support.nobody import NOBODY
 from tests.support.refusal import pasted, refused, text, where
@@ -32,7 +33,6 @@ pytestmark = pytest.mark.slapd
 
 PEOPLE = 600
 # slapadd is asked by an estimate; the native engine sees it while it writes.
-TOO_SMALL = {"native": errors.MapFull, "slapadd": errors.MaxsizeTooSmall}
 USER = "uid=user0000001,ou=sales,ou=Lagos,ou=people,dc=example,dc=com"
 PASSWORD = "of a user"
 
@@ -264,14 +264,15 @@ def test_maxsize_too_small(both: Pair) -> None:
         done = refused(small, errors.MaxsizeTooSmall, *small.seed("clone"))
         assert "1.0 MiB" in done.err
         for strategy in ("search", "ldif"):
-            for engine, error in TOO_SMALL.items():
+            for engine in ENGINES:
                 # The run of the first engine is not gone on with by the second.
                 again = ("--engine", engine, "--restart")
-                done = refused(small, error, *small.seed(strategy), *again)
+                done = refused(small, errors.MaxsizeTooSmall, *small.seed(strategy), *again)
                 assert "1.0 MiB" in done.err
-        for engine, error in TOO_SMALL.items():
+        for engine in ENGINES:
             by = (*where(small), "--engine", engine, "--maxsize", "900k")
-            refused(small, error, "build", both.export_dir, *by)
+            for dry in ((), ("--dry-run",)):
+                refused(small, errors.MaxsizeTooSmall, "build", both.export_dir, *by, *dry)
 
 
 @contextmanager
@@ -416,7 +417,13 @@ def test_a_clone_of_another_suffix(both: Pair) -> None:
 
 
 def test_no_space_for_a_build(cramped: Pair) -> None:
-    refused(cramped, errors.NoSpace, "build", cramped.export_dir, *where(cramped))
+    """Foreseen: nothing is written, but on request, until the disk is full."""
+    build = ("build", cramped.export_dir, *where(cramped), "--maxsize", "1G")
+    for dry in ((), ("--dry-run",)):
+        done = refused(cramped, errors.NoSpace, *build, *dry)
+        assert "needed" in done.err
+    assert not list(cramped.consumer.database_dir.glob(".ditseed-build/environment/*"))
+    assert "needed" not in refused(cramped, errors.NoSpace, *build, "--no-space-check").err
 
 
 def test_no_space_for_an_export(both: Pair) -> None:

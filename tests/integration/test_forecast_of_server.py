@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,18 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.mdb import meta
+from loader.operations.sizing import of_server
+from loader.progress import Meter
+from loader.server.options import Connection
+from loader.sources import planner
+from loader.sources.sampling import SampleSize
 from tests.support import generating
 from tests.support.command import Done, ditseed
 
 pytestmark = pytest.mark.slapd
 
 PEOPLE = 20_000
+ENTRIES = PEOPLE + 2  # with the suffix and the container
 INDEXES = ("objectClass,entryUUID,entryCSN,uid,mail eq", "cn,sn eq,sub")
 NO_PASSWORDS = """dn: olcDatabase={3}mdb,cn=config
 changetype: modify
@@ -41,6 +48,17 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
 
 
 @pytest.fixture(scope="module")
+def clustered() -> Iterator[Slapd]:
+    """Its entryUUIDs are slapd's own: they lie within a small part of all, for they were made at once."""
+    text = generating.text_of(generating.people(PEOPLE, operational=False), jobs=2)
+    with Slapd(Settings(maxsize=1 << 30)) as made:
+        made.stop()
+        made.slapadd(text.decode())
+        made.start()
+        yield made
+
+
+@pytest.fixture(scope="module")
 def consumer() -> Iterator[Slapd]:
     made = Slapd(Settings(indexes=INDEXES, maxsize=1 << 30), form="conf")
     yield made
@@ -57,16 +75,48 @@ def _account(server: Slapd) -> tuple[str, ...]:
     return "-D", server.root_dn, "-y", str(server.password_file)
 
 
-@pytest.mark.parametrize(("wanted", "parts"), [("2000", "of 10 parts"), ("15000", "all of it")])
-def test_from_a_part_of_its_entries(
-    provider: Slapd, consumer: Slapd, wanted: str, parts: str
-) -> None:
+@pytest.mark.parametrize("wanted", ["2000", "15000"])
+def test_few_entries_are_all_read(provider: Slapd, consumer: Slapd, wanted: str) -> None:
     words = (*_account(provider), "--sample-size", wanted, "--json")
     load = _asked(provider, consumer, *words).ok().facts["load"]["load"]
-    assert parts in load["how"]
-    assert load["entries"] == pytest.approx(PEOPLE, rel=0.02)
-    assert load["sampled"] == pytest.approx(2000 if parts != "all of it" else PEOPLE, rel=0.2)
+    assert "all of it was read" in load["how"]
+    assert (load["is_counted"], load["entries"]) == (True, ENTRIES)
+    assert load["sampled"] == pytest.approx(2500 if wanted == "2000" else ENTRIES, rel=0.05)
     assert load["bytes"] == pytest.approx(meta.read_meta(provider.database_dir).used, rel=0.15)
+
+
+@pytest.mark.parametrize("expected", [None, ENTRIES])
+def test_of_many_a_part_is_read_however_their_uuids_lie(
+    provider: Slapd,
+    clustered: Slapd,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    expected: int | None,
+) -> None:
+    monkeypatch.setattr(of_server, "_READ_WHOLE", 1000)
+    monkeypatch.setattr(planner, "expected", lambda *_: expected)
+    for server in (provider, clustered):
+        account = Connection(server.uri, server.root_dn, password_file=str(server.password_file))
+        account = replace(account, base=server.suffix)
+        found = of_server.of_server(account, SampleSize(2000, 0.0), tmp_path, Meter("sample"))
+        assert (found.total, found.is_counted) == (ENTRIES, True)
+        assert 500 <= len(found.names) <= 5000, found.how
+
+
+def test_a_count_that_takes_too_long_is_none(
+    clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_server, "_READ_WHOLE", 0)
+    monkeypatch.setattr(of_server, "_COUNT_FOR", 0.0)
+    monkeypatch.setattr(planner, "expected", lambda *_: None)
+    account = Connection(
+        clustered.uri, clustered.root_dn, password_file=str(clustered.password_file)
+    )
+    account = replace(account, base=clustered.suffix)
+    found = of_server.of_server(account, SampleSize(2000, 0.0), tmp_path, Meter("sample"))
+    assert found.total >= len(found.names) > 0
+    assert found.is_counted == (found.how.endswith("all of it was read"))
+    assert not [*tmp_path.glob("*names*")]
 
 
 def test_what_the_server_hides_is_said(provider: Slapd, consumer: Slapd) -> None:

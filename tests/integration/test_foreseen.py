@@ -116,6 +116,15 @@ def test_a_disk_that_is_too_small(provider: Slapd, dry: tuple[str, ...]) -> None
             subprocess.run(["umount", str(place)], check=True)
 
 
+@DRY
+def test_a_map_that_is_too_small(provider: Slapd, dry: tuple[str, ...]) -> None:
+    """The first entries do not tell: an account that is not shown how many there are needs a count."""
+    with consumer_of(provider, maxsize=1 << 20) as consumer:
+        done = seeded(provider, consumer, "search", *dry)
+        assert_nothing_was_read(consumer, done, "config.maxsize_too_small")
+        assert seeded(provider, consumer, "search", "--maxsize", "auto", *dry).status == 0
+
+
 def test_dynamic_objects_need_no_overlay_in_a_consumer(provider: Slapd) -> None:
     """As slapd's own consumer fills itself; the module alone has to be there, for its schema."""
     with consumer_of(provider) as consumer:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -341,10 +343,34 @@ def test_a_map_that_is_too_small_is_foreseen(old: Slapd, people_ldif: Path) -> N
         done = _migrate(old, new, "--dry-run")
         assert done.status == 1
         assert "maxsize" in done.out
-        _refused(_migrate(old, new), errors.MapFull)
+        _refused(_migrate(old, new), errors.MaxsizeTooSmall)
         assert _nothing_was_made(new)
         _migrate(old, new, "--maxsize", "auto").ok()
         assert tree(new.slapcat()) == tree(old.slapcat())
+
+
+def test_a_disk_that_is_too_small_is_left_as_it_is(old: Slapd, new: Slapd) -> None:
+    """Unless it is asked to go on."""
+    old.slapadd(TOP + _group(200_000))
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "ditseed", str(new.database_dir)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("needs leave to mount")
+    try:
+        done = _migrate(old, new, "--dry-run")
+        assert (done.status, "free" in done.out.partition("refused")[2]) == (1, True), done
+        assert "needed" in _refused(_migrate(old, new), errors.NoSpace)
+        status = os.statvfs(new.database_dir)
+        assert status.f_bavail > 0.9 * status.f_blocks
+        _migrate(old, new, "--dry-run", "--no-space-check").ok()
+        assert "left" in _refused(_migrate(old, new, "--no-space-check"), errors.NoSpace)
+        assert _nothing_was_made(new)
+    finally:
+        subprocess.run(["umount", str(new.database_dir)], check=True)
+
+
+def _group(members: int) -> str:
+    names = "".join(f"member: cn=u{number},{SUFFIX}\n" for number in range(members))
+    return f"\ndn: cn=all,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\n{names}"
 
 
 def test_another_database_of_the_same_transaction_is_not_done(

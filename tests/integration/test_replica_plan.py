@@ -140,6 +140,18 @@ def test_a_schema_that_the_consumer_lacks(both: Pair, tmp_path: Path) -> None:
         assert "no strategy can be carried out" in refused.err
 
 
+def test_ldif_without_a_context_csn(both: Pair, tmp_path: Path) -> None:
+    """What `replica seed` refuses is not planned."""
+    ldif = tmp_path / "tree.ldif"
+    ldif.write_text(f"dn: {both.provider.suffix}\nobjectClass: domain\ndc: example\n")
+    with consumer_of(both) as other:
+        found = rows(planned(other, "--from", ldif))["ldif"]
+        seed = ("replica", "seed", "--strategy", "ldif", "--from", ldif)
+        done = ditseed(*seed, *where(other), "--dry-run")
+    assert found["refused"] == "server.no_context_csn", found
+    assert f"[{found['refused']}]" in done.err
+
+
 def test_no_space(both: Pair) -> None:
     require(missing_loop_filesystem())
     sources = ("--from", both.provider.database_dir, "--from", both.export_dir)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 import zstandard
@@ -14,11 +17,12 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import meta
-from loader.operations.sizing import disk
+from loader.operations.sizing import disk, guard
 from loader.operations.tune import forecast
 from loader.operations.tune.target import Online, opened
 from loader.progress import Meter, Progress
 from loader.sources import sampling
+from loader.sources.ldif_files import LdifFiles
 from loader.sources.sampling import SampleSize
 from tests.support import generating
 from tests.support.command import ditseed
@@ -155,6 +159,61 @@ def test_an_add_that_would_not_fit_sends_nothing(ldif: Path, tmp_path: Path) -> 
         done = ditseed(*words, env=environment)
         assert done.status == MaxsizeTooSmall.exit_status, done
         assert server.slapcat() == ""
+
+
+def _record(name: str, *lines: str) -> str:
+    return "\n".join([f"dn: {name}", *lines, "", ""])
+
+
+def _skewed(kind: str, suffix: str) -> str:
+    """People, and a group or photos that have most of the bytes."""
+    people = [
+        _record(
+            f"uid=u{one},{suffix}", "objectClass: inetOrgPerson", f"cn: Name {one}", f"sn: {one}"
+        )
+        for one in range(2000)
+    ]
+    members = [f"member: uid=u{one},{suffix}" for one in range(30_000)]
+    group = _record(f"cn=all,{suffix}", "objectClass: groupOfNames", "cn: all", *members)
+    random = Random(1)
+    photos = [
+        _record(
+            f"uid=p{one},{suffix}",
+            *("objectClass: inetOrgPerson", "cn: p", "sn: p"),
+            f"jpegPhoto:: {base64.b64encode(random.randbytes(random.randrange(50_000))).decode()}",
+        )
+        for one in range(200)
+    ]
+    top = _record(suffix, "objectClass: domain", "dc: example")
+    made = {
+        "tiny": people[:3],
+        "group": [*people, group],
+        "groupfirst": [group, *people],
+        "photos": [*people, *photos],
+        "photos only": photos,
+    }
+    return "".join([top, *made[kind]])
+
+
+@pytest.mark.parametrize("kind", ["tiny", "group", "groupfirst", "photos", "photos only"])
+def test_a_few_large_entries_count_for_themselves(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "_LARGE", 512 << 10)
+    monkeypatch.setattr(guard, "_SIZE", SampleSize(200, 0.0))
+    indexes = ("objectClass,entryUUID,entryCSN,member eq", "cn,sn eq,sub")
+    plain, compressed = tmp_path / "all.ldif", tmp_path / "all.ldif.zst"
+    with closing(Slapd(Settings(indexes=indexes, maxsize=1 << 30))) as made:
+        plain.write_text(_skewed(kind, made.suffix))
+        compressed.write_bytes(zstandard.compress(plain.read_bytes()))
+        ditseed("build", plain, "--config", made.config_path).ok()
+        used = meta.read_meta(made.database_dir).used
+        with opened(made.config_path) as target:
+            build = forecast.target_of(target.config, target.config.database(None))
+        for path in (plain, compressed):
+            found = guard.of_files(build, LdifFiles((path,)), Meter("sample"))
+            assert found.entries == plain.read_bytes().count(b"dn: ")
+            assert found.bytes == pytest.approx(used, rel=0.15)
 
 
 def test_no_source_no_sample(server: Slapd) -> None:

@@ -18,6 +18,7 @@ from loader.operations.build import finish, inputs, proven
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
 from loader.operations.sizing import guard
+from loader.operations.sizing.guard import Limits
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -38,7 +39,6 @@ from loader.storage import files
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
 LARGEST = 1 << 46  # bytes, within what a process can map; while the size is chosen afterwards
 SHARE = 4  # of the memory there is, this part by default
-LEAST = 0.7  # of the LDIF's bytes: a database is not smaller even where base64 is decoded
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
@@ -89,6 +89,12 @@ def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
     )
 
 
+def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
+    chosen = place.database.maxsize if options.maxsize is None else options.maxsize
+    maxsize = None if isinstance(chosen, str) else chosen
+    return Limits(place.database.suffix, maxsize, place.directory if options.check_space else None)
+
+
 def _map_size(options: BuildOptions, place: TargetDatabase) -> int:
     if options.maxsize is None:
         return place.database.maxsize
@@ -132,8 +138,7 @@ class NativeSteps:
 
     def load(self, meter: Meter, scan: Facts) -> Facts:
         """One native call; what it could not take is told, or refused."""
-        files.require_space(self.place.directory, self._least())
-        self._require_map()
+        self._require_room()
         with self.options.source.reading(meter) as read:
             loaded = self.make(meter, read, scan.get("claimed"))
         exports.require_entries(self.options.inputs, loaded["read"])
@@ -200,16 +205,11 @@ class NativeSteps:
         killpoint("load.middle")
         files.publish(partial, self.made / DATA)
 
-    def _require_map(self) -> None:
-        """Raises MaxsizeTooSmall before anything is read to its end; `auto` asks afterwards."""
-        if self.options.tree is None and self.options.maxsize != "auto":
-            room, suffix = self.target.map_size, self.place.database.suffix
-            guard.require_room(self.target, self.options.files, suffix, room, Meter("sample"))
-
-    def _least(self) -> int:
-        """Bytes that the database takes at least, as far as files tell; compressed ones tell less than they hold."""
-        found = [path for path in self.options.files.paths() if path.is_file()]
-        return round(LEAST * sum(path.stat().st_size for path in found))
+    def _require_room(self) -> None:
+        """Raises MaxsizeTooSmall, NoSpace before the load; `--maxsize auto` chooses the size afterwards."""
+        if self.options.tree is None:
+            given, limits = self.options.files, limits_of(self.options, self.place)
+            guard.require_room(self.target, given, limits, Meter("sample"))
 
     def _rules(self, claimed: Sequence[str] | None, account: bool) -> BuildRules:
         options = self.options

@@ -46,6 +46,7 @@ class BuildOptions:
     scratch: Path | None = None  # for what does not fit into memory; None: in the run directory
     max_rejects: int = 0
     rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
+    check_space: bool = True  # on the disk, before the load
     check_values: bool = True
     check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
     complete_naming: bool = True  # entries that lack a value of their RDN get it, as slapadd has it

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import settings
-from loader.errors import EntriesLost
+from loader.defaults import ENGINES
+from loader.errors import EmptyInput, EntriesLost, NotProven
 from loader.mdb import environment, verify
 from loader.mdb.meta import DATA
 from loader.operations import estimate
-from loader.operations.build import finish, inputs, shard_count, shards, spool
+from loader.operations.build import finish, inputs, native, shard_count, shards, spool
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase
+from loader.operations.sizing import guard
 from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.run.killpoint import killpoint
@@ -107,16 +109,29 @@ class _SlapaddSteps:
         return {"aliases": inputs.aliases(self.place, scan)}
 
     def size(self, meter: Meter, scan: Facts) -> Facts:
-        """How large the database will be, from a pilot load; is there room, in maxsize and on the disk?"""
-        with inputs.opened(self.options) as read:
-            needed = estimate.needed(self.place, read, scan["entries"], self.run.directory, meter)
+        """How large the database will be; is there room, in maxsize and on the disk?"""
+        needed = self._needed(meter, scan)
         maxsize = finish.choose_maxsize(self.options, self.place, needed)
         count = shard_count.shard_count(self.options, self.place, scan["entries"], needed)
         if not scan["first_dn"]:
             count = 1  # the entry of the empty DN has no node by which slices could be merged
         # Slices lie beside what is made of them.
-        files.require_space(self.place.directory, needed if count == 1 else 2 * needed)
+        if self.options.check_space:
+            files.require_space(self.place.directory, needed if count == 1 else 2 * needed)
         return {"estimate": needed, "maxsize": maxsize, "shards": count}
+
+    def _needed(self, meter: Meter, scan: Facts) -> int:
+        """From a sample that the core builds; from a pilot load where it cannot, or there are no files."""
+        options = self.options
+        try:
+            if options.tree is None:
+                target = native.target_of(options, self.place)
+                found = guard.of_files(target, options.files, meter).bytes
+                return found if options.engine == ENGINES[0] else round(found * estimate.MARGIN)
+        except (NotProven, EmptyInput):
+            pass
+        with inputs.opened(options) as read:
+            return estimate.needed(self.place, read, scan["entries"], self.run.directory, meter)
 
     def load(self, meter: Meter, scan: Facts, size: Facts, aliases: Mapping[str, str]) -> Facts:
         files.remove_tree(self.made)

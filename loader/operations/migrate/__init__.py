@@ -17,7 +17,7 @@ from loader.operations.migrate.options import MigrateOptions, place_of, source_o
 from loader.operations.migrate.steps import AGAIN, MADE_FOR, SOURCE, MigrateSteps, state_of
 from loader.operations.publish import TargetDatabase
 from loader.operations.target import existing
-from loader.progress import Progress
+from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.server import acceptance, version
@@ -76,6 +76,8 @@ def _steps(
     looked = run.do("look", lambda meter: look(options, source))
     run.do("config", work.building.config)
     proven.require_numbers(source.entries, work.build_options, str(options.source))
+    if run.catalogue.found("load") is None:
+        planning.require_room(options, place, Meter("sample"))
     loaded = run.do("load", work.load, total=source.entries)
     checked = run.do("check", lambda meter: work.building.check(meter, loaded))
     compared = run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded["entries"])

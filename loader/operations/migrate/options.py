@@ -32,6 +32,7 @@ class MigrateOptions:
     memory: int | None = None
     jobs: int | None = None
     scratch: Path | None = None
+    check_space: bool = True
 
     @property
     def part(self) -> Part:
@@ -61,6 +62,7 @@ class MigrateOptions:
             memory=self.memory,
             jobs=self.jobs,
             scratch=self.scratch,
+            check_space=self.check_space,
             glue=False,
         )
 

@@ -10,8 +10,8 @@ estimator as extrapolated by Colwell et al. 2012, Journal of Plant Ecology 5).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from loader.mdb.table_sizes import IndexCounts, TableSizes
 
@@ -57,13 +57,15 @@ BY_KEYS, LINEAR = "by its keys", "linear"
 @dataclass(frozen=True)
 class Growth:
     """`before`: tables of the parents alone; None: there are none. `sampled`: entries that the sample has besides.
-    `wanted`: entries that the whole has besides. `longest`: IDs of a key that is no range."""
+    `wanted`: entries that the whole has besides. `longest`: IDs of a key that is no range. `is_added`: to tables that
+    are there, with the parents in them."""
 
     before: TableSizes | None
     after: TableSizes
     sampled: int
     wanted: int
     longest: int
+    is_added: bool = False
 
     @property
     def factor(self) -> float:
@@ -76,6 +78,28 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
     return (_id2e(growth), _rest(growth), *indexes)
 
 
+def added(
+    tables: Sequence[TableForecast], more: Sequence[TableForecast]
+) -> Iterator[TableForecast]:
+    """Tables with what other entries add to them."""
+    besides = {one.name: one for one in more}
+    for one in tables:
+        other = besides.pop(one.name, None)
+        yield one if other is None else _sum(one, other)
+    yield from besides.values()
+
+
+def _sum(one: TableForecast, other: TableForecast) -> TableForecast:
+    return replace(
+        one,
+        sample=one.sample + other.sample,
+        bytes=one.bytes + other.bytes,
+        degenerated=one.degenerated + other.degenerated,
+        trees=one.trees + other.trees,
+        with_tree=one.with_tree + other.with_tree,
+    )
+
+
 def _id2e(growth: Growth) -> TableForecast:
     before = growth.before.own.get("id2e", 0) if growth.before else 0
     return _linear("id2e", before, growth.after.own["id2e"], growth)
@@ -83,23 +107,27 @@ def _id2e(growth: Growth) -> TableForecast:
 
 def _rest(growth: Growth) -> TableForecast:
     """dn2i above all; a tree that the values of a key have is in nobody's count, so it is what the others leave."""
-    before = _remaining(growth.before) if growth.before else 0
-    return _linear("dn2i and others", before, _remaining(growth.after, growth), growth)
+    before = _remaining(growth.before, growth.longest) if growth.before else 0
+    after = _remaining(growth.after, growth.longest)
+    if growth.before:  # whose keys are not counted in the indexes of the sample
+        after -= _trees(growth.before, growth.longest)
+    return _linear("dn2i and others", before, after, growth)
 
 
-def _remaining(sizes: TableSizes, growth: Growth | None = None) -> int:
+def _remaining(sizes: TableSizes, longest: int) -> int:
     """Pages that are neither id2e's nor an index's."""
-    indexes = sum(
-        _tree_pages(counts, sizes.page_size, growth.longest if growth else 1 << 62)
-        for counts in sizes.indexes.values()
-    )
     own = sum(sizes.own[name] for name in sizes.indexes)
-    return sizes.pages - sizes.own.get("id2e", 0) - own - indexes
+    return sizes.pages - sizes.own.get("id2e", 0) - own - _trees(sizes, longest)
+
+
+def _trees(sizes: TableSizes, longest: int) -> int:
+    """Pages of all trees that keys of indexes have of their own."""
+    return sum(_tree_pages(counts, sizes.page_size, longest) for counts in sizes.indexes.values())
 
 
 def _linear(name: str, before: int, after: int, growth: Growth) -> TableForecast:
     size = growth.after.page_size
-    pages = before + (after - before) * growth.factor
+    pages = (0 if growth.is_added else before) + (after - before) * growth.factor
     return TableForecast(name, after * size, round(pages * size), LINEAR)
 
 
@@ -109,7 +137,7 @@ def _index(name: str, counts: IndexCounts, growth: Growth) -> TableForecast:
     now = growth.after.own[name] + _tree_pages(counts, size, longest)
     modelled = _pages(counts.keys, counts.key_bytes, size, longest)
     # What the model has of the sample itself, against what is there: parents, half-full last pages.
-    fixed = min(max(0.0, now - modelled), 4.0)
+    fixed = 0.0 if growth.is_added else min(max(0.0, now - modelled), 4.0)
     then = _pages(predicted, counts.key_bytes, size, longest) + fixed
     trees = [(_tree(ids, counts.key_bytes, size, longest), keys) for ids, keys in predicted.items()]
     return TableForecast(

@@ -1,16 +1,22 @@
-"""A sample of the entries of a running server: those of some windows of entryUUID, all over the tree."""
+"""A sample of the entries of a running server: those of some windows of entryUUID, all over the tree.
+
+entryUUIDs that slapd made lie close together where it loaded many entries at once, so the number of entries in some
+windows does not tell how many there are in all. slapd's monitor tells it, or a search that asks for no attributes.
+"""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
 from loader import units
+from loader.errors import Cancelled
 from loader.operations.export import ExportOptions, plan_of, trial_plan
 from loader.progress import Meter
 from loader.run.catalogue import Facts
-from loader.server import entry_count
 from loader.server.options import Connection
+from loader.server.search import Search
 from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources import planner, sampling
@@ -18,7 +24,11 @@ from loader.sources.sampling import Sample, SampleSize
 from loader.sources.spread import spread
 from loader.sources.windows import filters
 
-_SHARE = 0.01  # where neither a share is wanted nor the number of entries known
+_COUNT_FOR = 30.0  # seconds, in which slapd names some millions of entries
+_READ_WHOLE = 100_000  # entries: of fewer, all are read, and none that is large is missed
+_SPREAD = 16  # windows of which a part consists
+_LEAST = 4  # a part with less than this share of the wanted entries is too small
+_WIDER = 8  # times as large is the next part then
 
 
 def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter) -> Sample:
@@ -27,30 +37,51 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
     asked = ExportOptions(connection, scratch, pieces=1)
     cut = trial_plan(asked, meter)
     (whole, *_) = plan_of(cut, asked.page).partitions
-    with session(connection) as server:
-        counted = entry_count.entries(server, str(cut["base"]), sampled=True)
-    pieces = _pieces(counted, wanted)
-    where = _piece(connection, cut, pieces) if pieces > 1 else None
-    search, how = whole.search, "all of it"
-    if where:
-        search = replace(search, where=where)
-        how = f"one of {units.number(pieces)} parts by entryUUID"
-    else:
-        pieces, counted = 1, None  # what is read is counted
+    entries, counted = cut["expected"], True
+    if entries is None:
+        entries, counted = _count(connection, whole.search, scratch, meter)
+    parts = 1 if entries <= _READ_WHOLE else int(entries / wanted.of(entries))
     path = scratch / "sample.ldif"
-    source.fetch(connection, search, path, meter)
-    return replace(sampling.of_part(path, pieces, counted, how), notes=tuple(cut["hidden"]))
+    while where := _part(connection, cut, parts):
+        source.fetch(connection, replace(whole.search, where=where), path, meter)
+        read = sampling.count(path)
+        if read >= wanted.records / _LEAST:
+            break
+        parts = parts // _WIDER
+    else:
+        source.fetch(connection, whole.search, path, meter)
+        parts, read, entries, counted = 1, 0, 0, True  # what is read is counted
+    how = f"one of {units.number(parts)} parts by entryUUID" if where else "all of it was read"
+    total = entries if counted else max(entries, parts * read)
+    found = sampling.of_part([path], total, wanted, how, counted)
+    return replace(found, notes=tuple(cut["hidden"]))
 
 
-def _pieces(entries: int | None, wanted: SampleSize) -> int:
-    """1: all of it."""
-    if not entries:
-        return int(1 / (wanted.share or _SHARE))
-    return int(entries / wanted.of(entries))
+def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
+    """By a search that asks for no attributes; and whether these are all, or those that came in time."""
+    inner, path = Meter("count"), scratch / "names.ldif"
+    asked = replace(search, attributes=("1.1",))
+    with ThreadPoolExecutor(1, "count") as pool, meter.cancelling(inner.cancel):
+        counting = pool.submit(source.fetch, connection, asked, path, inner)
+        whole = bool(wait([counting], _COUNT_FOR).done)
+        entries = inner.entries
+        if not whole:
+            inner.cancel()
+        try:
+            counting.result()
+            entries, whole = inner.entries, True
+        except Cancelled:
+            if meter.cancelled.is_set():
+                raise
+        for left in scratch.glob("*names.ldif"):
+            left.unlink()
+    return entries, whole
 
 
-def _piece(connection: Connection, cut: Facts, pieces: int) -> str | None:
+def _part(connection: Connection, cut: Facts, parts: int) -> str | None:
     """A filter for one of so many parts; None where all is read."""
+    if parts <= 1:
+        return None
     base = str(cut["base"])
     with session(connection) as server:
         looked = planner.sample(server, base)
@@ -61,4 +92,4 @@ def _piece(connection: Connection, cut: Facts, pieces: int) -> str | None:
         lie = spread(found, cut["context_csns"], cut["expected"])
     except ValueError:  # an entryUUID that is none
         return None
-    return filters(lie, pieces)[pieces // 2]
+    return filters(replace(lie, each=max(lie.each, _SPREAD)), parts)[parts // 2]

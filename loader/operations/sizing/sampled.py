@@ -25,7 +25,7 @@ from loader.progress import Meter
 from loader.sinks import mdb
 from loader.sinks.mdb import BuildRules, Target
 from loader.sources import sampling
-from loader.sources.sampling import Sample
+from loader.sources.sampling import Sample, SizeClass
 from loader.storage import files
 
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database, which is what is asked for
@@ -71,7 +71,7 @@ def forecast(
     directory that is asked how fast it can be written to. Raises EmptyInput where no entry of the sample belongs into
     the database, NotProven, NoSpace."""
     above, text = _inputs(sample, target, scratch)
-    factor = max(1.0, sample.total / len(sample.names))
+    factor = sample.factor
     build = functools.partial(_timed, target, meter=meter, timed=timed)
     before = build(above, scratch / "parents", factor=1.0) if above else None
     after = build([*above, text], scratch / "sample", factor=factor)
@@ -80,20 +80,48 @@ def forecast(
     if sampled <= 0:
         raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
     found = _forecast(sample, target, before, after, sampled)
+    larger, apart = 0.0, scratch / "larger"  # seconds; a directory
+    apart.mkdir(mode=0o700)
+    for one in sample.larger:
+        found, seconds = _with_larger(found, one, target, apart, meter)
+        larger += seconds
     if not timed:
-        return found
+        return replace(found, seconds=found.seconds + larger)
     rate = storage.rate_for(after.directory / DATA, disk, found.bytes, meter) if disk else None
     # At another moment: how fast a processor of a shared host is changes from second to second.
     later = build([*above, text], scratch / "sample", factor=factor)
     again = _seconds(before, later, _wanted(sample, sampled) / sampled)
     # A sample fits into the caches in front of a disk; the whole need not.
     writing = found.bytes / rate if rate else 0.0
-    return replace(found, seconds=max((found.seconds + again) / 2, writing))
+    return replace(found, seconds=max((found.seconds + again) / 2 + larger, writing))
 
 
 def _wanted(sample: Sample, sampled: int) -> int:
     """Entries of the whole, of which `sampled` are in the sample."""
-    return max(sampled, sample.total)
+    return max(sampled, sample.common)
+
+
+def _with_larger(
+    found: Forecast, one: SizeClass, target: Target, scratch: Path, meter: Meter
+) -> tuple[Forecast, float]:
+    """What entries of another size add to the database, and the seconds that they take."""
+    above, text = _inputs(one, target, scratch)
+    before = _built(target, above, scratch / "parents", meter) if above else None
+    after = _built(target, [*above, text], scratch / "sample", meter)
+    sampled = after.entries - (before.entries if before else 0)
+    if sampled <= 0:
+        return replace(found, rejected=found.rejected + after.rejected), 0.0
+    growth = _growth(target, before, after, sampled, max(sampled, one.total), is_added=True)
+    tables = tuple(model.added(found.tables, model.tables(growth)))
+    seconds = max(0.0, after.seconds - (before.seconds if before else 0.0)) * growth.factor
+    added = replace(
+        found,
+        sampled=found.sampled + sampled,
+        rejected=found.rejected + after.rejected,
+        bytes=sum(one.bytes for one in tables),
+        tables=tables,
+    )
+    return added, seconds
 
 
 def _seconds(before: SampleBuild | None, after: SampleBuild, factor: float) -> float:
@@ -115,9 +143,9 @@ def costs(
     return [min(column, key=lambda one: one.processor) for column in zip(*made, strict=True)]
 
 
-def _inputs(sample: Sample, target: Target, scratch: Path) -> tuple[list[Path], Path]:
+def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], Path]:
     """The parents that it lacks, if there are any, and itself."""
-    missing = sampling.parents(sample, target.settings.suffixes[0])
+    missing = sampling.parents(sample.names, target.settings.suffixes[0])
     above, text = scratch / "parents.ldif", scratch / "sample.ldif"
     files.write_durably(above, b"".join(map(_stand_in, missing)), 0o600)
     files.write_durably(text, sample.text, 0o600)
@@ -127,13 +155,7 @@ def _inputs(sample: Sample, target: Target, scratch: Path) -> tuple[list[Path], 
 def _forecast(
     sample: Sample, target: Target, before: SampleBuild | None, after: SampleBuild, sampled: int
 ) -> Forecast:
-    growth = Growth(
-        before=table_sizes.read(before.directory) if before else None,
-        after=table_sizes.read(after.directory, before.directory if before else None),
-        sampled=sampled,
-        wanted=_wanted(sample, sampled),
-        longest=(1 << target.settings.idlexp) - 1,
-    )
+    growth = _growth(target, before, after, sampled, _wanted(sample, sampled))
     tables = model.tables(growth)
     return Forecast(
         entries=sample.total,
@@ -144,6 +166,24 @@ def _forecast(
         bytes=sum(one.bytes for one in tables),
         seconds=_seconds(before, after, growth.factor),
         tables=tables,
+    )
+
+
+def _growth(
+    target: Target,
+    before: SampleBuild | None,
+    after: SampleBuild,
+    sampled: int,
+    wanted: int,
+    is_added: bool = False,
+) -> Growth:
+    return Growth(
+        before=table_sizes.read(before.directory) if before else None,
+        after=table_sizes.read(after.directory, before.directory if before else None),
+        sampled=sampled,
+        wanted=wanted,
+        longest=(1 << target.settings.idlexp) - 1,
+        is_added=is_added,
     )
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from loader import units
 from loader.errors import LoaderError
 from loader.mdb import environment
-from loader.operations.estimate import choose_maxsize
+from loader.operations.build import native
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
+from loader.run.catalogue import Facts
 from loader.server import configuration
-from loader.storage import files
 from seeders.replica import preflight
 from seeders.replica.planning import choosing, measuring, pricing
 from seeders.replica.planning import plan as plans
@@ -30,6 +30,7 @@ from seeders.replica.planning.plan import SeedPlan, StrategyPlan
 from seeders.replica.planning.predicting import Known
 from seeders.replica.seed import STRATEGIES
 from seeders.replica.strategies import SeedOptions, Strategy
+from seeders.replica.strategies.ldif import Ldif
 from seeders.replica.strategies.stopped import StoppedConsumer
 
 
@@ -138,8 +139,11 @@ def _judged(
     strategy = STRATEGIES[asked.strategy](asked)
     seen = preflight.preflight(strategy, dry_run=True)
     checked = time.monotonic()
-    # Of LDIF the sample says more, and does not read all of it.
-    planned = {} if asked.strategy == "ldif" else strategy.plan(seen["suffix"], progress)
+    planned: Facts = {}
+    if isinstance(strategy, Ldif):  # of which the sample says more than its own plan
+        strategy.require_context_csn(progress)
+    else:
+        planned = strategy.plan(seen["suffix"], progress)
     times = (round(checked - began, 3), round(time.monotonic() - checked, 3))
     known = Known(seen, planned, *times, entries=None)
     known = measure(strategy, known, measured, progress)
@@ -152,6 +156,4 @@ def _require_room(strategy: Strategy, known: Known) -> None:
     if not isinstance(strategy, StoppedConsumer) or known.building is None or known.copying:
         return
     place: TargetDatabase = strategy.place
-    needed = known.building.forecast.bytes
-    files.require_space(place.directory, needed)
-    choose_maxsize(place, needed, strategy.options.maxsize, changing=False)
+    native.limits_of(strategy.building(), place).require(known.building.forecast.bytes)

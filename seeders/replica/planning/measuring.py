@@ -119,7 +119,7 @@ def build_of_reading(
 ) -> Building:
     """Raises NotProven, EmptyInput, SchemaMissing."""
     how = f"the first {reading.entries:,} entries that the provider sent"
-    sample = sampling.of_beginnings(paths, total, _SIZE, how)
+    sample = sampling.of_part(paths, total, _SIZE, how)
     return _build(place, sample, round(reading.entry * total), progress)
 
 
@@ -128,8 +128,7 @@ def build_of_ldif(place: TargetDatabase, given: Sequence[Path], progress: Progre
     found = LdifFiles(tuple(given))
     with progress.step("sample") as meter:
         sample = sampling.of_files(found.paths(), found.entries(), _SIZE, meter)
-    text = round(len(sample.text) * sample.total / len(sample.names))
-    return _build(place, sample, text, progress)
+    return _build(place, sample, sample.ldif_bytes, progress)
 
 
 def _build(place: TargetDatabase, sample: Sample, text: int, progress: Progress) -> Building:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from loader import exports
 from loader.operations import build, empty_suffix
+from loader.operations.build import inputs
 from loader.progress import Progress
 from loader.run.catalogue import Facts
 from loader.run.steps import Run
-from seeders.replica import partial
+from seeders.replica import claims, partial
 from seeders.replica.strategies import SeedOptions
 from seeders.replica.strategies.stopped import TAKES, StoppedConsumer
 
@@ -29,6 +30,13 @@ class Ldif(StoppedConsumer):
     def estimate(self, progress: Progress) -> Facts:
         building = self.building(*self.options.source)
         return {} if self.partial else build.plan(building, progress)
+
+    def require_context_csn(self, progress: Progress) -> None:
+        """Where only its end tells, all LDIF is read. Raises NoContextCSN."""
+        if self.partial is None and claims.of_ldif(self.options.source) is None:
+            building = self.building(*self.options.source)
+            with progress.step("scan") as meter:
+                inputs.scan(building, self.place, meter)
 
     def fill(self, run: Run) -> Facts:
         sources = self.options.source

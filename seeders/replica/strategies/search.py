@@ -34,7 +34,9 @@ class Search(StoppedConsumer):
 
     def require_fitting(self, provider: Session, base: str, consumer: Consumer) -> None:
         if self.partial is None:
-            fitting.require(provider, base, consumer, self.place)
+            connection = self.options.connection
+            assert connection is not None
+            fitting.require(connection, provider, base, consumer, self.place, self.building())
 
     def estimate(self, progress: Progress) -> Facts:
         return reading.estimate(self.reading(self.place.directory), progress)
