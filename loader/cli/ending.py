@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -40,6 +40,7 @@ from loader.errors import (
     NoSpace,
     SystemFailed,
     UsageProblem,
+    chain,
     is_resumable,
     keeps_run_directory,
 )
@@ -225,7 +226,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
     """Say what went wrong, and how the run ends with it. as_json: None, if --json was given."""
-    stopped = next(filter(_is_stop, _chain(error)), None)
+    stopped = next(filter(_is_stop, chain(error)), None)
     if stopped is not None:
         return _stopped(str(stopped) or "SIGINT", _leaves_a_run(error), as_json)
     if isinstance(error, BrokenPipeError) and _reader_gone():
@@ -268,20 +269,12 @@ def _refusal(error: click.ClickException) -> str:
     return said[:1].lower() + said[1:] if said[1:2].islower() else said
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and those behind it: what a signal interrupts may fail in its own way while it is cleaned up."""
-    following: BaseException | None = error
-    while following is not None:
-        yield following
-        following = following.__cause__ or following.__context__
-
-
 def _is_stop(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt | click.Abort)
 
 
 def _leaves_a_run(error: BaseException) -> bool:
-    return any(map(is_resumable, _chain(error)))
+    return any(map(is_resumable, chain(error)))
 
 
 def _stopped(by: str, run_stays: bool, as_json: bool | None) -> Ending:

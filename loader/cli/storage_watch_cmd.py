@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,15 @@ def watch_command(
 
     PATH is a data.mdb, a database directory, or any directory. Its file system, the logical volume, the physical
     volumes and the disks are read directly (past the page cache) at random places, one small read each in every
-    interval, each by a thread of its own at real-time priority. Run it as root. It ends after --samples, or by Ctrl-C.
+    interval, each by a thread of its own at real-time priority. Run it as root. It ends after --samples, or by
+    Ctrl-C; another signal ends it with exit status 128 and its number.
 
     Beside the layers it times how late the processor lets it run, and what --probe names. On a terminal it draws
     a chart while it runs.
 
     With --check nothing is read but the state file of a running watch: one line with performance data and one
-    line for each layer, exit status 0, 1, 2 or 3. A state that is missing or older than three intervals is UNKNOWN.
+    line for each layer, exit status 0, 1, 2 or 3. Failed reads are CRITICAL for as long as emax shows a peak. A layer
+    that is not measured, a watch that has ended, and a state that is missing or older than three intervals are UNKNOWN.
 
     \b
       ditseed storage watch /var/lib/ldap
@@ -81,8 +84,7 @@ def watch_command(
     wishes = Wishes(
         more["interval"], more["window"], _half_life(more["half_life"]), more["samples"]
     )
-    _watch(found, beside, wishes, kept)
-    return EXIT_OK
+    return _watch(found, beside, wishes, kept)
 
 
 def _half_life(text: str) -> float:
@@ -128,9 +130,10 @@ def _replay(path: Path | None, replayed: Path, kept: Kept) -> None:
         kept.end(last, history)
 
 
-def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kept: Kept) -> None:
-    """To be ended by a signal is nothing wrong, unless no round was."""
+def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kept: Kept) -> int:
+    """The exit status. Ctrl-C is how a watch without --samples ends; any other signal ends it before its time."""
     last: State | None = None
+    status = EXIT_OK
     history = History()
     try:
         headings = watch_shown.headings(found, beside, wishes)
@@ -139,8 +142,12 @@ def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kep
                 history.take(last)
                 kept.write(last)
                 show_round(last, history)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if last is None:
             raise
+        number = getattr(signal, str(stop) or "SIGINT")
+        if number != signal.SIGINT or wishes.samples is not None:
+            status = 128 + number
     if last is not None:
         kept.end(last, history)
+    return status

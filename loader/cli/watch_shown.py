@@ -74,8 +74,8 @@ def show_summary(state: State) -> None:
 def _notes(state: State) -> list[str]:
     notes: dict[str, list[str]] = {}
     for one in state.rows:
-        what = "failed" if one.is_error else "not measured"
-        problem = [f"{what}: {one.problem}"] if one.problem else []
+        problem = [f"not measured: {one.problem}"] if one.problem and not one.is_error else []
+        problem += [f"{one.failed} failed, the last with: {one.error}"] if one.failed else []
         for note in (*one.notes, *problem):
             notes.setdefault(note, []).append(one.name)
     everywhere = len(state.rows)

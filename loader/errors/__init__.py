@@ -8,6 +8,7 @@ from loader.errors.base import EXIT_DIFFERENT as EXIT_DIFFERENT
 from loader.errors.base import EXIT_ERROR as EXIT_ERROR
 from loader.errors.base import EXIT_OK as EXIT_OK
 from loader.errors.base import LoaderError as LoaderError
+from loader.errors.base import chain as chain
 from loader.errors.base import is_resumable as is_resumable
 from loader.errors.base import keeps_run_directory as keeps_run_directory
 from loader.errors.config import ConfigHidden as ConfigHidden

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from loader import naming, plain
@@ -74,6 +74,14 @@ def keeps_run_directory(error: BaseException) -> None:
 
 def is_resumable(error: BaseException) -> bool:
     return _RESUMABLE in error.__dict__
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those behind it: what a signal interrupts may fail in its own way while it is cleaned up."""
+    following: BaseException | None = error
+    while following is not None:
+        yield following
+        following = following.__cause__ or following.__context__
 
 
 def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:

@@ -15,20 +15,22 @@ from loader.storage import files, held
 def locking_process(path: Path) -> int | None:
     """Process ID of the ditseed that holds `path`, None when nobody does. Nothing is locked by asking (/proc/locks)."""
     try:
-        inode = path.stat().st_ino
+        status = path.stat()
         pid = files.read(path).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return None
+    device, inode = status.st_dev, f":{status.st_ino}"
+    file = f"{os.major(device):02x}:{os.minor(device):02x}{inode}"
+    holders = []
     for line in Path("/proc/locks").read_text().splitlines():
         # NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ... The device of some file systems is another there.
+        # The process ID is that of our own namespace, and the file may have that of a container.
         words = line.split()
-        if (
-            words[1:4:2] in (["FLOCK", "WRITE"], ["FLOCK", "READ"])
-            and words[4] == pid
-            and words[5].endswith(f":{inode}")
-        ):
-            return int(pid)
-    return None
+        if words[1:4:2] not in (["FLOCK", "WRITE"], ["FLOCK", "READ"]):
+            continue
+        if words[5] == file or (words[4] == pid and words[5].endswith(inode)):
+            holders.append(words[4])
+    return int(pid if pid in holders else holders[0]) if holders else None
 
 
 @contextmanager

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from loader.run import live
 from loader.run.catalogue import DoneStep, Facts, recorded
+from loader.run.live import Live
 from loader.run.lock import locking_process
 
 
 @dataclass(frozen=True)
 class RunStatus:
     """A run as it stands. `process`: of the ditseed that works at it, None when none does. `heard`: Unix time of the
-    last sign of life. `read`: entries of the finished pieces of the step `read`."""
+    last sign of life. `read`: entries of the finished pieces of the step `read`. `live`: what it did last."""
 
     directory: Path
     verb: str
@@ -21,6 +23,13 @@ class RunStatus:
     read: int
     process: int | None
     heard: float
+    live: Live
+
+    @property
+    def under_way(self) -> str | None:
+        """The step that was begun and is not finished."""
+        step = self.live.step
+        return None if step is None or self.found(step) is not None else step
 
     def found(self, step: str) -> Facts | None:
         """What a finished step found."""
@@ -40,6 +49,7 @@ def status_of(directory: Path) -> RunStatus | None:
             sum(one["entries"] for one in catalogue.partitions("read").values()),
             locking_process(directory / "lock"),
             _heard(directory),
+            live.read(directory),
         )
 
 

@@ -11,13 +11,18 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from loader import naming, units
 from loader.errors import FULL_ERRNOS, NoSpace, NotPermitted, keeps_run_directory
 from loader.progress import Meter, Progress
+from loader.run import live
 from loader.run.catalogue import Catalogue, Facts, forget
 from loader.run.killpoint import killpoint
+from loader.run.live import Live
 from loader.run.lock import exclusive
 from loader.run.watch import watching
 from loader.storage import held
@@ -35,6 +40,7 @@ class Run:
     timeouts: Mapping[str, float] = field(default_factory=dict)
     label: str = ""
     worked: bool = False  # has it done anything now, or found it all done before?
+    live: Live = field(default_factory=Live)
 
     @property
     def directory(self) -> Path:
@@ -59,12 +65,23 @@ class Run:
         self.worked = True
         killpoint(f"{name}.start")
         allowed = self.timeouts.get(name, self.timeouts.get("*"))
-        with self.progress.step(self._shown(name), total) as meter, watching(meter, allowed):
-            facts = naming.told(work(meter))
+        with self.progress.step(self._shown(name), total) as meter:
+            note = partial(self._note_step, name, meter)
+            note()
+            with watching(meter, allowed, note):
+                facts = naming.told(work(meter))
         killpoint(f"{name}.unrecorded")
         self.catalogue.finish(name, facts, meter.entries, meter.seconds)
         killpoint(f"{name}.recorded")
         return facts
+
+    def note(self, now: Live) -> None:
+        """For whoever asks from outside what the run is doing."""
+        self.live = now
+        live.write(self.directory, now)
+
+    def _note_step(self, name: str, meter: Meter) -> None:
+        self.note(Live(name, meter.entries, meter.total, meter.seconds))
 
     def told_before(self) -> Facts:
         """For the report of a verb: when all of it was done, if nothing was done now."""
@@ -112,8 +129,17 @@ def open_run(
                     if catalogue.begin(verb, options):
                         progress.say(f"going on with the run in {home.name}")
                     run = Run(catalogue, progress, timeouts or {}, label)
-                    yield run
+                    run.note(Live())
+                    try:
+                        yield run
+                    except BaseException as error:
+                        if resumable:
+                            keeps_run_directory(error)
+                        failure = live.failure_of(error, home.name)
+                        run.note(replace(run.live, failure=failure))
+                        raise
                     run._say_whether_it_worked()
+                    run.note(Live(done=True))
         except BaseException as error:
             if resumable:
                 keeps_run_directory(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from loader import units
@@ -39,28 +39,34 @@ class Watch:
         pauses = self._longest * SILENCE_FACTOR
         return max(pauses, SILENCE_FLOOR), f"longest pause before {units.duration(self._longest)}"
 
-    def look(self) -> None:
+    def look(self) -> bool:
+        """Whether the step has moved since the look before."""
         now = time.monotonic()
         seen = self._meter.moved
         if seen != self._seen:
             self._longest = max(self._longest, now - self._moved)
             self._seen, self._moved = seen, now
-            return
+            return True
         allowed, why = self.allowed()
         if now - self._moved > allowed and self.error is None:
             silent, limit = units.duration(now - self._moved), units.duration(allowed)
             self.error = StepTimeout(step=self._meter.name, silent=silent, allowed=limit, why=why)
             self._meter.cancel()
+        return False
 
 
 @contextmanager
-def watching(meter: Meter, allowed: float | None) -> Iterator[None]:
-    """Run the body under a watch; StepTimeout replaces whatever error the cancelling caused."""
+def watching(
+    meter: Meter, allowed: float | None, moved: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Run the body under a watch, which calls `moved` about once a second while the step moves; StepTimeout replaces
+    whatever error the cancelling caused."""
     watch, ended = Watch(meter, allowed), threading.Event()
 
     def loop() -> None:
         while not ended.wait(min(1.0, (allowed or 1.0) / 4)):
-            watch.look()
+            if watch.look() and moved is not None:
+                moved()
 
     watcher = threading.Thread(target=loop, daemon=True)
     watcher.start()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from loader import units
 from loader.cli import options
@@ -14,12 +14,11 @@ from loader.cli.report import show, show_facts, show_json, show_table
 from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.catalogue import DoneStep, Facts
+from loader.run.live import Failure
 from seeders.replica import planned, preparing
 from seeders.replica import status as standing
 from seeders.replica.status import Status
 from seeders.replica.strategies import online, stopped
-
-_GOES_ON = "interrupted; the same `replica seed` command resumes"
 
 
 @click.command("status")
@@ -42,7 +41,10 @@ def command(
     run_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what a seeding has done so far, while it is running or after it was interrupted.
+    """Show what a seeding has done so far, while it is running or after it was interrupted or refused.
+
+    For the step that is under way it shows the entries so far, the rate, the time left and the process; for a seeding
+    that failed its error and hint.
 
     --config is the configuration of a stopped consumer. --consumer URI (and -b, both as given for the seeding) is a
     running one: it shows the seeding by --strategy online, loads of `ditseed add` to that server, and settings that
@@ -68,14 +70,16 @@ def command(
     assert config_path is not None
     place = build.target_database(config_path, suffix, replace=False)
     directory = stopped.run_dir_of(run_dir, place)
-    steps, done = stopped.status(directory)
-    expected = planned.of(directory)
+    found, expected = standing.of_stopped(directory), planned.of(directory)
     if as_json:
-        told = {"planned": expected} if expected else {}
-        show_json({"done": done, "steps": [step.__dict__ for step in steps], **told})
+        show_json(_facts(found, expected))
         return
-    _show_steps(steps, expected)
-    show("finished" if done else _GOES_ON)
+    _show_seed(found, expected)
+
+
+def _facts(found: Status, expected: Mapping[str, float]) -> Facts:
+    told: Facts = msgspec.to_builtins(found)
+    return {**told, "planned": expected} if expected else told
 
 
 def _online(uri: str, directory: Path, as_json: bool) -> None:
@@ -85,9 +89,8 @@ def _online(uri: str, directory: Path, as_json: bool) -> None:
         raise NoRun(path=directory)
     expected = planned.of(directory) if found else {}
     if as_json:
-        told = {"planned": expected} if expected else {}
-        seed = {**dataclasses.asdict(found), "done": found.done, **told} if found else None
-        show_json({"seed": seed, "loads": loads, "leases": leases})
+        seed = _facts(found, expected) if found else None
+        show_json(msgspec.to_builtins({"seed": seed, "loads": loads, "leases": leases}))
         return
     if found is not None:
         _show_seed(found, expected)
@@ -116,26 +119,47 @@ def _show_steps(steps: Sequence[DoneStep], expected: Mapping[str, float]) -> Non
 
 def _show_seed(found: Status, expected: Mapping[str, float]) -> None:
     _show_steps(found.steps, expected)
-    if found.step is None:
-        show("finished")
-        return
-    facts: dict[str, object] = {"next" if found.process is None else "under way": found.step}
+    facts: dict[str, object] = {}
+    if found.step is not None:
+        facts["next" if found.process is None else "under way"] = found.step
     if found.entries is not None:
         facts["entries"] = _so_far(found.entries, found.expected)
-    facts["last heard"] = f"{units.duration(found.heard)} ago"
-    facts |= {"state": _GOES_ON} if found.process is None else {"process": found.process}
+    if found.process is not None:
+        facts |= {} if found.rate is None else {"rate": f"{found.rate:,.0f} entries/s"}
+        facts |= {} if found.left is None else {"time left": units.duration(found.left)}
+    if found.failure is not None:
+        facts |= {"error": _failure(found.failure), "failed at": units.moment(found.failure.at)}
+        facts |= {"hint": found.failure.hint} if found.failure.hint else {}
+    if not found.done:
+        facts["last heard"] = f"{units.duration(found.heard)} ago"
+    if found.process is not None:
+        facts["process"] = found.process
+    elif not found.done:
+        how = "failed" if found.failure else "interrupted"
+        facts["state"] = f"{how}; the same `{found.verb}` command resumes"
+    if found.done:
+        show("finished")
     show_facts(facts)
+
+
+def _failure(failure: Failure) -> str:
+    return f"{failure.message} [{failure.code}]"
 
 
 def _show_loads(loads: Sequence[Facts]) -> None:
     rows = []
     for one in loads:
-        state = one["process"] or "interrupted; the same command resumes"
+        failure = one["failure"]
+        how = f"failed: {_failure(failure)}" if failure else "interrupted"
+        state = one["process"] or f"{how}; the same command resumes"
+        is_moving = one["process"] is not None and not one["done"]
+        rate = f"{one['rate']:,.0f}/s" if is_moving and one["rate"] else "-"
+        left = units.duration(one["left"]) if is_moving and one["left"] is not None else "-"
         so_far, heard = _so_far(one["entries"], one["expected"]), units.duration(one["heard"])
-        shown = (so_far, f"{heard} ago", "finished" if one["done"] else state)
+        shown = (so_far, rate, left, f"{heard} ago", "finished" if one["done"] else state)
         rows.append((" ".join(one["inputs"]), *shown))
     if rows:
-        show_table(("add", "entries", "last heard", "process"), rows)
+        show_table(("add", "entries", "entries/s", "time left", "last heard", "process"), rows)
 
 
 def _show_lease(one: Facts) -> None:

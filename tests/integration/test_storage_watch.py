@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from fixtures import storage_vm
 from fixtures.limits import loop_device, loop_filesystem, missing_loop_filesystem
 from fixtures.waiting import until
-from tests.support.command import COMMAND, ditseed, start
+from tests.support.command import COMMAND, Done, ditseed, start
 from tests.support.require import require
 
 Facts = dict[str, Any]
@@ -44,7 +45,7 @@ status=0; $watch --check --state /run/state >check || status=$?
 echo "exit status $status" >>check
 dmsetup resume leg2
 kill -TERM $pid
-wait $pid
+wait $pid || echo "watch ended with $?" >>check
 dmsetup suspend --noflush --nolockfs leg2
 echo "0 131072 delay /dev/ubdb 0 0 /dev/ubdb 0 50" | dmsetup load leg2
 dmsetup resume leg2
@@ -110,7 +111,7 @@ def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(
     check = delayed["check"].splitlines()
     assert check[0].startswith("STORAGE WATCH CRITICAL - ")
     assert "/dev/mapper/leg2: a read is in flight for" in check[0]  # and what read from that leg
-    assert check[-1] == "exit status 2"
+    assert check[-2:] == ["exit status 2", "watch ended with 143"]
     assert states[-1]["layers"][4]["reads"] > hung[0]["layers"][4]["reads"]  # a disk goes on
 
 
@@ -207,9 +208,55 @@ def test_a_device_whose_reads_fail_is_critical(tmp_path: Path) -> None:
         said = "the last read failed: Input/output error"
         done = until(lambda: found if said in (found := check()).out else None)
         process.terminate()
-        assert process.wait() == 0
+        assert process.wait() == 128 + signal.SIGTERM
         process.communicate()
     assert done.status == 2
+
+
+def judged_while_watched(tmp_path: Path, *words: object, reads: int) -> list[Done]:
+    """What the plugin says again and again, once there were so many rounds."""
+    state = tmp_path / "state"
+    process = start("storage", "watch", *words, "--interval", "0.1", "--state", state, "--json")
+    assert process.stdout is not None
+    try:
+        next(line for line in process.stdout if json.loads(line)["round"] >= reads)
+        return [until(lambda: _fresh(state)) for _ in range(5)]
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _fresh(state: Path) -> Done | None:
+    """On a loaded host the state may be old for a moment."""
+    check = ditseed("storage", "watch", "--check", "--state", state)
+    return None if "is the watch running" in check.out else check
+
+
+def test_a_layer_that_fails_from_the_beginning_is_critical(tmp_path: Path) -> None:
+    require(missing_loop_filesystem())
+    with loop_filesystem(32) as place:
+        data = place / "data.mdb"
+        data.write_bytes(os.urandom(8 << 20))
+        subprocess.run(["sync", "-f", str(data)], check=True)
+        os.truncate(place.parent / "image", 0)
+        words = ("--layer", f"db={data}", "--layer", f"other={tmp_path}")
+        for check in judged_while_watched(tmp_path, *words, reads=8):
+            assert check.status == 2, check.out
+            said = "db: the last read failed: it cannot be opened: Input/output error"
+            assert said in check.out
+            assert "reads of db fail" in check.out
+            assert "_failed'=0c" in check.out
+
+
+def test_reads_of_which_some_fail_are_critical_whichever_was_the_last(tmp_path: Path) -> None:
+    require(missing_loop_filesystem())
+    image = tmp_path / "image"
+    with loop_device(image, 8) as device:
+        os.truncate(image, 4 << 20)
+        for check in judged_while_watched(tmp_path, "--layer", f"disk={device}", reads=40):
+            assert check.status == 2, check.out
+            assert "reads of disk fail" in check.out
+            assert "disk takes " not in check.out
 
 
 def test_a_file_system_without_a_device(tmp_path: Path) -> None:
@@ -246,8 +293,12 @@ def test_the_state_is_judged_as_a_plugin_does(tmp_path: Path) -> None:
         assert "verdict: " in done.out
         assert state.stat().st_mode & 0o777 == 0o644
         assert f'_reads_total{{layer="ext4 on {place}"}} ' in (tmp_path / "watch.prom").read_text()
-    state.write_text(json.dumps({**json.loads(state.read_text()), "interval": 3600}))  # not stale
     judge = ("storage", "watch", "--check", "--state")
+    known = {**json.loads(state.read_text()), "interval": 3600}  # not stale
+    state.write_text(json.dumps(known))
+    over = ditseed(*judge, state)
+    assert (over.status, "has ended" in over.out) == (3, True), over.out
+    state.write_text(json.dumps({**known, "watcher": None}))
     well = ditseed(*judge, state, "-w", "5000", "-c", "6000")
     assert well.status == 0, well.out
     assert well.out.startswith("STORAGE WATCH OK - ")

@@ -50,5 +50,9 @@ def test_killed_at_every_point_in_turn(source: Slapd) -> None:
                 assert tree(target.slapcat()) == tree(source.slapcat())
         assert "publish: done before" in ditseed(*command).ok().err
         assert _steps(place) == list(STEPS)
-        assert {path.name for path in (place / RUN_DIR).iterdir()} == {"lock", "run.sqlite"}
+        assert {path.name for path in (place / RUN_DIR).iterdir()} == {
+            "lock",
+            "now.json",
+            "run.sqlite",
+        }
         assert tree(target.slapcat()) == tree(source.slapcat())

@@ -54,4 +54,4 @@ class Building:
     def assert_done(self) -> None:
         assert tree(self.target.slapcat()) == tree(self.new.read_text())
         run_dir = {path.name for path in (self.target.database_dir / RUN_DIR).iterdir()}
-        assert run_dir == {"lock", "run.sqlite"}
+        assert run_dir == {"lock", "now.json", "run.sqlite"}

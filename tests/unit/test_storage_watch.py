@@ -18,7 +18,7 @@ from loader.operations.storage.watch import layers, plugin, prometheus, state, v
 from loader.operations.storage.watch.layers import Layer
 from loader.operations.storage.watch.plugin import Limits
 from loader.operations.storage.watch.state import LayerState, State
-from loader.operations.storage.watch.timing import Figures, Timing
+from loader.operations.storage.watch.timing import Errors, Figures, Timing
 from loader.storage.devices import Device
 from loader.storage.mounts import Mount
 
@@ -73,6 +73,19 @@ def test_a_read_of_ten_intervals_counts_as_those_that_it_kept_from_beginning() -
         timing.add(number, number, 0.001)
     timing.add(9, 19, 10.0)
     assert figures(timing).p50 == pytest.approx(1.0, rel=0.02)
+
+
+def test_a_failed_read_is_held_while_it_is_in_the_window_and_for_a_half_life() -> None:
+    errors = Errors(window=4, half_life=10)
+    for number in range(60):
+        errors.take(number, "EIO" if number % 4 == 0 else None)
+    assert errors.held(59) == (2, 56)  # those of rounds 52 and 56
+    assert (errors.total, errors.last) == (15, "EIO")
+    assert errors.held(66) == (1, 56)
+    assert errors.held(1000) == (1, 56)  # among the last four reads
+    errors.take(1000, None)
+    assert errors.held(1000) == (0, None)
+    assert errors.total == 15
 
 
 MIRROR = (
@@ -171,6 +184,15 @@ def device(name: str, kind: str, *on: str) -> Device:
     )
 
 
+def test_a_layer_whose_reads_fail_is_not_said_to_add_nothing() -> None:
+    found = verdict.verdict(MIRROR, times(alternating, leg2=FAST))
+    words = verdict.told(found, [], ["lv"]).split("; ")
+    assert words[0] == "reads of lv fail"
+    assert not any(word.startswith("lv ") for word in words)
+    unmeasured = verdict.verdict(MIRROR, {**times(alternating, leg2=FAST), "lv": {}})
+    assert "not known" not in verdict.told(unmeasured, [], ["lv"])
+
+
 def test_parts_that_lvm_makes_for_a_volume_are_no_layers() -> None:
     mount = Mount("254:9", "/", "/srv", "xfs", "/dev/dm-9", ())
     devices = (
@@ -245,7 +267,7 @@ def test_what_a_plugin_says(
 
 def test_a_layer_that_is_not_measured_hides_no_other(tmp_path: Path) -> None:
     unknown = layer("/dev/vda", problem="Operation not permitted", figures=None)
-    assert checked(tmp_path, unknown, layer()).status is Status.OK
+    assert checked(tmp_path, unknown, layer()).status is Status.UNKNOWN
     worse = checked(tmp_path, unknown, layer(), layer("b", davg=1), critical=0.5)
     assert worse.status is Status.CRITICAL
     assert worse.lines[0].startswith("b: davg 1000.00 ms")
@@ -269,7 +291,10 @@ def test_performance_data_are_as_the_guidelines_want_them(tmp_path: Path) -> Non
 
 def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "watch.prom"
-    odd, hung = layer('xfs on /a"b\\c\n', davg=0.25), layer("leg", in_flight_since=NOW - 6)
+    odd, hung = (
+        layer('xfs on /a"b\\c\n', davg=0.25),
+        layer("leg", in_flight_since=NOW - 6, failed=15),
+    )
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
     known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "")
     prometheus.write(known, path)
@@ -279,6 +304,8 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     assert found[f"{name}_davg_seconds", odd.name] == 0.25
     assert found[f"{name}_quantile_seconds", odd.name, "0.999"] == 0.25
     assert found[f"{name}_reads_total", "leg"] == 10
+    assert found[f"{name}_failed_total", "leg"] == 15
+    assert found[f"{name}_failed_total", odd.name] == 0
     assert found[f"{name}_added_seconds", odd.name] == 0.125
     assert found[f"{name}_in_flight_seconds", "leg"] == 6
     assert found[f"{name}_written_timestamp_seconds",] == NOW

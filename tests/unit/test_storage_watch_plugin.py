@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +18,13 @@ from msgspec.structs import replace
 
 from loader.operations.monitoring import Status
 from loader.operations.storage.watch import plugin, state
+from loader.operations.storage.watch.layers import Layer
 from loader.operations.storage.watch.plugin import Limits
-from loader.operations.storage.watch.state import LayerState, State
+from loader.operations.storage.watch.state import LayerState, State, Watcher
+from loader.operations.storage.watch.targets import Target
 from loader.operations.storage.watch.timing import Figures
+from loader.operations.storage.watch.watching import Watch, Wishes
+from loader.storage.timed import Timed
 
 NOW = 1_800_000_000.0
 UNITS = {"", "s", "ms", "us", "%", "B", "c"}
@@ -129,8 +137,10 @@ def test_whatever_it_is_called_and_however_long_it_takes(
         (
             known(layer("a"), probes=(replace(layer("p"), figures=None, problem="no"),)),
             1,
-            Status.OK,
+            Status.UNKNOWN,
         ),
+        (known(replace(layer("a"), measured=NOW - 9)), 1, Status.OK),
+        (known(replace(layer("a"), measured=NOW - 10)), 1, Status.UNKNOWN),
         (known(layer("a"), probes=(replace(layer("p"), is_error=True),)), 1, Status.CRITICAL),
         (
             known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 2, limit=3),)),
@@ -148,6 +158,132 @@ def test_exit_statuses(file: Path, found: State, age: float, status: Status) -> 
     check = told(file, found, age=age)
     assert read(check.text())[0] == status.name == check.status.name
     assert int(check.status) in range(4)
+
+
+ROWS = re.findall(
+    r"^\| (.*) \| \d ([A-Z]+) \|$",
+    (Path(__file__).parents[2] / "docs/storage.md").read_text(),
+    re.MULTILINE,
+)
+LIMITS = Limits(0.02, 0.2)
+
+
+class Flaky:
+    """Reads of which every fourth fails."""
+
+    size: int | None = 512
+    note: str | None = None
+    count = 0
+
+    def once(self) -> float:
+        self.count += 1
+        if self.count % 4 == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        return 0.001
+
+    def close(self) -> None:
+        pass
+
+
+def unopened(number: int) -> State:
+    def opens() -> Timed:
+        raise OSError(number, os.strerror(number))
+
+    return watched(opens)
+
+
+def watched(opens: Callable[[], Timed]) -> State:
+    """After 7 rounds of a probe that is opened so."""
+    wishes, target = Wishes(interval=0.05, samples=7), Target(Layer("p", ""), opens)
+    with Watch((), wishes, (target,)) as watch:
+        (*_, last) = watch.rounds()
+    return replace(last, layers=last.probes, probes=(), interval=3.0, written=NOW, watcher=None)
+
+
+def flaky() -> State:
+    found = watched(Flaky)
+    (one,) = found.layers
+    assert (one.failed, one.errors, one.is_error) == (2, 2, False), one
+    return found
+
+
+def ended() -> State:
+    done = subprocess.Popen(["true"])
+    done.wait()
+    return replace(known(layer("a")), watcher=replace(Watcher.own(), process=done.pid))
+
+
+# The beginning of a row in docs/storage.md, and states for which its status holds.
+RULES: dict[str, list[Callable[[], State | None]]] = {
+    "every layer and every probe": [
+        lambda: known(layer("a"), probes=(layer("p"),)),
+        lambda: replace(known(layer("a")), watcher=Watcher.own()),
+    ],
+    "a davg is above `-w`": [lambda: known(layer("a", 0.03))],
+    "a davg is above `-c`": [lambda: known(layer("a", 0.3))],
+    "a read has been in flight": [lambda: known(replace(layer("a"), in_flight_since=NOW - 5))],
+    "a flock, a write or a search": [
+        lambda: known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 2, limit=3),))
+    ],
+    "the last read of a layer": [
+        lambda: known(replace(layer("a"), is_error=True, problem="EIO", errors=1)),
+        lambda: known(layer("a"), probes=(replace(layer("p"), is_error=True, problem="late"),)),
+    ],
+    "an earlier one failed": [flaky],
+    "a layer cannot be opened, because": [
+        lambda number=number: unopened(number)  # type: ignore[misc]
+        for number in (errno.EIO, errno.ENXIO, errno.ENODEV)
+    ],
+    "a layer or a probe cannot be opened": [
+        lambda number=number: unopened(number)  # type: ignore[misc]
+        for number in (errno.EACCES, errno.ENOENT, errno.EINVAL)
+    ],
+    "no read of a layer was measured": [
+        lambda: known(replace(layer("a"), problem="from a cache", measured=NOW - 10)),
+        lambda: known(layer("b"), replace(layer("a"), figures=None)),
+        lambda: known(layer("b"), probes=(replace(layer("p"), figures=None),)),
+    ],
+    "the state file is missing": [lambda: None],
+    "the state is older": [
+        lambda: replace(known(layer("a")), written=NOW - 9),
+        lambda: replace(known(layer("a")), written=NOW + 60),
+    ],
+    "the process of the watch has ended": [ended],
+}
+
+
+def test_each_rule_has_a_row_in_the_documentation() -> None:
+    rows = [text for text, status in ROWS]
+    assert [[one for one in RULES if text.startswith(one)] for text in rows] == [
+        [one] for one in RULES
+    ]
+
+
+@pytest.mark.parametrize(("text", "status"), ROWS)
+def test_each_row_of_the_documentation_is_true(tmp_path: Path, text: str, status: str) -> None:
+    (makes,) = [makes for begin, makes in RULES.items() if text.startswith(begin)]
+    for make in makes:
+        path, found = tmp_path / "state", make()
+        if found is not None:
+            state.write(found, path)
+        check = plugin.check(path, LIMITS, NOW + 1)
+        assert read(check.text())[0] == check.status.name == status, check
+
+
+def test_failed_reads_are_told_with_their_number_and_age(file: Path) -> None:
+    one = replace(layer("a"), errors=15, failed=20, error="Input/output error", failed_at=NOW - 29)
+    assert told(file, known(one)).lines[1] == (
+        "a: 15 reads failed, the last one 30.0 s ago: Input/output error"
+    )
+    last = replace(one, is_error=True, problem="Input/output error")
+    assert told(file, known(last)).lines[1] == (
+        "a: the last read failed: Input/output error (14 failed before it)"
+    )
+
+
+def test_a_watch_of_another_pid_namespace_is_not_said_to_have_ended(file: Path) -> None:
+    elsewhere = replace(Watcher.own(), process=4194305, namespace="elsewhere")
+    assert told(file, replace(known(layer("a")), watcher=elsewhere)).status is Status.OK
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from typing import NoReturn
 
 from loader import glue, indexes
 from loader.config import Database
-from loader.errors import NoRun, UsageProblem
+from loader.errors import UsageProblem
 from loader.operations import moved
 from loader.operations.build import BuildOptions, require, target_database
 from loader.operations.build.made_for import made_for
 from loader.operations.publish import TargetDatabase
 from loader.operations.shards import clear
 from loader.progress import Progress
-from loader.run.catalogue import DoneStep, Facts, recorded
+from loader.run.catalogue import Facts
 from loader.run.steps import Run
 from loader.server.session import Session
 from loader.storage import files
@@ -36,14 +36,6 @@ log = logging.getLogger(__name__)
 def run_dir_of(named: Path | None, place: TargetDatabase) -> Path:
     """--run-dir, or the one in the database directory."""
     return named.absolute() if named else place.directory / RUN_DIR
-
-
-def status(run_dir: Path) -> tuple[list[DoneStep], bool]:
-    """Finished steps of the seeding in `run_dir`, and whether it has ended."""
-    with recorded(run_dir) as catalogue:
-        if catalogue is None:
-            raise NoRun(path=run_dir)
-        return catalogue.steps(), catalogue.found("publish") is not None
 
 
 class StoppedConsumer(Strategy):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.waiting import until
 from loader.defaults import ENV_KILL_AT
-from loader.errors import CatalogueVersion, Locked, NoSpace, RunMismatch, StepTimeout
+from loader.errors import FULL, CatalogueVersion, Locked, NoSpace, RunMismatch, StepTimeout
 from loader.progress import Meter, Progress
-from loader.run import catalogue
+from loader.run import catalogue, live
 from loader.run.catalogue import Facts
+from loader.run.looking import RunStatus, status_of
 from loader.run.steps import Run, open_run
 from tests.support.command import environment
 
@@ -171,3 +174,59 @@ def test_what_a_run_keeps_of_a_full_disk_is_told(
     (told,) = [one.getMessage() for one in caplog.records if "run's own" in one.getMessage()]
     assert told.startswith(("1.0 MiB of that disk", "1.1 MiB of that disk")), told
     assert "remove that directory" in told
+
+
+def seen(directory: Path) -> RunStatus:
+    found = status_of(directory)
+    assert found is not None
+    return found
+
+
+def test_what_a_step_has_done_so_far_is_seen_from_outside(tmp_path: Path) -> None:
+    def work(meter: Meter) -> Facts:
+        assert seen(tmp_path).under_way == "load"
+        meter.add(250)
+        until(lambda: seen(tmp_path).live.entries == 250)
+        return {}
+
+    with open_run(tmp_path, "test", {}, QUIET) as run:
+        run.do("load", work, total=1000)
+        found = seen(tmp_path)
+    assert (found.live.step, found.live.total, found.under_way) == ("load", 1000, None)
+    assert found.live.rate is not None
+    assert found.process == os.getpid()
+    assert (seen(tmp_path).live.done, seen(tmp_path).process) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (NoSpace(path="/srv", lack="full"), "storage.no_space", "/srv"),
+        (OSError(errno.EIO, "Input/output error", "/srv/x"), "storage.failed", "/srv/x: Input"),
+        (OSError(errno.ENOSPC, "No space left on device"), "storage.no_space", FULL),
+        (KeyboardInterrupt("SIGTERM"), "cancelled", "SIGTERM"),
+        (RuntimeError("odd"), "internal", "RuntimeError: odd"),
+    ],
+)
+def test_what_a_run_failed_with_is_kept_until_it_goes_on(
+    tmp_path: Path, error: BaseException, code: str, said: str
+) -> None:
+    def fails(meter: Meter) -> Facts:
+        raise error
+
+    with pytest.raises(type(error)), open_run(tmp_path, "test", {}, QUIET) as run:
+        run.do("two", fails)
+    found = seen(tmp_path)
+    assert (found.under_way, found.live.done) == ("two", False)
+    assert found.live.failure is not None
+    assert (found.live.failure.code, said in found.live.failure.message) == (code, True)
+    with pytest.raises(RunMismatch), open_run(tmp_path, "test", {"b": 2}, QUIET):
+        pass
+    assert seen(tmp_path).live.failure == found.live.failure  # nothing of this run was tried
+    with open_run(tmp_path, "test", {}, QUIET):
+        assert seen(tmp_path).live.failure is None
+
+
+def test_a_run_goes_on_where_it_cannot_be_told_what_it_does(tmp_path: Path) -> None:
+    (tmp_path / live.FILE).mkdir()
+    assert len(listing(tmp_path, [])) == 3

@@ -50,6 +50,10 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
         return Check(Status.UNKNOWN, (f"{path}: {_reason(error)}",))
     moment = time.time() if now is None else now
     age = moment - found.written
+    watcher = found.watcher
+    if watcher is not None and watcher.has_ended():
+        said = f"the watch (process {watcher.process}) has ended; {path} was {_aged(age)}"
+        return Check(Status.UNKNOWN, (said,))
     if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * found.interval):
         return Check(Status.UNKNOWN, (f"{path} was {_aged(age)}: is the watch running?",))
     return _judged(found, limits, moment)
@@ -69,12 +73,11 @@ def _aged(age: float) -> str:
 
 def _judged(state: State, limits: Limits, now: float) -> Check:
     judged = [(one, *_row(one, state, limits, now)) for one in state.rows]
-    # Of the worst, an unknown layer is better than one over a limit; a probe beside them does not make it known.
+    # A row that was not measured is never OK, and hides none that is over a limit.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
-    is_known = any(_row(one, state, limits, now)[0] != Status.UNKNOWN for one in state.layers)
-    known = [status for _, status, _ in judged if status is not Status.UNKNOWN]
-    worst = max(known, key=order.index, default=Status.UNKNOWN)
-    worst = Status.UNKNOWN if worst is Status.OK and not is_known else worst
+    worst = max((status for _, status, _ in judged), key=order.index, default=Status.UNKNOWN)
+    if worst is Status.OK and not state.layers:
+        worst = Status.UNKNOWN
     found = [f"{one.name}: {said}" for one, status, said in judged if status is worst]
     first = state.told if worst is Status.OK else f"{', '.join(found)}; {state.told}"
     lines = (f"{one.name}: {said}" for one, _, said in judged)
@@ -87,11 +90,11 @@ def _row(one: LayerState, state: State, limits: Limits, now: float) -> tuple[Sta
         assert one.in_flight_since is not None
         what = "a read is" if is_layer else "it has been"
         return Status.CRITICAL, f"{what} in flight for {units.duration(now - one.in_flight_since)}"
-    if one.is_error:
-        what = "read" if is_layer else "one"
-        return Status.CRITICAL, f"the last {what} failed: {one.problem}"
-    if one.problem is not None or one.figures is None:
+    if one.is_error or one.errors:
+        return Status.CRITICAL, _failed(one, "read" if is_layer else "try", now)
+    if not _is_measured(one, state):
         return Status.UNKNOWN, f"not measured: {one.problem or 'no read has ended yet'}"
+    assert one.figures is not None
     said = f"davg {_ms(one.figures.davg)}, emax {_ms(one.figures.emax)}"
     for status, limit in (
         (Status.CRITICAL, limits.critical),
@@ -100,6 +103,26 @@ def _row(one: LayerState, state: State, limits: Limits, now: float) -> tuple[Sta
         if limit is not None and one.figures.davg > limit:
             return status, f"{said} (limit {_ms(limit)})"
     return Status.OK, said
+
+
+def _failed(one: LayerState, what: str, now: float) -> str:
+    if one.is_error:
+        before = f" ({one.errors - 1} failed before it)" if one.errors > 1 else ""
+        return f"the last {what} failed: {one.problem}{before}"
+    whats = what if one.errors == 1 else "reads" if what == "read" else "tries"
+    ago = (
+        "" if one.failed_at is None else f", the last one {units.duration(now - one.failed_at)} ago"
+    )
+    return f"{one.errors} {whats} failed{ago}: {one.error}"
+
+
+def _is_measured(one: LayerState, state: State) -> bool:
+    """A single read may come from a cache: what was measured within the last intervals was looked at."""
+    if one.figures is None:
+        return False
+    if one.measured is None:  # of an older ditseed
+        return one.problem is None
+    return state.written - one.measured <= max(_LEAST_STALE, STALE * state.interval)
 
 
 def _perfdata(state: State, limits: Limits) -> Iterator[str]:
@@ -113,6 +136,7 @@ def _perfdata(state: State, limits: Limits) -> Iterator[str]:
             for name in ("last", "emin", "emax", "p50", "p99", "p999"):
                 yield f"'{label}_{name}'={_number(getattr(one.figures, name))}s;;;0"
         yield f"'{label}_missed'={one.missed}c;;;0"
+        yield f"'{label}_failed'={one.failed}c;;;0"
 
 
 def _labels(rows: Sequence[LayerState]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable
@@ -9,13 +10,14 @@ from queue import SimpleQueue
 
 import msgspec
 
-from loader.errors import LoaderError
+from loader.errors import LoaderError, chain
 from loader.operations.storage.watch.targets import Target
 from loader.storage import realtime
 from loader.storage.timed import Timed, Unmeasurable
 
 Outcome = tuple[float | None, str | None, bool]  # as the last three of Sample
 _AGAIN = 60.0  # seconds
+_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # of a device that cannot be opened
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -118,8 +120,13 @@ class Probe(threading.Thread):
         except Unmeasurable as error:
             return None, str(error), False
         except (LoaderError, OSError) as error:
-            said = error.strerror if isinstance(error, OSError) else None
-            return None, said or str(error), self._timed is not None
+            is_read = self._timed is not None
+            said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            return (
+                None,
+                said if is_read else f"it cannot be opened: {said}",
+                is_read or _is_dead(error),
+            )
         finally:
             self.begun = None
 
@@ -135,3 +142,7 @@ class Probe(threading.Thread):
         if limit is None or seconds <= limit:
             return seconds, None, False
         return seconds, f"it took {seconds:.1f} s, which is over {limit:g} s", True
+
+
+def _is_dead(error: Exception) -> bool:
+    return any(isinstance(one, OSError) and one.errno in _DEAD for one in chain(error))

@@ -23,6 +23,7 @@ _COUNTERS = {
     "reads": "Reads that were measured.",
     "unmeasured": "Reads that failed or came from a cache.",
     "missed": "Rounds that passed during a read.",
+    "failed": "Reads that failed, or could not be tried on a device that is dead.",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import msgspec
 
 from loader.operations.storage.watch.timing import Figures, Seconds
 from loader.operations.storage.watch.verdict import Added
+from loader.run.lease import boot_id
 from loader.storage import files
 
 FORMAT = 1
@@ -23,6 +25,8 @@ class LayerState(msgspec.Struct, frozen=True):
     Counted are `reads` that were measured, those that came from a cache or failed (`unmeasured`), and rounds that
     passed during a read (`missed`). `in_flight_since`: Unix time. `late`: the longest that a read began behind plan.
     `limit`: seconds after which it counts as failed. Of a probe beside the layers, "read" means what it does.
+    `measured`: when the last read that was measured ended. `failed`: reads that failed since the start, the last
+    of them with `error`; `errors`: those that are held as emax is (timing.Errors), the last of them at `failed_at`.
     """
 
     name: str
@@ -39,10 +43,39 @@ class LayerState(msgspec.Struct, frozen=True):
     is_error: bool
     notes: tuple[str, ...]
     limit: float | None = None
+    measured: Moment | None = None
+    failed: int = 0
+    errors: int = 0
+    error: str | None = None
+    failed_at: Moment | None = None
+
+
+class Watcher(msgspec.Struct, frozen=True):
+    """The process that writes the state. A process ID means something in its own namespace, until the next boot."""
+
+    process: int
+    namespace: str
+
+    @classmethod
+    def own(cls) -> Watcher:
+        return cls(os.getpid(), f"{boot_id()} {os.stat('/proc/self/ns/pid').st_ino}")
+
+    def has_ended(self) -> bool:
+        """False where that cannot be told from here."""
+        if self.namespace != Watcher.own().namespace:
+            return False
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # of another account
+            return False
+        return False
 
 
 class State(msgspec.Struct, frozen=True):
-    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence. `probes`: those beside the layers."""
+    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence. `probes`: those beside the layers.
+    `watcher`: None of an older ditseed."""
 
     written: Moment
     interval: Seconds
@@ -52,6 +85,7 @@ class State(msgspec.Struct, frozen=True):
     told: str
     format: int = FORMAT
     probes: tuple[LayerState, ...] = ()
+    watcher: Watcher | None = None
 
     @property
     def rows(self) -> tuple[LayerState, ...]:

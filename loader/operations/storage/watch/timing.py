@@ -1,4 +1,4 @@
-"""What is known of the times of one layer: those of the last n reads, quick-attack extremes, quantiles of all."""
+"""What is known of one layer: the times of the last n reads, quick-attack extremes, quantiles of all, failed reads."""
 
 from __future__ import annotations
 
@@ -82,3 +82,30 @@ class Timing:
 
     def _quantile(self, share: float) -> float:
         return float(self._sketch.get_quantile_value(share) or 0.0)
+
+
+class Errors:
+    """Reads that failed. Each is held as emax holds a peak: while it is among the last n reads, and at least for a
+    half-life, so that whoever asks every few minutes sees it. `total`: since the start."""
+
+    def __init__(self, window: int, half_life: float) -> None:
+        self._window, self._half_life = window, half_life
+        self._held: deque[tuple[int, float]] = deque()  # number of the read, end (monotonic)
+        self._reads = self.total = 0
+        self.last: str | None = None
+
+    def take(self, at: float, problem: str | None) -> None:
+        """The next read, which ended at `at`; `problem`: why it failed, or None."""
+        self._reads += 1
+        if problem is not None:
+            self._held.append((self._reads, at))
+            self.total, self.last = self.total + 1, problem
+
+    def held(self, now: float) -> tuple[int, float | None]:
+        """How many, and when the last one was (monotonic)."""
+        while self._held:
+            number, at = self._held[0]
+            if number > self._reads - self._window or now - at <= self._half_life:
+                break
+            self._held.popleft()
+        return len(self._held), self._held[-1][1] if self._held else None

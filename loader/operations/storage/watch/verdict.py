@@ -97,17 +97,18 @@ def _is_delay(one: Added, differences: Sequence[float], worst: float) -> bool:
     return lower_quartile > 0 and one.seconds >= least
 
 
-def told(found: Sequence[Added], hung: Sequence[str]) -> str:
-    """One sentence: what hangs, what adds delay, the largest first, and what adds nothing."""
+def told(found: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
+    """One sentence: what hangs or fails, what adds delay, the largest first, and what adds nothing."""
     lowest_hung = [
         one.layer for one in found if one.layer in hung and not set(one.over) & set(hung)
     ]
     words = [f"{name} does not answer" for name in lowest_hung or hung]
+    words += [f"reads of {name} fail" for name in failing]
     known = [one for one in found if one.seconds is not None]
     slow = sorted((one for one in known if one.is_delay), key=lambda one: -(one.seconds or 0))
     words += [_delay(one) for one in slow]
-    words += [_nothing(one) for one in known if not one.is_delay]
-    unknown = [one.layer for one in found if one.seconds is None]
+    words += [_nothing(one) for one in known if not one.is_delay and one.layer not in failing]
+    unknown = [one.layer for one in found if one.seconds is None and one.layer not in failing]
     if not known and not words:
         return (
             f"not known: layers were measured beside each other in fewer than {LEAST_ROUNDS} rounds"

@@ -11,9 +11,9 @@ import msgspec
 from loader.operations.storage.watch import symptoms, targets, verdict
 from loader.operations.storage.watch.layers import Layer
 from loader.operations.storage.watch.probe import Pace, Probe, Sample
-from loader.operations.storage.watch.state import LayerState, State
+from loader.operations.storage.watch.state import LayerState, State, Watcher
 from loader.operations.storage.watch.targets import Target
-from loader.operations.storage.watch.timing import Timing
+from loader.operations.storage.watch.timing import Errors, Timing
 
 _OPENING = 5.0  # seconds that all layers together may take to be opened before the first round begins without them
 HUNG = 2  # intervals: a read that began within one after the device stopped is told before three have passed
@@ -34,6 +34,8 @@ class _Record:
     def __init__(self, probe: Probe, wishes: Wishes) -> None:
         self._probe = probe
         self.timing = Timing(wishes.window, wishes.half_life, wishes.interval)
+        self._errors = Errors(wishes.window, wishes.half_life)
+        self._measured: float | None = None
         self._interval = wishes.interval
         self._reads = self._unmeasured = 0
         self._late = 0.0
@@ -43,15 +45,19 @@ class _Record:
     def take(self, sample: Sample) -> None:
         self._late = max(self._late, sample.late)
         self._problem, self._is_error = sample.problem, sample.is_error
+        self._errors.take(sample.at, sample.problem if sample.is_error else None)
         if sample.seconds is None:
             self._unmeasured += 1
         else:
             self._reads += 1
+            self._measured = sample.at
             self.timing.add(sample.round, sample.at, sample.seconds)
 
     def state(self) -> LayerState:
         probe, begun = self._probe, self._probe.begun
-        flight = 0.0 if begun is None else time.monotonic() - begun
+        now, moment = time.monotonic(), time.time()
+        flight = 0.0 if begun is None else now - begun
+        errors, failed = self._errors.held(now)
         return LayerState(
             name=probe.layer.name,
             path=probe.layer.path,
@@ -62,11 +68,16 @@ class _Record:
             unmeasured=self._unmeasured,
             missed=probe.missed + int(flight // self._interval),
             late=self._late,
-            in_flight_since=None if begun is None else time.time() - flight,
+            in_flight_since=None if begun is None else moment - flight,
             problem=self._problem,
             is_error=self._is_error,
             notes=probe.notes,
             limit=probe.target.limit,
+            measured=None if self._measured is None else moment - (now - self._measured),
+            failed=self._errors.total,
+            errors=errors,
+            error=self._errors.last,
+            failed_at=None if failed is None else moment - (now - failed),
         )
 
 
@@ -77,6 +88,7 @@ class Watch:
         self, layers: Sequence[Layer], wishes: Wishes, beside: Sequence[Target] = ()
     ) -> None:
         self._layers, self._wishes = layers, wishes
+        self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
         all_of_them = [*map(targets.of, layers), *beside]
         step = wishes.interval / (
@@ -136,11 +148,22 @@ class Watch:
         layers, beside = states[:count], states[count:]
         times = {name: one.timing.recent for name, one in self._records.items()}
         found = verdict.verdict(self._layers, times)
-        told = [verdict.told(found, self._hung(layers, now))]
+        failing = [one.name for one in layers if one.errors]
+        told = [verdict.told(found, self._hung(layers, now), failing)]
         told += [f"{name} does not end" for name in self._hung(beside, now)]
+        told += [f"{one.name} fails" for one in beside if one.errors]
         told += symptoms.told([one.name for one in beside], [one.name for one in layers], times)
         interval = self._wishes.interval
-        return State(now, interval, number, layers, found, "; ".join(told), probes=beside)
+        return State(
+            now,
+            interval,
+            number,
+            layers,
+            found,
+            "; ".join(told),
+            probes=beside,
+            watcher=self._watcher,
+        )
 
     def _hung(self, states: Sequence[LayerState], now: float) -> list[str]:
         return [one.name for one in states if is_hung(one, self._wishes.interval, now)]
