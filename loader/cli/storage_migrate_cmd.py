@@ -15,7 +15,14 @@ import msgspec
 
 from loader.cli import options
 from loader.cli.report import for_people, show, show_facts, show_json, tell
-from loader.errors import EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
+from loader.errors import (
+    EXIT_DIFFERENT,
+    EXIT_OK,
+    LoaderError,
+    MigrationRefused,
+    NotPermitted,
+    UsageProblem,
+)
 from loader.operations.storage.migrate import moving, told
 from loader.operations.storage.migrate import plan as planning
 from loader.operations.storage.migrate.moving import Known
@@ -177,7 +184,14 @@ def _begun(known: Known) -> str:
 def _back(plan: Plan, apply: bool, as_json: bool, progress_mode: str) -> int:
     tell("What the service has written to the new volume is not on the former one.")
     if _agreed(plan, "rollback", told.back(plan), apply, as_json):
-        _report(moving.roll_back(plan, options.progress_of(progress_mode)), as_json)
+        facts = moving.roll_back(plan, options.progress_of(progress_mode))
+        _report(facts, as_json)
+        if facts["not_mounted"]:
+            tell(
+                f"The service runs on the former volume, but the new one is not mounted on {plan.wishes.target}: "
+                f"{facts['not_mounted']}. If {plan.wishes.fstab} had a line for it, that is a comment now."
+            )
+            return EXIT_DIFFERENT
     return EXIT_OK
 
 

@@ -45,8 +45,7 @@ def mount_of(path: Path) -> Mount:
     finally:
         os.close(descriptor)
     number = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
-    known = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-    found = parse(known).get(number[1] if number else "")
+    found = _all().get(number[1] if number else "")
     if found is None:  # through /proc/PID/root, for example
         raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
     return found
@@ -58,11 +57,32 @@ def mounted_at(path: Path) -> Mount | None:
     return found if found.target == os.path.realpath(path) else None
 
 
+def others_of(path: Path) -> list[str]:
+    """Mount points elsewhere that show what is in `path`, or a part of it: of the same file system, or bind mounts."""
+    mount, top = mount_of(path), os.path.realpath(path)
+    inner = os.path.normpath(f"{mount.root}/{os.path.relpath(top, mount.target)}")
+    return sorted(
+        one.target
+        for one in _all().values()
+        if one.device == mount.device
+        and one.target not in (top, mount.target)
+        and is_within(one.root, inner)
+    )
+
+
+def is_within(path: str, top: str) -> bool:
+    return path == top or path.startswith(f"{top.rstrip('/')}/")
+
+
+def _all() -> dict[str, Mount]:
+    """Of this mount namespace, by ID."""
+    return parse(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
+
+
 def below(path: Path) -> list[str]:
     """Mount points below `path`."""
-    known = parse(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
     top = os.path.realpath(path)
-    return sorted(one.target for one in known.values() if one.target.startswith(f"{top}/"))
+    return sorted(one.target for one in _all().values() if one.target.startswith(f"{top}/"))
 
 
 def parse(mountinfo: str) -> dict[str, Mount]:
