@@ -8,7 +8,6 @@ last wrote to.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import msgspec
 
 from loader.defaults import state_dir
-from loader.errors import LoaderError, MdbDamaged, MigrationRefused, SystemFailed
+from loader.errors import LoaderError, MdbDamaged, MigrationRefused
 from loader.mdb import verify as databases
 from loader.operations.storage.migrate import fstab, service
 from loader.operations.storage.migrate.fstab import Edit
@@ -265,19 +264,13 @@ def _watch(plan: Plan, meter: Meter) -> int:
 
 
 def _require_written(target: Path) -> None:
-    """A file system that has failed may only tell when it is written to. Raises ReadOnly, NoSpace, NotPermitted,
-    SystemFailed."""
+    """A file system that has failed may only tell when it is written to. Raises ReadOnly, OSError."""
     with files.explained(target):
+        descriptor = nameless.made(target)
         try:
-            descriptor = nameless.made(target)
-            try:
-                nameless.filled(descriptor, 4096)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            if error.errno == errno.EIO:
-                raise SystemFailed(path=target, reason=os.strerror(error.errno)) from error
-            raise
+            nameless.filled(descriptor, 4096)
+        finally:
+            os.close(descriptor)
 
 
 def _mark(place: Path) -> str:

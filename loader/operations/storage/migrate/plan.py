@@ -195,7 +195,7 @@ def _require_shown_once(source: Path) -> None:
 def _require_unused(source: Path, target: Path) -> None:
     _require_vacant(source, [one for one in occupants(source) if not one.writes])
     require_vacant(target)
-    with held.opened(target) as place:
+    with files.explained(target), held.opened(target) as place:
         left = trees.names_in(place.descriptor, True)
     if left:
         raise tree_copy.not_empty(target, left)
