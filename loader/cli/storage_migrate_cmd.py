@@ -91,7 +91,7 @@ def migrate_command(
     FROM is where the service has its files: the mount point of its volume, or a directory of a larger one. TO is the
     mount point of a new, empty file system. Without --apply every step and command is printed, and nothing is changed.
     The old volume is kept. If a run is interrupted, the same command goes on; --rollback goes back from any step, also
-    when all is done. Run it as root.
+    when all is done. Exit status 1: rolled back, but the new volume cannot be mounted on TO. Run it as root.
 
     \b
       ditseed storage migrate /var/lib/ldap /mnt/new

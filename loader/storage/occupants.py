@@ -147,10 +147,11 @@ def _maps(place: str, directory: _Directory, is_near: bool) -> bool:
 
 
 def _lockers(directory: _Directory) -> Iterator[int]:
-    """proc_locks(5) has the format; a lock of an open file description has no process, but then one has it open."""
+    """proc_locks(5) has the format. A lock of an open file description has no process, but then one has it open; one
+    that waits has an arrow, and one without an inode "<none>"."""
     for line in Path("/proc/locks").read_text().splitlines():
         words = line.split()
-        if words[1] == "->":  # it waits
+        if words[1] == "->" or words[5].startswith("<"):
             continue
         major, minor, inode = words[5].split(":")
         device = os.makedev(int(major, 16), int(minor, 16))
