@@ -188,8 +188,8 @@ def _back(plan: Plan, apply: bool, as_json: bool, progress_mode: str) -> int:
         _report(facts, as_json)
         if facts["not_mounted"]:
             tell(
-                f"The service runs on the former volume, but the new one is not mounted on {plan.wishes.target}: "
-                f"{facts['not_mounted']}. If {plan.wishes.fstab} had a line for it, that is a comment now."
+                f"The service runs on the former volume, but the new one is not mounted on {plan.wishes.target}. If "
+                f"{plan.wishes.fstab} had a line for it, that is a comment now."
             )
             return EXIT_DIFFERENT
     return EXIT_OK

@@ -236,6 +236,18 @@ def test_a_database_in_use_where_its_volume_has_another_name(home: Path) -> None
             assert (mounted(old), mounted(home / "new")) == (device, new)
 
 
+def test_a_mount_namespace_that_keeps_the_former_volume(home: Path) -> None:
+    """A container that goes on while the service in it is stopped."""
+    require(missing_loop_filesystem())
+    (home / "fstab").touch()
+    (home / "other").mkdir()
+    inside = elsewhere(home / "old", home / "other", "sh", "-c", "echo && exec cat")
+    with volume(home / "old"), volume(home / "new"), inside as user:
+        done = migrate(home, home / "old", "--service", "true", "true", "--apply").ok()
+        assert "other mount namespaces still show the former files" in done.err
+        assert f"(cat, process {user.pid})" in done.err
+
+
 @pytest.mark.parametrize("how", ["remounted", "error", "device", "fstab", "dead"])
 def test_a_volume_that_cannot_be_written_is_refused_before_the_stop(home: Path, how: str) -> None:
     require(missing_loop_filesystem())

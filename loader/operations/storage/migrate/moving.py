@@ -9,6 +9,7 @@ last wrote to.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,8 +28,9 @@ from loader.run.catalogue import Facts, forget
 from loader.run.killpoint import killpoint
 from loader.run.looking import status_of
 from loader.run.steps import Run, open_run
-from loader.storage import files, held, nameless, tree_copy, trees
+from loader.storage import files, held, mapped, mounts, nameless, tree_copy, trees
 
+_log = logging.getLogger(__name__)
 VERB = "storage migrate"
 STEPS = (
     "preflight",
@@ -208,6 +210,7 @@ class _Steps:
 
     def _unmount(self, meter: Meter) -> Facts:
         service.require_unused(self.source, self.plan.databases)
+        former = None if self._is_swapped() else mounts.inside(self.source)
         if self.plan.new.is_at(str(self.target)):
             with held.opened(self.source) as source, held.opened(self.target) as target:
                 tree_copy.open_up(source, target)
@@ -215,6 +218,8 @@ class _Steps:
         killpoint("unmount.between")
         if self.plan.old is not None:
             self.plan.old.unmount(str(self.source))
+        if former is not None:
+            _warn_of_other_namespaces(self.source, former)
         return {}
 
     def _mount(self, meter: Meter) -> Facts:
@@ -240,9 +245,8 @@ class _Steps:
                 place, databases.default_level(place), databases.Resources(), meter
             )
             if not found.sound:
-                raise MdbDamaged(
-                    path=place, reason=f"{found.problems[0]}; --rollback mounts the former volume"
-                )
+                first = found.problems[0].told[0]
+                raise MdbDamaged(path=place, reason=f"{first}; --rollback mounts the former volume")
         return {}
 
     def _start(self, meter: Meter) -> Facts:
@@ -261,6 +265,21 @@ def _watch(plan: Plan, meter: Meter) -> int:
     wishes = plan.wishes
     signs = service.Signs(Path(wishes.source), plan.databases, plan.is_used, wishes.uri)
     return service.watch(signs, wishes.seconds, note)
+
+
+def _warn_of_other_namespaces(source: Path, former: tuple[str, str]) -> None:
+    """No error: mount namespaces that copied all mounts are harmless until something there opens the files."""
+    found = [
+        f"{target} ({mapped.command_name(pid)}, process {pid})"
+        for pid, target in mounts.elsewhere(former)
+    ]
+    if found:
+        _log.warning(
+            "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
+            "in one",
+            source,
+            ", ".join(found[:5]),
+        )
 
 
 def _require_written(target: Path) -> None:

@@ -31,7 +31,7 @@ def stop(command: Sequence[str], place: Path, databases: Sequence[str]) -> None:
     until = time.monotonic() + PATIENCE
     while left := occupants(place, databases):
         if answer.status != 0:
-            reason = f"{_failed(command, answer)}, and {_named(left)}"
+            reason = f"{str(_failed(command, answer)).rstrip('.')}, and {_named(left)}"
             raise MigrationRefused(path=place, reason=reason, advice=_OTHER_COMMANDS)
         if time.monotonic() > until:
             advice = (
