@@ -315,7 +315,7 @@ def _known(error: Exception) -> LoaderError | None:
     if isinstance(error, shutil.Error):  # of a whole tree: each file with its error
         path, _, reason = error.args[0][0]
         return SystemFailed(path=path, reason=reason)
-    if error.filename is None:
+    if not isinstance(error.filename, str | bytes):  # of os.listdir(DESCRIPTOR), a number
         return _of_a_file(error)
     try:
         with files.explained(Path(os.fsdecode(error.filename))):

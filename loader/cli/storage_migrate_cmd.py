@@ -15,7 +15,14 @@ import msgspec
 
 from loader.cli import options
 from loader.cli.report import for_people, show, show_facts, show_json, tell
-from loader.errors import EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
+from loader.errors import (
+    EXIT_DIFFERENT,
+    EXIT_OK,
+    LoaderError,
+    MigrationRefused,
+    NotPermitted,
+    UsageProblem,
+)
 from loader.operations.storage.migrate import moving, told
 from loader.operations.storage.migrate import plan as planning
 from loader.operations.storage.migrate.moving import Known
@@ -84,7 +91,7 @@ def migrate_command(
     FROM is where the service has its files: the mount point of its volume, or a directory of a larger one. TO is the
     mount point of a new, empty file system. Without --apply every step and command is printed, and nothing is changed.
     The old volume is kept. If a run is interrupted, the same command goes on; --rollback goes back from any step, also
-    when all is done. Run it as root.
+    when all is done. Exit status 1: rolled back, but the new volume cannot be mounted on TO. Run it as root.
 
     \b
       ditseed storage migrate /var/lib/ldap /mnt/new
@@ -177,7 +184,14 @@ def _begun(known: Known) -> str:
 def _back(plan: Plan, apply: bool, as_json: bool, progress_mode: str) -> int:
     tell("What the service has written to the new volume is not on the former one.")
     if _agreed(plan, "rollback", told.back(plan), apply, as_json):
-        _report(moving.roll_back(plan, options.progress_of(progress_mode)), as_json)
+        facts = moving.roll_back(plan, options.progress_of(progress_mode))
+        _report(facts, as_json)
+        if facts["not_mounted"]:
+            tell(
+                f"The service runs on the former volume, but the new one is not mounted on {plan.wishes.target}. If "
+                f"{plan.wishes.fstab} had a line for it, that is a comment now."
+            )
+            return EXIT_DIFFERENT
     return EXIT_OK
 
 

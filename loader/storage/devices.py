@@ -38,6 +38,7 @@ class Device(msgspec.Struct, frozen=True):
     write_cache: str | None
     on: tuple[str, ...]
     file: str | None = None
+    read_only: bool = False
 
 
 def stack(number: str, sys: Path = SYS) -> tuple[Device, ...]:
@@ -102,6 +103,7 @@ def _device(place: Path, below: list[Path]) -> Device:
         write_cache=_text(queue / "write_cache") or None,
         on=tuple(one.name for one in below),
         file=_text(place / "loop/backing_file") or None,
+        read_only=_text(place / "ro") == "1",
     )
 
 

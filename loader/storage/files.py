@@ -174,7 +174,8 @@ def explained(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise NoSuchPath(path=error.filename or path) from error
     except OSError as error:
-        named = Path(os.fsdecode(error.filename or path))
+        is_named = error.filename and not isinstance(error.filename, int)  # os.listdir(DESCRIPTOR)
+        named = Path(os.fsdecode(error.filename)) if is_named else path
         if error.errno == errno.EROFS:
             raise ReadOnly(path=named) from error
         if error.errno in (errno.EACCES, errno.EPERM):
@@ -182,7 +183,7 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno in FULL_ERRNOS:
             left = units.size(free_bytes(named))
             raise NoSpace(path=named, lack=f"{FULL} ({left} free)") from error
-        error.filename = error.filename or str(named)
+        error.filename = str(named)
         raise
 
 

@@ -103,8 +103,7 @@ class Directory:
 
     def _seen(self, name: str) -> tuple[int, os.stat_result]:
         with named(self.name / name):
-            descriptor = os.open(name, LOOK, dir_fd=self.descriptor)
-        return descriptor, os.fstat(descriptor)
+            return _looked_at(name, self.descriptor)
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """A new file, open for reading and writing. Raises FileExistsError whatever stands there."""
@@ -390,8 +389,7 @@ def _walked(here: int, rest: str, path: Path) -> int:
         if not part:
             continue
         try:
-            there = os.open(part, LOOK, dir_fd=here)
-            status = os.fstat(there)
+            there, status = _looked_at(part, here)
             if stat.S_ISLNK(status.st_mode):
                 links += 1
                 target = _target(there, status, path, links)
@@ -402,6 +400,16 @@ def _walked(here: int, rest: str, path: Path) -> int:
             os.close(here)
         here = there
     return _listable(here)
+
+
+def _looked_at(name: str, directory: int) -> tuple[int, os.stat_result]:
+    """A descriptor of what has that name, open for nothing, and its status, which a dead disk may not give."""
+    descriptor = os.open(name, LOOK, dir_fd=directory)
+    try:
+        return descriptor, os.fstat(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def _target(link: int, status: os.stat_result, path: Path, links: int) -> str:

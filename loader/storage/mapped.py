@@ -63,7 +63,7 @@ def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) ->
     """Raises OSError."""
     same: list[str] = []
     elsewhere = also = False
-    for name, there in _descriptors(pid):
+    for name, there in descriptors(pid):
         if there.st_ino == file.st_ino:
             if there.st_dev == file.st_dev:
                 same.append(name)
@@ -77,7 +77,7 @@ def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) ->
     return User(int(pid), writes, also) if writes or _maps(pid, file) else None
 
 
-def _descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
+def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
     """Through the directory's own descriptor: a host may have thousands of processes."""
     place = os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

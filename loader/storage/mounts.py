@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -56,8 +57,7 @@ def mount_of(path: Path) -> Mount:
     finally:
         os.close(descriptor)
     number = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
-    known = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-    found = parse(known).get(number[1] if number else "")
+    found = _all().get(number[1] if number else "")
     if found is None:  # through /proc/PID/root, for example
         raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
     return found
@@ -82,11 +82,51 @@ def mounted_at(path: Path) -> Mount | None:
     return found if found.target == os.path.realpath(path) else None
 
 
+def inside(path: Path) -> tuple[str, str]:
+    """The device of the mount that `path` is on, and its path from the root of the file system."""
+    mount = mount_of(path)
+    rest = os.path.relpath(os.path.realpath(path), mount.target)
+    return mount.device, os.path.normpath(f"{mount.root}/{rest}")
+
+
+def others_of(path: Path) -> list[str]:
+    """Mount points elsewhere that show what is in `path`, or a part of it: of the same file system, or bind mounts."""
+    here = mount_of(path).target, os.path.realpath(path)
+    return sorted(one for one in _showing(_all(), inside(path)) if one not in here)
+
+
+def elsewhere(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
+    """For each other mount namespace with a mount that shows it or a part of it, as `inside` names it: one of the
+    processes there, and the mount point."""
+    known = {os.stat("/proc/self/ns/mnt").st_ino}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it has ended
+            number = os.stat(f"/proc/{pid}/ns/mnt").st_ino
+            if number not in known:
+                targets = _showing(_all(pid), shown)
+                known.add(number)
+                yield from ((int(pid), target) for target in targets[:1])
+
+
+def _showing(known: dict[str, Mount], shown: tuple[str, str]) -> list[str]:
+    device, top = shown
+    fits = (one for one in known.values() if one.device == device)
+    return [one.target for one in fits if is_within(one.root, top)]
+
+
+def is_within(path: str, top: str) -> bool:
+    return path == top or path.startswith(f"{top.rstrip('/')}/")
+
+
+def _all(pid: str = "self") -> dict[str, Mount]:
+    """Of the mount namespace of a process, by ID."""
+    return parse(Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape"))
+
+
 def below(path: Path) -> list[str]:
     """Mount points below `path`."""
-    known = parse(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
     top = os.path.realpath(path)
-    return sorted(one.target for one in known.values() if one.target.startswith(f"{top}/"))
+    return sorted(one.target for one in _all().values() if one.target.startswith(f"{top}/"))
 
 
 def parse(mountinfo: str) -> dict[str, Mount]:

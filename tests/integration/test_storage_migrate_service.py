@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,16 +12,23 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fixtures import kerberos
 from fixtures.limits import loop_device, missing_loop_filesystem
 from fixtures.waiting import until
+from loader.errors import MigrationRefused
+from loader.operations.storage.migrate import moving
+from loader.operations.storage.migrate import plan as planning
+from loader.operations.storage.migrate.plan import Wishes
+from loader.progress import Meter
+from loader.run.steps import Run
 from tests.support.command import Done, ditseed, start
 from tests.support.nobody import NOBODY
 from tests.support.require import require
+from tests.unit.storage.test_occupants import elsewhere, environment_open
 
 OTHER = 65534  # the account of the service
 
@@ -197,6 +205,144 @@ def test_the_account_of_the_service_stays_out_of_the_new_volume(home: Path) -> N
         migrate(home, old, *apply).ok()
         assert (old.stat().st_uid, (old / "sub").stat().st_uid) == (OTHER, OTHER)
         assert (mounted(old) != "", (old / "sub/file").read_text()) == (True, "last")
+
+
+def test_a_database_in_use_where_its_volume_has_another_name(home: Path) -> None:
+    """As by slapd in a container, which the stop command knows nothing of: not copied, nothing unmounted."""
+    require(missing_loop_filesystem())
+    (home / "fstab").touch()
+    (home / "other").mkdir()
+    old, stop = home / "old", shlex.join(("sh", "-c", "echo not loaded; exit 5"))
+    with volume(old) as device, volume(home / "new") as new:
+        subprocess.run(["mount", "--bind", old, home / "other"], check=True)
+        try:
+            done = migrate(home, old, "--service", "true", "true", "--apply")
+        finally:
+            subprocess.run(["umount", home / "other"], check=True)
+        assert (done.status, f"are mounted on {home}/other, too" in done.err) == (125, True)
+        with elsewhere(old, home / "other", *environment_open(home / "other")) as user:
+            words = Wishes(
+                str(old), str(home / "new"), ("true",), ("true",), "", str(home / "fstab")
+            )
+            plan = planning.plan(words, home / "state")
+            done = migrate(home, old, "--service", stop, "true", "--apply")
+            assert done.status == 125
+            assert "sh ended with status 5: not loaded, and python" in done.err
+            assert f"(process {user.pid}) writes to it, in another mount namespace" in done.err
+            assert [one.name for one in (home / "new").iterdir()] == ["lost+found"]
+            # Started again after the copy was verified.
+            with pytest.raises(MigrationRefused, match=f"is used again: .*process {user.pid}"):
+                moving._Steps(plan, cast(Run, None))._unmount(Meter("unmount"))
+            assert (mounted(old), mounted(home / "new")) == (device, new)
+
+
+def test_a_mount_namespace_that_keeps_the_former_volume(home: Path) -> None:
+    """A container that goes on while the service in it is stopped."""
+    require(missing_loop_filesystem())
+    (home / "fstab").touch()
+    (home / "other").mkdir()
+    inside = elsewhere(home / "old", home / "other", "sh", "-c", "echo && exec cat")
+    with volume(home / "old"), volume(home / "new"), inside as user:
+        done = migrate(home, home / "old", "--service", "true", "true", "--apply").ok()
+        assert "other mount namespaces still show the former files" in done.err
+        assert f"(cat, process {user.pid})" in done.err
+
+
+@pytest.mark.parametrize("how", ["remounted", "error", "device", "fstab", "dead"])
+def test_a_volume_that_cannot_be_written_is_refused_before_the_stop(home: Path, how: str) -> None:
+    require(missing_loop_filesystem())
+    new = home / "new"
+    (home / "fstab").touch()
+    (home / "old").mkdir()
+    with volume(new) as device:
+        said = "it is mounted read-only"
+        if how == "remounted":
+            subprocess.run(["mount", "-o", "remount,ro", new], check=True)
+        elif how == "error":
+            subprocess.run(["mount", "-o", "remount,abort", new], check=True)
+        elif how == "device":
+            subprocess.run(["blockdev", "--setro", device], check=True)
+            said = f"its device {device} is read-only"
+        elif how == "fstab":
+            (home / "fstab").write_text(f"{device} {new} ext4 noatime,ro 0 2\n")
+            said = "its line in fstab mounts it read-only"
+        else:
+            os.truncate(new.with_suffix(".image"), 0)
+            said = "Input/output error"
+        done = migrate(home, home / "old", "--service", f"touch {home}/stopped", "true", "--apply")
+        subprocess.run(["blockdev", "--setrw", device], check=True)
+    assert (done.status in (13, 125), said in done.err) == (True, True), done.err
+    assert not (home / "stopped").exists()
+
+
+def test_a_volume_that_cannot_be_written_any_more(home: Path) -> None:
+    """It is tried before each stop."""
+    require(missing_loop_filesystem())
+    (home / "fstab").touch()
+    (home / "old").mkdir()
+    apply = ("--service", f"touch {home}/stopped", "true", "--apply")
+    with volume(home / "new"):
+        assert migrate(home, home / "old", *apply, kill="stop.start").status == -signal.SIGKILL
+        subprocess.run(["mount", "-o", "remount,ro", home / "new"], check=True)
+        done = migrate(home, home / "old", *apply)
+        assert (done.status, "[storage.read_only]" in done.err) == (15, True), done.err
+        assert not (home / "stopped").exists()
+        subprocess.run(["mount", "-o", "remount,rw", home / "new"], check=True)
+        migrate(home, home / "old", *apply).ok()
+
+
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_a_rollback_without_the_new_disk(home: Path, is_mounted: bool) -> None:
+    """Its device answers no more, or is another one after a boot: the service runs on the former volume again."""
+    require(missing_loop_filesystem())
+    old, new = home / "old", home / "new"
+    with volume(old) as former, volume(new) as device:
+        lines = f"{former} {old} ext4 noatime 0 2\n", f"{device} {new} ext4 defaults 0 2\n"
+        (home / "fstab").write_text("".join(lines))
+        (old / "file").write_text("kept")
+        service = ("--service", "true", f"touch {home}/started")
+        migrate(home, old, *service, "--apply").ok()
+        (home / "started").unlink()
+        if is_mounted:
+            os.truncate(new.with_suffix(".image"), 0)
+        else:
+            subprocess.run(["umount", old], check=True)
+            with open(device, "r+b", buffering=0) as raw:
+                raw.write(bytes(1 << 20))
+        done = migrate(home, old, *service, "--rollback", "--apply")
+        assert (done.status, f"the new one is not mounted on {new}" in done.err) == (1, True), (
+            done.err
+        )
+        assert (mounted(old), mounted(new)) == (former, "")
+        assert ((old / "file").read_text(), (home / "started").exists()) == ("kept", True)
+        first, comment, line = (home / "fstab").read_text().splitlines(keepends=True)
+        assert (first, line) == (lines[0], f"# {lines[1]}")
+        assert comment.endswith("could not be mounted when the migration was rolled back\n")
+        again = migrate(home, old, *service, "--rollback", "--apply")
+        assert (again.status, "no migration of this directory" in again.err) == (125, True)
+
+
+def test_a_rollback_goes_on_with_the_disk_back(home: Path) -> None:
+    """Killed while it was without: then all of fstab is as it was."""
+    require(missing_loop_filesystem())
+    old, new = home / "old", home / "new"
+    with volume(old) as former, volume(new) as device:
+        lines = f"{former} {old} ext4 noatime 0 2\n{device} {new} ext4 defaults 0 2\n"
+        (home / "fstab").write_text(lines)
+        service = ("--service", "true", "true")
+        migrate(home, old, *service, "--apply").ok()
+        subprocess.run(["umount", old], check=True)
+        with open(device, "r+b", buffering=0) as raw:
+            start = raw.read(1 << 20)
+            raw.seek(0)
+            raw.write(bytes(len(start)))
+        done = migrate(home, old, *service, "--rollback", "--apply", kill="rollback.start")
+        assert (done.status, "rolled back" in (home / "fstab").read_text()) == (-9, True)
+        with open(device, "r+b", buffering=0) as raw:
+            raw.write(start)
+        migrate(home, old, *service, "--rollback", "--apply").ok()
+        assert (mounted(old), mounted(new)) == (former, device)
+        assert (home / "fstab").read_text() == lines
 
 
 # Calls that change a file or a mount, and programs that only tell.

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from loader import naming
 from loader.errors import DirectoryUnsafe, FileUnsafe, LoaderError
 from loader.storage import files, held, rewrite
+from tests.support.require import require
 
 OTHER = 12345  # an account that owns nothing else
 
@@ -227,3 +229,14 @@ def test_a_tree_is_removed_that_its_owner_keeps_filling(short_tmp: Path) -> None
         finally:
             filler.kill()
     assert not tree.exists()
+
+
+def test_a_directory_on_a_dead_disk_stays_open_nowhere() -> None:
+    """Its volume could not be unmounted otherwise."""
+    require(missing_loop_filesystem("xfs"))
+    with loop_filesystem(320, "xfs") as volume:
+        subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(volume)], check=True)
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(OSError, match="Input/output error"), held.opened(volume):
+            pass
+        assert os.listdir("/proc/self/fd") == before

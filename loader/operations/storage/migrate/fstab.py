@@ -12,6 +12,7 @@ from loader.errors import ConfigNotEditable
 from loader.operations.storage.commands import fstab_word
 from loader.operations.storage.migrate.volume import Volume
 from loader.storage import files, mounts, rewrite
+from loader.storage.mounts import FstabEntry
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -22,7 +23,8 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 def edits(fstab: Path, place: str, other: str, new: Volume, day: str) -> tuple[Edit, ...]:
-    """`place`: where the volume will be mounted; `other`: where it is now."""
+    """`place`: where the volume will be mounted; `other`: where it is now. The new line comes before those that need
+    what is mounted on `place`: `mount -a` goes from line to line."""
     line = " ".join((*map(fstab_word, (new.source, place)), new.kind, new.options, "0 2"))
     mark = f"# {day} ditseed storage migrate: "
     former = _lines(fstab, place)
@@ -33,15 +35,35 @@ def edits(fstab: Path, place: str, other: str, new: Volume, day: str) -> tuple[E
         kept = (f"{mark}kept, the former volume of {place}", f"# {former[-1]}", line)
         found.append(Edit(former[-1], kept))
     else:
-        found.append(Edit(None, (f"{mark}the new volume of {place}", line)))
+        before = next((text for text, entry in _entries(fstab) if _needs(entry, place)), None)
+        rest = () if before is None else (before,)
+        found.append(Edit(before, (f"{mark}the new volume of {place}", line, *rest)))
     moved = f"{mark}kept, this volume is mounted on {place} now"
     return (*found, *(Edit(one, (moved, f"# {one}")) for one in _lines(fstab, other)))
 
 
+def of_volume(wanted: Sequence[Edit], place: str) -> tuple[Edit, ...]:
+    """Those that take the volume's line of `place` out."""
+    return tuple(
+        one
+        for one in wanted
+        if any(line.target == place for line in mounts.entries(one.before or ""))
+    )
+
+
 def _lines(fstab: Path, place: str) -> list[str]:
+    return [text for text, entry in _entries(fstab) if entry.target == place]
+
+
+def _entries(fstab: Path) -> list[tuple[str, FstabEntry]]:
     text = _text(fstab)
     lines = text.splitlines()
-    return [lines[one.number - 1] for one in mounts.entries(text) if one.target == place]
+    return [(lines[one.number - 1], one) for one in mounts.entries(text)]
+
+
+def _needs(entry: FstabEntry, place: str) -> bool:
+    """Is it mounted below `place`, or a bind mount from there?"""
+    return mounts.is_within(entry.target, place) or mounts.is_within(entry.source, place)
 
 
 def _text(fstab: Path) -> str:
@@ -54,8 +76,29 @@ def apply(fstab: Path, wanted: Sequence[Edit]) -> None:
 
 
 def undo(fstab: Path, wanted: Sequence[Edit]) -> None:
-    """Put back what `apply` changed."""
-    _replace(fstab, [(one.after, (() if one.before is None else (one.before,))) for one in wanted])
+    """Put back what `apply` or `leave_out` changed."""
+    lines = _text(fstab).splitlines()
+    done = [
+        _left_out(one) if _where(lines, _left_out(one)) is not None else one.after for one in wanted
+    ]
+    former = [() if one.before is None else (one.before,) for one in wanted]
+    _replace(fstab, [*zip(done, former, strict=True)])
+
+
+def leave_out(fstab: Path, wanted: Sequence[Edit]) -> None:
+    """Instead of `undo`, of lines whose volume cannot be mounted any more: a boot would wait for it."""
+    lines = _text(fstab).splitlines()
+    applied = [one for one in wanted if _where(lines, one.after) is not None]
+    _replace(fstab, [(one.after, _left_out(one)) for one in applied])
+
+
+def _left_out(edit: Edit) -> tuple[str, ...]:
+    comment, *rest = edit.after
+    mark = comment.partition(": ")[0]
+    return (
+        f"{mark}: kept, this volume could not be mounted when the migration was rolled back",
+        *rest,
+    )
 
 
 def _replace(fstab: Path, changes: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]) -> None:

@@ -9,25 +9,28 @@ last wrote to.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from loader.defaults import state_dir
-from loader.errors import MdbDamaged, MigrationRefused
+from loader.errors import LoaderError, MdbDamaged, MigrationRefused
 from loader.mdb import verify as databases
 from loader.operations.storage.migrate import fstab, service
+from loader.operations.storage.migrate.fstab import Edit
 from loader.operations.storage.migrate.plan import Plan, require_vacant
 from loader.progress import Meter, Progress
 from loader.run.catalogue import Facts, forget
 from loader.run.killpoint import killpoint
 from loader.run.looking import status_of
 from loader.run.steps import Run, open_run
-from loader.storage import held, tree_copy, trees
+from loader.storage import files, held, mapped, mounts, nameless, tree_copy, trees
 
+_log = logging.getLogger(__name__)
 VERB = "storage migrate"
 STEPS = (
     "preflight",
@@ -151,11 +154,14 @@ class _Steps:
                 catalogue.undo("copy")
 
     def _stop(self, meter: Meter) -> Facts:
-        service.stop(self.plan.wishes.stop, self.source)
+        if self.plan.there.is_at(str(self.target)):
+            _require_written(self.target)
+        service.stop(self.plan.wishes.stop, self.source, self.plan.databases)
         return {}
 
     def _copy(self, meter: Meter) -> Facts:
         require_vacant(self.target)
+        service.require_unused(self.source, self.plan.databases)
         with held.opened(self.source) as source, held.opened(self.target) as target:
             before = trees.state_of(source.descriptor)
             tree_copy.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
@@ -203,6 +209,8 @@ class _Steps:
         )
 
     def _unmount(self, meter: Meter) -> Facts:
+        service.require_unused(self.source, self.plan.databases)
+        former = None if self._is_swapped() else mounts.inside(self.source)
         if self.plan.new.is_at(str(self.target)):
             with held.opened(self.source) as source, held.opened(self.target) as target:
                 tree_copy.open_up(source, target)
@@ -210,6 +218,8 @@ class _Steps:
         killpoint("unmount.between")
         if self.plan.old is not None:
             self.plan.old.unmount(str(self.source))
+        if former is not None:
+            _warn_of_other_namespaces(self.source, former)
         return {}
 
     def _mount(self, meter: Meter) -> Facts:
@@ -235,9 +245,8 @@ class _Steps:
                 place, databases.default_level(place), databases.Resources(), meter
             )
             if not found.sound:
-                raise MdbDamaged(
-                    path=place, reason=f"{found.problems[0]}; --rollback mounts the former volume"
-                )
+                first = found.problems[0].told[0]
+                raise MdbDamaged(path=place, reason=f"{first}; --rollback mounts the former volume")
         return {}
 
     def _start(self, meter: Meter) -> Facts:
@@ -258,39 +267,81 @@ def _watch(plan: Plan, meter: Meter) -> int:
     return service.watch(signs, wishes.seconds, note)
 
 
+def _warn_of_other_namespaces(source: Path, former: tuple[str, str]) -> None:
+    """No error: mount namespaces that copied all mounts are harmless until something there opens the files."""
+    found = [
+        f"{target} ({mapped.command_name(pid)}, process {pid})"
+        for pid, target in mounts.elsewhere(former)
+    ]
+    if found:
+        _log.warning(
+            "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
+            "in one",
+            source,
+            ", ".join(found[:5]),
+        )
+
+
+def _require_written(target: Path) -> None:
+    """A file system that has failed may only tell when it is written to. Raises ReadOnly, OSError."""
+    with files.explained(target):
+        descriptor = nameless.made(target)
+        try:
+            nameless.filled(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+
+
 def _mark(place: Path) -> str:
     with held.opened(place) as opened:
         return trees.state_of(opened.descriptor).mark
 
 
 def roll_back(plan: Plan, progress: Progress) -> Facts:
-    """From wherever it stands; killed, the same again goes on. The files on the new volume stay."""
+    """From wherever it stands; killed, the same again goes on. The files on the new volume stay. `not_mounted`: why the
+    new volume could not be mounted on TO again; None if it is."""
     source, target = plan.wishes.source, plan.wishes.target
     with _run(plan, progress) as run:
         run.worked = True
         run.catalogue.finish(_GOING_BACK, {}, 0, 0.0)
+        done = {}
         for name, work in _going_back(plan).items():
             killpoint(f"rollback.{name}")
             with progress.step(f"rollback: {name}") as meter:
-                work(meter)
+                done[name] = work(meter)
         killpoint("rollback.end")
         forget(run.directory)
-    return {"from": source, "mounted": plan.old.device if plan.old else "", "kept": target}
+    return {
+        "from": source,
+        "mounted": plan.old.device if plan.old else "",
+        "kept": target,
+        "not_mounted": done["mount"],
+    }
 
 
 def _going_back(plan: Plan) -> dict[str, Callable[[Meter], object]]:
-    wishes = plan.wishes
+    wishes, table = plan.wishes, Path(plan.wishes.fstab)
+    of_target = fstab.of_volume(plan.edits, wishes.target)
     return {
-        "stop": lambda meter: service.stop(wishes.stop, Path(wishes.source)),
-        "fstab": lambda meter: fstab.undo(Path(wishes.fstab), plan.edits),
+        "stop": lambda meter: service.stop(wishes.stop, Path(wishes.source), plan.databases),
+        "fstab": lambda meter: fstab.undo(
+            table, [one for one in plan.edits if one not in of_target]
+        ),
         "unmount": lambda meter: plan.new.unmount(wishes.source),
-        "mount": lambda meter: _mount_as_before(plan),
+        "mount": lambda meter: _mount_as_before(plan, table, of_target),
         "start": lambda meter: service.start(wishes.start),
         "watch": lambda meter: _watch(plan, meter),
     }
 
 
-def _mount_as_before(plan: Plan) -> None:
+def _mount_as_before(plan: Plan, table: Path, of_target: Sequence[Edit]) -> str | None:
+    """Why the new volume could not be mounted: the service does not need it, and its disk may be dead."""
     if plan.old is not None:
         plan.old.mount(plan.wishes.source)
-    plan.there.mount(plan.wishes.target)
+    try:
+        plan.there.mount(plan.wishes.target)
+    except LoaderError as error:
+        fstab.leave_out(table, of_target)
+        return str(error)
+    fstab.undo(table, of_target)
+    return None

@@ -18,10 +18,13 @@ from loader.operations.storage.migrate import fstab as tables
 from loader.operations.storage.migrate import volume
 from loader.operations.storage.migrate.fstab import Edit
 from loader.operations.storage.migrate.volume import Volume
-from loader.storage import files, held, mounts, tree_copy, trees
+from loader.storage import files, held, mounts, survey, tree_copy, trees
+from loader.storage.mounts import Mount
 from loader.storage.occupants import Occupant, occupants
 
 _ASSUMED = 150 << 20  # bytes a second: of a single disk
+# "emergency_ro" and "shutdown": ext4 of newer kernels after an error.
+_READ_ONLY = {"ro", "emergency_ro", "shutdown"}
 _SPARE = 8 << 20  # bytes, beside a twentieth: what another file system needs for itself
 
 
@@ -83,6 +86,8 @@ def plan(wishes: Wishes, state: Path) -> Plan:
             raise _refused(
                 Path(mount.target), "it is a bind mount or a subvolume", "Give whole file systems."
             )
+    _require_writable(new_mount, there)
+    _require_shown_once(source)
     _require_unused(source, target)
     new = volume.with_options_of(there, old)
     with files.explained(source), held.opened(source) as top:
@@ -160,10 +165,37 @@ def _require_apart(
         raise _refused(state, "the state of the run would be on a volume that is unmounted", advice)
 
 
+def _require_writable(mount: Mount, there: Volume) -> None:
+    """Before the service is stopped: now, and when it is mounted on FROM."""
+    path = Path(mount.target)
+    if _READ_ONLY & set(mount.options):
+        raise _refused(
+            path,
+            "it is mounted read-only",
+            f"If it was writable before, see dmesg for errors of its disk; else: mount -o remount,rw {path}",
+        )
+    for device in survey.devices_of(mount):
+        if device.read_only:
+            raise _refused(
+                path, f"its device {device.path} is read-only", f"blockdev --setrw {device.path}"
+            )
+    if "ro" in there.options.split(","):
+        raise _refused(path, "its line in fstab mounts it read-only", "Change ro to rw there.")
+
+
+def _require_shown_once(source: Path) -> None:
+    if others := mounts.others_of(source):
+        raise _refused(
+            source,
+            f"its files are mounted on {', '.join(others[:5])}, too, where the former ones would stay",
+            "Unmount that first, and mount it again after the migration.",
+        )
+
+
 def _require_unused(source: Path, target: Path) -> None:
     _require_vacant(source, [one for one in occupants(source) if not one.writes])
     require_vacant(target)
-    with held.opened(target) as place:
+    with files.explained(target), held.opened(target) as place:
         left = trees.names_in(place.descriptor, True)
     if left:
         raise tree_copy.not_empty(target, left)

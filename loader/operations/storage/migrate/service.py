@@ -17,15 +17,22 @@ from loader.storage.occupants import Occupant, occupants
 
 PATIENCE = 60.0  # seconds for a service to let go of its files, or to come up
 _LOOK = 0.1
+_OTHER_COMMANDS = (
+    "Give --service the commands that stop and start this service (of a container, for example), or end these "
+    "processes; then run the same command again, or go back with --rollback."
+)
+_RESTARTED = "Find out what starts it, then run the same command again, or go back with --rollback."
 
 
-def stop(command: Sequence[str], place: Path) -> None:
-    """Nobody uses `place` any more when it returns. One that is stopped already may say what it will."""
+def stop(command: Sequence[str], place: Path, databases: Sequence[str]) -> None:
+    """Returns once no process uses `place`, whatever the status of the command: it may fail because the service is
+    stopped already. Raises MigrationRefused if a process still uses `place`."""
     answer = child.run_detached(command)
     until = time.monotonic() + PATIENCE
-    while left := occupants(place):
+    while left := occupants(place, databases):
         if answer.status != 0:
-            raise _failed(command, answer)
+            reason = f"{str(_failed(command, answer)).rstrip('.')}, and {_named(left)}"
+            raise MigrationRefused(path=place, reason=reason, advice=_OTHER_COMMANDS)
         if time.monotonic() > until:
             advice = (
                 "End these processes, then run the same command again, or go back with --rollback."
@@ -34,6 +41,13 @@ def stop(command: Sequence[str], place: Path) -> None:
                 path=place, reason=f"the service was stopped, and {_named(left)}", advice=advice
             )
         time.sleep(_LOOK)
+
+
+def require_unused(place: Path, databases: Sequence[str]) -> None:
+    """Something may have started the service again since it was stopped. Raises MigrationRefused."""
+    if left := occupants(place, databases):
+        reason = f"the service was stopped, but it is used again: {_named(left)}"
+        raise MigrationRefused(path=place, reason=reason, advice=_RESTARTED)
 
 
 def start(command: Sequence[str]) -> None:

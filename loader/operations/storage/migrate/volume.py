@@ -15,7 +15,7 @@ from loader.storage import mounts
 from loader.storage.mounts import Mount
 
 # Options that a line of fstab should keep when another volume comes into its place: they are no file system's own.
-GENERAL = ("nodev", "nosuid", "noexec", "noatime", "nodiratime", "nofail")
+GENERAL = ("nodev", "nosuid", "noexec", "noatime", "nodiratime", "nofail", "noauto")
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -36,13 +36,15 @@ class Volume(msgspec.Struct, frozen=True):
         return ["mount", "-t", self.kind, "-o", self.options, self.device, place]
 
     def is_at(self, place: str) -> bool:
+        """A mounted device that cannot be read any more is known by its path."""
         found = mounts.mounted_at(Path(place))
-        return found is not None and self._is(found.source)
+        return found is not None and self._is(found.source, is_mounted=True)
 
-    def _is(self, device: str) -> bool:
+    def _is(self, device: str, is_mounted: bool = False) -> bool:
+        uuid = uuid_of(device)
         if os.path.realpath(device) == os.path.realpath(self.device):
-            return not self.uuid or uuid_of(device) == self.uuid
-        return bool(self.uuid) and uuid_of(device) == self.uuid
+            return uuid == self.uuid or not self.uuid or (is_mounted and not uuid)
+        return bool(self.uuid) and uuid == self.uuid
 
     def mount(self, place: str) -> None:
         """Nothing to do where it is mounted already. Raises MigrationRefused, ToolFailed."""
@@ -67,16 +69,18 @@ def of(mount: Mount, fstab: Path) -> Volume:
     """A mounted one, with the options that the next boot mounts it with."""
     line = mounts.fstab_of(mount.target, fstab)
     options = line.options if line else tuple(one for one in mount.options if one in GENERAL)
+    if mount.kind == "btrfs" and not any(one.startswith("subvol") for one in options):
+        options += (f"subvol={mount.root}",)  # without it, its default subvolume would be mounted
     return Volume(mount.source, uuid_of(mount.source), mount.kind, ",".join(options) or "defaults")
 
 
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
-    """What protects the place today shall do so tomorrow."""
-    mine = new.options.split(",")
+    """What protects the place today shall do so tomorrow; whether a boot mounts it depends on the place, too."""
+    mine = [one for one in new.options.split(",") if one != "noauto"]
     more = [
         one for one in (old.options.split(",") if old else ()) if one in GENERAL and one not in mine
     ]
-    return msgspec.structs.replace(new, options=",".join([*mine, *more]))
+    return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")
 
 
 def uuid_of(device: str) -> str:
