@@ -68,6 +68,7 @@ from loader.errors.host import MigrationRefused as MigrationRefused
 from loader.errors.host import NoRun as NoRun
 from loader.errors.host import NoSpace as NoSpace
 from loader.errors.host import NoSuchPath as NoSuchPath
+from loader.errors.host import NotInstalled as NotInstalled
 from loader.errors.host import NotPermitted as NotPermitted
 from loader.errors.host import OutputNotEmpty as OutputNotEmpty
 from loader.errors.host import PackageMissing as PackageMissing
@@ -114,6 +115,7 @@ from loader.errors.replica import ReplicaNotEmpty as ReplicaNotEmpty
 from loader.errors.replica import ReplicasApart as ReplicasApart
 from loader.errors.replica import SharedUuid as SharedUuid
 from loader.errors.replica import TreeRestless as TreeRestless
+from loader.errors.server import AccountClosed as AccountClosed
 from loader.errors.server import BadCredentials as BadCredentials
 from loader.errors.server import ConnectionLost as ConnectionLost
 from loader.errors.server import KerberosFailed as KerberosFailed
@@ -124,6 +126,7 @@ from loader.errors.server import NoSuchBase as NoSuchBase
 from loader.errors.server import NotInSync as NotInSync
 from loader.errors.server import NotLdap as NotLdap
 from loader.errors.server import NoWriteAccess as NoWriteAccess
+from loader.errors.server import Referred as Referred
 from loader.errors.server import SchemaUnreadable as SchemaUnreadable
 from loader.errors.server import ServerDown as ServerDown
 from loader.errors.server import ServerRefused as ServerRefused

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
 from loader.errors.base import LoaderError
+
+# Beginnings of names that no schema file defines -> the module of slapd that does.
+_MODULES = {
+    "pwd": "ppolicy",
+    "memberof": "memberof",
+    "audit": "accesslog",
+    "oath": "otp",
+    "authtimestamp": "lastbind",
+}
 
 
 class ConfigUnreadable(LoaderError):
     code, exit_status = "config.unreadable", 20
     message = "{path}: slapd's own tools cannot read this configuration: {reason}"
     hint = "Correct it until `slaptest` accepts it; nothing was changed."
+
+    def advice(self) -> str | None:
+        if "unrecognized database type" not in str(self.facts["reason"]).lower():
+            return super().advice()
+        return (
+            "If it belongs to another OpenLDAP than the first one in PATH, name that one's tools: "
+            "DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/usr/bin:/bin', say. Otherwise load the module of that "
+            "database (`moduleload back_mdb`, and its modulepath)."
+        )
 
 
 class ConfigValue(LoaderError):
@@ -49,6 +69,17 @@ class SchemaMissing(LoaderError):
     code, exit_status = "config.schema_missing", 24
     message = "the configuration {config} does not know {names}"
     hint = "Load the schema that defines them into the server's configuration, then run the same command again."
+
+    def advice(self) -> str | None:
+        """Names modules, too, in which slapd has some of them."""
+        names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]).lower())
+        heads = [head for head in _MODULES if any(name.startswith(head) for name in names)]
+        more = (
+            f" Names that begin with {head} come with a module: `moduleload {_MODULES[head]}`, and "
+            f"`overlay {_MODULES[head]}` in the database."
+            for head in heads
+        )
+        return f"{super().advice()}{''.join(more)}"
 
 
 class ConfigNotEditable(LoaderError):
