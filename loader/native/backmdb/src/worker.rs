@@ -9,7 +9,7 @@ use ldif::{Record, tail};
 
 use crate::chunks::{Chunk, Chunks};
 use crate::encoded::{Encoded, Rejection};
-use crate::entry::{Encoder, RejectReason};
+use crate::entry::{Encoder, RejectReason, in_line};
 use crate::shared::BuildContext;
 use crate::{Code, Error, Result, positions};
 
@@ -114,11 +114,17 @@ fn judge(
                 let error = Error::new(Code::Truncated, "the last record is broken off");
                 out.marks.cut = Some(error.at(record.line));
             }
-            let path = out.path.clone();
+            let (path, reason) = (out.path.clone(), no_ldif(record).unwrap_or(reason));
             out.rejections.push(rejection(record, position, path, reason));
             Ok(())
         }
     }
+}
+
+/// What is wrong with the lines of a record, which may be the cause of what else is wrong with it.
+fn no_ldif(record: &Record<'_>) -> Option<String> {
+    let error = record.entry().ok()?.fields.find_map(Result::err)?;
+    (error.code == Code::Syntax).then(|| in_line(error).message)
 }
 
 fn rejection(

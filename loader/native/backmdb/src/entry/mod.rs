@@ -52,7 +52,7 @@ impl From<Error> for RejectReason {
 }
 
 /// Names the line, because a rejection bears that of its record.
-fn in_line(error: Error) -> Error {
+pub fn in_line(error: Error) -> Error {
     match error.line {
         Some(line) => Error { message: format!("line {line}: {}", error.message), ..error },
         None => error,
