@@ -25,6 +25,7 @@ from loader.errors.config import ServerRunning as ServerRunning
 from loader.errors.config import SettingRefused as SettingRefused
 from loader.errors.config import SyncreplsDiffer as SyncreplsDiffer
 from loader.errors.config import SyncreplUnreadable as SyncreplUnreadable
+from loader.errors.config import modules as modules
 from loader.errors.database import BackupDamaged as BackupDamaged
 from loader.errors.database import BackupEncrypted as BackupEncrypted
 from loader.errors.database import BackupFromFuture as BackupFromFuture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from loader.errors.base import LoaderError
 
@@ -14,6 +15,14 @@ _MODULES = {
     "oath": "otp",
     "authtimestamp": "lastbind",
 }
+
+
+def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Beginnings of some of the names, and what to configure where slapd has these in a module."""
+    lower = [name.lower() for name in names]
+    for head, module in _MODULES.items():
+        if any(name.startswith(head) for name in lower):
+            yield head, f"a module: `moduleload {module}`, and `overlay {module}` in the database"
 
 
 class ConfigUnreadable(LoaderError):
@@ -72,13 +81,8 @@ class SchemaMissing(LoaderError):
 
     def advice(self) -> str | None:
         """Names modules, too, in which slapd has some of them."""
-        names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]).lower())
-        heads = [head for head in _MODULES if any(name.startswith(head) for name in names)]
-        more = (
-            f" Names that begin with {head} come with a module: `moduleload {_MODULES[head]}`, and "
-            f"`overlay {_MODULES[head]}` in the database."
-            for head in heads
-        )
+        names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
+        more = (f" Names that begin with {head} come with {how}." for head, how in modules(names))
         return f"{super().advice()}{''.join(more)}"
 
 

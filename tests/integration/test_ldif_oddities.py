@@ -95,6 +95,15 @@ def test_no_value_check_is_not_offered_for_what_slapadd_refuses(
         target.slapadd(path)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_module_defines_is_named_with_it(target: Slapd, tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "in.ldif"
+    path.write_text(f"{TOP}{ENTRY}pwdChangedTime: 20200101000000Z\n\n")
+    done = _build(target, path, "--engine", engine)
+    assert done.status, done
+    assert "`moduleload ppolicy`" in done.err, done
+
+
 def test_no_value_check_is_offered_for_what_slapadd_takes(target: Slapd, tmp_path: Path) -> None:
     path = tmp_path / "in.ldif"
     path.write_text(f"{TOP}{ENTRY}telephoneNumber: none\xa7\n\n", encoding="utf-8")
