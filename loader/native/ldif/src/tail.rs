@@ -14,6 +14,8 @@ pub struct TruncationDetector {
 /// Every entry that a server wrote out whole has these, near its end.
 pub const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 
+const EMPTY: &str = "the last record has a DN and nothing else";
+
 /// Bytes of a value that may go on in another line. OpenLDAP folds lines at 76 columns (`LDIF_LINE_WIDTH`).
 const FOLDED: usize = 76;
 
@@ -54,9 +56,12 @@ impl TruncationDetector {
         if this.records == 0 {
             return Ok(());
         }
+        let told = |error: Error| error.at(last.line).of_entry(Some(&last.dn));
+        if last.closed && last.fields == 0 {
+            return Err(told(Error::new(Code::Syntax, EMPTY)));
+        }
         let missing = [0, 1].map(|at| !last.closed && this.always[at] && !last.stamps[at]);
-        judge(!last.closed && last.fields == 0, missing)
-            .map_err(|error| error.at(last.line).of_entry(Some(&last.dn)))
+        judge(last.fields == 0, missing).map_err(told)
     }
 }
 
@@ -78,7 +83,7 @@ pub fn is_cut(record: &Record<'_>, open_end: bool) -> bool {
 pub fn judge(empty: bool, missing: [bool; 2]) -> Result<()> {
     let stamp = STAMPS.iter().zip(missing).find(|(_, missing)| *missing);
     let message = match stamp {
-        _ if empty => "the last record has a DN and nothing else".to_owned(),
+        _ if empty => EMPTY.to_owned(),
         Some((stamp, _)) => format!("the last record alone has no {stamp}"),
         None => return Ok(()),
     };
