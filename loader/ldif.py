@@ -48,6 +48,8 @@ __all__ = [
     "Shard",
 ]
 
+# A version other than 1 is one of a file that is whole and readable, too.
+_SYNTAX = ("ldif.syntax", "ldif.url", "ldif.changetype", "ldif.version")
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 
 
@@ -72,7 +74,7 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
     path, line, reason = error.path or origin, error.line or 0, error.message
     if error.code == "internal":
         raise error  # a bug, which the command line reports as one, with what led to it
-    if error.code in ("ldif.truncated", "ldif.syntax", "ldif.url", "ldif.include"):
+    if error.code in ("ldif.truncated", "ldif.include", *_SYNTAX):
         return _at_a_line(error.code, path=path, line=line, reason=reason)
     if error.code == "ldif.encoding":
         return LdifEncoding(path=path, reason=reason)
@@ -92,7 +94,7 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
 def _at_a_line(code: str, **facts: object) -> LoaderError:
     if code == "ldif.truncated":
         return LdifTruncated(**facts)
-    if code in ("ldif.syntax", "ldif.url"):
+    if code in _SYNTAX:
         return LdifSyntax(**facts)
     return IncludeRefused(**facts)
 

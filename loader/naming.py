@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import TypeVar
 
 _names: dict[str, str] = {}  # path through a descriptor -> the name
+
+_PROC = "/proc/"
+_DESCRIPTOR = re.compile(r"/proc/(self|\d+)/fd/\d+")
 
 Told = TypeVar("Told")
 
@@ -24,7 +29,18 @@ def with_operator_paths(text: str) -> str:
     for path in sorted(_names.copy(), key=len, reverse=True):
         if path in text:
             text = text.replace(path, _names.get(path, path))
-    return text
+    return _DESCRIPTOR.sub(_path_of, text) if _PROC in text else text
+
+
+def _path_of(descriptor: re.Match[str]) -> str:
+    """Of one that nobody registered, as the kernel knows it; as it stands where that has none, or is closed."""
+    if descriptor[1] not in ("self", str(os.getpid())):
+        return descriptor[0]
+    try:
+        path = os.readlink(descriptor[0])
+    except OSError:
+        return descriptor[0]
+    return path if os.path.lexists(path) else descriptor[0]
 
 
 def told(value: Told) -> Told:

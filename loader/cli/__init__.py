@@ -64,6 +64,8 @@ class Verbs(click.Group):
         return [verb.name for verb in verbs()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == _help.name:
+            return _help
         verb = named(cmd_name)
         return verb.load() if verb else None
 
@@ -98,6 +100,22 @@ def summary(verb: Verb, limit: int) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == verb.function:
             return click.Command(None, help=ast.get_docstring(node)).get_short_help_str(limit)
     return ""
+
+
+@click.command("help")
+@click.argument("verb", nargs=-1)
+@click.pass_context
+def _help(context: click.Context, verb: tuple[str, ...]) -> None:
+    """Print the help of VERB, as --help after it does."""
+    group = context.find_root()
+    for word in verb:
+        if not isinstance(group.command, click.Group):
+            break
+        command = group.command.get_command(group, word)
+        if command is None:
+            group.fail(f"No such command {word!r}.")
+        group = click.Context(command, group, word)
+    group.command.make_context(group.info_name, ["--help"], group.parent)  # prints it, and exits
 
 
 @click.group(

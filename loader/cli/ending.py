@@ -9,6 +9,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import select
 import shutil
 import signal
@@ -38,6 +39,7 @@ from loader.errors import (
     LibldapMissing,
     LoaderError,
     NoSpace,
+    NotInstalled,
     SystemFailed,
     UsageProblem,
     chain,
@@ -60,6 +62,7 @@ class Ending:
 
 _at_end: list[Callable[[Ending], None]] = []
 _PYTHON_LDAP = ("ldap", "_ldap")
+_NO_VERB = re.compile(r"No such command '([^']*)'")  # click.Group.resolve_command
 _HELP = {"-h", "--help", "--version"}
 _SHOWING = {
     "history",
@@ -162,7 +165,7 @@ def _options() -> list[str]:
 
 
 def _asks_for_help() -> bool:
-    return not _HELP.isdisjoint(_options())
+    return not _HELP.isdisjoint(_options()) or _options()[:1] == ["help"]
 
 
 def _status(command: click.Command, name: str) -> int:
@@ -262,11 +265,25 @@ def _told(error: LoaderError, status: int, as_json: bool | None = None) -> Endin
 def _refusal(error: click.ClickException) -> str:
     """click's words as a message of ours. What stands behind -w may be a password, and is not repeated."""
     said = error.format_message().removesuffix(".")
+    if isinstance(error, click.UsageError) and (unknown := _NO_VERB.match(said)):
+        return _no_such_verb(unknown[1], error.ctx)
     if isinstance(error, click.BadParameter) and error.ctx and error.param:
         said += profile.origin(error.ctx, error.param)
     if "unexpected extra argument" in said and "-w" in sys.argv:
         return f"-w takes no value here. {NO_SECRETS}"
     return said[:1].lower() + said[1:] if said[1:2].islower() else said
+
+
+def _no_such_verb(name: str, context: click.Context | None) -> str:
+    import difflib  # only a mistake needs it
+
+    group = context.command if context else None
+    known = group.list_commands(context) if context and isinstance(group, click.Group) else []
+    spoken = known if context and context.parent else [*known, "help"]
+    close = difflib.get_close_matches(name, spoken, 1)
+    called = context.command_path if context else "ditseed"
+    what = f"did you mean `{called} {close[0]}`?" if close else f"there are {', '.join(known)}"
+    return f"no such verb: {name} ({what})"
 
 
 def _is_stop(error: BaseException) -> bool:
@@ -310,6 +327,8 @@ def _known(error: Exception) -> LoaderError | None:
         return error
     if isinstance(error, ImportError) and error.name in _PYTHON_LDAP:
         return LibldapMissing(reason=error)
+    if isinstance(error, ImportError):
+        return NotInstalled(reason=error)
     if not isinstance(error, OSError):
         return None
     if isinstance(error, shutil.Error):  # of a whole tree: each file with its error

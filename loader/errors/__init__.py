@@ -26,6 +26,7 @@ from loader.errors.config import ServerRunning as ServerRunning
 from loader.errors.config import SettingRefused as SettingRefused
 from loader.errors.config import SyncreplsDiffer as SyncreplsDiffer
 from loader.errors.config import SyncreplUnreadable as SyncreplUnreadable
+from loader.errors.config import modules as modules
 from loader.errors.database import BackupDamaged as BackupDamaged
 from loader.errors.database import BackupEncrypted as BackupEncrypted
 from loader.errors.database import BackupFromFuture as BackupFromFuture
@@ -69,6 +70,7 @@ from loader.errors.host import MigrationRefused as MigrationRefused
 from loader.errors.host import NoRun as NoRun
 from loader.errors.host import NoSpace as NoSpace
 from loader.errors.host import NoSuchPath as NoSuchPath
+from loader.errors.host import NotInstalled as NotInstalled
 from loader.errors.host import NotPermitted as NotPermitted
 from loader.errors.host import OutputNotEmpty as OutputNotEmpty
 from loader.errors.host import PackageMissing as PackageMissing
@@ -115,6 +117,7 @@ from loader.errors.replica import ReplicaNotEmpty as ReplicaNotEmpty
 from loader.errors.replica import ReplicasApart as ReplicasApart
 from loader.errors.replica import SharedUuid as SharedUuid
 from loader.errors.replica import TreeRestless as TreeRestless
+from loader.errors.server import AccountClosed as AccountClosed
 from loader.errors.server import BadCredentials as BadCredentials
 from loader.errors.server import ConnectionLost as ConnectionLost
 from loader.errors.server import KerberosFailed as KerberosFailed
@@ -125,6 +128,7 @@ from loader.errors.server import NoSuchBase as NoSuchBase
 from loader.errors.server import NotInSync as NotInSync
 from loader.errors.server import NotLdap as NotLdap
 from loader.errors.server import NoWriteAccess as NoWriteAccess
+from loader.errors.server import Referred as Referred
 from loader.errors.server import SchemaUnreadable as SchemaUnreadable
 from loader.errors.server import ServerDown as ServerDown
 from loader.errors.server import ServerRefused as ServerRefused

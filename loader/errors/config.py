@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
+
 from loader.errors.base import LoaderError
+
+# Beginnings of names that no schema file defines -> the module of slapd that does.
+_MODULES = {
+    "pwd": "ppolicy",
+    "memberof": "memberof",
+    "audit": "accesslog",
+    "oath": "otp",
+    "authtimestamp": "lastbind",
+}
+
+
+def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Beginnings of some of the names, and what to configure where slapd has these in a module."""
+    lower = [name.lower() for name in names]
+    for head, module in _MODULES.items():
+        if any(name.startswith(head) for name in lower):
+            yield head, f"a module: `moduleload {module}`, and `overlay {module}` in the database"
 
 
 class ConfigUnreadable(LoaderError):
     code, exit_status = "config.unreadable", 20
     message = "{path}: slapd's own tools cannot read this configuration: {reason}"
     hint = "Correct it until `slaptest` accepts it; nothing was changed."
+
+    def advice(self) -> str | None:
+        if "unrecognized database type" not in str(self.facts["reason"]).lower():
+            return super().advice()
+        return (
+            "If it belongs to another OpenLDAP than the first one in PATH, name that one's tools: "
+            "DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/usr/bin:/bin', say. Otherwise load the module of that "
+            "database (`moduleload back_mdb`, and its modulepath)."
+        )
 
 
 class ConfigValue(LoaderError):
@@ -49,6 +78,12 @@ class SchemaMissing(LoaderError):
     code, exit_status = "config.schema_missing", 24
     message = "the configuration {config} does not know {names}"
     hint = "Load the schema that defines them into the server's configuration, then run the same command again."
+
+    def advice(self) -> str | None:
+        """Names modules, too, in which slapd has some of them."""
+        names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
+        more = (f" Names that begin with {head} come with {how}." for head, how in modules(names))
+        return f"{super().advice()}{''.join(more)}"
 
 
 class ConfigNotEditable(LoaderError):

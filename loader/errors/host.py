@@ -152,6 +152,12 @@ class LibldapMissing(LoaderError):
     )
 
 
+class NotInstalled(LoaderError):
+    code, exit_status = "package.incomplete", 105
+    message = "this installation of ditseed is not complete: {reason}"
+    hint = "In a checkout, run bin/setup, or wait until it has finished; elsewhere, install ditseed again."
+
+
 class CatalogueDamaged(LoaderError):
     code, exit_status = "run.damaged", 14
     message = "{path}: the catalogue of this run cannot be read: {reason}"

@@ -16,7 +16,7 @@ class LdifTruncated(LoaderError):
 class LdifSyntax(LoaderError):
     code, exit_status = "ldif.syntax", 41
     message = "{path}, line {line}: {reason}"
-    hint = "Correct that line (RFC 2849); if the file was copied, compare it with its source."
+    hint = "Correct the file there (RFC 2849); if it was copied, compare it with its source."
 
 
 class LdifUnreadable(LoaderError):

@@ -18,9 +18,23 @@ class ServerDown(LoaderError):
 class BadCredentials(LoaderError):
     code, exit_status = "server.bad_credentials", 31
     message = "{uri}: the server refused the bind as {who}: {reason}"
+    hint = "{advice}"
+
+
+class AccountClosed(LoaderError):
+    """reason: what the password policy of the server says of the account. commands: that open it again."""
+
+    code, exit_status = "server.account_closed", 103
+    message = "{uri}: the account {who} cannot be used: {reason}"
+    hint = "{advice}{commands}"
+
+
+class Referred(LoaderError):
+    code, exit_status = "server.referral", 104
+    message = "{uri}: {operation}: the server does not do this itself, and refers to {provider}"
     hint = (
-        "Check -D (with -Y: -U and -X) and the password file: -y reads the whole file, a newline "
-        "at its end included."
+        "It is a replica, or does not hold that entry. Give the same command with -H and the URI to which it refers, "
+        "which is that of the provider."
     )
 
 
@@ -82,10 +96,7 @@ class NoWriteAccess(LoaderError):
 class TlsFailed(LoaderError):
     code, exit_status = "server.tls", 35
     message = "{uri}: TLS failed: {reason}"
-    hint = (
-        "Check that the server's certificate has not expired, that it contains the host name of -H, and that "
-        "TLS_CACERT (ldap.conf, or the variable LDAPTLS_CACERT) names the CA that signed it."
-    )
+    hint = "{advice}"
 
 
 class ConnectionLost(LoaderError):
@@ -121,7 +132,7 @@ class SchemaUnreadable(LoaderError):
 class NoContextCSN(LoaderError):
     code, exit_status = "server.no_context_csn", 37
     message = "{where}: no contextCSN for {suffix}"
-    hint = "{advice}"
+    hint = "{advice}{commands}"
 
 
 class NotInSync(LoaderError):

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path
+
 import ldap
 
-from loader.errors import BadCredentials, KerberosFailed, LoaderError, NoMechanism, TooWeak
+from loader.errors import (
+    BadCredentials,
+    KerberosFailed,
+    LoaderError,
+    NoMechanism,
+    Referred,
+    TooWeak,
+    UsageProblem,
+)
 from loader.server.options import Connection
 
 # Result codes: RFC 4511, A.1; below 0 libldap's own (ldap.h).
 _LOCAL_ERROR, _AUTH_UNKNOWN = -2, -6
+REFERRAL, _INVALID_DN = 10, 34
 _NOT_SUPPORTED, _OTHER = 7, 80  # authMethodNotSupported
 _WEAK = (8, 13)  # strongerAuthRequired, confidentialityRequired
 # inappropriateAuthentication, invalidCredentials, insufficientAccessRights (who may act for whom)
@@ -59,8 +72,35 @@ def bind_error(
         mechanism = connection.mechanism or "simple"
         return NoMechanism(uri=uri, mechanism=mechanism, reason=reason, offered=offered)
     if result in _INVALID:
-        return BadCredentials(uri=uri, who=who, reason=reason)
+        advice = _credentials_advice(connection)
+        return BadCredentials(uri=uri, who=who, reason=reason, advice=advice)
+    if result == _INVALID_DN:
+        example = f"{'' if '=' in who else 'cn='}{who},dc=example,dc=com"
+        return UsageProblem(
+            reason=f"{uri}: the bind DN {who} is no DN: give all of it, such as {example}"
+        )
     return None
+
+
+def _credentials_advice(connection: Connection) -> str:
+    file = connection.password_file
+    # What a pipe holds is read once.
+    if file and Path(file).is_file() and (connection.secret() or b"").endswith(b"\n"):
+        return (
+            f"{file} ends with a newline, and that belongs to the password, as with ldapsearch -y. Remove it: "
+            f"truncate -s -1 {shlex.quote(file)}"
+        )
+    return (
+        "Check -D (with -Y: -U and -X) and the password. slapd refuses a locked account with the same words, unless it "
+        "has ppolicy_use_lockout: look at pwdAccountLockedTime of the account's entry."
+    )
+
+
+def referred(uri: str, operation: str, reason: str) -> Referred:
+    """`reason`: libldap's, or the core's, which both contain the URIs."""
+    uris = re.findall(r"ldap[is]?://[^\s/,]*", reason)
+    provider = ", ".join(dict.fromkeys(uris)) or "another server, which it does not name"
+    return Referred(uri=uri, operation=operation, provider=provider)
 
 
 def _advice(reason: str) -> str:

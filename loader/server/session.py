@@ -23,13 +23,12 @@ from loader.errors import (
     NoSuchBase,
     ServerDown,
     ServerRefused,
-    TlsFailed,
     UsageProblem,
 )
-from loader.server import limits, sasl, tls
+from loader.server import limits, password_policy, sasl, tls
 from loader.server.options import Connection
 from loader.server.question import Cancelled, TimedCall, TimedOut
-from loader.server.refusal import bind_error
+from loader.server.refusal import bind_error, referred
 from loader.server.searches import LIMITS_MET, Attributes, Result, first_value
 from loader.server.suffixes import Suffixes
 from loader.server.timeouts import COMMIT, answer_limit, connect_limit, opening_limit
@@ -74,7 +73,7 @@ class Session(Suffixes):
         if self.connection.mechanism:
             sasl.bind(self._ldap, self.connection)
         else:
-            self._ldap.simple_bind_s(self.connection.bind_dn or "", self.connection.secret() or b"")
+            password_policy.bind(self._ldap, self.uri, self.connection)
 
     def _asking(
         self,
@@ -108,16 +107,18 @@ class Session(Suffixes):
         if isinstance(error, ldap.TIMEOUT):
             # libldap minds TIMEOUT and NETWORK_TIMEOUT of ldap.conf, too, and does not say which it was.
             reason = f"{operation}: no answer within {seconds:.0f} s"
-        if tls.is_named(reason) or isinstance(error, _MAYBE_TLS):
-            why = tls.failure(self.uri, self.connection.start_tls)
-            if why or tls.is_named(reason):
-                return TlsFailed(uri=self.uri, reason=why or reason)
+        result = facts.get("result", 0)
+        # A server that answers (the result is not one of libldap's own, which are negative) has no trouble with TLS.
+        maybe_tls = isinstance(error, _MAYBE_TLS) or (result < 0 and tls.is_named(reason))
+        if maybe_tls and (failed := tls.failure(self.uri, self.connection.start_tls, reason)):
+            return failed
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
             lost = ServerDown if operation == "bind" else ConnectionLost
             return lost(uri=self.uri, reason=reason)
         if isinstance(error, _PASSING):
             return ConnectionLost(uri=self.uri, reason=reason)
-        result = facts.get("result", 0)
+        if isinstance(error, ldap.REFERRAL):
+            return referred(self.uri, operation, reason)
         refused = bind_error(self.connection, self.uri, result, reason, operation == "bind")
         if refused:
             return refused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import ldap
 import ldap.filter
@@ -10,6 +10,7 @@ import msgspec
 
 from loader import csn, dn
 from loader.errors import LimitTooLow, NoContextCSN, NoSuchBase, ServerRefused
+from loader.server import shell_commands
 from loader.server.options import Connection
 from loader.server.search import SUBENTRIES
 from loader.server.searches import Searches
@@ -23,6 +24,20 @@ class MapPages(msgspec.Struct, frozen=True):
 
     most: int
     used: int
+
+
+def _add_syncprov(uri: str, suffix: str) -> Iterator[str]:
+    modify = f"ldapmodify {shell_commands.external(uri)}"
+    yield shell_commands.find_database(uri, suffix)
+    yield "# This is refused, which does no harm, where slapd has loaded syncprov already:"
+    yield f"{modify} <<'EOF' || true"
+    yield from ("dn: cn=module{0},cn=config", "changetype: modify", "add: olcModuleLoad")
+    yield from ("olcModuleLoad: syncprov", "EOF")
+    classes = (
+        "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
+    )
+    yield f"printf 'dn: olcOverlay=syncprov,%s\\nchangetype: add\\n{classes}' \"$DB\" | {modify}"
+    yield "# Where it runs on a slapd.conf: `moduleload syncprov`, and `overlay syncprov` in that database; restart it."
 
 
 class Suffixes(Searches):
@@ -42,8 +57,12 @@ class Suffixes(Searches):
         """contextCSN of a suffix, one value for each server ID. Raises NoContextCSN."""
         values = self.shown_csns(suffix)
         if not values:
-            advice = "Check that the provider has the syncprov overlay, and that the bind DN may read contextCSN."
-            raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice)
+            advice = (
+                "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
+                "paste this into a shell of root on the server's host."
+            )
+            lines = tuple(_add_syncprov(self.uri, suffix))
+            raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=lines)
         return values
 
     def shown_csns(self, suffix: str) -> list[str]:

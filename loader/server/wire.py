@@ -30,7 +30,7 @@ from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import limits, tls
 from loader.server.options import Connection
-from loader.server.refusal import bind_error
+from loader.server.refusal import REFERRAL, bind_error, referred
 from loader.server.search import Search
 from loader.server.session import session
 from loader.server.timeouts import SILENCE, bind_limit, connect_limit
@@ -175,6 +175,8 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
         return _limit_met(connection, uri, base, reason, result)
     if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:
         return NoSuchBase(uri=uri, base=base, who=who, known="see the root DSE")
+    if error.code == "ldap.request" and result == REFERRAL:
+        return referred(uri, f"search {base}" if base else "add", reason)
     if error.code == "ldap.silent":
         return ServerSilent(uri=uri, reason=reason)
     if result in _PASSING:
@@ -199,9 +201,11 @@ def _limit_met(
 def _broken(error: _native.NativeError, uri: str, start_tls: int) -> LoaderError:
     """libldap says little about a handshake that failed."""
     reason = str(error)
-    why = None if error.code == "ldap.lost" else tls.failure(uri, start_tls)
-    if why or error.code == "ldap.tls" or tls.is_named(reason):
-        return TlsFailed(uri=uri, reason=why or reason)
+    failed = None if error.code == "ldap.lost" else tls.failure(uri, start_tls, reason)
+    if failed:
+        return failed
+    if error.code == "ldap.tls":
+        return TlsFailed(uri=uri, reason=reason, advice=tls.CERTIFICATE)
     if error.code == "ldap.connect":
         return ServerDown(uri=uri, reason=reason)
     return ConnectionLost(uri=uri, reason=reason)

@@ -5,6 +5,7 @@ The door to the part of loader._native that knows databases, as loader/ldif.py i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from loader.errors import (
     NoSpace,
     NotProven,
     TooManyEntries,
+    modules,
 )
 from loader.ldif import with_counters
 from loader.mdb import meta
@@ -35,6 +37,7 @@ from loader.schema import Definition, Effects
 __all__ = ["Built", "Database", "Feed", "Rejection", "Schema", "SplitResult", "Transferred"]
 
 _VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
+_UNKNOWN = re.compile(r'"([^"]+)" is not in the schema')
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
 Table = Literal["id2v", "ixck"]  # those that not every slapd has
@@ -332,5 +335,8 @@ def _refused(error: _native.NativeError, rejects: Path) -> LoaderError:
         return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
     place = f"{error.path or 'standard input'}, line {error.line}"
     way_out = _UNCHECKED if error.message.endswith(_VALUE_CHECK) else ""
+    if unknown := _UNKNOWN.search(error.message):
+        way_out = ", or load the schema that defines it"
+        way_out += "".join(f" (it comes with {how})" for _, how in modules([unknown[1]]))
     where = f"{place}; also in {rejects}"
     return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out=way_out)

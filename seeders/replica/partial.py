@@ -190,7 +190,7 @@ class _SelectStep:
             known = dict(scan.max_csns)
         if not known:
             where, suffix = self.options.inputs[0], self.partial.database.suffix
-            raise NoContextCSN(where=where, suffix=suffix, advice=inputs.NO_CONTEXT)
+            raise NoContextCSN(where=where, suffix=suffix, advice=inputs.NO_CONTEXT, commands=())
         return sorted(known.values())
 
     def building(self, selected: Facts) -> BuildOptions:

@@ -135,7 +135,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     _require_fit(options, place)
     reached = context_csn.stored(directory, suffix)
     if not reached:
-        raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW)
+        raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW, commands=())
     with session(options.connection) as provider:
         base = provider.spelt(suffix)
         csns = moved.context_csns(provider, base) or provider.context_csns(base)

@@ -95,8 +95,8 @@ def test_a_file_that_is_no_ldif(slapd_instance: Slapd, tmp_path: Path) -> None:
 def test_a_change_record(slapd_instance: Slapd, tmp_path: Path) -> None:
     text = f"dn: {SUFFIX}\nchangetype: modify\nreplace: dc\ndc: example\n\n"
     done = add(slapd_instance, write(tmp_path / "x.ldif", text))
-    assert done.status == errors.LdifUnreadable.exit_status, done
-    assert "changetype modify is not an entry" in done.err
+    assert done.status == errors.LdifSyntax.exit_status, done
+    assert "`changetype: modify` makes this a change, which is for ldapmodify" in done.err
 
 
 def test_changetype_add_is_an_entry(slapd_instance: Slapd, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
 from loader.cli import OWN, ditseed, verbs
-from loader.errors import Internal, LibldapMissing, UsageProblem
+from loader.errors import Internal, LibldapMissing, NotInstalled, UsageProblem
 from loader.run.lease import Lease
 from tests.support import command
 from tests.support.command import Done, environment
@@ -182,11 +182,21 @@ def test_without_python_ldap_a_verb_that_needs_it_says_what_to_install(tmp_path:
     assert "python3-ldap" in done.err
 
 
+def test_an_installation_without_its_core_says_so(tmp_path: Path) -> None:
+    """As while bin/setup still builds it."""
+    lacking = "import sys\nsys.modules['loader._native'] = None\n"
+    (tmp_path / "sitecustomize.py").write_text(lacking)
+    there = {"PYTHONPATH": str(tmp_path), "DITSEED_STATE_DIR": str(tmp_path)}
+    done = command.ditseed("compare", str(tmp_path), str(tmp_path), env=there)
+    assert done.status == NotInstalled.exit_status, done
+    assert "_native" in done.err
+    assert "bin/setup" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["export", "--no-such-option"], "no such option"),
-        (["no-such-verb"], "no such command 'no-such-verb'"),
         (["export"], "missing option '-o'"),
         (["build", "x.ldif", "--config", "/x", "--maxsize", "much"], "not a size: 'much'"),
         (["build", "x.ldif", "--config", "/x", "--engine", "steam"], "'steam' is not"),
@@ -198,6 +208,29 @@ def test_wrong_use_has_its_status_and_says_what_is_wrong(arguments: list[str], s
     assert said in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["hlep"], "no such verb: hlep (did you mean `ditseed help`?)"),
+        (["exprot"], "no such verb: exprot (did you mean `ditseed export`?)"),
+        (["backup", "restor"], "(did you mean `ditseed backup restore`?)"),
+        (["help", "replica", "sede"], "(did you mean `ditseed replica seed`?)"),
+        (["frobnicate"], "no such verb: frobnicate (there are replica, export, "),
+    ],
+)
+def test_a_verb_that_is_not_there_is_told_the_one_that_is_like_it(
+    arguments: list[str], said: str
+) -> None:
+    done = command.ditseed(*arguments)
+    assert (done.status, done.out) == (UsageProblem.exit_status, ""), done
+    assert said in done.err, done
+
+
+@pytest.mark.parametrize("words", [(), ("export",), ("replica",), ("replica", "seed")])
+def test_help_of_a_verb_is_what_help_after_it_prints(words: tuple[str, ...]) -> None:
+    assert command.ditseed("help", *words).ok() == command.ditseed(*words, "--help").ok()
 
 
 def test_no_verb_at_all_shows_the_help() -> None:

@@ -58,6 +58,18 @@ def test_only_the_guilty_are_rejected(
     assert len(names(slapd_instance)) == 531
 
 
+@pytest.mark.parametrize("batch", ["auto", "1"])
+def test_a_map_that_is_full_is_named_with_its_setting(tmp_path: Path, batch: str) -> None:
+    """slapd says what failed ("index generation failed", "txn_commit failed"), and not why."""
+    large = ("description", "x" * 2000)
+    texts = [TOP, *(person(f"p{number}", SUFFIX, large) for number in range(1000))]
+    with Slapd(Settings(maxsize=1 << 20)) as server:
+        done = add(server, write(tmp_path / "x.ldif", *texts), "--batch", batch)
+    assert done.status == errors.AddRefused.exit_status, done
+    assert "other (80)" in done.err
+    assert "maxsize" in done.err.partition("\nhint: ")[2]
+
+
 def test_what_was_stored_can_be_read_after_a_restart(tmp_path: Path) -> None:
     """A transaction that fails must not be the first to use an attribute: slapd would forget its name."""
     odd = ("telephoneNumber", "title", "street", "l", "postalCode", "description")

@@ -257,6 +257,16 @@ def test_a_configuration_that_is_not_there_or_broken(both: Pair, tmp_path: Path)
     broken.write_text((both.consumer.home / "slapd.conf").read_text() + "\nnonsense here\n")
     done = refused(both, errors.ConfigUnreadable, "build", both.export_dir, "--config", broken)
     assert "nonsense" in done.err
+    assert "DITSEED_TOOLS" not in done.err
+
+
+def test_a_configuration_of_another_slapd_names_the_variable(both: Pair, tmp_path: Path) -> None:
+    """As one of OpenLDAP 2.7, in which back-mdb is no module, read by Debian's slapd."""
+    other = tmp_path / "slapd.conf"
+    text = (both.consumer.home / "slapd.conf").read_text()
+    other.write_text(text.replace("database mdb", "database frobnicate"))
+    done = refused(both, errors.ConfigUnreadable, "build", both.export_dir, "--config", other)
+    assert "DITSEED_TOOLS='env PATH=" in done.err
 
 
 def test_maxsize_too_small(both: Pair) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.golden.tables import GENERATED, differences
+from fixtures.life import ServerError
 from fixtures.slapd import Slapd
 from fixtures.trees import record
 from loader import errors, ldif
@@ -37,6 +39,78 @@ def _build(target: Slapd, *more: object) -> Done:
 
 def unit(name: str) -> str:
     return record(f"ou={name},{SUFFIX}", [("objectClass", "organizationalUnit"), ("ou", name)])
+
+
+# --- whole files that are wrong -----------------------------------------------------------------
+
+ENTRY = f"dn: ou=a,{SUFFIX}\nobjectClass: organizationalUnit\nou: a\n"
+CHANGE = f"dn: ou=a,{SUFFIX}\nchangetype: modify\nreplace: ou\nou: a\n-\n"
+WRONG = {  # text behind the first entry, the line that is named, and what is said of it
+    "changes": (CHANGE, 6, "ldapmodify"),
+    "a change, and a worse one behind it": (f"{CHANGE}\n{ENTRY}description\n", 6, "ldapmodify"),
+    "a URL": (f"{ENTRY}jpegPhoto:< file:///tmp/a.jpg\n", 8, "--allow-file-urls"),
+    "a value on the next line": (
+        f"{ENTRY}description:\non the next line\n",
+        9,
+        "begins with a space",
+    ),
+    "no blank line": (f"{ENTRY}{ENTRY}", 8, "blank line before it is missing"),
+    "base64": (f"{ENTRY}description:: !!!!\n", 8, "base64 value of description does not decode"),
+    "Ctrl-Z": ("\x1a\n", 5, "Ctrl-Z"),
+    "Ctrl-Z alone": ("\x1a", 5, "Ctrl-Z"),
+    "HTML": ("<html><body>Please log in</body></html>\n", 5, "HTML"),
+    "CSV": ('dn,uid\n"dc=example,dc=com",a\n', 5, "CSV"),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", WRONG)
+def test_a_whole_file_is_told_its_first_fault_and_its_line(
+    target: Slapd, tmp_path: Path, case: str, engine: str
+) -> None:
+    """And is not said to end within a record."""
+    text, line, cause = WRONG[case]
+    path = tmp_path / "in.ldif"
+    path.write_text(TOP + text)
+    done = _build(target, path, "--engine", engine)
+    assert done.status in (errors.LdifSyntax.exit_status, errors.EntryRefused.exit_status), done
+    assert cause in done.err, done
+    # The native engine tells of a record without an entry where that begins.
+    assert re.search(rf"\bline ({line}|{5 if text.startswith(CHANGE) else line})\b", done.err), done
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["createTimestamp: 20200101000000", "entryUUID: b1d4f201-1dd211b2", "description:: UmVu6Q=="],
+)
+def test_no_value_check_is_not_offered_for_what_slapadd_refuses(
+    target: Slapd, tmp_path: Path, line: str
+) -> None:
+    path = tmp_path / "in.ldif"
+    path.write_text(f"{TOP}{ENTRY}{line}\n\n")
+    done = _build(target, path)
+    assert done.status == errors.EntryRefused.exit_status, done
+    assert "--no-value-check" not in done.err, done
+    with pytest.raises(ServerError):
+        target.slapadd(path)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_module_defines_is_named_with_it(target: Slapd, tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "in.ldif"
+    path.write_text(f"{TOP}{ENTRY}pwdChangedTime: 20200101000000Z\n\n")
+    done = _build(target, path, "--engine", engine)
+    assert done.status, done
+    assert "`moduleload ppolicy`" in done.err, done
+
+
+def test_no_value_check_is_offered_for_what_slapadd_takes(target: Slapd, tmp_path: Path) -> None:
+    path = tmp_path / "in.ldif"
+    path.write_text(f"{TOP}{ENTRY}telephoneNumber: none\xa7\n\n", encoding="utf-8")
+    done = _build(target, path)
+    assert done.status == errors.EntryRefused.exit_status, done
+    assert "--no-value-check" in done.err, done
+    _build(target, path, "--no-value-check").ok()
 
 
 # --- encodings ----------------------------------------------------------------------------------

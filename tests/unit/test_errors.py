@@ -116,6 +116,15 @@ def test_syncrepl_is_removed_from_the_entry_of_the_database() -> None:
     assert "ldapdelete" not in str(error.advice())
 
 
+def test_what_a_module_defines_is_named_with_it() -> None:
+    names = "pwdchangedtime (/srv/pwd.ldif, line 5), memberOf, frobnicate"
+    advice = str(errors.SchemaMissing(config="x", names=names).advice())
+    assert "`moduleload ppolicy`" in advice
+    assert "`moduleload memberof`" in advice
+    advice = str(errors.SchemaMissing(config="x", names="frob (/srv/pwd, line 5)").advice())
+    assert "moduleload" not in advice
+
+
 # --- words ------------------------------------------------------------------------------------
 
 # What a hint may begin with besides a capital: a name in code, or the fact that is a sentence itself.
@@ -138,7 +147,10 @@ def unsound(hint: str) -> list[str]:
     wrong = []
     if not (hint[:1].isupper() or hint.startswith(NAMES)):
         wrong.append("its beginning")
-    if not (hint.endswith((".", "{advice}")) or re.search(rf": ({'|'.join(PASTED)})$", hint)):
+    if not (
+        hint.endswith((".", "{advice}", "{advice}{commands}"))
+        or re.search(rf": ({'|'.join(PASTED)})$", hint)
+    ):
         wrong.append("its end")
     if not DEEDS.search(hint):
         wrong.append("what to do")

@@ -26,6 +26,8 @@ from loader.errors import (
         ("build.too_many", None, TooManyEntries),
         ("ldif.truncated", None, LdifTruncated),
         ("ldif.syntax", None, LdifSyntax),
+        ("ldif.changetype", None, LdifSyntax),
+        ("ldif.version", None, LdifSyntax),
         ("cancelled", None, Cancelled),
         ("ldif.io", errno.EACCES, LdifUnreadable),
         ("ldif.io", errno.EIO, SystemFailed),

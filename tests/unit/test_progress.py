@@ -284,6 +284,22 @@ def test_a_bar_fits_into_80_columns(step: str, total: int | None, note: str) -> 
     assert re.search(r"\d/s(  \d.* left)?$", first.rstrip()), first
 
 
+@pytest.mark.parametrize("width", [30, 40, 50, 60])
+@pytest.mark.parametrize("total", [5_011, 999_999_999])
+def test_a_narrow_terminal_keeps_the_name_and_the_time_left(width: int, total: int) -> None:
+    from rich.console import Console
+
+    large = Sample("load", "", 2_505, 2**40, 1e6, 123_456.7, 3_720.0, total)
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=False)
+    console.print(bars._drawn(large, width))
+    (line,) = out.getvalue().splitlines()
+    assert len(line) <= width
+    assert line.startswith("load ")
+    assert line.rstrip().endswith(" left"), line
+    assert "…" not in line
+
+
 def test_a_step_begins_with_its_meter() -> None:
     """Whatever the processor does between its start and the recording, its seconds lead from there to its end."""
     recorder, meter = Recorder(), Meter("load")

@@ -284,6 +284,15 @@ class _AddSteps:
         return AddRefused(dn=first.dn, reason=first.reason, advice=advice, **counts)
 
 
+# What back-mdb says where LMDB failed (servers/slapd/back-mdb/add.c, modify.c); what LMDB said is in slapd's log only.
+_NOT_WRITTEN = (
+    "txn_commit failed",
+    "index generation failed",
+    "entry store failed",
+    "DN index add",
+)
+
+
 def _advice(reason: str, where: str) -> str:
     """What helps against the first rejection; `reason` begins with the name of the result code."""
     if reason.startswith("entryAlreadyExists"):
@@ -295,6 +304,22 @@ def _advice(reason: str, where: str) -> str:
         return (
             "Give the same command as an account that may add entries there (`ditseed add --dry-run` asks beforehand); "
             "EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it."
+        )
+    if reason.startswith("referral"):
+        return (
+            "The server is a replica, or does not hold that part of the tree: give the same command with -H and the "
+            "URI that it names, which is that of the provider."
+        )
+    if reason.startswith("unwillingToPerform") and "shadow context" in reason:
+        return (
+            "The server is a replica, in which nobody but syncrepl writes: give the same command with -H and the URI "
+            "of its provider (olcSyncrepl names it)."
+        )
+    if reason.startswith("other (80)") and any(one in reason for one in _NOT_WRITTEN):
+        return (
+            "slapd could not write to its database. Most often that has reached its maxsize (slapd's log then has "
+            "MDB_MAP_FULL): `ditseed tune maxsize` shows how much of it is left, and sets a larger one. Otherwise the "
+            "disk is full, or has failed (dmesg). Then give the same command again: what was added is not added twice."
         )
     return (
         f"Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "

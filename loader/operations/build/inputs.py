@@ -95,5 +95,5 @@ def _claimed(options: BuildOptions, place: TargetDatabase, found: ScanResult) ->
         known = dict(found.max_csns)
     if not known:
         where, suffix = options.inputs[0], place.database.suffix
-        raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT)
+        raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT, commands=())
     return sorted(known.values())

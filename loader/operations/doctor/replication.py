@@ -12,7 +12,7 @@ from pathlib import Path
 from loader import csn, syncrepl, units
 from loader.config import Config
 from loader.config import Database as Configured
-from loader.errors import BadCredentials, LoaderError
+from loader.errors import AccountClosed, BadCredentials, LoaderError
 from loader.mdb import context_csn
 from loader.operations.doctor.facts import Database, Facts, Replication
 from loader.operations.storage.findings import Finding, Severity
@@ -58,7 +58,7 @@ def _asked(
         except answering.DEAD as error:
             dead = str(error)
         except LoaderError as error:
-            if one is own and isinstance(error, BadCredentials):
+            if one is own and isinstance(error, BadCredentials | AccountClosed):
                 refused = str(error)
             else:
                 missed(f"contextCSN of {one.uri} as {one.who}", str(error))

@@ -50,7 +50,7 @@ class CloneSteps:
         )
         if not known:
             advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
-            raise NoContextCSN(where=self.source, suffix=self.suffix, advice=advice)
+            raise NoContextCSN(where=self.source, suffix=self.suffix, advice=advice, commands=())
         claimed = sorted(known.values())
         held = cap_entry_csns(self.made, claimed, backmdb.idlexp(self.place.config), meter)
         context_csn.stamp(self.made, self.suffix, claimed)

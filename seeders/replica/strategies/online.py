@@ -200,7 +200,7 @@ class _OnlineSteps:
         exports.require_entries(source, scan.entries)
         claimed = sorted(csn.by_server(scan.context_csns).values())
         if not claimed:
-            raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT)
+            raise NoContextCSN(where=source[0], suffix=suffix, advice=_NO_CONTEXT, commands=())
         opener = os.open(self.joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(opener, "wb") as file:
             with exports.held(source, meter) as paths:

@@ -58,6 +58,8 @@ def test_every_cut_before_the_stamps_of_the_last_entry(whole, counters):
 def test_a_last_record_of_a_dn_alone(put, counters):
     path = put("a.ldif", "dn: dc=x\ndc: x", "dn: cn=a,dc=x")
     error = refusal(path, counters)
+    assert (error.code, error.line, error.dn) == ("ldif.syntax", 4, "cn=a,dc=x")
+    error = refusal(cut(path, path.stat().st_size - 1), counters)  # without the blank line
     assert (error.code, error.line, error.dn) == ("ldif.truncated", 4, "cn=a,dc=x")
 
 
@@ -85,10 +87,12 @@ def test_each_file_is_judged_alone(put, counters):
 
 
 def test_a_final_value_whose_base64_breaks_off(put, counters):
-    path = put("a.ldif", "dn: dc=x\ndc: x\njpegPhoto:: YWFhYWFhY")
-    assert refusal(path, counters).code == "ldif.truncated"
-    path = put("b.ldif", "dn: dc=x\njpegPhoto:: YWFhYWFhY\ndc: x")
+    folded = f"jpegPhoto:: {'YWFh' * 20}Y"
+    path = put("a.ldif", f"dn: dc=x\ndc: x\n{folded}")
     assert refusal(path, counters).code == "ldif.syntax"
+    assert refusal(cut(path, path.stat().st_size - 1), counters).code == "ldif.truncated"
+    path = put("b.ldif", f"dn: dc=x\n{folded}\ndc: x")
+    assert refusal(cut(path, path.stat().st_size - 1), counters).code == "ldif.syntax"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +108,7 @@ def test_a_compressed_stream_without_its_end(whole, counters, name, compress):
 
 def test_a_tree_refuses_cut_files_too(put, counters):
     path = put("a.ldif", "dn: dc=x\ndc: x", "dn: cn=a,dc=x")
+    cut(path, path.stat().st_size - 1)
     with pytest.raises(_native.NativeError) as caught:
         _native.tree([], counters).add_path(path)
     assert caught.value.code == "ldif.truncated"

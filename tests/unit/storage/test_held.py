@@ -61,6 +61,18 @@ def test_a_private_directory_is_made_and_taken_again(tmp_path: Path) -> None:
         pytest.fail("it is not there")
 
 
+def test_a_descriptor_that_nobody_named_is_told_by_its_path(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_PATH)
+    text = f"/proc/{os.getpid()}/fd/{descriptor}/slapd.d: Permission denied"
+    assert naming.with_operator_paths(text) == f"{tmp_path}/slapd.d: Permission denied"
+    os.close(descriptor)
+    for other in (text, "/proc/1/fd/0/x", "/proc/cpuinfo"):
+        assert naming.with_operator_paths(other) == other
+    with os.fdopen(os.memfd_create("secret")) as nowhere:
+        other = f"/proc/self/fd/{nowhere.fileno()}"
+        assert naming.with_operator_paths(other) == other
+
+
 def test_it_stays_the_same_whatever_its_name_stands_for(tmp_path: Path, secret: Path) -> None:
     with held.private(tmp_path / "run") as found:
         (tmp_path / "run").rename(tmp_path / "aside")

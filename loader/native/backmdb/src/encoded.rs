@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::Error;
+
 /// Stands for a DN: 128 bits of xxh3 over the normalised RDN and the parent's hash.
 pub type Hash = [u64; 2];
 
@@ -87,6 +89,8 @@ pub struct TruncationChecks {
     pub stamped: [u64; 2],
     /// The file's last record, when it stands here and no blank line follows.
     pub last: Option<LastRecord>,
+    /// The file ends within that record.
+    pub cut: Option<Error>,
 }
 
 #[derive(Debug, Clone, Default)]

@@ -125,6 +125,7 @@ impl EncodedInput {
     pub fn take(&mut self, chunk: &mut Encoded) -> Result<()> {
         self.records += chunk.records;
         self.unplaced += chunk.unplaced;
+        self.rejections.append(&mut chunk.rejections);
         self.expect_whole(chunk)?;
         if let Some(root) = chunk.root.take() {
             self.put(0, ROOT, &root)?;
@@ -150,7 +151,6 @@ impl EncodedInput {
                 *newest = csn;
             }
         }
-        self.rejections.append(&mut chunk.rejections);
         Ok(())
     }
 
@@ -168,18 +168,25 @@ impl EncodedInput {
         Ok(())
     }
 
-    /// Refuses an input whose last record alone lacks what all others have: it was cut there.
-    fn expect_whole(&mut self, chunk: &Encoded) -> Result<()> {
+    /// Refuses an input whose last record is broken off, or alone lacks what all others have: it was cut there. Where
+    /// an earlier record fails the build, that is what the operator is told.
+    fn expect_whole(&mut self, chunk: &mut Encoded) -> Result<()> {
         self.marks.records += chunk.marks.records;
         let counts = self.marks.stamped.iter_mut().zip(chunk.marks.stamped);
         counts.for_each(|(sum, count)| *sum += count);
-        if chunk.ends_input {
-            let marks = std::mem::take(&mut self.marks);
-            if let Some(last) = &chunk.marks.last {
-                marks.judge(last).in_file(chunk.path.as_ref().map(|path| path.as_path()))?;
-            }
+        if !chunk.ends_input {
+            return Ok(());
         }
-        Ok(())
+        let marks = std::mem::take(&mut self.marks);
+        let cut = chunk.marks.cut.take();
+        let rejected = self.rejections.len() as u64 - u64::from(cut.is_some());
+        if rejected > self.max_rejects {
+            return Ok(());
+        }
+        let last = chunk.marks.last.as_ref();
+        let judged =
+            cut.map_or(Ok(()), Err).and_then(|()| last.map_or(Ok(()), |last| marks.judge(last)));
+        judged.in_file(chunk.path.as_ref().map(|path| path.as_path()))
     }
 
     /// The tuples, for joining.

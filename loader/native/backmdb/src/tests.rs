@@ -12,7 +12,7 @@ use codec::{dn2i, id2e};
 use ldif::Counters;
 use lmdbfile::Reader;
 
-use crate::{Code, Method, Source};
+use crate::{Code, Method, Source, ValueCheck};
 use fixture::{Build, SUFFIX, unit};
 
 fn opened(build: &Build) -> Reader {
@@ -129,6 +129,54 @@ fn a_dn_that_comes_twice_is_rejected_and_told_with_the_place_of_the_first() {
     assert_eq!((done.records, done.entries, done.rejections.len()), (4, 3, 1));
     assert_eq!(stored(&build, 2, "description").2, [b"first"]);
     assert_eq!(nodes(&build)[2], (3, 1, "ou=b".into()));
+}
+
+#[test]
+fn the_first_record_that_fails_is_told_also_where_the_file_is_cut() {
+    let mut build = Build::new();
+    let change = "dn: ou=a,dc=example,dc=com\nchangetype: delete\n\n";
+    let text = [SUFFIX, change, &unit("dc=other", ""), "dn: ou=b,dc=example,dc=com\nobj"].concat();
+    let refused = build.run(&text).unwrap_err();
+    assert_eq!((refused.code, refused.line), (Code::Rejected, Some(4)));
+    assert!(refused.message.contains("ldapmodify"), "{refused}");
+    build.options.max_rejects = 2;
+    let refused = build.run(&text).unwrap_err();
+    assert_eq!((refused.code, refused.line), (Code::Truncated, Some(10)));
+}
+
+#[test]
+fn a_whole_file_is_never_said_to_be_cut() {
+    let cases = [
+        "dn: ou=a,dc=example,dc=com\nchangetype: modify\nreplace: mail\nmail: x\n-\n",
+        "dn: ou=a,dc=example,dc=com\nou: a\njpegPhoto:< file:///tmp/a.jpg\n",
+        "dn: ou=a,dc=example,dc=com\nou: a\njpegPhoto:< file:///tmp/a.jpg",
+        "dn: ou=a,dc=example,dc=com\ndescription:\non the next line\n",
+        "dn: ou=a,dc=example,dc=com\ndescription:: !!!!\n",
+        "<html><body>Please log in</body></html>\n",
+        "\x1a\n",
+        "\x1a",
+    ];
+    for text in cases {
+        let refused = Build::new().run(&[SUFFIX, text].concat()).unwrap_err();
+        assert_eq!((refused.code, refused.line), (Code::Rejected, Some(4)), "{text}: {refused}");
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_normalised_is_not_refused_by_the_value_check_alone() {
+    for line in [
+        "createTimestamp: 20200101000000\n",
+        "entryUUID: b1d4f201-1dd211b2\n",
+        "description:: UmVu6Q==\n",
+    ] {
+        for values in [ValueCheck::Refuse, ValueCheck::Skip] {
+            let mut build = Build::new();
+            build.options.values = values;
+            let text = [SUFFIX, &unit("ou=a,dc=example,dc=com", line)].concat();
+            let refused = build.run(&text).unwrap_err();
+            assert!(!refused.message.contains("value check"), "{refused}");
+        }
+    }
 }
 
 #[test]

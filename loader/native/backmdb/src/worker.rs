@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use common::{InFile, WithCode};
-use ldif::Record;
 use ldif::records::Records;
+use ldif::{Record, tail};
 
 use crate::chunks::{Chunk, Chunks};
 use crate::encoded::{Encoded, Rejection};
-use crate::entry::{Encoder, RejectReason};
+use crate::entry::{Encoder, RejectReason, in_line};
 use crate::shared::BuildContext;
 use crate::{Code, Error, Result, positions};
 
@@ -52,11 +52,13 @@ impl<'a, 'c> Worker<'a, 'c> {
         (out.number, out.path) = (chunk.number, self.path_of(chunk));
         out.ends_input = chunk.last;
         (out.records, out.bytes) = (records.len() as u64, chunk.bytes.len() as u64);
+        let open_ends = self.shared.counters.open_ends();
+        let open_end = chunk.path.as_ref().is_some_and(|path| open_ends.contains(path));
         self.encoder.parents.clear();
         for record in root {
             out.unplaced = 1;
             let encoded = self.encoder.encode_root(record, out);
-            judge(encoded, record, NOWHERE, out)?;
+            judge(encoded, record, open_end, NOWHERE, out)?;
         }
         for (position, record) in (first..).zip(below) {
             let (blobs, rows) = (out.blobs.len(), out.rows.len());
@@ -65,7 +67,7 @@ impl<'a, 'c> Worker<'a, 'c> {
                 out.blobs.truncate(blobs);
                 out.rows.truncate(rows);
             }
-            judge(encoded, record, position, out)?;
+            judge(encoded, record, open_end, position, out)?;
         }
         self.encoder.postings.finish_index()?;
         self.shared.numbers.pass(chunk.number)?;
@@ -96,33 +98,33 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 }
 
-/// An entry that is refused is rejected.
+/// An entry that is refused is rejected. `open_end`: the last line of its file has no end.
 fn judge(
     encoded: std::result::Result<(), RejectReason>,
     record: &Record<'_>,
+    open_end: bool,
     position: u32,
     out: &mut Encoded,
 ) -> Result<()> {
     match encoded {
         Ok(()) => Ok(()),
         Err(RejectReason::Broken(error)) => Err(error.at(record.line)),
-        Err(RejectReason::Entry(_)) if record.last && !record.closed && is_cut(record) => {
-            Err(Error::new(Code::Truncated, "the last record is broken off").at(record.line))
-        }
         Err(RejectReason::Entry(reason)) => {
-            let path = out.path.clone();
+            if tail::is_cut(record, open_end) {
+                let error = Error::new(Code::Truncated, "the last record is broken off");
+                out.marks.cut = Some(error.at(record.line));
+            }
+            let (path, reason) = (out.path.clone(), no_ldif(record).unwrap_or(reason));
             out.rejections.push(rejection(record, position, path, reason));
             Ok(())
         }
     }
 }
 
-/// The very last line does not read: the input was cut there.
-fn is_cut(record: &Record<'_>) -> bool {
-    record
-        .fields()
-        .last()
-        .is_some_and(|field| field.and_then(|field| field.value().map(|_| ())).is_err())
+/// What is wrong with the lines of a record, which may be the cause of what else is wrong with it.
+fn no_ldif(record: &Record<'_>) -> Option<String> {
+    let error = record.entry().ok()?.fields.find_map(Result::err)?;
+    (error.code == Code::Syntax).then(|| in_line(error).message)
 }
 
 fn rejection(

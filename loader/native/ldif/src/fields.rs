@@ -58,9 +58,10 @@ impl<'a> Record<'a> {
     /// Reads the head of the record: `dn:`, then perhaps `changetype: add`.
     pub fn entry(&self) -> Result<Entry<'a>> {
         let mut fields = self.fields();
-        let head = match fields.next().transpose()? {
-            Some(field) if field.description().eq_ignore_ascii_case(b"dn") => field,
-            _ => return Err(syntax("a record begins with \"dn:\"", self.line)),
+        let head = match fields.next() {
+            Some(Ok(field)) if is_dn(field.description()) => field,
+            Some(Err(error)) if starts_with_dn(self.bytes) => return Err(error),
+            _ => return Err(syntax(why_no_record(self.bytes), self.line)),
         };
         let dn = head.into_value()?;
         let dn_span = 0..fields.position;
@@ -92,6 +93,14 @@ impl<'a> Field<'a> {
             Kind::Base64 => self.decode().map(Cow::Owned),
             Kind::Url => self.read_file().map(Cow::Owned),
         }
+    }
+
+    /// Base64 whose end is missing.
+    pub(crate) fn lacks_base64(&self) -> bool {
+        let text = self.text[self.value_at..].trim_ascii_end();
+        self.kind == Kind::Base64
+            && text.len() % 4 != 0
+            && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte))
     }
 
     fn into_value(self) -> Result<Cow<'a, [u8]>> {
@@ -175,6 +184,10 @@ impl<'a> Iterator for Fields<'a> {
 
 fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Result<Field<'_>> {
     let (end, colon) = end_of_description(&text).map_err(|message| syntax(message, line))?;
+    if span.start > 0 && is_dn(&text[..end]) {
+        let message = "\"dn:\" begins a record: the blank line before it is missing";
+        return Err(syntax(message, line));
+    }
     let (kind, mark) = match text.get(colon + 1) {
         Some(b':') => (Kind::Base64, 2),
         Some(b'<') if urls => (Kind::Url, 2),
@@ -195,9 +208,41 @@ fn end_of_description(text: &[u8]) -> std::result::Result<(usize, usize), &'stat
     match text.get(colon) {
         Some(b':') if end > 0 => Ok((end, colon)),
         _ if text.contains(&b':') => Err("what stands before the colon is not an attribute"),
-        _ => Err("a line without a colon"),
+        _ => {
+            Err("a line without a colon; one that continues the line before it begins with a space")
+        }
     }
 }
+
+fn is_dn(description: &[u8]) -> bool {
+    description.eq_ignore_ascii_case(b"dn")
+}
+
+fn starts_with_dn(record: &[u8]) -> bool {
+    record.get(..3).is_some_and(|head| head.eq_ignore_ascii_case(b"dn:"))
+}
+
+/// What stands where a record should begin.
+fn why_no_record(text: &[u8]) -> &'static str {
+    let line = strip_line_end(text.split_inclusive(|&byte| byte == b'\n').next().unwrap_or(text));
+    let name = line.split(|&byte| byte == b':').next().unwrap_or(line);
+    match line.trim_ascii_start() {
+        [b'<', ..] => "this is no LDIF, but HTML or XML",
+        [b'{' | b'[', ..] => "this is no LDIF, but JSON",
+        [DOS_END, ..] => "the file ends with a Ctrl-Z (0x1A), as files of DOS do: remove it",
+        _ if matches!(name, b"search" | b"result") => {
+            "this is what ldapsearch writes after the entries: give it -LLL, which leaves it out"
+        }
+        _ if name == b"changetype" => "a change without the DN of its entry",
+        _ if name.len() == line.len() && line.iter().any(|byte| b",;\t".contains(byte)) => {
+            "this is no LDIF, but looks like a table (CSV)"
+        }
+        _ => "a record begins with \"dn:\"",
+    }
+}
+
+/// Ctrl-Z, the end of a text file in CP/M and DOS.
+const DOS_END: u8 = 0x1a;
 
 /// Letters of attribute descriptions (RFC 4512), and `_`, which some servers let pass.
 const DESCRIPTION: [bool; 256] = {
@@ -231,14 +276,19 @@ fn skip_changetype(fields: &mut Fields<'_>) -> Result<bool> {
         return Ok(false);
     };
     if first.is("control") {
-        return Err(Error::new(Code::ChangeType, "controls are not taken").at(first.line));
+        return Err(Error::new(
+            Code::ChangeType,
+            "a control belongs to a change, which is for ldapmodify",
+        )
+        .at(first.line));
     }
     if !first.is("changetype") {
         return Ok(false);
     }
     let kind = first.value()?;
     if !kind.trim_ascii().eq_ignore_ascii_case(b"add") {
-        let message = format!("changetype {} is not an entry", String::from_utf8_lossy(&kind));
+        let kind = String::from_utf8_lossy(&kind);
+        let message = format!("`changetype: {kind}` makes this a change, which is for ldapmodify");
         return Err(Error::new(Code::ChangeType, message).at(first.line));
     }
     fields.next();

@@ -14,6 +14,11 @@ pub struct TruncationDetector {
 /// Every entry that a server wrote out whole has these, near its end.
 pub const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 
+const EMPTY: &str = "the last record has a DN and nothing else";
+
+/// Bytes of a value that may go on in another line. OpenLDAP folds lines at 76 columns (`LDIF_LINE_WIDTH`).
+const FOLDED: usize = 76;
+
 #[derive(Debug, Default)]
 struct LastRecord {
     line: u64,
@@ -51,9 +56,26 @@ impl TruncationDetector {
         if this.records == 0 {
             return Ok(());
         }
+        let told = |error: Error| error.at(last.line).of_entry(Some(&last.dn));
+        if last.closed && last.fields == 0 {
+            return Err(told(Error::new(Code::Syntax, EMPTY)));
+        }
         let missing = [0, 1].map(|at| !last.closed && this.always[at] && !last.stamps[at]);
-        judge(last.fields == 0, missing)
-            .map_err(|error| error.at(last.line).of_entry(Some(&last.dn)))
+        judge(last.fields == 0, missing).map_err(told)
+    }
+}
+
+/// Does the input end within this record, in the midst of a line? `open_end`: its last line has no end.
+pub fn is_cut(record: &Record<'_>, open_end: bool) -> bool {
+    if !record.last || record.closed {
+        return false;
+    }
+    match record.fields().last() {
+        Some(Ok(field)) => field.lacks_base64() && (open_end || field.span.len() >= FOLDED),
+        Some(Err(error)) if open_end && error.code == Code::Syntax => {
+            record.entry().is_ok() || b"dn".starts_with(record.bytes.trim_ascii_end())
+        }
+        _ => false,
     }
 }
 
@@ -61,7 +83,7 @@ impl TruncationDetector {
 pub fn judge(empty: bool, missing: [bool; 2]) -> Result<()> {
     let stamp = STAMPS.iter().zip(missing).find(|(_, missing)| *missing);
     let message = match stamp {
-        _ if empty => "the last record has a DN and nothing else".to_owned(),
+        _ if empty => EMPTY.to_owned(),
         Some((stamp, _)) => format!("the last record alone has no {stamp}"),
         None => return Ok(()),
     };

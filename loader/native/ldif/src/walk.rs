@@ -6,7 +6,7 @@ use common::InFile;
 
 use crate::blocks::{Blocks, MAX_RECORD};
 use crate::records::Records;
-use crate::{Code, Counters, Error, Input, Record, Result};
+use crate::{Code, Counters, Error, Field, Input, Record, Result, tail};
 
 /// Calls `visit` with each record in order, counts, and stops at the first error.
 /// Returns the number of uncompressed bytes read.
@@ -29,7 +29,7 @@ pub fn each_record(
             let record = record.in_file(path.as_deref())?;
             visit(&record).map_err(|error| {
                 let error = locate(error, &record, path.as_deref());
-                if record.last { cut_short(error, counters) } else { error }
+                if record.last { cut_short(error, &record, counters) } else { error }
             })?;
             entries += 1;
         }
@@ -39,10 +39,9 @@ pub fn each_record(
 }
 
 /// Syntax that is broken in the last record of a file whose last line has no end either: it was cut.
-fn cut_short(error: Error, counters: &Counters) -> Error {
+fn cut_short(error: Error, record: &Record<'_>, counters: &Counters) -> Error {
     let open_end = error.path.as_ref().is_some_and(|path| counters.open_ends().contains(path));
-    let code = if open_end && error.code == Code::Syntax { Code::Truncated } else { error.code };
-    Error { code, ..error }
+    truncated(error, record, open_end)
 }
 
 /// An error met in `record`, told with its place.
@@ -50,14 +49,15 @@ pub fn locate(error: Error, record: &Record<'_>, path: Option<&Path>) -> Error {
     if matches!(error.code, Code::Io | Code::NoSpace | Code::Pipe | Code::Cancelled) {
         return error;
     }
-    let error =
-        if ends_broken(&error, record) { Error { code: Code::Truncated, ..error } } else { error };
     let dn = record.entry().map(|entry| entry.dn).ok();
-    error.in_file(path).at(record.line).of_entry(dn.as_deref())
+    truncated(error, record, false).in_file(path).at(record.line).of_entry(dn.as_deref())
 }
 
-/// The very last line is an attribute line, and its base64 is what is wrong: the input was cut there.
-fn ends_broken(error: &Error, record: &Record<'_>) -> bool {
-    let last_line = || record.fields().last()?.ok().map(|field| field.line);
-    error.code == Code::Syntax && record.last && error.line == last_line()
+/// An error of the very last line, if the input was cut there.
+fn truncated(error: Error, record: &Record<'_>, open_end: bool) -> Error {
+    let line_of =
+        |field: Result<Field<'_>>| field.map_or_else(|error| error.line, |field| Some(field.line));
+    let in_last_line = || error.line == record.fields().last().and_then(line_of);
+    let cut = error.code == Code::Syntax && tail::is_cut(record, open_end) && in_last_line();
+    if cut { Error { code: Code::Truncated, ..error } } else { error }
 }

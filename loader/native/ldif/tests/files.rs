@@ -189,3 +189,25 @@ fn a_plain_file_may_lack_its_last_line_end_and_nothing_else_may() {
     let whole = b"dn: cn=a\nmodifyTimestamp: 20260101000000Z";
     assert_eq!(read("d.ldif", whole).unwrap().1, 1);
 }
+
+#[test]
+fn an_open_last_line_is_a_cut_only_where_it_is_the_beginning_of_one() {
+    let directory = tempdir().unwrap();
+    let cases = [
+        ("dn: cn=a\nobj", Code::Truncated, 2),
+        ("dn: cn=a\ncn:: YW", Code::Truncated, 2),
+        ("dn: cn=a\ncn: a\n\nd", Code::Truncated, 4),
+        ("dn: cn=a\ncn:: !!!!", Code::Syntax, 2),
+        ("dn: cn=a\ncn: a\n\n\x1a", Code::Syntax, 4),
+        ("<html>", Code::Syntax, 1),
+    ];
+    for (text, code, line) in cases {
+        let (path, counters) = (put(&directory, "a.ldif", text.as_bytes()), Counters::default());
+        let input = Input::from_path(&path, &counters).unwrap();
+        let error = ldif::walk::each_record(input, &counters, |record| {
+            record.entry()?.fields.try_for_each(|field| field?.value().map(drop))
+        })
+        .unwrap_err();
+        assert_eq!((error.code, error.line), (code, Some(line)), "{text}: {error}");
+    }
+}

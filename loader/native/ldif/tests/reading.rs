@@ -113,11 +113,43 @@ fn lines_are_counted_across_folds_and_blocks() {
 }
 
 #[test]
-fn base64_that_ends_early_at_the_very_end_is_a_cut() {
-    for text in ["dn: cn=a\nsn: a\ncn:: YWFhYWFhY\n", "dn: cn=a\ncn:: YWF\n hYWFhY\n\n"] {
-        assert_eq!(failure(text).code, Code::Truncated, "{text}");
+fn base64_that_ends_early_where_a_line_may_be_folded_is_a_cut() {
+    let folded = "YWFh".repeat(20);
+    for text in [
+        format!("dn: cn=a\nsn: a\ncn:: {folded}Y\n"),
+        format!("dn: cn=a\ncn:: {folded}\n hYWFhY\n"),
+    ] {
+        assert_eq!(failure(&text).code, Code::Truncated, "{text}");
+        assert_eq!(failure(&format!("{text}\n")).code, Code::Syntax, "{text}");
     }
-    assert_eq!(failure("dn: cn=a\ncn:: Y\n\ndn: cn=b\ncn: b\n").code, Code::Syntax);
+    for text in
+        ["dn: cn=a\ncn:: Y\n\ndn: cn=b\ncn: b\n", "dn: cn=a\ncn:: !!!!\n", "dn: cn=a\ncn:: YWF\n"]
+    {
+        assert_eq!(failure(text).code, Code::Syntax, "{text}");
+    }
+}
+
+#[test]
+fn a_whole_input_that_is_wrong_is_told_by_its_cause() {
+    let cases = [
+        ("<html><body>Please log in</body></html>\n", "HTML"),
+        ("dn,uid\n\"dc=example,dc=com\",a\n", "CSV"),
+        ("{\"dn\": \"cn=a\"}\n", "JSON"),
+        ("dn: cn=a\ncn: a\n\n\x1a\n", "Ctrl-Z"),
+        ("dn: cn=a\ncn: a\n\nsearch: 2\nresult: 0 Success\n", "-LLL"),
+        ("dn: cn=a\nmail:\na@example.com\n", "begins with a space"),
+        ("dn: cn=a\ncn: a\ndn: cn=b\ncn: b\n", "the blank line before it is missing"),
+        ("dn: cn=a\nsn:: !!!!\n", "the base64 value of sn does not decode"),
+        ("mail: a\n", "a record begins with \"dn:\""),
+    ];
+    for (text, cause) in cases {
+        let error = failure(text);
+        assert_eq!(error.code, Code::Syntax, "{text}");
+        assert!(error.message.contains(cause), "{text}: {error}");
+    }
+    let error = failure("dn: cn=a\nchangetype: modify\nreplace: cn\ncn: b\n-\n");
+    assert_eq!(error.code, Code::ChangeType);
+    assert!(error.message.contains("ldapmodify"), "{error}");
 }
 
 #[test]

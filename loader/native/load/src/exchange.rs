@@ -170,7 +170,7 @@ fn deliver(
 
 pub fn answer(message: &Message<'_>) -> Result<Answer> {
     let result = message.result()?;
-    Ok(Answer { code: result.code, text: String::from_utf8_lossy(result.text).into_owned() })
+    Ok(Answer { code: result.code, text: result.message() })
 }
 
 fn unexpected(message: &Message<'_>) -> wire::Error {

@@ -106,23 +106,35 @@ pub struct LdapResult<'a> {
     pub code: i32,
     pub matched: &'a [u8],
     pub text: &'a [u8],
+    referral: &'a [u8],
 }
 
 impl<'a> LdapResult<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self> {
         let code = reader.enumerated()?;
         let (matched, text) = (reader.octets()?, reader.octets()?);
-        reader.optional(REFERRAL)?;
-        Ok(Self { code, matched, text })
+        let referral = reader.optional(REFERRAL)?.unwrap_or_default();
+        Ok(Self { code, matched, text, referral })
+    }
+
+    /// The diagnostic message, or where the server refers us to.
+    pub fn message(&self) -> String {
+        if !self.text.is_empty() {
+            return String::from_utf8_lossy(self.text).into_owned();
+        }
+        let mut uris = Reader::new(self.referral);
+        let next = || if uris.is_at_end() { None } else { uris.octets().ok() };
+        let uris: Vec<_> = std::iter::from_fn(next).map(String::from_utf8_lossy).collect();
+        uris.join(", ")
     }
 
     pub fn failure(&self) -> Failure {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let text = self.message();
         Failure {
             phase: Phase::Request,
             result: self.code,
-            text: if self.text.is_empty() { meaning(self.code) } else { text(self.text) },
-            matched: text(self.matched),
+            text: if text.is_empty() { meaning(self.code) } else { text },
+            matched: String::from_utf8_lossy(self.matched).into_owned(),
         }
     }
 

@@ -51,6 +51,14 @@ impl From<Error> for RejectReason {
     }
 }
 
+/// Names the line, because a rejection bears that of its record.
+pub fn in_line(error: Error) -> Error {
+    match error.line {
+        Some(line) => Error { message: format!("line {line}: {}", error.message), ..error },
+        None => error,
+    }
+}
+
 #[derive(Debug)]
 pub struct Encoder<'a> {
     shared: &'a BuildContext<'a>,
@@ -147,7 +155,7 @@ impl<'a> Encoder<'a> {
         (self.csn, self.newer) = (0, false);
         self.lookup.rewind();
         for field in fields {
-            self.line(&field?)?;
+            self.line(&field.map_err(in_line)?)?;
         }
         if place.suffix.is_some() {
             for text in self.shared.options.claimed.iter().flatten() {
@@ -198,7 +206,7 @@ impl<'a> Encoder<'a> {
         if self.shared.settings.of_2_7 && self.lookup.get(column).computed {
             return Ok(());
         }
-        let value = field.value()?;
+        let value = field.value().map_err(in_line)?;
         let is_csn = column == self.operational.csn();
         if is_csn && self.shared.live {
             self.csn = tree::csn::pack(&value);
@@ -241,6 +249,8 @@ impl<'a> Encoder<'a> {
         }
         match schema.check_value(column.attribute, value) {
             Err(refusal) if wanted == ValueCheck::Refuse => {
+                // slapadd refuses a value that it cannot normalise, whatever its value-check says.
+                schema.normalise(column.attribute, value, &mut Vec::new())?;
                 Err(InvalidValue(format!("{} (value check)", refusal.0).into()))
             }
             Err(_) => {

@@ -13,7 +13,7 @@ impl Encoder<'_> {
         if record.last {
             let empty = self.draft.attributes.is_empty();
             let last = LastRecord { line: record.line, dn: dn.to_vec(), stamped, empty };
-            out.marks.last = Some(last).filter(|last| last.empty || !record.closed);
+            out.marks.last = Some(last).filter(|_| !record.closed);
             return;
         }
         out.marks.records += 1;
