@@ -39,7 +39,9 @@ finally:
 @pytest.fixture(scope="module")
 def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("backups")
-    ditseed("backup", "run", "-R", place, "--source", stopped.database_dir, "--incremental").ok()
+    ditseed(
+        "backup", "run", "--init", "-R", place, "--source", stopped.database_dir, "--incremental"
+    ).ok()
     return place
 
 

@@ -27,7 +27,8 @@ class Sending:
         self.sent: dict[int, str] = {}  # by inode of the hole that stands for it here
 
     def require_room(self, repo: Path, needed: int) -> None:
-        """Without it slapd's free pages have to wait for the network, too."""
+        """Without it slapd's free pages have to wait for the network, too. Raises RemoteFull."""
+        self.store.require_space(needed)
         free = files.free_bytes(repo)
         self.lacks_room = free < needed
         if self.lacks_room:
