@@ -281,8 +281,7 @@ def test_a_lock_is_renewed(
     server: S3Server, bucket: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If another has taken it meanwhile, that one keeps it."""
-    for name, value in bucket.environment.items():
-        monkeypatch.setenv(name, value)
+    _use(monkeypatch, bucket.environment)
     key = f"{bucket.url.rpartition('/')[2]}/{remote_lock.LOCK}"
     with (
         remote.opened(remote.parse(bucket.url)) as store,
@@ -302,8 +301,7 @@ def test_a_lock_is_renewed(
 def test_a_run_that_has_lost_its_lock_publishes_nothing(
     source: Slapd, monkeypatch: pytest.MonkeyPatch, place: Remote
 ) -> None:
-    for name, value in place.environment.items():
-        monkeypatch.setenv(name, value)
+    _use(monkeypatch, place.environment)
     where = remote.parse(place.url)
     places.init(where)
     with remote.opened(where) as far, places.at(where, changes=True) as mine:
@@ -312,6 +310,15 @@ def test_a_run_that_has_lost_its_lock_publishes_nothing(
             mine.run(BackupOptions(mine.path, source.config_path), Progress("none"))
     assert place.listed() == []
     assert remote_lock.LOCK in place.names()
+
+
+def _use(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
+    """paramiko forgets to close the socket with which it looks for an agent under an empty name."""
+    for name, value in environment.items():
+        if value:
+            monkeypatch.setenv(name, value)
+        else:
+            monkeypatch.delenv(name, raising=False)
 
 
 # --- servers that refuse ---------------------------------------------------------------------------
@@ -369,8 +376,7 @@ def test_a_server_that_fills_up(
 ) -> None:
     """No name there is that of half a file, in whatever way it is sent."""
     require(missing_loop_filesystem())
-    for name, value in ssh.environment.items():
-        monkeypatch.setenv(name, value)
+    _use(monkeypatch, ssh.environment)
     (tmp_path / "large").write_bytes(os.urandom(1 << 20))
     with loop_filesystem(8) as disk:
         url = ssh.url(disk / "repo")

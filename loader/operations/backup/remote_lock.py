@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 LOCK = "lock.json"
 LAPSE = 15 * 60.0  # seconds without a renewal, after which a lock is nobody's
 _RENEWAL = 60.0  # seconds
-_SETTLE = 2.0  # seconds in which another that takes the same lock over has written its own
+_SETTLE = 1.0  # seconds in which another that takes the same lock over has written its own
 _LARGEST = 4096  # bytes
 _LOST = "Nothing was published or removed since. Run the same command again."
 
