@@ -14,6 +14,7 @@ from fixtures.churn import Churn
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
+from loader.operations.backup import repository
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -114,7 +115,7 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
     assert done.status == errors.LockUnheeded.exit_status, done.err
     assert "it was written to while it was read" in done.err
     left = {path.name for path in (tmp_path / "made").rglob("*") if path.is_file()}
-    assert left <= {"lock", "run.sqlite"}  # of the next attempt
+    assert left <= {repository.MARKER, "lock", "run.sqlite"}  # of the next attempt
 
 
 def test_what_could_not_be_looked_at_is_said(repo: Path, stopped: Slapd, tmp_path: Path) -> None:
