@@ -151,11 +151,11 @@ class _Steps:
         beforehand."""
         how = self.options.packing
         if self.options.incremental and sharing.is_begun(self.repo):
-            self.outputs.require_room(self.repo, how.keep_free)
+            self.outputs.require_room(self.repo, 0, how.keep_free)
             return
         places = [one.directory for one in self.origins.databases]
         try:
-            self.outputs.require_room(self.repo, self._predicted(places) + how.keep_free)
+            self.outputs.require_room(self.repo, self._predicted(places), how.keep_free)
         except (NoSpace, RemoteFull) as error:
             if how.ldif or not self.options.or_entries:
                 raise
