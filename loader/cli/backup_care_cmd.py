@@ -1,4 +1,5 @@
-"""`ditseed backup show|verify|prune`: what is known of backups, whether they are sound, and which are kept."""
+"""`ditseed backup init|show|verify|prune`: a new repository, what is known of backups, whether they are sound, and
+which are kept."""
 
 from __future__ import annotations
 
@@ -36,6 +37,25 @@ from loader.operations.backup.places import Repo
 from loader.operations.backup.prune import Pruned
 from loader.operations.backup.records import Proofs, Verification
 from loader.operations.backup.verify import VerifyOptions
+
+
+@click.command("init")
+@repo_option
+@json_option
+def init_command(repo: Repo, as_json: bool) -> None:
+    """Create a repository.
+
+    `run` creates none by itself, for the empty mount point of a disk that is missing would become one. An
+    existing repository stays as it is.
+
+    \b
+      ditseed backup init -R /srv/backup
+    """
+    is_new = places.init(repo)
+    if as_json:
+        show_json({"repository": str(repo), "created": is_new})
+    else:
+        show_facts({"repository": repo, "created": "yes" if is_new else "no, it was there"})
 
 
 @click.command("show")
@@ -190,7 +210,7 @@ def prune_command(
       ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
     """
     policy = policy_of(kept)
-    with places.at(repo, changes=not dry_run) as place:
+    with places.at(repo, changes=not dry_run, makes_room=True) as place:
         found = place.prune(policy, suffix, dry_run)
     if as_json:
         show_json({**dataclasses.asdict(found), "dry_run": dry_run})

@@ -51,6 +51,11 @@ _AUTO = "auto"  # pages, or entries
 )
 @repo_option
 @click.option(
+    "--init",
+    is_flag=True,
+    help="Create the repository first, if it is not there (see `ditseed backup init`).",
+)
+@click.option(
     "--compress",
     type=click.Choice(list(manifest.NAMES)),
     default="zstd",
@@ -118,6 +123,7 @@ def run_command(
     every: bool,
     source: Path | None,
     repo: Repo,
+    init: bool,
     compress: str,
     level: int,
     kind: str,
@@ -175,6 +181,8 @@ def run_command(
     keys = recipients_of(recipients, recipients_files, incremental)
     packing = Packing(compress, level, throttle, keep_free, keys, kind == manifest.LDIF)
     policy, progress = policy_of(kept), progress_of(progress_mode)
+    if init:
+        places.init(repo)
     with places.at(repo, progress, scratch, changes=True) as place:
         options = BackupOptions(
             place.path, config_path, source, suffix, packing, policy, incremental, every, or_entries

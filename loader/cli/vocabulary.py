@@ -42,7 +42,7 @@ OPTIONS = {
             # backups: which are kept, what they may take, how much of them is looked at
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
             "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
-            "recipient recipients-file identity",
+            "recipient recipients-file identity init",
             # a watch, and what a monitoring system asks of it
             "interval samples window half-life layer probe state chart replay check warning:w "
             "critical:c fix",
@@ -60,6 +60,7 @@ OPTIONS = {
 # What a command does, and to what: on the command line only, so that no variable or profile decides it unseen.
 TYPED = {
     "plan",
+    "init",
     *("from", "target", "output", "keep-export", "range", "skip", "strategy", "prepare-provider"),
     *(
         "set",

@@ -41,6 +41,7 @@ from loader.errors.database import MdbProtected as MdbProtected
 from loader.errors.database import NoCommonMoment as NoCommonMoment
 from loader.errors.database import NoEntry as NoEntry
 from loader.errors.database import NoReflink as NoReflink
+from loader.errors.database import NoRepository as NoRepository
 from loader.errors.database import NoSuchBackup as NoSuchBackup
 from loader.errors.database import NotLmdb as NotLmdb
 from loader.errors.database import NotStampable as NotStampable
@@ -76,7 +77,9 @@ from loader.errors.host import OutputNotEmpty as OutputNotEmpty
 from loader.errors.host import PackageMissing as PackageMissing
 from loader.errors.host import ReadOnly as ReadOnly
 from loader.errors.host import RemoteFailed as RemoteFailed
+from loader.errors.host import RemoteFull as RemoteFull
 from loader.errors.host import RemoteLocked as RemoteLocked
+from loader.errors.host import RemovalRefused as RemovalRefused
 from loader.errors.host import RunMismatch as RunMismatch
 from loader.errors.host import StepTimeout as StepTimeout
 from loader.errors.host import StripesImpossible as StripesImpossible

@@ -92,6 +92,14 @@ class ReadersFull(LoaderError):
     retryable = True
 
 
+class NoRepository(LoaderError):
+    """command: that creates it."""
+
+    code, exit_status = "backup.no_repository", 120
+    message = "{path}: there is no backup repository"
+    hint = "Mount the file system that holds it, or correct -R. For a new repository, create it first: `{command}`."
+
+
 class MdbBusy(LoaderError):
     code, exit_status = "mdb.busy", 58
     message = (

@@ -104,9 +104,24 @@ class RemoteLocked(LoaderError):
     code, exit_status = "remote.locked", 109
     message = "{place} is in use by a ditseed on {host} (process {pid}) since {made}"
     hint = (
-        "Wait until it has finished. If that process is gone for good, remove {place}/{name}, and run the same command "
-        "again."
+        "Wait until it has finished. If that process is gone for good, the lock lapses {lapse} after its last renewal. "
+        "To go on earlier, remove {place}/{name}, and run the same command again."
     )
+
+
+class RemoteFull(LoaderError):
+    code, exit_status = "remote.full", 115
+    message = "{place}: the server is full ({lack})"
+    hint = (
+        "Remove old backups with `ditseed backup prune`, or free space on the server, then run the same command again: "
+        "no backup there has changed."
+    )
+
+
+class RemovalRefused(LoaderError):
+    code, exit_status = "remote.removal_refused", 116
+    message = "{place}: the server lets this account remove nothing: {reason}"
+    hint = "Run `ditseed backup prune` with an account that may remove files there. Backups are taken all the same."
 
 
 class RunMismatch(LoaderError):
@@ -135,6 +150,7 @@ class StepTimeout(LoaderError):
     code, exit_status = "run.timeout", 12
     message = "step {step} made no progress for {silent} (allowed {allowed}: {why})"
     hint = "The same command resumes here; --timeout {step}=SECONDS allows more time."
+    hint_without_run = "The same command starts over."
 
 
 class SystemFailed(LoaderError):

@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from loader.errors import PackageMissing, RemoteFailed, UsageProblem
+from loader import units
+from loader.errors import (
+    FULL,
+    FULL_ERRNOS,
+    LoaderError,
+    PackageMissing,
+    RemoteFailed,
+    RemoteFull,
+    RemovalRefused,
+    UsageProblem,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +101,7 @@ class Upload:
             self.parts.finish()
 
     def give_up(self) -> None:
-        with suppress(RemoteFailed, FileNotFoundError), told(self.place):
+        with suppress(LoaderError, FileNotFoundError), told(self.place):
             self.parts.give_up()
 
 
@@ -159,13 +169,28 @@ class Store:
         with self._writing(name):
             self.system.create(self._path(name), content)
 
+    def write(self, name: str, content: bytes) -> None:
+        """A small file, in the place of whatever has that name."""
+        with self._writing(name):
+            self.system.write(self._path(name), content)
+
+    def require_space(self, needed: int) -> None:
+        """Raises RemoteFull, if the server tells how much is free there."""
+        with self._told():
+            free = self.system.free_bytes(self.place.root)
+        if free is not None and free < needed:
+            lack = f"{units.size(needed)} needed, {units.size(free)} free"
+            raise RemoteFull(place=self.place, lack=lack)
+
     def remove(self, name: str) -> None:
-        """Nothing there is fine."""
+        """Nothing there is fine. Raises RemovalRefused."""
         with self._told():
             try:
                 self.system.rm_file(self._path(name))
             except FileNotFoundError:
                 pass
+            except PermissionError as error:
+                raise RemovalRefused(place=self.place, reason=error.strerror or error) from error
 
     def remove_directory(self, name: str) -> None:
         """One that is empty."""
@@ -258,6 +283,8 @@ def told(place: Location) -> Iterator[None]:
     except Exception as error:
         if not _is_of_transport(error):
             raise
+        if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
+            raise RemoteFull(place=place, lack=FULL) from error
         raise RemoteFailed(
             place=place, reason=str(error) or type(error).__name__, advice=_advice(error, place)
         ) from error

@@ -5,6 +5,7 @@ Keys, region and endpoint are where every S3 client looks for them: AWS_* in the
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
 
@@ -28,6 +29,12 @@ class S3(S3FileSystem):  # type: ignore[misc]
         """A new object, if the server knows If-None-Match. Raises FileExistsError."""
         self.pipe_file(path, content, mode="create")
 
+    def write(self, path: str, content: bytes) -> None:
+        self.pipe_file(path, content)
+
+    def free_bytes(self, path: str) -> None:
+        """S3 does not tell."""
+
     def put_whole(self, source: Path, path: str) -> None:
         self.put_file(str(source), path)
 
@@ -35,9 +42,10 @@ class S3(S3FileSystem):  # type: ignore[misc]
         return Upload(self, path)
 
     def move_whole(self, path: str, new: str) -> None:
-        """The server copies, whatever the size."""
+        """The server copies, whatever the size. If nothing may be removed there, both names stay."""
         self.copy(path, new)
-        self.rm_file(path)
+        with suppress(PermissionError):
+            self.rm_file(path)
 
     def reading(self, path: str, size: int) -> IO[bytes]:
         return cast("IO[bytes]", self.open(path, "rb", block_size=_BLOCK, size=size))

@@ -5,14 +5,19 @@ Imported only where it is used, for its packages are optional (the extra `remote
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
 
 import paramiko
 from fsspec.implementations.sftp import SFTPFileSystem
+from paramiko.sftp import CMD_EXTENDED
 
 KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 _PARTIAL = ".partial"
+_FULL = 1 << 20  # bytes; a write that fails where less is free has failed for want of room
 _PATIENCE = 60.0  # seconds in which a server has to begin an answer
 
 
@@ -49,23 +54,68 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
     def create(self, path: str, content: bytes) -> None:
         """A new file. Raises FileExistsError."""
         try:
-            with self.ftp.open(path, "wx") as file:
-                file.write(content)
+            file = self.ftp.open(path, "wx")
         except OSError:
             if self.exists(path):
                 raise FileExistsError(path) from None
             raise
+        with self.removed_if_it_fails(path), file:
+            file.write(content)
+
+    def write(self, path: str, content: bytes) -> None:
+        with self._partial(path) as partial, self.ftp.open(partial, "wb") as file:
+            file.chmod(0o600)
+            file.write(content)
 
     def put_whole(self, source: Path, path: str) -> None:
         """All of it or nothing has that name."""
+        with self._partial(path) as partial:
+            with self.ftp.open(partial, "wb") as file:
+                file.chmod(0o600)
+            self.ftp.put(str(source), partial)
+
+    @contextmanager
+    def _partial(self, path: str) -> Iterator[str]:
         partial = f"{path}{_PARTIAL}"
-        with self.ftp.open(partial, "wb") as file:
-            file.chmod(0o600)
-        self.ftp.put(str(source), partial)
-        self.ftp.posix_rename(partial, path)
+        with self.removed_if_it_fails(partial):
+            yield partial
+            self.ftp.posix_rename(partial, path)
+
+    @contextmanager
+    def removed_if_it_fails(self, path: str) -> Iterator[None]:
+        """Half a file would keep a full server full, and half a lock would be a lock."""
+        try:
+            yield
+        except OSError as error:
+            full = self._is_full(path, error)
+            with suppress(OSError):
+                self.ftp.remove(path)
+            if full:
+                raise OSError(errno.ENOSPC, str(error)) from error
+            raise
+
+    def _is_full(self, path: str, error: OSError) -> bool:
+        """SFTP has no word for it (SSH_FX_FAILURE), but sshd's extension tells how much is free."""
+        if error.errno is not None:
+            return False
+        with suppress(OSError):
+            free = self.free_bytes(path.rpartition("/")[0])
+            return free is not None and free < _FULL
+        return False
+
+    def free_bytes(self, path: str) -> int | None:
+        """On the file system of a directory. None: the server does not tell (statvfs@openssh.com is an extension)."""
+        try:
+            _, answer = self.ftp._request(CMD_EXTENDED, "statvfs@openssh.com", path)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            return None
+        _, unit, _, _, free, *_ = [answer.get_int64() for _ in range(11)]
+        return int(unit * free)
 
     def upload(self, path: str) -> Upload:
-        return Upload(self.ftp, path)
+        return Upload(self, path)
 
     def move_whole(self, path: str, new: str) -> None:
         self.ftp.posix_rename(path, new)
@@ -79,19 +129,25 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 class Upload:
     """Of a file, in parts: it gets its name when it is whole."""
 
-    def __init__(self, ftp: paramiko.SFTPClient, path: str) -> None:
-        self._ftp, self._path, self._partial = ftp, path, f"{path}{_PARTIAL}"
-        self._file = ftp.open(self._partial, "wb")
+    def __init__(self, system: Sftp, path: str) -> None:
+        self._system, self._ftp = system, system.ftp
+        self._path, self._partial = path, f"{path}{_PARTIAL}"
+        self._file = self._ftp.open(self._partial, "wb")
         self._file.chmod(0o600)
         self._file.set_pipelined()  # one answer after the other would take its time
 
     def put(self, number: int, start: int, content: bytes) -> None:
-        self._file.seek(start)
-        self._file.write(content)
+        with self._system.removed_if_it_fails(self._partial):
+            self._file.seek(start)
+            self._file.write(content)
 
     def finish(self) -> None:
-        self._file.close()
-        self._ftp.posix_rename(self._partial, self._path)
+        """paramiko closes a file without the answers to its last writes, some of which may have failed."""
+        with self._system.removed_if_it_fails(self._partial):
+            while self._file._reqs:
+                self._ftp._read_response(self._file._reqs.popleft())
+            self._file.close()
+            self._ftp.posix_rename(self._partial, self._path)
 
     def give_up(self) -> None:
         self._file.close()

@@ -105,12 +105,12 @@ def test_a_backup_never_lacks_the_configuration(stage: Stage) -> None:
     config = stage.provider.config_path
     verb, words = VERBS["backup"], ("--config", config, "-b", stage.provider.suffix)
     with trials.room_of(stage, verb, "counted") as (scene, control):
-        scene.arguments = ("backup", "run", *words, "-R", scene.place / "repository")
+        scene.arguments = ("backup", "run", "--init", *words, "-R", scene.place / "repository")
         assert attempt(scene, control.environment([config])).status == 0
         calls = control.calls
     for number in range(calls, calls // 2, -6):
         with trials.room_of(stage, verb, "unreadable") as (scene, control):
-            scene.arguments = ("backup", "run", *words, "-R", scene.place / "repository")
+            scene.arguments = ("backup", "run", "--init", *words, "-R", scene.place / "repository")
             control.fail_at(number)
             done = attempt(scene, control.environment([config]))
             assert done.how in ("config.unreadable", "storage.failed"), f"{control.what}: {done}"

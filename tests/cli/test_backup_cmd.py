@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.errors import NoSuchBackup, NoSuchPath, TargetInUse, TargetNotEmpty, UsageProblem
+from loader.errors import (
+    NoRepository,
+    NoSuchBackup,
+    NoSuchPath,
+    TargetInUse,
+    TargetNotEmpty,
+    UsageProblem,
+)
+from loader.operations.backup import repository
 from tests.support.command import ditseed
 
 pytestmark = pytest.mark.slapd
@@ -28,26 +36,58 @@ def repo(server: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two backups."""
     made = tmp_path_factory.mktemp("cli") / "repo"
     for _ in range(2):
-        ditseed("backup", "run", "--config", server.config_path, "-R", made).ok()
+        ditseed("backup", "run", "--init", "--config", server.config_path, "-R", made).ok()
     return made
 
 
 def test_run_says_nothing_to_cron(server: Slapd, tmp_path: Path) -> None:
-    done = ditseed("backup", "run", "--config", server.config_path, "-R", tmp_path).ok()
+    done = ditseed("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path).ok()
     assert done.out == done.err == ""
 
 
 def test_run_says_what_went_wrong_to_cron(tmp_path: Path) -> None:
-    done = ditseed("backup", "run", "--source", tmp_path / "none", "-R", tmp_path / "repo")
+    done = ditseed(
+        "backup", "run", "--init", "--source", tmp_path / "none", "-R", tmp_path / "repo"
+    )
     assert done.status == NoSuchPath.exit_status
     assert done.out == ""
     assert "no such file" in done.err
 
 
+def test_run_creates_no_repository_by_itself(server: Slapd, tmp_path: Path) -> None:
+    """An empty directory may be the mount point of a disk that is missing."""
+    mount_point, missing = tmp_path / "mount", tmp_path / "no/such"
+    mount_point.mkdir()
+    for repo in (mount_point, missing):
+        run = ("backup", "run", "--config", server.config_path, "-R", repo)
+        for command in (run, ("backup", "prune", "-R", repo, "--keep-last", 1)):
+            done = ditseed(*command)
+            assert done.status == NoRepository.exit_status
+            assert f"`ditseed backup init -R {repo}`" in done.err
+        assert not repo.exists() or not list(repo.iterdir())
+        for is_new in (True, False):
+            assert ditseed("backup", "init", "-R", repo, "--json").ok().facts["created"] is is_new
+        ditseed(*run).ok()
+    assert not (tmp_path / "no").stat().st_mode & 0o022
+
+
+def test_repositories_of_earlier_versions_need_no_init(server: Slapd, tmp_path: Path) -> None:
+    run = ("backup", "run", "--config", server.config_path, "-R", tmp_path)
+    ditseed(*run, "--init").ok()
+    (tmp_path / repository.MARKER).unlink()
+    ditseed(*run).ok()
+    for name in (repository.LOCK, repository.RUN):
+        path = tmp_path / name
+        path.rename(tmp_path / f"not-{name}")
+    ditseed(*run).ok()  # by its backups
+
+
 def test_run_with_v_and_with_json(server: Slapd, tmp_path: Path) -> None:
-    told = ditseed("-v", "backup", "run", "--source", server.database_dir, "-R", tmp_path).ok()
+    told = ditseed(
+        "-v", "backup", "run", "--init", "--source", server.database_dir, "-R", tmp_path
+    ).ok()
     assert "1,029" in told.out
-    command = ("backup", "run", "--source", server.database_dir, "-R", tmp_path, "--json")
+    command = ("backup", "run", "--init", "--source", server.database_dir, "-R", tmp_path, "--json")
     facts = ditseed(*command).ok().facts
     assert facts["entries"] == 1029
     assert (tmp_path / facts["id"] / "manifest.json").is_file()

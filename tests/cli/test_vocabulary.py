@@ -136,7 +136,7 @@ def test_the_second_server_has_one_prefix() -> None:
 FORMER = (
     (("verify", "/nowhere", "--level", "meta"), "storage.no_such_path"),
     (("build", "/nowhere.ldif", "--config", "/nowhere", "--verify", "full"), "storage.no_such"),
-    (("backup", "run", "--source", "/nowhere", "-R", "/nowhere/r", "--level", "3"), "storage."),
+    (("backup", "run", "--source", "/nowhere", "-R", "/nowhere/r", "--level", "3"), "backup.no_"),
     (("tune", "maxsize", "--config", "/nowhere", "--size", "1G"), "storage.no_such_path"),
     (("compare", "/nowhere", "/there", "--bind-dn-b", "o=x", "--base-b", "o=y"), "storage.no"),
     (("compare", "/nowhere", "/x", "--mechanism-b", "E", "--password-file-b", "p"), "storage.no"),

@@ -492,7 +492,7 @@ def test_ended_while_it_streams_it_holds_no_pages(
     server = replication.provider()
     server.slapadd(people_ldif)
     with server:
-        command = ("backup", "run", "--config", server.config_path, "-R", tmp_path)
+        command = ("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path)
         process = start(*command, env={"DITSEED_STOP_AT": "copy.middle"})
         stopped = Stopping(process)
         stopped.wait_for_stop()

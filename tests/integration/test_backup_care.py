@@ -180,7 +180,7 @@ def test_one_that_cannot_be_restored_takes_no_place(repo: Path, source: Path, ho
     prune.prune(repo, Policy(last=1))
     assert ditseed("backup", "check", "-R", repo).status == 2
     ditseed("backup", "restore", names[1], "-R", repo, "--target", repo / "restored").ok()
-    ditseed("backup", "run", "--from", source, "-R", repo, "--keep-last", "2").ok()
+    ditseed("backup", "run", "--init", "--from", source, "-R", repo, "--keep-last", "2").ok()
     left = [one.id for one in repository.listing(repo).backups]
     assert (len(left), left[0]) == (2, names[1])
 
@@ -232,7 +232,15 @@ def test_those_of_a_lost_database_take_no_place(tmp_path: Path) -> None:
     """It is told each time that the database has no entries."""
     with closing(Slapd()) as server:
         server.slapadd(TREE)
-        command = ("backup", "run", "--config", server.config_path, "-R", tmp_path / "repo")
+        command = (
+            "backup",
+            "run",
+            "--init",
+            "--config",
+            server.config_path,
+            "-R",
+            tmp_path / "repo",
+        )
         assert ditseed(*command).ok().err == ""
         full = only(tmp_path / "repo")
         (server.database_dir / "data.mdb").unlink()
@@ -266,7 +274,7 @@ def test_killed_while_it_prunes(repo: Path, source: Path) -> None:
     killed = ditseed(*command, env={"DITSEED_KILL_AT": "prune.middle"})
     assert killed.status == -signal.SIGKILL
     assert [one.id for one in repository.listing(repo).backups] == names[1:]
-    ditseed("backup", "run", "--from", source, "-R", repo, "--keep-last", "2").ok()
+    ditseed("backup", "run", "--init", "--from", source, "-R", repo, "--keep-last", "2").ok()
     assert not repository.unfinished_backups(repo)
     assert len(repository.listing(repo).backups) == 2
 
@@ -308,7 +316,7 @@ def test_free_pages_need_no_room() -> None:
 
 def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
     """Also where the run is ended before it has written down that it was published."""
-    command = ("backup", "run", "--from", source, "-R", tmp_path)
+    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path)
     process = start(*command, env={"DITSEED_STOP_AT": "publish.unrecorded"})
     stopped = Stopping(process)
     stopped.wait_for_stop()
@@ -415,7 +423,15 @@ def test_only_in_one_role(tmp_path: Path) -> None:
         with closing(replication.consumer(provider)) as consumer:
             consumer.slapadd(TREE)
             for server, role in ((provider, "provider"), (consumer, "consumer")):
-                command = ("backup", "run", "--config", server.config_path, "-R", tmp_path / role)
+                command = (
+                    "backup",
+                    "run",
+                    "--init",
+                    "--config",
+                    server.config_path,
+                    "-R",
+                    tmp_path / role,
+                )
                 other = {"provider": "consumer", "consumer": "provider"}[role]
                 assert (
                     "none: the database is no"
@@ -426,13 +442,13 @@ def test_only_in_one_role(tmp_path: Path) -> None:
                 ditseed(*command, "--only-role", role, "--all-databases").ok()
                 assert len(repository.listing(tmp_path / role).backups) == 2
     refused = ditseed(
-        "backup", "run", "--from", tmp_path, "-R", tmp_path, "--only-role", "provider"
+        "backup", "run", "--init", "--from", tmp_path, "-R", tmp_path, "--only-role", "provider"
     )
     assert refused.status == UsageProblem.exit_status
 
 
 def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
-    command = ("backup", "run", "--from", source, "-R", tmp_path / "repo")
+    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path / "repo")
     ditseed(*command, "--only-on", "elsewhere.example.com").ok()
     assert not (tmp_path / "repo").exists()
     ditseed(*command, "--only-on", "elsewhere", "--only-on", records.host()).ok()

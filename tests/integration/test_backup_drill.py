@@ -136,8 +136,17 @@ def test_whatever_the_umask_nobody_else_writes_in_our_directories(
     before = os.umask(0)
     try:
         for words in (
-            ("backup", "run", "-R", repo, "--config", server.config_path),
-            ("backup", "run", "-R", repo, "--config", server.config_path, "--incremental"),
+            ("backup", "run", "--init", "-R", repo, "--config", server.config_path),
+            (
+                "backup",
+                "run",
+                "--init",
+                "-R",
+                repo,
+                "--config",
+                server.config_path,
+                "--incremental",
+            ),
             ("backup", "restore", "latest", "-R", repo, "--target", restored),
             ("clone", server.database_dir, copied),
             ("export", server.database_dir, "-o", exported),

@@ -87,7 +87,17 @@ def repo(taken: Path, tmp_path: Path) -> Path:
 
 def take(source: Slapd, repo: object, *keys: Key, **environment: str) -> Done:
     given = [word for key in keys for word in ("--recipient", key.public)]
-    command = ("backup", "run", "--config", source.config_path, "-R", repo, "--json", *given)
+    command = (
+        "backup",
+        "run",
+        "--init",
+        "--config",
+        source.config_path,
+        "-R",
+        repo,
+        "--json",
+        *given,
+    )
     return ditseed(*command, env=environment)
 
 
@@ -146,7 +156,7 @@ def test_without_compression_for_a_file_of_recipients(
     path.write_text(f"# ours\n{keys[1].public}\n")
     place = ("-R", tmp_path / "repo", "--config", source.config_path)
     words = ("--recipients-file", path, "--compress", "none", "--json")
-    made = ditseed("backup", "run", *place, *words).ok().facts
+    made = ditseed("backup", "run", "--init", *place, *words).ok().facts
     assert (made["file"], made["recipients"]) == ("data.mdb.age", [keys[1].public])
     put_back(tmp_path / "repo", other, keys[1]).ok()
     assert_same(source, other)
@@ -160,7 +170,7 @@ def test_nothing_of_the_data_or_the_configuration_can_be_read(
     for number, words in enumerate(((), ("--recipient", keys[0].public))):
         repo = tmp_path / str(number)
         place = ("--config", source.config_path, "-R", repo)
-        ditseed("backup", "run", *place, "--compress", "none", *words).ok()
+        ditseed("backup", "run", "--init", *place, "--compress", "none", *words).ok()
         found.append(stored(repo))
     for secret in (source_password(source), b"ou=people", b"olcRootPW"):
         assert [secret in content for content in found] == [True, False], secret
@@ -177,7 +187,7 @@ def test_no_checksum_of_what_is_inside(
 ) -> None:
     """Which would tell whether a guess is right."""
     words = ("--config", source.config_path, "-R", tmp_path / "repo", "--compress", "none")
-    ditseed("backup", "run", *words).ok()
+    ditseed("backup", "run", "--init", *words).ok()
     (plain,) = repository.listing(tmp_path / "repo").backups
     known = json.loads((tmp_path / "repo" / plain.id / manifest.PIECES).read_text())
     config = (tmp_path / "repo" / plain.id / manifest.CONFIG).read_bytes()
@@ -226,7 +236,7 @@ def test_an_incremental_backup_is_refused(
 ) -> None:
     words = ("--recipient", keys[0].public, "--incremental")
     place = ("--config", source.config_path, "-R", tmp_path / "repo")
-    done = ditseed("backup", "run", *place, *words)
+    done = ditseed("backup", "run", "--init", *place, *words)
     assert done.status == UsageProblem.exit_status
     assert "needs an identity on this host" in done.err
     assert not (tmp_path / "repo").exists()

@@ -27,6 +27,7 @@ PAGE = (Path(__file__).parents[2] / "docs/backup.md").read_text()
 TITLE = "### Example: a data.mdb that shows 250 GiB"
 LISTED, CRONTAB, RESTORE = PAGE.partition(TITLE)[2].partition("\n### ")[0].split("```\n")[1::2]
 SHOWN = 250 << 30
+INIT = "ditseed backup init -R /srv/backup"
 MOST = 16 << 20  # bytes that anything here may take
 
 
@@ -86,6 +87,8 @@ def test_every_line(server: Slapd, tmp_path: Path) -> None:
     data, host = server.database_dir / "data.mdb", Host(server, tmp_path / "backup")
     assert "250G" in LISTED
     assert shown_and_taken(data)[0] == SHOWN
+    assert INIT in PAGE
+    host.run(host.here(INIT)).ok()
     for command in host.crontab():
         done = host.run(command).ok()
         assert (done.out, done.err) == ("", "")  # else cron would mail it
@@ -114,6 +117,7 @@ def test_the_disk_is_too_small(server: Slapd) -> None:
         filler = disk / "filler"
         filler.write_bytes(bytes(files.free_bytes(disk) - (1 << 20) - (100 << 10)))
         refused = Host(server, disk / "backup")
+        refused.run(refused.here(INIT)).ok()
         done = refused.run(refused.crontab()[0])
         assert done.status == NoSpace.exit_status
         assert not list((disk / "backup").glob("*Z-*"))

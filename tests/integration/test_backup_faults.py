@@ -75,7 +75,17 @@ def assert_all_good(repo: Path) -> list[str]:
 )
 def test_run_killed(server: Slapd, repo: Path, point: str) -> None:
     (before,) = assert_all_good(repo)
-    command = ("backup", "run", "--config", server.config_path, "-R", repo, "--keep-last", 1)
+    command = (
+        "backup",
+        "run",
+        "--init",
+        "--config",
+        server.config_path,
+        "-R",
+        repo,
+        "--keep-last",
+        1,
+    )
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     left = assert_all_good(repo)
     assert before in left or len(left) == 1
@@ -199,7 +209,7 @@ def test_an_old_reader_is_named(
     server = replication.provider()
     server.slapadd(people_ldif)
     with server:
-        command = ("backup", "run", "--config", server.config_path, "-R", other)
+        command = ("backup", "run", "--init", "--config", server.config_path, "-R", other)
         stopped = start(*command, env={"DITSEED_STOP_AT": "copy.middle"})
         try:
             os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)

@@ -379,7 +379,16 @@ def test_nothing_new_takes_nearly_nothing(made: Chain, repo: Path) -> None:
 @pytest.mark.parametrize("point", ["copy.middle", "publish.middle", "publish.recorded"])
 def test_killed(made: Chain, repo: Path, point: str) -> None:
     before = assert_all_good(repo)
-    command = ("backup", "run", "--config", made.server.config_path, "-R", repo, "--incremental")
+    command = (
+        "backup",
+        "run",
+        "--init",
+        "--config",
+        made.server.config_path,
+        "-R",
+        repo,
+        "--incremental",
+    )
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     assert assert_all_good(repo)[: len(before)] == before
     assert ditseed(*command).status == 0

@@ -48,7 +48,7 @@ def repo(source: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(server: Slapd, repo: Path, *words: object) -> Done:
     where = ("--config", server.config_path, "-R", repo)
-    return ditseed("backup", "run", *where, "--kind", "ldif", *words)
+    return ditseed("backup", "run", "--init", *where, "--kind", "ldif", *words)
 
 
 def restore(repo: Path, server: Slapd, *words: object) -> Done:
@@ -111,8 +111,8 @@ def test_an_empty_database_is_refused(tmp_path: Path) -> None:
 
 def test_kind_auto(source: Slapd, tmp_path: Path) -> None:
     where = ("--config", source.config_path, "-R", tmp_path / "repo", "--kind", "auto")
-    assert ditseed("backup", "run", *where, "--json").ok().facts["is_ldif"] is False
-    ditseed("backup", "run", *where, "--incremental").ok()
+    assert ditseed("backup", "run", "--init", *where, "--json").ok().facts["is_ldif"] is False
+    ditseed("backup", "run", "--init", *where, "--incremental").ok()
 
 
 def test_each_verb(source: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> None:

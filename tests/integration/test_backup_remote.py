@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,24 +18,32 @@ import msgspec
 import pytest
 
 from fixtures import replication, s3, sshd
+from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.s3 import S3Server
 from fixtures.slapd import Slapd
 from fixtures.sshd import SshServer
+from fixtures.waiting import until
 from loader import typed
 from loader.errors import (
     BackupDamaged,
     LoaderError,
     ManifestBroken,
+    NoRepository,
     NoSuchPath,
     PackageMissing,
     RemoteFailed,
+    RemoteFull,
     RemoteLocked,
+    RemovalRefused,
     UsageProblem,
 )
-from loader.operations.backup import manifest, places, remote_lock, sealed
+from loader.operations.backup import manifest, places, remote_lock, repository, sealed
 from loader.operations.backup.manifest import Backup
+from loader.operations.backup.run import BackupOptions
 from loader.operations.monitoring import Status
+from loader.progress import Progress
 from loader.storage import remote
+from loader.storage.remote import Store
 from tests.support.command import Done, ditseed
 from tests.support.require import require
 from tests.support.trees import assert_same
@@ -84,7 +93,7 @@ class Remote:
         )
 
     def run(self, source: Slapd, *words: object, **environment: str) -> Done:
-        return self.backup("run", "--config", source.config_path, *words, **environment)
+        return self.backup("run", "--init", "--config", source.config_path, *words, **environment)
 
     def listed(self) -> list[str]:
         return [one["id"] for one in self.backup("list", "--json").ok().facts["backups"]]
@@ -120,7 +129,11 @@ both = pytest.mark.parametrize("place", ["bucket", "directory"], indirect=True)
 def assert_only(place: Remote, *backups: str) -> None:
     """These are there, and nothing else of any."""
     assert place.listed() == sorted(backups)
-    assert {name.partition("/")[0] for name in place.names()} <= {*backups, "pages"}
+    assert {name.partition("/")[0] for name in place.names()} <= {
+        *backups,
+        "pages",
+        repository.MARKER,
+    }
 
 
 # --- there and back -------------------------------------------------------------------------------
@@ -135,7 +148,7 @@ def test_restored_it_is_the_same_database(
     place.restore(other).ok()
     assert_same(source, other)
     near = ("-R", tmp_path / "near")
-    ditseed("backup", "run", "--config", source.config_path, *near).ok()
+    ditseed("backup", "run", "--init", "--config", source.config_path, *near).ok()
     ditseed("backup", "restore", "latest", *near, "--target", tmp_path / "look").ok()
     there = (other.database_dir / "data.mdb").read_bytes()
     assert there == (tmp_path / "look/data.mdb").read_bytes()
@@ -176,7 +189,9 @@ def test_either_can_be_copied_to_the_other(
     source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path
 ) -> None:
     place = tmp_path / "repo"
-    ditseed("backup", "run", "--config", source.config_path, "-R", place, "--incremental").ok()
+    ditseed(
+        "backup", "run", "--init", "--config", source.config_path, "-R", place, "--incremental"
+    ).ok()
     prefix = bucket.url.rpartition("/")[2]
     for path in place.rglob("*"):
         if path.is_file():
@@ -251,8 +266,145 @@ def test_one_at_a_time(source: Slapd, server: S3Server, bucket: Remote) -> None:
     assert f"elsewhere (process {os.getpid()})" in done.err
     assert bucket.backup("prune", "--keep-last", 1).status == RemoteLocked.exit_status
     gone = dataclasses.replace(mine, started=mine.started + 1)
-    server.put(key, msgspec.json.encode(gone))
-    bucket.run(source).ok()
+    ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(minutes=16)
+    lapsed = dataclasses.replace(elsewhere, renewed=ago)
+    for text in (msgspec.json.encode(gone), msgspec.json.encode(lapsed), b""):
+        server.put(key, text)
+        bucket.run(source).ok()
+        assert remote_lock.LOCK not in bucket.names()
+    of_earlier_version = dataclasses.replace(elsewhere, renewed=None)
+    server.put(key, msgspec.json.encode(of_earlier_version))
+    assert bucket.run(source).status == RemoteLocked.exit_status
+
+
+def test_a_lock_is_renewed(
+    server: S3Server, bucket: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If another has taken it meanwhile, that one keeps it."""
+    _use(monkeypatch, bucket.environment)
+    key = f"{bucket.url.rpartition('/')[2]}/{remote_lock.LOCK}"
+    with (
+        remote.opened(remote.parse(bucket.url)) as store,
+        remote_lock.exclusive(store, renewal=0.05) as lock,
+    ):
+        first = server.get(key)
+        until(lambda: server.get(key) != first)
+        lock.require()
+        other = msgspec.json.encode(dataclasses.replace(lock.own, host="elsewhere"))
+        server.put(key, other)
+        with pytest.raises(RemoteFailed, match="another's"):
+            lock.require()
+    assert server.get(key) == other
+
+
+@both
+def test_a_run_that_has_lost_its_lock_publishes_nothing(
+    source: Slapd, monkeypatch: pytest.MonkeyPatch, place: Remote
+) -> None:
+    _use(monkeypatch, place.environment)
+    where = remote.parse(place.url)
+    places.init(where)
+    with remote.opened(where) as far, places.at(where, changes=True) as mine:
+        far.write(remote_lock.LOCK, b"garbage")
+        with pytest.raises(RemoteFailed, match="another's"):
+            mine.run(BackupOptions(mine.path, source.config_path), Progress("none"))
+    assert place.listed() == []
+    assert remote_lock.LOCK in place.names()
+
+
+def _use(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
+    """paramiko forgets to close the socket with which it looks for an agent under an empty name."""
+    for name, value in environment.items():
+        if value:
+            monkeypatch.setenv(name, value)
+        else:
+            monkeypatch.delenv(name, raising=False)
+
+
+# --- servers that refuse ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept_bucket(server: S3Server) -> Remote:
+    names = lambda: [key.removeprefix(f"{s3.KEPT}/") for key in server.keys(f"{s3.KEPT}/")]  # noqa: E731
+    return Remote(f"s3://{s3.BUCKET}/{s3.KEPT}", server.environment, names)
+
+
+@pytest.fixture
+def kept_directory(tmp_path: Path) -> Iterator[Remote]:
+    require(sshd.missing_sshd())
+    (tmp_path / "ssh").mkdir()
+    place = tmp_path / "far/repo"
+    names = lambda: [str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()]  # noqa: E731
+    with sshd.running(tmp_path / "ssh", " -P remove,rmdir") as made:
+        yield Remote(made.url(place), made.environment, names)
+
+
+@pytest.mark.parametrize("place", ["kept_bucket", "kept_directory"], indirect=True)
+def test_nothing_can_be_removed(source: Slapd, place: Remote) -> None:
+    """What an interrupted run has left neither, but that is no obstacle."""
+    killed = place.run(source, DITSEED_KILL_AT="send.middle")
+    assert killed.status == -signal.SIGKILL
+    made = [place.run(source, "--json").ok().facts["id"] for _ in range(2)]
+    assert place.listed() == made
+    place.backup("verify").ok()
+    for done in (place.backup("prune", "--keep-last", 1), place.run(source, "--keep-last", 1)):
+        assert done.status == RemovalRefused.exit_status
+        assert "account that may remove" in done.err
+    assert place.listed()[:2] == made
+    assert len(place.listed()) == 3
+
+
+def test_a_full_server(source: Slapd, ssh: SshServer, tmp_path: Path) -> None:
+    """Refused beforehand, with nothing left there; `prune` needs no room."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(8) as disk:
+        place = Remote(ssh.url(disk / "repo"), ssh.environment, list)
+        made = [place.run(source, "--json").ok().facts["id"] for _ in range(2)]
+        _fill(disk)
+        there = sorted(disk.rglob("*"))
+        assert place.run(source).status == RemoteFull.exit_status
+        assert sorted(disk.rglob("*")) == there
+        place.backup("prune", "--keep-last", 1).ok()
+        assert place.listed() == made[1:]
+        (disk / "filler").unlink()
+        place.run(source).ok()
+
+
+def test_a_server_that_fills_up(
+    ssh: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No name there is that of half a file, in whatever way it is sent."""
+    require(missing_loop_filesystem())
+    _use(monkeypatch, ssh.environment)
+    (tmp_path / "large").write_bytes(os.urandom(1 << 20))
+    with loop_filesystem(8) as disk:
+        url = ssh.url(disk / "repo")
+        with remote.opened(remote.parse(url)) as store:
+            store.write("old", b"before")
+            _fill(disk)
+            with pytest.raises(RemoteFull):
+                store.put(tmp_path / "large", "new")
+            with pytest.raises(RemoteFull):
+                store.write("old", b"after")
+            with pytest.raises(RemoteFull):
+                store.create("new", b"small")
+            with pytest.raises(RemoteFull):
+                _upload(store, os.urandom(1 << 20))
+        assert [one.name for one in (disk / "repo").iterdir()] == ["old"]
+        assert (disk / "repo/old").read_bytes() == b"before"
+
+
+def _upload(store: Store, part: bytes) -> None:
+    with store.uploading("new") as upload:
+        upload.put(2, len(part), part)
+        upload.put(1, 0, part)
+
+
+def _fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
 
 
 # --- what is there may be anything -----------------------------------------------------------------
@@ -390,6 +542,19 @@ def test_what_else_stops_it(source: Slapd, other: Slapd, bucket: Remote) -> None
         assert done.status == error.exit_status, done.err
     assert bucket.backup("check").status == Status.UNKNOWN
     assert bucket.names() == []
+
+
+@both
+def test_a_repository_is_created_on_demand_only(source: Slapd, place: Remote) -> None:
+    run = ("run", "--config", source.config_path)
+    for words in (run, ("prune", "--keep-last", 1)):
+        done = place.backup(*words)
+        assert done.status == NoRepository.exit_status
+        assert f"`ditseed backup init -R {place.url}`" in done.err
+    assert place.names() == []
+    for is_new in (True, False):
+        assert place.backup("init", "--json").ok().facts["created"] is is_new
+    place.backup(*run).ok()
 
 
 def test_no_secret_is_told(source: Slapd, server: S3Server, bucket: Remote) -> None:

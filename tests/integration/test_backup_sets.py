@@ -67,7 +67,7 @@ class Logged:
 
     def run(self, repo: Path, *words: object, **environment: str) -> Done:
         where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
-        return ditseed("backup", "run", *where, *words, env=environment or None)
+        return ditseed("backup", "run", "--init", *where, *words, env=environment or None)
 
     def restore(self, repo: Path, *words: object, name: str = "latest", **environment: str) -> Done:
         where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
@@ -319,7 +319,17 @@ def test_one_suffix_is_pruned_and_sets_stay_whole(source: Logged, tmp_path: Path
     _, second, third = whole(repo)
     ditseed("backup", "prune", "-R", repo, "-b", LOG, "--keep-last", 2).ok()
     assert whole(repo) == [second, third]
-    single = ("backup", "run", "--config", server.config_path, "-b", server.suffix, "-R", repo)
+    single = (
+        "backup",
+        "run",
+        "--init",
+        "--config",
+        server.config_path,
+        "-b",
+        server.suffix,
+        "-R",
+        repo,
+    )
     for _ in range(3):
         ditseed(*single, "--keep-last", 1).ok()
     assert whole(repo) == [third]
@@ -403,7 +413,14 @@ def test_on_another_host(source: Logged, other: Logged) -> None:
         env = far.environment
         words = ("-R", where, "--all-databases")
         made = ditseed(
-            "backup", "run", "--config", source.server.config_path, *words, "--json", env=env
+            "backup",
+            "run",
+            "--init",
+            "--config",
+            source.server.config_path,
+            *words,
+            "--json",
+            env=env,
         ).ok()
         assert len(json.loads(made.out)["members"]) == 2
         told = ("--config", other.server.config_path)

@@ -104,6 +104,7 @@ def test_many_parts(
             monkeypatch.setenv(name, value)
     monkeypatch.setattr(sending, "PART", LEAST)
     packing = Packing("none", keep_free=1 << 50)
+    places.init(remote.parse(place.url))
     with places.at(remote.parse(place.url), QUIET, tmp_path, changes=True) as there:
         options = BackupOptions(there.path, source=large.database_dir, packing=packing)
         made = there.run(options, QUIET)

@@ -191,7 +191,15 @@ def command(how: str, servers: Servers, made: Slapd, consumer: Slapd) -> list[ob
         repo = made.home / "backup"
         if not repo.exists():
             ditseed(
-                "backup", "run", "--config", made.config_path, "-b", made.suffix, "-R", repo
+                "backup",
+                "run",
+                "--init",
+                "--config",
+                made.config_path,
+                "-b",
+                made.suffix,
+                "-R",
+                repo,
             ).ok()
         return ["backup", "restore", "latest", "-R", repo, *where]
     shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)

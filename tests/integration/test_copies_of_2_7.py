@@ -86,7 +86,9 @@ def test_a_copy_has_the_indexes_of_its_configuration(
         made.database_dir,
     )
     if how == "restore":
-        ditseed("backup", "run", "--config", made.config_path, "-R", tmp_path, env=env).ok()
+        ditseed(
+            "backup", "run", "--init", "--config", made.config_path, "-R", tmp_path, env=env
+        ).ok()
         words = ("backup", "restore", "latest", "-R", tmp_path)
     done = ditseed(*words, *where, env=env).ok()
     assert "slapindex" not in done.out + done.err

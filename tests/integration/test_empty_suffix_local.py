@@ -69,6 +69,6 @@ def test_read_copied_tuned_and_backed_up(server: Slapd, tmp_path: Path) -> None:
     assert "entries     3\n" in done.out
     ditseed("tune", "maxsize", *where, "--size", "100M", "--apply").ok()
     ditseed("tune", "indexes", *where, "--add", "cn eq", "--apply").ok()
-    ditseed("backup", "run", *where, "--repo", repo).ok()
+    ditseed("backup", "run", "--init", *where, "--repo", repo).ok()
     ditseed("backup", "restore", "latest", *where, "--repo", repo, "--replace").ok()
     ditseed("verify", *where, "--level", "indexes").ok()

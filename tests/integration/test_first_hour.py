@@ -113,7 +113,15 @@ def test_an_output_on_a_read_only_file_system(both: Pair, tmp_path: Path, below:
             ("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / below),
             ("clone", both.provider.database_dir, tmp_path / below),
             ("generate", "people", "-n", "10", "-o", tmp_path / below),
-            ("backup", "run", "--source", both.provider.database_dir, "-R", tmp_path / below),
+            (
+                "backup",
+                "run",
+                "--init",
+                "--source",
+                both.provider.database_dir,
+                "-R",
+                tmp_path / below,
+            ),
         ):
             done = ditseed(*verb)
             assert done.status == errors.ReadOnly.exit_status, done

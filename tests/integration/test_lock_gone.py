@@ -14,6 +14,7 @@ from fixtures.churn import Churn
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
+from loader.operations.backup import repository
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -34,7 +35,7 @@ def live(people_ldif: Path) -> Iterator[Slapd]:
 @pytest.fixture(scope="module")
 def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("backups")
-    ditseed("backup", "run", "-R", place, "--config", stopped.config_path).ok()
+    ditseed("backup", "run", "--init", "-R", place, "--config", stopped.config_path).ok()
     return place
 
 
@@ -66,7 +67,15 @@ def test_it_is_not_copied(live: Slapd, tmp_path: Path, verb: str) -> None:
     """The slot that LMDB would give us is in a file that slapd does not look at."""
     (live.database_dir / "lock.mdb").unlink(missing_ok=True)
     command = {
-        "backup": ("backup", "run", "-R", tmp_path / "repo", "--config", live.config_path),
+        "backup": (
+            "backup",
+            "run",
+            "--init",
+            "-R",
+            tmp_path / "repo",
+            "--config",
+            live.config_path,
+        ),
         "clone": ("clone", live.database_dir, tmp_path / "clone"),
         "send": ("clone", live.database_dir, "-"),
         "export": ("export", live.database_dir, "-o", tmp_path / "export"),
@@ -87,7 +96,15 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
     server = replication.provider()
     server.slapadd(people_ldif)
     command = {
-        "backup": ("backup", "run", "-R", tmp_path / "made", "--config", server.config_path),
+        "backup": (
+            "backup",
+            "run",
+            "--init",
+            "-R",
+            tmp_path / "made",
+            "--config",
+            server.config_path,
+        ),
         "clone": ("clone", server.database_dir, tmp_path / "made"),
     }[verb]
     with server:
@@ -98,7 +115,7 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
     assert done.status == errors.LockUnheeded.exit_status, done.err
     assert "it was written to while it was read" in done.err
     left = {path.name for path in (tmp_path / "made").rglob("*") if path.is_file()}
-    assert left <= {"lock", "now.json", "run.sqlite"}  # of the next attempt
+    assert left <= {repository.MARKER, "lock", "now.json", "run.sqlite"}  # of the next attempt
 
 
 def test_what_could_not_be_looked_at_is_said(repo: Path, stopped: Slapd, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ..
     yield (*migrate, "--dry-run")
     yield migrate
     repo = ("-R", scratch / "repo")
-    yield ("-v", "backup", "run", "--source", data, *repo)
+    yield ("-v", "backup", "run", "--init", "--source", data, *repo)
     yield ("backup", "list", *repo)
     yield ("backup", "check", *repo)
     yield ("backup", "restore", "latest", *repo, "--target", scratch / "d", "--dry-run")

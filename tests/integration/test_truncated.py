@@ -67,7 +67,15 @@ class Place:
             "clone": ("clone", self.directory, out, "--reflink", "never"),
             "clone --compact": ("clone", self.directory, out, "--compact"),
             "clone -": ("clone", self.directory, "-"),  # into a receiver
-            "backup": ("backup", "run", "--source", self.directory, "-R", self.scratch / "repo"),
+            "backup": (
+                "backup",
+                "run",
+                "--init",
+                "--source",
+                self.directory,
+                "-R",
+                self.scratch / "repo",
+            ),
             "learn": ("generate", "learn", self.directory, "-o", self.scratch / "learned.toml"),
             "seed": ("replica", "seed", "--strategy", "clone", "--from", self.directory, *target),
         }

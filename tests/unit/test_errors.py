@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loader import errors
-from loader.errors import LoaderError
+from loader.errors import LoaderError, StepTimeout, keeps_run_directory
 
 ROOT = Path(__file__).parents[2]
 CLASSES = sorted(
@@ -215,3 +215,11 @@ def test_an_advice_is_a_sentence_that_says_what_to_do() -> None:
 )
 def test_half_a_hint_is_noticed(hint: str) -> None:
     assert unsound(hint)
+
+
+def test_only_a_run_that_is_kept_is_resumed() -> None:
+    """`backup run` keeps none, and has no --timeout."""
+    stalled = StepTimeout(step="copy", silent="5 min", allowed="4 min", why="as a rule")
+    assert stalled.advice() == "The same command starts over."
+    keeps_run_directory(stalled)
+    assert "--timeout copy=SECONDS" in str(stalled.advice())

@@ -11,12 +11,14 @@ A backup is there when its manifest is, which is sent last and removed first.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from loader import typed
-from loader.errors import BackupDamaged, NoSuchPath
+from loader.errors import BackupDamaged, NoSuchPath, RemovalRefused
 from loader.operations.backup import manifest, pack, packs, page_list, prune, records, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import Backup
@@ -29,6 +31,7 @@ from loader.run.killpoint import killpoint
 from loader.storage import files
 from loader.storage.remote import Store
 
+log = logging.getLogger(__name__)
 _TOLD = (manifest.MANIFEST, records.VERIFIED, records.DRILLED)
 _CONFIGS = tuple(manifest.stored_name(manifest.CONFIG, encrypted) for encrypted in (False, True))
 _SMALL = (manifest.PIECES, *_CONFIGS)
@@ -39,6 +42,15 @@ _DATA = tuple(
 )
 _LARGE = (*_DATA, manifest.MAP)
 _PACK = re.compile(rf"[0-9a-f]{{64}}{re.escape(packs.PACK)}")
+
+
+@contextmanager
+def _as_far_as_allowed() -> Iterator[None]:
+    """What an interrupted run has left on a server that lets nothing be removed stays there, and harms nobody."""
+    try:
+        yield
+    except RemovalRefused as error:
+        log.info("%s", error)
 
 
 class Mirror(Place):
@@ -53,6 +65,7 @@ class Mirror(Place):
         self.packs: dict[str, int] = {}
         self.brought: set[str] = set()
         self.sending = Sending(store)
+        self.require_lock: Callable[[], None] = lambda: None
 
     def look(self) -> None:
         """What there is. Raises NoSuchPath."""
@@ -160,7 +173,8 @@ class Mirror(Place):
 
     def run(self, options: BackupOptions, progress: Progress) -> Backup:
         """Taken into the mirror, then sent. Raises NoSpace, RemoteFailed."""
-        self._clean()
+        with _as_far_as_allowed():
+            self._clean()
         local = dataclasses.replace(options, repo=self.path, policy=KEEP_ALL)
         made = taking.run(local, progress, bring=self.bring, outputs=self.sending)
         every = repository.members(self.path, made)
@@ -183,8 +197,10 @@ class Mirror(Place):
             for name in (*fresh, *(name for name in own if name not in last)):
                 self._send_one(name, meter)
                 killpoint("send.middle")
-            for name in self.sending.sent.values():  # packs in which there is no page
-                self.store.remove(name)
+            with _as_far_as_allowed():
+                for name in self.sending.sent.values():  # packs in which there is no page
+                    self.store.remove(name)
+            self.require_lock()
             for name in last:
                 self._send_one(name, meter)
                 killpoint("send.manifest")
@@ -226,6 +242,7 @@ class Mirror(Place):
 
     def _remove(self, name: str, listed: Iterable[str]) -> None:
         """It is no backup any more before it loses another file."""
+        self.require_lock()
         for one in sorted(listed, key=lambda one: one != manifest.MANIFEST):
             self.store.remove(f"{name}/{one}")
             killpoint("remove.middle")

@@ -26,8 +26,8 @@ class Output(Protocol):
 class Outputs(Protocol):
     """Where such files are made."""
 
-    def require_room(self, repo: Path, needed: int) -> None:
-        """For so many bytes. Raises NoSpace."""
+    def require_room(self, repo: Path, needed: int, keep_free: int) -> None:
+        """For `needed` bytes, beside those that stay free on the disk. Raises NoSpace."""
 
     def making(self, target: Path, backup: str, keep_free: int) -> AbstractContextManager[Output]:
         """`target` (mode 0600), durable afterwards. backup: the ID of that which it is for. keep_free: bytes of the
@@ -38,8 +38,8 @@ class Outputs(Protocol):
 class OnDisk:
     """In the repository itself."""
 
-    def require_room(self, repo: Path, needed: int) -> None:
-        files.require_space(repo, needed)
+    def require_room(self, repo: Path, needed: int, keep_free: int) -> None:
+        files.require_space(repo, needed + keep_free)
 
     @contextmanager
     def making(self, target: Path, backup: str, keep_free: int) -> Iterator[Output]:

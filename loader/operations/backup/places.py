@@ -9,12 +9,12 @@ from pathlib import Path
 
 from loader import naming
 from loader.errors import NoSpace
-from loader.operations.backup import remote_lock
+from loader.operations.backup import remote_lock, repository
 from loader.operations.backup.mirror import Mirror
 from loader.operations.backup.place import Place
 from loader.progress import Progress
-from loader.storage import remote, temporary
-from loader.storage.remote import Location
+from loader.storage import files, remote, temporary
+from loader.storage.remote import Location, Store
 
 Repo = Path | Location
 QUIET = Progress("none")
@@ -26,10 +26,15 @@ def at(
     progress: Progress = QUIET,
     scratch: Path | None = None,
     changes: bool = False,
+    makes_room: bool = False,
 ) -> Iterator[Place]:
     """scratch: where the files of a location are kept meanwhile. changes: nobody else may change it, as long as this
-    lasts. Raises NoSuchPath, PackageMissing, RemoteFailed, RemoteLocked."""
+    lasts. makes_room: also if the server is full. Raises NoRepository if it is to be changed; NoSuchPath,
+    PackageMissing, RemoteFailed, RemoteLocked."""
     if isinstance(repo, Path):
+        if changes:
+            with files.explained(repo):
+                repository.require_marked(repo)
         yield Place(repo)
         return
     top = scratch or Path(tempfile.gettempdir())
@@ -37,11 +42,35 @@ def at(
         store = stack.enter_context(remote.opened(repo))
         home = stack.enter_context(temporary.directory("backup", top))
         stack.enter_context(_called(home, repo, top))
-        if changes:
-            stack.enter_context(remote_lock.exclusive(store))
         mirror = Mirror(home, store, progress)
+        if changes:
+            if not repository.is_marked(_names(store)):
+                raise repository.no_repository(repo)
+            mirror.require_lock = stack.enter_context(
+                remote_lock.exclusive(store, makes_room)
+            ).require
         mirror.look()
         yield mirror
+
+
+def init(repo: Repo) -> bool:
+    """Create a repository; False if it was there. Raises PackageMissing, RemoteFailed."""
+    if isinstance(repo, Path):
+        with files.explained(repo):
+            return repository.init(repo)
+    with remote.opened(repo) as store:
+        names = _names(store)
+        if repository.MARKER in names:
+            return False
+        store.write(repository.MARKER, repository.MARK)
+        return not repository.is_marked(names)
+
+
+def _names(store: Store) -> list[str]:
+    try:
+        return list(store.names())
+    except FileNotFoundError:
+        return []
 
 
 @contextmanager

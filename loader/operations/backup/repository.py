@@ -1,11 +1,13 @@
 """A backup repository: one directory a backup, whole once it bears its name, with a manifest. Nothing else is state.
 
+REPO/repository.json   what `backup init` creates: the mount point of a disk that is missing has none
 REPO/20261121T070501Z-dc-example-dc-com/   data.mdb.zst  pieces.json  manifest.json  config.ldif
 """
 
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -19,15 +21,18 @@ from loader.errors import (
     LatestBroken,
     LoaderError,
     ManifestBroken,
+    NoRepository,
     NoSuchBackup,
     NoSuchPath,
     SetIncomplete,
 )
 from loader.operations.backup import manifest, pack
 from loader.operations.backup.manifest import Backup
+from loader.storage import held
 from loader.storage.files import PARTIAL, explained, require_readable
 
 LOCK, RUN = "lock", ".ditseed"
+MARKER, MARK = "repository.json", b'{"format": 1}\n'
 LATEST = "latest"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
 SKEW = datetime.timedelta(minutes=5)  # by which clocks of hosts that share a repository may differ
@@ -129,6 +134,40 @@ def _is_unfinished(repo: Path, backup: Backup) -> bool:
     """A set is there when the backup that leads it is: that one gets its name last, and loses it first."""
     leader = repo / (backup.members or (backup.id,))[0]
     return not leader.exists() and leader.with_name(leader.name + PARTIAL).exists()
+
+
+def is_marked(names: Iterable[str]) -> bool:
+    """Are these the names of what is in a repository? Earlier versions created it without a marker."""
+    return any(name in (MARKER, LOCK, RUN) or ID.match(name) for name in names)
+
+
+def no_repository(repo: object) -> NoRepository:
+    command = shlex.join(["ditseed", "backup", "init", "-R", str(repo)])
+    return NoRepository(path=repo, command=command)
+
+
+def require_marked(repo: Path) -> None:
+    """Raises NoRepository."""
+    try:
+        names = os.listdir(repo)
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    if not is_marked(names):
+        raise no_repository(repo)
+
+
+def init(repo: Path) -> bool:
+    """Create a repository; False if it was there. Whatever else is in the directory stays."""
+    held.make_directories(repo, 0o700)
+    with held.opened(repo) as directory:
+        known = is_marked(os.listdir(directory.path))
+        try:
+            descriptor = directory.create(MARKER)
+        except FileExistsError:
+            return False
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(MARK)
+        return not known
 
 
 def require(repo: Path) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import NoSpace, NoSuchSuffix, UsageProblem
+from loader.errors import NoSpace, NoSuchSuffix, RemoteFull, UsageProblem
 from loader.mdb import copy, environment, free_list, look, meta, one_moment, snapshot
 from loader.mdb.one_moment import Log
 from loader.mdb.snapshot import CopyableSnapshot
@@ -151,12 +151,12 @@ class _Steps:
         beforehand."""
         how = self.options.packing
         if self.options.incremental and sharing.is_begun(self.repo):
-            self.outputs.require_room(self.repo, how.keep_free)
+            self.outputs.require_room(self.repo, 0, how.keep_free)
             return
         places = [one.directory for one in self.origins.databases]
         try:
-            self.outputs.require_room(self.repo, self._predicted(places) + how.keep_free)
-        except NoSpace as error:
+            self.outputs.require_room(self.repo, self._predicted(places), how.keep_free)
+        except (NoSpace, RemoteFull) as error:
             if how.ldif or not self.options.or_entries:
                 raise
             log.warning(

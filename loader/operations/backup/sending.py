@@ -26,9 +26,10 @@ class Sending:
         self.store, self.lacks_room = store, False
         self.sent: dict[int, str] = {}  # by inode of the hole that stands for it here
 
-    def require_room(self, repo: Path, needed: int) -> None:
-        """Without it slapd's free pages have to wait for the network, too."""
-        free = files.free_bytes(repo)
+    def require_room(self, repo: Path, needed: int, keep_free: int) -> None:
+        """Without it slapd's free pages have to wait for the network, too. Raises RemoteFull."""
+        self.store.require_space(needed)
+        needed, free = needed + keep_free, files.free_bytes(repo)
         self.lacks_room = free < needed
         if self.lacks_room:
             words = "it takes some %s, and %s are free here: it is sent while it is made"
