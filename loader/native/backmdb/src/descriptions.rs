@@ -26,6 +26,8 @@ pub struct AttributeDescription {
     pub text: String,
     /// Values are DNs.
     pub is_dn: bool,
+    /// Values are text that is compared without regard to case: see [`Schema::is_text`].
+    pub is_text: bool,
     /// One of [`COMPUTED`].
     pub computed: bool,
     /// The values stand in the order of their equality rule.
@@ -101,6 +103,7 @@ impl<'a> AttributeDescriptions<'a> {
             attribute: description.attribute,
             text: description.text.clone(),
             is_dn: kind.normaliser == Normalise::Dn,
+            is_text: self.schema.is_text(description.attribute),
             computed: COMPUTED.contains(&kind.name.as_str()),
             sorted: self.is_sorted(description.attribute),
             apart_above: self.apart_above(&description.text),

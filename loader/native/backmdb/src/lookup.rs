@@ -26,6 +26,29 @@ impl<'a> Lookup<'a> {
         Self { all, columns, spelled, sequence: Vec::new(), at: 0 }
     }
 
+    /// The description, as it was spelled, and the column that the entry before had in the place of the next line.
+    #[inline]
+    pub fn expected(&self) -> Option<(&[u8], usize)> {
+        self.sequence.get(self.at).map(|(spelling, column)| (&**spelling, *column))
+    }
+
+    /// The next line is as expected.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    /// Returns how the description of the last line was spelled, if that line was as expected.
+    pub fn last_spelling(&self) -> &[u8] {
+        self.at.checked_sub(1).and_then(|at| self.sequence.get(at)).map_or(b"", |(known, _)| known)
+    }
+
+    /// How many lines of the entry were looked up.
+    #[inline]
+    pub fn place(&self) -> usize {
+        self.at
+    }
+
     /// The next lines are another entry's.
     pub fn rewind(&mut self) {
         self.at = 0;

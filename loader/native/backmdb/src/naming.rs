@@ -47,7 +47,8 @@ impl HashedDn {
 }
 
 pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
-    let mut text = [0; 16 + 512];
+    // Most RDNs are short, and to clear more bytes than they take costs more than to hash them.
+    let mut text = [0; 16 + 112];
     text[..8].copy_from_slice(&parent[0].to_le_bytes());
     text[8..16].copy_from_slice(&parent[1].to_le_bytes());
     let hash = match text.get_mut(16..16 + normal.len()) {

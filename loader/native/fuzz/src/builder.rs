@@ -11,7 +11,7 @@ use crate::configuration::{schema, settings};
 use crate::sound;
 
 /// Three bytes of switches, then LDIF. What a build makes is sound and holds every record that was not
-/// rejected; jobs and memory change nothing.
+/// rejected; jobs, memory and folded lines change nothing.
 ///
 /// # Panics
 /// When that does not hold.
@@ -126,6 +126,26 @@ fn again(place: &Place, settings: &Settings, options: &Options) {
     place.build("again.mdb", settings, &options).expect("it was built before");
     let read = |name| std::fs::read(place.path(name)).expect("it reads");
     assert!(read("data.mdb") == read("again.mdb"), "jobs and memory make another file");
+    let _ = std::fs::remove_file(place.path("rejects.ldif"));
+    std::fs::write(place.path("in.ldif"), folded(&read("in.ldif"))).expect("a file");
+    place.build("again.mdb", settings, &options).expect("it was built before");
+    assert!(read("data.mdb") == read("again.mdb"), "folded lines make another file");
+}
+
+/// The same records with each line folded that is long enough: folded lines are read by another way than plain ones.
+fn folded(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        let cut = line.len().saturating_sub(2);
+        if cut > 0 && !matches!(line[0], b' ' | b'#') && !line.ends_with(b"\r\n") {
+            out.extend_from_slice(&line[..cut]);
+            out.extend_from_slice(b"\n ");
+            out.extend_from_slice(&line[cut..]);
+        } else {
+            out.extend_from_slice(line);
+        }
+    }
+    out
 }
 
 /// A database of three entries, in the format of LMDB 0.9 or of 1.0.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use crate::{Code, Error, Record, Result, url};
 
@@ -137,6 +137,25 @@ impl<'a> Fields<'a> {
     pub const fn with_urls(mut self) -> Self {
         self.urls = true;
         self
+    }
+
+    /// Returns the value of the next line if that line begins with `description`, `: ` and a value as it stands: not
+    /// base64, not folded, without spaces before it, NUL or CR. Any other line is left to [`Iterator::next`].
+    #[inline]
+    pub fn next_plain(&mut self, description: &[u8]) -> Option<&'a [u8]> {
+        let tail = self.bytes[self.position..].strip_prefix(description)?;
+        let [b':', b' ', first, ..] = tail else { return None };
+        if matches!(first, b' ' | b'\t'..=b'\r') {
+            return None;
+        }
+        let value = &tail[2..];
+        let end = memchr2(b'\n', 0, value)?;
+        if value[end] == 0 || value[end - 1] == b'\r' || value.get(end + 1) == Some(&b' ') {
+            return None;
+        }
+        self.position += description.len() + 2 + end + 1;
+        self.line += 1;
+        Some(&value[..end])
     }
 
     /// No line but blanks is left.

@@ -1,5 +1,7 @@
 //! Values of attributes: what is stored beside them, and whether slapd would take them.
 
+use values::{Normaliser, Syntax};
+
 use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
 use crate::{AttributeId, InvalidValue, Normalise, Schema, component, refuse, x509};
@@ -75,6 +77,23 @@ impl Schema {
             }
         }
         Ok(())
+    }
+
+    /// Whether values are Directory Strings or IA5 Strings that are compared without regard to case: of ASCII characters
+    /// other than NUL, with no space at either end and no two in a row, every value is valid, and in lower case it is its
+    /// normal form.
+    pub fn is_text(&self, id: AttributeId) -> bool {
+        let kind = self.get(id);
+        kind.ordered.is_none()
+            && matches!(
+                kind.normaliser,
+                Normalise::Value(Normaliser::CaseIgnore | Normaliser::CaseIgnoreIa5)
+            )
+            && matches!(kind.syntax.pretty, Pretty::Same)
+            && matches!(
+                kind.syntax.check,
+                Check::Plain(Syntax::DirectoryString | Syntax::Ia5String)
+            )
     }
 
     /// Checks a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by making it pretty

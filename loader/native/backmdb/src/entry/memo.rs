@@ -1,32 +1,50 @@
-//! Normal forms of DNs that come again and again: millions of entries have the same creatorsName and modifiersName.
+//! Normal forms of values that come again and again: millions of entries have the same creatorsName and objectClass.
 
-/// The last value of each column, and its normal form.
+/// Lines of an entry whose values are kept, and the longest value.
+const LINES: usize = 256;
+const LONGEST: usize = 128;
+
+/// The last value of each line of an entry, and its normal form. Entries often are alike, so that a line that a column
+/// has several of, such as objectClass, has its own.
 #[derive(Debug, Default)]
 pub struct NormalFormCache(Vec<LastValue>);
 
 #[derive(Debug, Default)]
 struct LastValue {
+    column: usize,
     value: Vec<u8>,
-    normal: Vec<u8>,
+    /// `None` if values of the column are stored without one.
+    normal: Option<Vec<u8>>,
 }
 
 impl NormalFormCache {
-    /// The normal form of `value` if it was the last one of its column.
+    /// The normal form of `value`, if it was the last one in that place and of that column.
     #[inline]
-    pub fn normal(&self, column: usize, value: &[u8]) -> Option<&[u8]> {
-        let last = self.0.get(column).filter(|last| !value.is_empty() && last.value == value);
-        last.map(|last| last.normal.as_slice())
+    pub fn normal(&self, place: usize, column: usize, value: &[u8]) -> Option<Option<&[u8]>> {
+        let last = self.0.get(place)?;
+        let same = last.column == column && last.value == value && !value.is_empty();
+        same.then_some(last.normal.as_deref())
     }
 
-    pub fn keep(&mut self, column: usize, value: &[u8], normal: &[u8]) {
-        if self.0.len() <= column {
-            self.0.resize_with(column + 1, LastValue::default);
+    #[inline]
+    pub fn keep(&mut self, place: usize, column: usize, value: &[u8], normal: Option<&[u8]>) {
+        if place >= LINES || value.len() > LONGEST {
+            return;
         }
-        let last = &mut self.0[column];
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, LastValue::default);
+        }
+        let last = &mut self.0[place];
+        last.column = column;
         last.value.clear();
         last.value.extend_from_slice(value);
-        last.normal.clear();
-        last.normal.extend_from_slice(normal);
+        match (&mut last.normal, normal) {
+            (Some(kept), Some(normal)) => {
+                kept.clear();
+                kept.extend_from_slice(normal);
+            }
+            (kept, normal) => *kept = normal.map(<[u8]>::to_vec),
+        }
     }
 }
 
@@ -35,14 +53,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_column_knows_its_last_value() {
+    fn each_line_knows_its_last_value() {
         let mut memo = NormalFormCache::default();
-        memo.keep(2, b"cn=A", b"cn=a");
-        memo.keep(0, b"cn=B", b"cn=b");
-        assert_eq!(memo.normal(2, b"cn=A"), Some(&b"cn=a"[..]));
-        assert_eq!(memo.normal(0, b"cn=A"), None);
-        assert_eq!(memo.normal(1, b""), None);
-        memo.keep(2, b"cn=C", b"cn=c");
-        assert_eq!(memo.normal(2, b"cn=A"), None);
+        memo.keep(2, 5, b"cn=A", Some(b"cn=a"));
+        memo.keep(0, 6, b"cn=B", None);
+        assert_eq!(memo.normal(2, 5, b"cn=A"), Some(Some(&b"cn=a"[..])));
+        assert_eq!(memo.normal(0, 6, b"cn=B"), Some(None));
+        assert_eq!(memo.normal(2, 6, b"cn=A"), None, "another column");
+        assert_eq!(memo.normal(0, 5, b"cn=A"), None);
+        assert_eq!(memo.normal(1, 0, b""), None);
+        memo.keep(2, 5, b"cn=C", Some(b"cn=c"));
+        assert_eq!(memo.normal(2, 5, b"cn=A"), None);
+        memo.keep(2, 5, &[b'a'; 129], None);
+        assert_eq!(memo.normal(2, 5, b"cn=C"), Some(Some(&b"cn=c"[..])));
     }
 }

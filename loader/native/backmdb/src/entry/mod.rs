@@ -41,6 +41,23 @@ impl From<InvalidValue> for RejectReason {
     }
 }
 
+/// Why the value of a line was refused.
+enum LineRefusal {
+    /// Named by the attribute: the value may be a secret.
+    Value(InvalidValue),
+    /// With the object class.
+    Class(String),
+}
+
+impl LineRefusal {
+    fn named(self, spelling: &[u8]) -> RejectReason {
+        RejectReason::Entry(match self {
+            Self::Value(refusal) => format!("{}: {}", lossy(spelling), refusal.0),
+            Self::Class(message) => message,
+        })
+    }
+}
+
 /// LDIF that cannot be read is the record's fault, and what follows it may be sound.
 impl From<Error> for RejectReason {
     fn from(error: Error) -> Self {
@@ -154,9 +171,7 @@ impl<'a> Encoder<'a> {
         self.draft.clear();
         (self.csn, self.newer) = (0, false);
         self.lookup.rewind();
-        for field in fields {
-            self.line(&field.map_err(in_line)?)?;
-        }
+        self.lines(fields)?;
         if place.suffix.is_some() {
             for text in self.shared.options.claimed.iter().flatten() {
                 self.value(self.context_csn, text.as_bytes())?;
@@ -188,53 +203,90 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
+    /// Most entries have lines of the same descriptions as the one before, and most values stand there as they are.
+    fn lines(&mut self, mut fields: Fields<'_>) -> Result<(), RejectReason> {
+        loop {
+            let expected = self.lookup.expected();
+            let expected =
+                expected.filter(|(_, column)| self.lookup.get(*column).unproven.is_none());
+            let plain = expected
+                .and_then(|(spelling, column)| Some((column, fields.next_plain(spelling)?)));
+            if let Some((column, value)) = plain {
+                self.lookup.advance();
+                if !self.is_left_out(column) {
+                    self.line_value(column, value)
+                        .map_err(|refusal| refusal.named(self.lookup.last_spelling()))?;
+                }
+            } else if let Some(field) = fields.next() {
+                self.line(&field.map_err(in_line)?)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
     fn line(&mut self, field: &Field<'_>) -> Result<(), RejectReason> {
         let spelling = field.description();
-        let named = |refusal: InvalidValue| {
-            RejectReason::Entry(format!("{}: {}", lossy(spelling), refusal.0))
-        };
-        let column = self.lookup.next(spelling).map_err(named)?;
+        let column = self.lookup.next(spelling);
+        let column = column.map_err(|refusal| LineRefusal::Value(refusal).named(spelling))?;
         if let Some(rule) = &self.lookup.get(column).unproven {
-            let name = lossy(spelling);
-            let message =
-                format!("{name}: values of {rule} are not supported by the native engine");
-            return Err(RejectReason::Entry(message));
+            let message = format!("values of {rule} are not supported by the native engine");
+            return Err(LineRefusal::Value(InvalidValue(message.into())).named(spelling));
         }
-        if self.shared.claim.is_some() && column == self.context_csn {
-            return Ok(());
-        }
-        if self.shared.settings.of_2_7 && self.lookup.get(column).computed {
+        if self.is_left_out(column) {
             return Ok(());
         }
         let value = field.value().map_err(in_line)?;
+        self.line_value(column, &value).map_err(|refusal| refusal.named(spelling))
+    }
+
+    /// Whether values that the input has are not stored: the claim has the contextCSN, and slapd of 2.7 computes some.
+    fn is_left_out(&self, column: usize) -> bool {
+        (self.shared.claim.is_some() && column == self.context_csn)
+            || (self.shared.settings.of_2_7 && self.lookup.get(column).computed)
+    }
+
+    fn line_value(&mut self, column: usize, value: &[u8]) -> Result<(), LineRefusal> {
         let is_csn = column == self.operational.csn();
         if is_csn && self.shared.live {
-            self.csn = tree::csn::pack(&value);
-            self.newer = self.shared.claim.as_ref().is_some_and(|claim| !claim.covers(&value));
+            self.csn = tree::csn::pack(value);
+            self.newer = self.shared.claim.as_ref().is_some_and(|claim| !claim.covers(value));
         }
         let older = self.shared.claim.as_ref().filter(|_| is_csn);
-        let older = older.and_then(|claim| claim.older_csn(&value));
-        let is_class = column == self.checks.object_class() || column == self.checks.structural();
-        self.value(column, older.unwrap_or(&value)).map_err(|refusal| match refusal {
+        let older = older.and_then(|claim| claim.older_csn(value));
+        self.value(column, older.unwrap_or(value)).map_err(|refusal| {
+            let is_class =
+                column == self.checks.object_class() || column == self.checks.structural();
             // Any other value may be a secret.
-            refusal if is_class => RejectReason::Entry(format!("{}: {}", refusal.0, lossy(&value))),
-            refusal => named(refusal),
+            if is_class {
+                LineRefusal::Class(format!("{}: {}", refusal.0, lossy(value)))
+            } else {
+                LineRefusal::Value(refusal)
+            }
         })
     }
 
     /// One more value, with its normal form.
     fn value(&mut self, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
-        let is_dn = self.lookup.get(column).is_dn;
-        if let Some(normal) = self.memo.normal(column, value).filter(|_| is_dn) {
+        if self.lookup.get(column).is_text {
+            if let Some(pair) = self.draft.add_text(value) {
+                self.draft.add_line(column, pair, true);
+                return Ok(());
+            }
+        }
+        let place = self.lookup.place();
+        if let Some(normal) = self.memo.normal(place, column, value) {
             let value = self.draft.add_bytes(value);
-            let pair = ValueSpans { value, normal: self.draft.add_bytes(normal) };
-            self.draft.add_line(column, pair, true);
+            let normals = normal.is_some();
+            let normal = normal.map_or(value, |normal| self.draft.add_bytes(normal));
+            self.draft.add_line(column, ValueSpans { value, normal }, normals);
             return Ok(());
         }
         let fits = self.check(column, value)?;
         let (pair, normals) = self.pair(column, value)?;
-        if is_dn && fits {
-            self.memo.keep(column, value, self.draft.bytes_of(pair.normal));
+        if fits {
+            let normal = normals.then(|| self.draft.bytes_of(pair.normal));
+            self.memo.keep(place, column, value, normal);
         }
         self.draft.add_line(column, pair, normals);
         Ok(())
