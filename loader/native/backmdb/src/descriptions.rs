@@ -18,16 +18,21 @@ const MOST: u32 = 65_535;
 /// leave such attributes out.
 pub const COMPUTED: [&str; 3] = ["hasSubordinates", "subschemaSubentry", "entryDN"];
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueForm {
+    Dn,
+    /// Text that is compared without regard to case: see [`Schema::is_text`].
+    Text,
+    Other,
+}
+
 /// One attribute description, as this database stores it.
 #[derive(Debug)]
 pub struct AttributeDescription {
     pub attribute: AttributeId,
     /// Canonical: the type's name, then its options.
     pub text: String,
-    /// Values are DNs.
-    pub is_dn: bool,
-    /// Values are text that is compared without regard to case: see [`Schema::is_text`].
-    pub is_text: bool,
+    pub form: ValueForm,
     /// One of [`COMPUTED`].
     pub computed: bool,
     /// The values stand in the order of their equality rule.
@@ -102,8 +107,11 @@ impl<'a> AttributeDescriptions<'a> {
         AttributeDescription {
             attribute: description.attribute,
             text: description.text.clone(),
-            is_dn: kind.normaliser == Normalise::Dn,
-            is_text: self.schema.is_text(description.attribute),
+            form: match kind.normaliser {
+                Normalise::Dn => ValueForm::Dn,
+                _ if self.schema.is_text(description.attribute) => ValueForm::Text,
+                _ => ValueForm::Other,
+            },
             computed: COMPUTED.contains(&kind.name.as_str()),
             sorted: self.is_sorted(description.attribute),
             apart_above: self.apart_above(&description.text),

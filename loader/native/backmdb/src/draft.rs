@@ -78,7 +78,7 @@ impl EntryLines {
         Span { at, length: bytes.len() }
     }
 
-    /// Adds a value of [`is_text`](crate::descriptions::AttributeDescription::is_text) and its normal form. Returns
+    /// Adds a value of [`ValueForm::Text`](crate::descriptions::ValueForm::Text) and its normal form. Returns
     /// `None`, and adds nothing, if there is more to either than a change of case.
     #[inline]
     pub fn add_text(&mut self, value: &[u8]) -> Option<ValueSpans> {

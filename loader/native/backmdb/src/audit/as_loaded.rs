@@ -10,7 +10,7 @@ use values::InvalidValue;
 
 use super::entry_checker::EntryChecker;
 use super::last_values::LastValues;
-use crate::descriptions::AttributeDescription;
+use crate::descriptions::{AttributeDescription, ValueForm};
 use codec::dn2i::Node;
 use codec::id2e::{Attribute, Parts};
 
@@ -76,7 +76,7 @@ impl<'a> AsLoaded<'a> {
             let column = self.checker.column(one.number);
             let limit = column.map_or(0, |column| column.apart_above);
             self.shape.push(shape_of(one, limit));
-            if let Some(column) = column.filter(|column| !column.is_dn) {
+            if let Some(column) = column.filter(|column| column.form != ValueForm::Dn) {
                 self.valid.are_right(one, || are_valid(self.checker.schema, column, one));
             }
         }

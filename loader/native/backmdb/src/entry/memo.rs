@@ -10,20 +10,19 @@ const LONGEST: usize = 128;
 pub struct NormalFormCache(Vec<LastValue>);
 
 #[derive(Debug, Default)]
-struct LastValue {
+pub struct LastValue {
     column: usize,
     value: Vec<u8>,
     /// `None` if values of the column are stored without one.
-    normal: Option<Vec<u8>>,
+    pub normal: Option<Vec<u8>>,
 }
 
 impl NormalFormCache {
-    /// The normal form of `value`, if it was the last one in that place and of that column.
+    /// The last value in that place, if it was this one of that column.
     #[inline]
-    pub fn normal(&self, place: usize, column: usize, value: &[u8]) -> Option<Option<&[u8]>> {
+    pub fn find(&self, place: usize, column: usize, value: &[u8]) -> Option<&LastValue> {
         let last = self.0.get(place)?;
-        let same = last.column == column && last.value == value && !value.is_empty();
-        same.then_some(last.normal.as_deref())
+        (last.column == column && last.value == value && !value.is_empty()).then_some(last)
     }
 
     #[inline]
@@ -57,14 +56,17 @@ mod tests {
         let mut memo = NormalFormCache::default();
         memo.keep(2, 5, b"cn=A", Some(b"cn=a"));
         memo.keep(0, 6, b"cn=B", None);
-        assert_eq!(memo.normal(2, 5, b"cn=A"), Some(Some(&b"cn=a"[..])));
-        assert_eq!(memo.normal(0, 6, b"cn=B"), Some(None));
-        assert_eq!(memo.normal(2, 6, b"cn=A"), None, "another column");
-        assert_eq!(memo.normal(0, 5, b"cn=A"), None);
-        assert_eq!(memo.normal(1, 0, b""), None);
+        let found = |memo: &NormalFormCache, place, column, value: &[u8]| {
+            memo.find(place, column, value).map(|last| last.normal.clone())
+        };
+        assert_eq!(found(&memo, 2, 5, b"cn=A"), Some(Some(b"cn=a".to_vec())));
+        assert_eq!(found(&memo, 0, 6, b"cn=B"), Some(None));
+        assert_eq!(found(&memo, 2, 6, b"cn=A"), None, "another column");
+        assert_eq!(found(&memo, 0, 5, b"cn=A"), None);
+        assert_eq!(found(&memo, 1, 0, b""), None);
         memo.keep(2, 5, b"cn=C", Some(b"cn=c"));
-        assert_eq!(memo.normal(2, 5, b"cn=A"), None);
+        assert_eq!(found(&memo, 2, 5, b"cn=A"), None);
         memo.keep(2, 5, &[b'a'; 129], None);
-        assert_eq!(memo.normal(2, 5, b"cn=C"), Some(Some(&b"cn=c"[..])));
+        assert_eq!(found(&memo, 2, 5, b"cn=C"), Some(Some(b"cn=c".to_vec())));
     }
 }

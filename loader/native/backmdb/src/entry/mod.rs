@@ -15,6 +15,7 @@ use schema::ObjectClassSet;
 use values::InvalidValue;
 
 use crate::checks::SchemaCheck;
+use crate::descriptions::ValueForm;
 use crate::draft::{EntryLines, Span, ValueSpans};
 use crate::encoded::Encoded;
 use crate::entry::account::Account;
@@ -268,18 +269,18 @@ impl<'a> Encoder<'a> {
 
     /// One more value, with its normal form.
     fn value(&mut self, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
-        if self.lookup.get(column).is_text {
+        if self.lookup.get(column).form == ValueForm::Text {
             if let Some(pair) = self.draft.add_text(value) {
                 self.draft.add_line(column, pair, true);
                 return Ok(());
             }
         }
         let place = self.lookup.place();
-        if let Some(normal) = self.memo.normal(place, column, value) {
+        if let Some(last) = self.memo.find(place, column, value) {
             let value = self.draft.add_bytes(value);
-            let normals = normal.is_some();
-            let normal = normal.map_or(value, |normal| self.draft.add_bytes(normal));
-            self.draft.add_line(column, ValueSpans { value, normal }, normals);
+            let normal = last.normal.as_ref().map(|normal| self.draft.add_bytes(normal));
+            let pair = ValueSpans { value, normal: normal.unwrap_or(value) };
+            self.draft.add_line(column, pair, normal.is_some());
             return Ok(());
         }
         let fits = self.check(column, value)?;
