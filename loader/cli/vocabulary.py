@@ -38,7 +38,7 @@ OPTIONS = {
             "set add remove no-reindex apply for growth sample-size stats-log filters costs lease "
             "give-back envflags checkpoint why",
             # a volume that is planned
-            "database-size fs stripes stripe-size extent-size vg lv mount volume-size unequal",
+            "database-size fs stripes redundant stripe-size extent-size vg lv mount volume-size unequal",
             # backups: which are kept, what they may take, how much of them is looked at
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
             "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
