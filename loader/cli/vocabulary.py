@@ -44,10 +44,9 @@ OPTIONS = {
             "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
             "recipient recipients-file identity init",
             # a watch, and what a monitoring system asks of it
-            "interval samples window half-life layer probe state chart replay check warning:w "
-            "critical:c fix",
+            "interval samples window half-life layer probe state check warning:w critical:c fix",
             # a bench of directories
-            "sync-entries searches slapadd backend fio-size",
+            "sync-entries searches slapadd backend fio-size chart",
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
@@ -74,9 +73,7 @@ TYPED = {
         "fix",
         "layer",
         "probe",
-        "replay",
         "as-of",
-        "chart",
         "remove",
         "apply",
         "replace",

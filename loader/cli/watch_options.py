@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from loader.cli import access, options
-from loader.operations.storage.watch.targets import PROBES
+from loader.cli import options
+from loader.operations.storage.watch.layers import PROBES
 
 _LEAST_INTERVAL = 0.05  # seconds
 
@@ -52,9 +52,9 @@ timed_options = options.stack(
         "--probe",
         "probes",
         multiple=True,
-        type=click.Choice(PROBES),
-        help="Time this beside the layers, too: flock of a file, a write that ends when the disks have it, a search of "
-        "the server that -H names (of the entry -b, else of the root DSE). Repeatable.",
+        type=click.Choice(tuple(PROBES)),
+        help="Time this beside the layers, too: flock of a file, a write that ends when the disks have it. "
+        "Repeatable.",
     ),
     click.option(
         "--window",
@@ -80,10 +80,8 @@ kept_options = options.stack(
     options.metrics_option(
         "Write FILE after each round for node_exporter's textfile collector (NAME.prom)."
     ),
-    _file("--chart", "Draw FILE (NAME.svg or NAME.png) at the end.", "chart_file"),
 )
 read_options = options.stack(
-    _file("--replay", "Show an earlier watch again, from the lines of its --json.", "replayed"),
     click.option(
         "--check", "is_check", is_flag=True, help="Judge --state, as a monitoring plugin."
     ),
@@ -94,6 +92,4 @@ read_options = options.stack(
         "-c", "--critical", type=Milliseconds(), metavar="MS", help="CRITICAL if a davg is above."
     ),
 )
-watch_options = options.stack(
-    timed_options, kept_options, read_options, access.connection_options_beside_w
-)
+watch_options = options.stack(timed_options, kept_options, read_options)

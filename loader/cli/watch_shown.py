@@ -8,10 +8,9 @@ import msgspec
 
 from loader import units
 from loader.cli.report import show, show_table
-from loader.operations.storage.watch.layers import Layer
+from loader.operations.storage.watch.layers import Layer, Target
 from loader.operations.storage.watch.state import LayerState, State
-from loader.operations.storage.watch.targets import Target
-from loader.operations.storage.watch.timing import Figures
+from loader.operations.storage.watch.verdict import Figures
 from loader.operations.storage.watch.watching import Wishes
 
 

@@ -14,6 +14,8 @@ from fixtures.bench import storage as in_vm
 from fixtures.chroots import chroot, missing_chroot
 from fixtures.limits import missing_loop_filesystem
 from fixtures.waiting import until
+from loader.errors import UsageProblem
+from loader.operations.storage.bench import chart
 from tests.support.command import ditseed, start
 from tests.support.require import require
 
@@ -72,6 +74,12 @@ def test_what_is_refused(tmp_path: Path, words: tuple[str, ...], reason: str) ->
     done = ditseed("storage", "bench", *(word.format(**named) for word in words))
     assert done.status not in (0, 70), done.out
     assert reason in done.err
+
+
+def test_a_chart_needs_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chart.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageProblem, match=r"pip install 'ditseed\[charts\]'"):
+        chart.require(Path("a.svg"))
 
 
 def test_without_fio_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
-"""The probes of `storage watch` beside the layers, each on the real thing: a lock that is held, a server that stands
-still, a file system without durable writes; and the chart on a terminal, the unit of systemd."""
+"""The probes of `storage watch` beside the layers, each on the real thing: a lock that is held, a file system
+without durable writes; and the chart on a terminal, the unit of systemd."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
-from fixtures.slapd import Slapd
-from fixtures.waiting import until
-from loader.operations.storage.watch.layers import Layer
-from loader.operations.storage.watch.targets import Target
+from loader.operations.storage.watch.layers import Layer, Target
 from loader.operations.storage.watch.watching import Watch, Wishes
 from loader.storage.file_lock import FileLock
-from tests.support.command import ditseed, start
+from tests.support.command import ditseed
 from tests.support.require import require
 from tests.support.terminal import on_terminal
 
@@ -46,7 +40,7 @@ def test_probes_stand_beside_the_layers_and_leave_nothing_behind(tmp_path: Path)
         assert sorted(place.iterdir()) == before
     state = json.loads(done.out.splitlines()[-1])
     found = by_name(state)
-    assert list(found) == ["flock", "write", "wake-up"]
+    assert list(found) == ["flock", "write"]
     assert all(one["reads"] > 0 and one["figures"]["emax"] > 0 for one in found.values()), found
     assert found["write"]["size"] == 4096
     assert {one["layer"] for one in state["verdict"]} == {one["name"] for one in state["layers"]}
@@ -78,51 +72,11 @@ def test_a_lock_that_is_not_had_in_time(tmp_path: Path) -> None:
     assert ended.probes[0].missed > 0
 
 
-@pytest.mark.slapd
-def test_a_search_of_a_server_that_stands_still(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    words = ("--interval", "0.1", "--state", state, "--json", "--probe", "ldap")
-    with Slapd() as server:
-        assert server.process is not None
-        pid, access = server.process.pid, ("-H", server.uri, "-b", "")
-        process = start("storage", "watch", "--layer", f"fs={tmp_path}", *words, *access)
-        assert process.stdout is not None
-        lines = (by_name(json.loads(line)) for line in process.stdout)
-        assert next(one for one in lines if one["search"]["reads"] > 2)["search"]["figures"]
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            next(one for one in lines if one["search"]["in_flight_since"] is not None)
-            told = until(lambda: _critical(state))
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        assert next(one for one in lines if one["search"]["in_flight_since"] is None)
-        process.terminate()
-        process.communicate()
-    assert "search of the root DSE: it has been in flight for" in told
-
-
-def _critical(state: Path) -> str:
-    """What the plugin says, once it is critical; on a machine that stands still, the state may be old for a moment."""
-    check = ditseed("storage", "watch", "--check", "--state", state)
-    return check.out if check.status == 2 else ""
-
-
-def test_a_server_that_is_not_there_fails(tmp_path: Path) -> None:
-    words = ("--interval", "0.1", "--samples", "3", "--json", "--probe", "ldap")
-    nobody = ("-H", "ldap://127.0.0.1:1")
-    done = ditseed("storage", "watch", "--layer", f"fs={tmp_path}", *words, *nobody).ok()
-    found = by_name(json.loads(done.out.splitlines()[-1]))["search"]
-    assert (found["is_error"], found["name"]) == (True, "search of the root DSE")
-
-
 def test_what_is_for_probes_only(tmp_path: Path) -> None:
+    layer = ("--layer", f"write in {tmp_path}={tmp_path}")
     for words, said in (
-        ((tmp_path, "-H", "ldap://x"), "-H is only for --probe ldap"),
         (("--layer", "a=/dev/null", "--probe", "write"), "--probe write needs a directory"),
-        (("--layer", f"wake-up={tmp_path}"), "is the name of a probe"),
-        ((tmp_path, "--chart", "a.pdf"), "must end in .svg or .png"),
-        (("--replay", "x", tmp_path), "--replay takes FILE"),
-        (("--replay", "x", "--samples", "3"), "--samples is only for a watch"),
+        ((*layer, "--probe", "write"), "is the name of a probe"),
     ):
         done = ditseed("storage", "watch", *words)
         assert (done.status, said in done.err) == (3, True), done.err

@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from loader.operations.monitoring import Status
-from loader.operations.storage.watch import layers, plugin, prometheus, state, verdict
+from loader.operations.storage.watch import layers, prometheus, state, verdict
 from loader.operations.storage.watch.layers import Layer
-from loader.operations.storage.watch.plugin import Limits
-from loader.operations.storage.watch.state import LayerState, State
-from loader.operations.storage.watch.timing import Errors, Figures, Timing
+from loader.operations.storage.watch.state import LayerState, Limits, State
+from loader.operations.storage.watch.verdict import Errors, Figures, Timing
 from loader.storage.devices import Device
 from loader.storage.mounts import Mount
 
@@ -233,10 +232,10 @@ def layer(name: str = "/dev/mapper/vg-ldap", davg: float = 0.002, **more: object
     return replace(found, **more)
 
 
-def checked(tmp_path: Path, *found: LayerState, age: float = 1.0, **limits: float) -> plugin.Check:
+def checked(tmp_path: Path, *found: LayerState, age: float = 1.0, **limits: float) -> state.Check:
     path = tmp_path / "state"
     state.write(State(NOW - age, 3.0, 10, found, (), "all well"), path)
-    return plugin.check(path, Limits(**limits), NOW)
+    return state.check(path, Limits(**limits), NOW)
 
 
 @pytest.mark.parametrize(
@@ -316,4 +315,4 @@ def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     found = State(NOW, 3.0, 1, (), (), "", format=2)
     path.write_bytes(msgspec.json.encode(found))
-    assert "format 2" in plugin.check(path, Limits(), NOW).lines[0]
+    assert "format 2" in state.check(path, Limits(), NOW).lines[0]

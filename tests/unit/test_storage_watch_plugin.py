@@ -17,12 +17,10 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from loader.operations.monitoring import Status
-from loader.operations.storage.watch import plugin, state
-from loader.operations.storage.watch.layers import Layer
-from loader.operations.storage.watch.plugin import Limits
-from loader.operations.storage.watch.state import LayerState, State, Watcher
-from loader.operations.storage.watch.targets import Target
-from loader.operations.storage.watch.timing import Figures
+from loader.operations.storage.watch import state
+from loader.operations.storage.watch.layers import Layer, Target
+from loader.operations.storage.watch.state import LayerState, Limits, State, Watcher
+from loader.operations.storage.watch.verdict import Figures
 from loader.operations.storage.watch.watching import Watch, Wishes
 from loader.storage.timed import Timed
 
@@ -83,9 +81,9 @@ def layer(name: str, davg: float = 0.002) -> LayerState:
     )
 
 
-def told(path: Path, known: State, limits: Limits = Limits(), age: float = 1.0) -> plugin.Check:  # noqa: B008
+def told(path: Path, known: State, limits: Limits = Limits(), age: float = 1.0) -> state.Check:  # noqa: B008
     state.write(known, path)
-    return plugin.check(path, limits, NOW + age)
+    return state.check(path, limits, NOW + age)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +131,7 @@ def test_whatever_it_is_called_and_however_long_it_takes(
         (known(layer("a")), 9.5, Status.UNKNOWN),
         (known(layer("a")), -60, Status.UNKNOWN),
         (known(), 1, Status.UNKNOWN),
-        (known(replace(layer("a"), figures=None), probes=(layer("wake-up"),)), 1, Status.UNKNOWN),
+        (known(replace(layer("a"), figures=None), probes=(layer("write"),)), 1, Status.UNKNOWN),
         (
             known(layer("a"), probes=(replace(layer("p"), figures=None, problem="no"),)),
             1,
@@ -222,7 +220,7 @@ RULES: dict[str, list[Callable[[], State | None]]] = {
     "a davg is above `-w`": [lambda: known(layer("a", 0.03))],
     "a davg is above `-c`": [lambda: known(layer("a", 0.3))],
     "a read has been in flight": [lambda: known(replace(layer("a"), in_flight_since=NOW - 5))],
-    "a flock, a write or a search": [
+    "a flock or a write": [
         lambda: known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 2, limit=3),))
     ],
     "the last read of a layer": [
@@ -266,7 +264,7 @@ def test_each_row_of_the_documentation_is_true(tmp_path: Path, text: str, status
         path, found = tmp_path / "state", make()
         if found is not None:
             state.write(found, path)
-        check = plugin.check(path, LIMITS, NOW + 1)
+        check = state.check(path, LIMITS, NOW + 1)
         assert read(check.text())[0] == check.status.name == status, check
 
 

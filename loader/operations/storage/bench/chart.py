@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,15 @@ from typing import Any
 
 import msgspec
 
-from loader.operations.storage import charts
+from loader.errors import UsageProblem
 from loader.operations.storage.bench.results import Load, Report, Row
 from loader.storage import files
 
+_KINDS = (".svg", ".png")
+_LACKING = (
+    "needs the Python package matplotlib: pip install 'ditseed[charts]', or your distribution's (Debian: apt install "
+    "python3-matplotlib)"
+)
 _PER_ROW = 1.0  # inches
 
 
@@ -51,7 +57,10 @@ _SPACE = (
 
 def require(path: Path) -> None:
     """Raises UsageProblem where such a file cannot be drawn, before anything is measured."""
-    charts.require(path)
+    if path.suffix.lower() not in _KINDS:
+        raise UsageProblem(reason=f"--chart {path}: the name must end in {' or '.join(_KINDS)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageProblem(reason=f"--chart {_LACKING}")
     with files.explained(path):
         path.absolute().parent.stat()
     files.require_writable(path.absolute().parent)
@@ -73,7 +82,7 @@ def draw(report: Report, path: Path) -> None:
         shown = rates.get_legend_handles_labels()
         figure.legend(*shown, loc="outside lower center", ncols=4, fontsize=7)
         with files.explained(path), files.creating(path) as file:
-            kind = charts.kind_of(path)
+            kind = path.suffix[1:].lower()
             figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
             file.flush()
             os.fsync(file.fileno())

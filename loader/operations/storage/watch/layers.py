@@ -1,18 +1,23 @@
-"""The layers that are timed: those below a path, or those that the operator names."""
+"""What is timed: the layers below a path, or those that the operator names, and the probes beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from loader.errors import UsageProblem
 from loader.operations.storage import findings
-from loader.storage import files, mounts, survey
+from loader.storage import direct, files, mounts, survey
 from loader.storage.devices import Device
+from loader.storage.durable_write import Writer
+from loader.storage.file_lock import FileLock
 from loader.storage.mounts import Mount
+from loader.storage.timed import Timed
 
+PROBES: dict[str, Callable[[Path], Timed]] = {"flock": FileLock, "write": Writer}
+LIMIT = 3.0  # seconds: what takes longer has failed for whoever waits for it
 _DIGITS = "0123456789"
 
 
@@ -83,3 +88,36 @@ def given(words: Sequence[str]) -> tuple[Layer, ...]:
         for level, next_one in zip(ordered, lower, strict=True)
         for name, path in level
     )
+
+
+class Target(msgspec.Struct, frozen=True):
+    """`limit`: seconds after which it counts as failed, None where a slow one is only slow."""
+
+    layer: Layer
+    open: Callable[[], Timed]
+    limit: float | None = None
+
+
+def of_layer(layer: Layer) -> Target:
+    return Target(layer, lambda: direct.opened(Path(layer.path)))
+
+
+def beside(names: Sequence[str], layers: Sequence[Layer], place: Path | None) -> tuple[Target, ...]:
+    """The probes of `names`. `place`: the path that is watched; without one, files are made where the first layer is
+    that is a file or a directory. Raises UsageProblem."""
+    found = tuple(_in_files(name, layers, place) for name in PROBES if name in names)
+    taken = {one.name for one in layers} & {one.layer.name for one in found}
+    if taken:
+        raise UsageProblem(reason=f"--layer: {taken.pop()} is the name of a probe")
+    return found
+
+
+def _in_files(name: str, layers: Sequence[Layer], place: Path | None) -> Target:
+    paths = [place] if place else [Path(one.path) for one in layers]
+    found = next((one for one in paths if one.is_dir() or one.is_file()), None)
+    if found is None:
+        reason = f"--probe {name} needs a directory: give PATH, or a layer that is one"
+        raise UsageProblem(reason=reason)
+    directory = found if found.is_dir() else found.parent
+    layer = Layer(f"{name} in {directory}", str(directory))
+    return Target(layer, lambda: PROBES[name](directory), LIMIT)

@@ -1,21 +1,127 @@
-"""Which layer adds the delay: the time of each layer compared with that of those right below it, round by round."""
+"""What the times tell: the figures of each layer, which layer adds the delay, and which probe is slow where none is."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
 from loader.operations.storage.watch.layers import Layer
 
+ACCURACY = 0.01  # of quantiles, relative
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # as it may be read from a file
 LEAST_ROUNDS = 5
 LEAST_DELAY = 1e-4  # seconds: what is less is nothing to look for
 _SHARE = 0.1  # of what is below: less is within what reads differ by themselves
 _OF_WORST = 0.05  # of the largest delay that any layer adds: what is less does not explain anything
 _SAME = 1.5  # a read of an upper layer may be that much faster than the read of the lower one that served it
+LEAST_USUAL = 0.02  # seconds, of the median: less is what a write to a disk takes
+LEAST_PEAK = 0.1  # seconds, of the longest
+_TIMES = 3  # what is that much slower than the slowest layer is not explained by it
 
 Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Seconds. davg, dstd_dev: of the last n; emin, emax: see Timing; quantiles: of all reads since the start."""
+
+    last: Seconds
+    davg: Seconds
+    dstd_dev: Seconds
+    emin: Seconds
+    emax: Seconds
+    p50: Seconds
+    p99: Seconds
+    p999: Seconds
+
+
+class Timing:
+    """emin and emax take a new extreme at once, and go back to that of the last n with that half-life, in seconds.
+
+    A read that took longer than the interval between reads also stands in the quantiles for those that could not begin
+    meanwhile, each with the time that it would have waited: else the slower a device, the less its slowness counted.
+    """
+
+    def __init__(self, window: int, half_life: float, interval: float) -> None:
+        from ddsketch import DDSketch  # here, for no other verb of `storage` needs it
+
+        self._recent: deque[tuple[int, float]] = deque(maxlen=window)
+        self._half_life = half_life
+        self._interval = interval
+        self._sketch = DDSketch(ACCURACY)
+        self._at = 0.0
+        self._emin = self._emax = 0.0
+
+    @property
+    def recent(self) -> dict[int, float]:
+        """Round -> seconds, of the last n."""
+        return dict(self._recent)
+
+    def add(self, number: int, at: float, seconds: float) -> None:
+        """The read of round `number`, which ended at `at` (seconds of a monotonic clock)."""
+        is_first = not self._recent
+        self._recent.append((number, seconds))
+        while seconds > 0:
+            self._sketch.add(seconds)
+            seconds -= self._interval
+        self._release(1.0 if is_first else 1 - 0.5 ** ((at - self._at) / self._half_life))
+        self._at = at
+
+    def _release(self, share: float) -> None:
+        """That share of the way from the extremes so far to those of the last n; all of it to a new extreme."""
+        times = [seconds for _, seconds in self._recent]
+        least, most = min(times), max(times)
+        self._emin = min(least, self._emin + share * (least - self._emin))
+        self._emax = max(most, self._emax + share * (most - self._emax))
+
+    def figures(self) -> Figures | None:
+        """None before the first read."""
+        if not self._recent:
+            return None
+        times = [seconds for _, seconds in self._recent]
+        return Figures(
+            last=times[-1],
+            davg=statistics.fmean(times),
+            dstd_dev=statistics.pstdev(times),
+            emin=self._emin,
+            emax=self._emax,
+            p50=self._quantile(0.5),
+            p99=self._quantile(0.99),
+            p999=self._quantile(0.999),
+        )
+
+    def _quantile(self, share: float) -> float:
+        return float(self._sketch.get_quantile_value(share) or 0.0)
+
+
+class Errors:
+    """Reads that failed. Each is held as emax holds a peak: while it is among the last n reads, and at least for a
+    half-life, so that whoever asks every few minutes sees it. `total`: since the start."""
+
+    def __init__(self, window: int, half_life: float) -> None:
+        self._window, self._half_life = window, half_life
+        self._held: deque[tuple[int, float]] = deque()  # number of the read, end (monotonic)
+        self._reads = self.total = 0
+        self.last: str | None = None
+
+    def take(self, at: float, problem: str | None) -> None:
+        """The next read, which ended at `at`; `problem`: why it failed, or None."""
+        self._reads += 1
+        if problem is not None:
+            self._held.append((self._reads, at))
+            self.total, self.last = self.total + 1, problem
+
+    def held(self, now: float) -> tuple[int, float | None]:
+        """How many, and when the last one was (monotonic)."""
+        while self._held:
+            number, at = self._held[0]
+            if number > self._reads - self._window or now - at <= self._half_life:
+                break
+            self._held.popleft()
+        return len(self._held), self._held[-1][1] if self._held else None
 
 
 class Added(msgspec.Struct, frozen=True):
@@ -133,3 +239,32 @@ def _nothing(one: Added) -> str:
 
 def _ms(seconds: float | None) -> str:
     return f"{(seconds or 0.0) * 1000:.2f} ms"
+
+
+def slow_probes(probes: Sequence[str], layers: Sequence[str], times: Times) -> Iterator[str]:
+    """A sentence for each that is slow. `times`: of the last n rounds, those of the layers too."""
+    usual, peak = (max(_each(of, layers, times), default=0.0) for of in (_usual, max))
+    for name in probes:
+        own = list(times.get(name, {}).values())
+        if not own:
+            continue
+        mine, most = _usual(own), max(own)
+        if len(own) >= LEAST_ROUNDS and mine >= max(LEAST_USUAL, _TIMES * usual):
+            yield f"{name} takes {_ms(mine)}, and {_than(usual, layers)}"
+        elif most >= max(LEAST_PEAK, _TIMES * peak):
+            yield f"{name} took up to {_ms(most)}, and {_than(peak, layers)}"
+
+
+def _each(of: object, layers: Sequence[str], times: Times) -> Iterator[float]:
+    assert callable(of)
+    return (of(times[name].values()) for name in layers if times.get(name))
+
+
+def _usual(times: Iterable[float]) -> float:
+    return statistics.median(times)
+
+
+def _than(longest: float, layers: Sequence[str]) -> str:
+    if not longest:
+        return "no layer was measured"
+    return f"no read of a layer more than {_ms(longest)}: what it waits for is not these reads"
