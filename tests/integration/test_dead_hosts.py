@@ -73,7 +73,7 @@ def checked(server: Slapd, *more: object, **environment: str) -> Done:
 
 
 def assert_told(done: Done, monitor: str, status: int, words: str) -> None:
-    """In the first line, for no monitoring system needs to show another; -rA shows it here, too."""
+    """It prints the first line, so that `pytest -rA` shows a table of all."""
     print(done.out.partition(" | ")[0].partition("\n")[0])
     assert done.status == status, done
     assert done.out.startswith(f"{monitor} {NAMES[status]} - "), done
@@ -566,7 +566,9 @@ def ago(name: str, seconds: float) -> Callable[[State], State]:
         ),
         pytest.param(ago("written", 60), UNKNOWN, "is the watch running", id="state old"),
         pytest.param(ago("written", -3600), UNKNOWN, "later than now", id="clock gone back"),
-        pytest.param(lambda old: {**old, "layers": []}, UNKNOWN, "", id="no layer"),
+        pytest.param(
+            lambda old: {**old, "layers": []}, UNKNOWN, "no layer is timed", id="no layer"
+        ),
         pytest.param(
             of_layer(figures=None, measured=None, problem="cached"),
             UNKNOWN,
