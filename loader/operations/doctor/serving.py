@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from loader import child
@@ -18,6 +20,8 @@ from loader.mdb import look as contents
 from loader.operations.doctor.facts import Barred, Database, Facts, Slapd
 from loader.operations.storage.findings import Finding, Severity
 from loader.server import answering, running
+from loader.storage import direct
+from loader.storage.timed import Unmeasurable
 
 _SHOWN = 5
 _TLS = ("olcTLSCertificateFile", "olcTLSCertificateKeyFile", "olcTLSCACertificateFile")
@@ -130,6 +134,9 @@ def damage(directory: Path, is_opened: bool) -> str:
         return f"there is no directory {directory}"
     if not path.exists():
         return f"there is no {path}"
+    failed = _failed_read(path)
+    if failed:
+        return failed
     try:
         facts = meta.read_meta(directory)
         lost = facts.used - path.stat().st_size
@@ -144,6 +151,22 @@ def damage(directory: Path, is_opened: bool) -> str:
         if str(error.facts.get("path", "")).endswith("lock.mdb"):
             raise
         return str(error)
+    return ""
+
+
+def _failed_read(path: Path) -> str:
+    """Why the disk does not give the file; empty if it does, or if no direct read of it can be made. Raises OSError if
+    the file cannot be opened. On a dead disk slapd goes on from the page cache, where every other look finds the pages,
+    too."""
+    try:
+        with closing(direct.opened(path)) as reader:
+            reader.once()
+    except (Unmeasurable, LoaderError):
+        return ""
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return f"{path}: a read from the disk failed: {error.strerror}"
     return ""
 
 
