@@ -27,7 +27,7 @@ def server() -> Iterator[Slapd]:
     ("arguments", "said", "verb"),
     [
         (("export", "--no-such-option"), "no such option", "export: "),
-        (("no-such-verb",), "no such command 'no-such-verb'", ""),
+        (("no-such-verb",), "no such verb: no-such-verb", ""),
         (("export",), "missing option '-o'", "export: "),
         (("build", "x", "--config", "/x", "--maxsize", "much"), "not a size", "build: "),
         (("backup", "run", "--no-such"), "no such option", "backup run: "),

@@ -263,7 +263,7 @@ def test_a_refusal_of_an_export_is_told_as_it_is(slapd_instance: Slapd, tmp_path
 
 
 def test_a_value_that_is_a_url(slapd_instance: Slapd, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.ldif", f"{TOP}description:< file:///etc/hostname\n")
+    path = write(tmp_path / "x.ldif", f"{TOP.rstrip()}\ndescription:< file:///etc/hostname\n")
     done = add(slapd_instance, path)
     assert "[ldif.syntax]" in done.err, done
     line = path.read_text().splitlines().index("description:< file:///etc/hostname") + 1

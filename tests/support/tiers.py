@@ -304,7 +304,7 @@ TABLE = (
     Matrix("tests/golden/test_glued.py::test_no_csn", 2, _MATRIX),
     Matrix("tests/golden/test_glued.py::test_the_context_csn", 2, _MATRIX),
     Matrix("tests/integration/test_glued.py::test_a_seeded_glued_consumer", 1, _MATRIX),
-    Matrix("tests/integration/test_forecast_of_server.py::test_from", 1, _MATRIX),
+    Matrix("tests/integration/test_forecast_of_server.py::test_few", 1, _MATRIX),
     Matrix("tests/integration/test_sync_leases.py::test_lent", 1, _MATRIX),
     Matrix("tests/integration/test_sync_leases.py::test_the_command", 1, _MATRIX),
     Matrix("tests/integration/test_sync_leases.py::test_of_files", 1, _MATRIX),

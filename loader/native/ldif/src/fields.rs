@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use memchr::{memchr, memchr2};
 
+use crate::outflow::MARK;
 use crate::{Code, Error, Record, Result, url};
 
 /// A record taken apart at its head: the DN, and the attribute lines still to be read.
@@ -61,6 +62,10 @@ impl<'a> Record<'a> {
         let head = match fields.next() {
             Some(Ok(field)) if is_dn(field.description()) => field,
             Some(Err(error)) if starts_with_dn(self.bytes) => return Err(error),
+            _ if self.bytes.starts_with(MARK) => {
+                let message = "whoever wrote the LDIF could not make the rest of it";
+                return Err(Error::new(Code::Truncated, message).at(self.line));
+            }
             _ => return Err(syntax(why_no_record(self.bytes), self.line)),
         };
         let dn = head.into_value()?;

@@ -18,6 +18,9 @@ const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// slapadd, ldapadd and our own reader refuse. Shorter than what a pipe takes at once.
 const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early, the rest of it could not be made\n\n";
 
+/// How the line in [`BROKEN`] begins.
+pub(crate) const MARK: &[u8] = b"ditseed: the LDIF ends early";
+
 pub struct StreamWriter<'a> {
     /// Beside the one that is written to.
     fd: OwnedFd,

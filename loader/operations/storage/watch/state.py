@@ -179,7 +179,8 @@ def _judged(state: State, limits: Limits, now: float) -> Check:
     if worst is Status.OK and not state.layers:
         worst = Status.UNKNOWN
     found = [f"{one.name}: {said}" for one, status, said in judged if status is worst]
-    first = state.told if worst is Status.OK else f"{', '.join(found)}; {state.told}"
+    bad = ", ".join(found) or "no layer is timed"
+    first = state.told if worst is Status.OK else f"{bad}; {state.told}"
     lines = (f"{one.name}: {said}" for one, _, said in judged)
     return Check(worst, (first, *lines), tuple(_perfdata(state, limits)))
 
