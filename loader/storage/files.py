@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from loader import units
-from loader.errors import FULL, FULL_ERRNOS, NoSpace, NoSuchPath, NotPermitted, ReadOnly
+from loader.errors import (
+    FULL,
+    FULL_ERRNOS,
+    NoSpace,
+    NoSuchPath,
+    NotPermitted,
+    ReadOnly,
+    UsageProblem,
+)
 from loader.storage import held
 
 PARTIAL = ".partial"
@@ -160,10 +168,16 @@ def require_readable(path: Path) -> None:
 def require_writable(directory: Path) -> None:
     """The directory, or the one it would be made in."""
     place = existing(directory)
+    if not place.is_dir():
+        raise _no_directory(place)
     if os.statvfs(place).f_flag & os.ST_RDONLY:
         raise ReadOnly(path=place)
     if not os.access(place, os.W_OK | os.X_OK):
         raise NotPermitted(action="write in", path=place, owner=owner_name(place))
+
+
+def _no_directory(path: Path) -> UsageProblem:
+    return UsageProblem(reason=f"{path} is a file, where a directory is needed")
 
 
 @contextmanager
@@ -183,6 +197,8 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno in FULL_ERRNOS:
             left = units.size(free_bytes(named))
             raise NoSpace(path=named, lack=f"{FULL} ({left} free)") from error
+        if error.errno == errno.ENOTDIR and existing(named).is_file():
+            raise _no_directory(existing(named)) from error
         error.filename = str(named)
         raise
 

@@ -343,6 +343,12 @@ def test_a_directory_that_was_emptied_is_noticed(repo: Path, tmp_path: Path) -> 
     done = ditseed(*asked)
     assert done.status == 1
     assert "has fewer entries (1) than those before it (3)" in done.out
+    (repo / whole.id / "data.mdb.zst").write_bytes(b"")
+    ditseed("backup", "verify", "-R", repo)
+    done = ditseed(*asked)
+    assert done.status == 1
+    assert "has fewer entries (1) than those before it (3)" in done.out
+    assert f"{whole.id} was found damaged" in done.out
 
 
 def test_prometheus_reads_what_is_found(repo: Path, source: Path, tmp_path: Path) -> None:
@@ -400,8 +406,10 @@ def test_a_file_that_is_gone(tmp_path: Path, name: str) -> None:
         assert listed.out.splitlines()[1].split()[-1] == "no"
         assert name in listed.err
         assert ditseed("backup", "verify", *into).status == 1
-        assert ditseed("backup", "restore", "latest", *into, "--target", tmp_path / "x").status
-        assert ditseed("backup", "drill", "latest", *into).status
+        restored = ditseed("backup", "restore", "latest", *into, "--target", tmp_path / "x")
+        assert restored.status == BackupDamaged.exit_status, restored
+        drilled = ditseed("backup", "drill", "latest", *into)
+        assert (drilled.status, name in drilled.out) == (1, True), drilled
         assert not (tmp_path / "x").exists()
 
 

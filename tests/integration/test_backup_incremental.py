@@ -335,7 +335,7 @@ def test_entries_are_extracted_and_a_slapd_runs_on_it(made: Chain, repo: Path) -
     last, dn = made.links[1], f"uid=p{PEOPLE + 1:05},{SUFFIX}"
     found = ditseed("backup", "extract", last.id, "-R", repo, "--dn", dn)
     assert found.out.startswith(f"dn: {dn}\n")
-    drilled = drill.drill(DrillOptions(repo, last.id), QUIET)
+    (drilled,) = drill.drill(DrillOptions(repo, last.id), QUIET)
     assert (drilled.problem, drilled.entries) == ("", last.entries)
 
 

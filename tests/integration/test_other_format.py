@@ -46,6 +46,15 @@ def test_what_needs_the_other_format_says_so(newer: Path, target: Slapd, tmp_pat
     assert not list(target.database_dir.glob("data.mdb*"))
 
 
+def test_doctor_says_nothing_of_its_indexes(target: Slapd) -> None:
+    """slapindex of this slapd does not open it."""
+    target.database_dir.mkdir(exist_ok=True)
+    database(target.database_dir, 1)
+    done = ditseed("doctor", "--config", target.config_path)
+    assert "data.mdb has data format 3;" in done.out
+    assert "slapindex" not in done.out
+
+
 def test_it_is_read(tmp_path: Path) -> None:
     """As the same entries in a file of LMDB 0.9 are."""
     for engine, name in enumerate(["older", "newer"]):

@@ -119,10 +119,11 @@ def _check(repo: Path, limits: Limits, suffix: str | None, bring: Bring) -> Chec
         else _judge(found, latest, (count, age), others, limits)
     )
     if status < Status.CRITICAL:
-        status, reason = _judge_proofs(proofs, latest, (verified, drilled), limits) or (
-            status,
-            reason,
-        )
+        worse = _judge_proofs(proofs, latest, (verified, drilled), limits)
+        if worse is not None and worse[0] == status:
+            reason = f"{reason}; {worse[1]}"
+        elif worse is not None:
+            status, reason = worse
     return Check(
         status, reason, count, age, latest[0], limits, verified, drilled, members=tuple(latest)
     )

@@ -22,7 +22,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from loader import age, typed
-from loader.errors import BackupDamaged, ManifestBroken
+from loader.errors import BackupDamaged, ManifestBroken, NoSuchPath
 from loader.operations.backup import sealed
 from loader.storage import files
 from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
@@ -233,7 +233,7 @@ def _data_name(found: Backup) -> str | None:
 
 
 def pieces(directory: Path, backup: Backup) -> PieceList | StoredList:
-    """Of a backup of format 2, 5 or 6. Raises BackupDamaged, NoSuchPath."""
+    """Of a backup of format 2, 5 or 6. Raises BackupDamaged."""
     if backup.format == SUMMED:
         return read_list(directory, backup, PieceList, SUMMED, _require_fitting_pieces)
     return read_list(directory, backup, StoredList, backup.format, _require_placed)
@@ -255,6 +255,14 @@ def _require_fitting_pieces(found: PieceList | StoredList, backup: Backup) -> No
         raise Unfit("one of its pieces is larger than any that ditseed writes")
 
 
+def require_stored(path: Path) -> None:
+    """A file of a backup. Raises BackupDamaged where it is missing."""
+    try:
+        files.require_readable(path)
+    except NoSuchPath as error:
+        raise BackupDamaged(path=path, reason="it is missing") from error
+
+
 def read_list(
     directory: Path,
     backup: Backup,
@@ -262,8 +270,9 @@ def read_list(
     format_: int,
     require: Callable[[Listed, Backup], None],
 ) -> Listed:
-    """pieces.json, which the manifest has the sum of. `require` raises Unfit. Raises BackupDamaged, NoSuchPath."""
+    """pieces.json, which the manifest has the sum of. `require` raises Unfit. Raises BackupDamaged."""
     path = directory / PIECES
+    require_stored(path)
     try:
         with files.explained(path):
             content = typed.content(path)
@@ -277,8 +286,9 @@ def read_list(
 
 
 def config(directory: Path, backup: Backup) -> bytes:
-    """cn=config as LDIF, of a backup that has it, as it is stored. Raises BackupDamaged, NoSuchPath."""
+    """cn=config as LDIF, of a backup that has it, as it is stored. Raises BackupDamaged."""
     path = directory / backup.config_file
+    require_stored(path)
     try:
         with files.explained(path):
             content = typed.content(path)

@@ -283,14 +283,14 @@ def require_whole(directory: Path, backup: Backup) -> None:
 def require_data(directory: Path, backup: Backup) -> None:
     """As far as names and lengths tell that, without what lists say. Raises BackupDamaged, NoSuchPath."""
     if backup.shares_pages:
-        files.require_readable(directory / backup.file)
+        manifest.require_stored(directory / backup.file)
     else:
         require_length(directory / backup.file, backup.stored_bytes)
 
 
 def require_length(stored: Path, wanted: int) -> None:
     """Raise BackupDamaged, NoSuchPath."""
-    files.require_readable(stored)
+    manifest.require_stored(stored)
     found = stored.stat().st_size
     if found != wanted:
         reason = f"has {units.number(found)} bytes, the manifest says {units.number(wanted)}"

@@ -104,7 +104,7 @@ class PageMap:
 
 
 def read(directory: Path, backup: Backup) -> PageList:
-    """Raises BackupDamaged, NoSuchPath."""
+    """Raises BackupDamaged."""
     return manifest.read_list(directory, backup, PageList, backup.format, _require_sense)
 
 
@@ -130,8 +130,9 @@ def pack_map(head: bytes, runs: list[bytes]) -> bytes:
 
 
 def read_map(directory: Path, found: PageList) -> PageMap:
-    """Raises BackupDamaged, NoSuchPath."""
+    """Raises BackupDamaged."""
     path = directory / manifest.MAP
+    manifest.require_stored(path)
     try:
         with files.explained(path):
             stored = files.read(path)

@@ -29,7 +29,7 @@ from loader.errors import (
 from loader.operations.backup import manifest, pack
 from loader.operations.backup.manifest import Backup
 from loader.storage import held
-from loader.storage.files import PARTIAL, explained, require_readable
+from loader.storage.files import PARTIAL, explained
 
 LOCK, RUN = "lock", ".ditseed"
 MARKER, MARK = "repository.json", b'{"format": 1}\n'
@@ -171,9 +171,9 @@ def init(repo: Path) -> bool:
 
 
 def require(repo: Path) -> None:
-    """Raises NoSuchPath."""
-    if not repo.is_dir():
-        raise NoSuchPath(path=repo)
+    """Raises NoSuchPath, UsageProblem for a file."""
+    with explained(repo):
+        os.scandir(repo).close()
 
 
 def _directories(repo: Path) -> Iterator[Path]:
@@ -278,9 +278,9 @@ def problem(
 
 def _require_whole(directory: Path, backup: Backup, read: bool) -> None:
     if backup.format != manifest.FIRST:
-        require_readable(directory / manifest.PIECES)
+        manifest.require_stored(directory / manifest.PIECES)
     if backup.with_config:
-        require_readable(directory / backup.config_file)
+        manifest.require_stored(directory / backup.config_file)
     if not read:
         pack.require_data(directory, backup)
         return

@@ -150,18 +150,22 @@ def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -
     slots = looker.at(f"{one.suffix}: reader slots", lambda: _slots(directory)) or (0, 0)
     if dead:
         looker.missed(f"{one.suffix}: tables, indexes, contextCSN", _CLEARS)
+    kind = looker.at(f"{one.suffix}: data format", lambda: meta.read_meta(directory).format)
+    is_sampled = not dead and not wishes.quick
+    # slapd opens no file of another format, so what it would store there is no measure for the indexes.
+    has_drift = is_sampled and version.lmdb_format() in (None, kind)
     return replace(
         known,
         slots=slots[0],
         slots_taken=slots[1],
         owner=meta.owner_of(meta.data_file(directory)),
-        format=looker.at(f"{one.suffix}: data format", lambda: meta.read_meta(directory).format),
+        format=kind,
         room=seen[0] if seen else None,
         readers=seen[1] if seen else (),
         storage=found[0] if found else (),
         kept=looker.at(f"{one.suffix}: old data files", lambda: backups.kept(directory)) or (),
-        drift=None if dead or wishes.quick else _drift(config, one, looker),
-        twins=() if dead or wishes.quick else _twins(one, looker),
+        drift=_drift(config, one, looker) if has_drift else None,
+        twins=_twins(one, looker) if is_sampled else (),
         replication=_replication(config, one, wishes, looker) if one.consumer and not dead else (),
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
-from loader.errors import NoSpace, NoSuchPath
+from loader.errors import NoSpace, NoSuchPath, UsageProblem
 from loader.storage import files
 from tests.support.require import require
 
@@ -205,3 +205,14 @@ def test_a_tree_that_is_not_there_is_removed_already(tmp_path: Path) -> None:
     files.remove_tree(tmp_path / "a")
     files.remove_tree(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_where_a_directory_is_needed(tmp_path: Path) -> None:
+    """It is no fault of the disk, and no lack of a permission."""
+    (tmp_path / "file").touch()
+    reason = f"{tmp_path}/file is a file, where a directory is needed"
+    for path in (tmp_path / "file", tmp_path / "file" / "inside"):
+        with pytest.raises(UsageProblem, match=reason):
+            files.require_writable(path)
+        with pytest.raises(UsageProblem, match=reason), files.explained(path):
+            os.scandir(path)
