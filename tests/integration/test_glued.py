@@ -188,7 +188,10 @@ def test_maxsize_of_each_is_raised(ldif: Path, form: Form, tmp_path: Path) -> No
         told = build(target, ldif, "--maxsize", "80M").ok().err
         if form == "config":
             told = target.tool("slapcat", "-n0", *target.config_arguments).decode()
-        assert len(re.findall(rf"(?:olcDbMaxSize|`): (?:maxsize )?{80 << 20}$", told, re.MULTILINE)) == 3
+        assert (
+            len(re.findall(rf"(?:olcDbMaxSize|`): (?:maxsize )?{80 << 20}$", told, re.MULTILINE))
+            == 3
+        )
 
 
 POINTS = (
