@@ -1,7 +1,7 @@
-"""Editing the text of a slapd.conf: only the lines of one setting change, everything else stays as it was typed.
+"""Reading the text of a slapd.conf, and finding the lines that an operator must change for a new setting.
 
-Text in, text out; what it means is slapd's to say. How lines are joined and cut into words follows slapd's own reader
-(servers/slapd/config.c, fp_getline and strtok_quote).
+ditseed never writes one. What the text means is slapd's to say. How lines are joined and cut into words follows slapd's
+own reader (servers/slapd/config.c, fp_getline and strtok_quote).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 
 from loader import dn, indexes, words
 from loader.config import Change
-from loader.errors import ConfigNotEditable
 
 TextOf = Callable[[Path], str | None]  # None: a file that cannot be read (a schema elsewhere)
 
@@ -25,7 +24,6 @@ KEYWORDS = {
     "olcDbEnvFlags": "envflags",
     "olcDbCheckpoint": "checkpoint",
 }
-_BY_HAND = "Change it by hand, check it with slaptest -u, and restart slapd."
 
 
 @dataclass(frozen=True)
@@ -36,35 +34,61 @@ class Statement:
     first: int
     last: int
     words: tuple[str, ...]
-    lead: str  # the keyword and the white space behind it, as typed
 
     @property
     def said(self) -> str:
         return " ".join(self.words[1:])
 
     @property
+    def typed(self) -> str:
+        return " ".join(self.words)
+
+    @property
     def keyword(self) -> str:
         return self.words[0].lower()
 
 
-@dataclass(frozen=True)
-class Edit:
-    """Put `lines` in the place of [first, last) of `file`."""
+def lines_to_change(
+    main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf
+) -> list[str]:
+    """For the operator, who edits the file: each place (file, line number), and below it the lines to put there."""
+    found = list(statements(main, text_of))
+    block = _block(found, suffix)
+    if not block:
+        lines = (f"{KEYWORDS[one.attribute]} {text}" for one in changes for text in one.after)
+        return [f"{main}, in the section of the database {suffix}:", *lines]
+    return [line for change in changes for line in _to_change(found, block, suffix, change)]
 
-    file: Path
-    first: int
-    last: int
-    lines: tuple[str, ...]
+
+def _to_change(
+    found: Sequence[Statement], block: Sequence[Statement], suffix: str, change: Change
+) -> Iterator[str]:
+    keyword = KEYWORDS[change.attribute]
+    old = [one for one in block if one.keyword == keyword]
+    if keyword == "index":
+        kept, new = _kept_indexes(old, change)
+    else:
+        kept, new = [None for _ in old], list(change.after)
+    for one, text in zip(old, kept, strict=True):
+        if text != one.said:
+            lines = [] if text is None else [text]
+            if one is old[-1]:
+                lines, new = [*lines, *new], []
+            does = "in place of" if lines else "remove"
+            yield f"{_lines_of(found, one)}, {does} `{one.typed}`{':' if lines else ''}"
+            yield from (f"{keyword} {line}" for line in lines)
+    if new:
+        directory = next((one for one in block if one.keyword == "directory"), block[0])
+        after = old[-1] if old else directory
+        yield f"{_lines_of(found, after)}, after `{after.typed}` of the database {suffix}:"
+        yield from (f"{keyword} {line}" for line in new)
 
 
-def edited(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf) -> dict[Path, str]:
-    """The files (`main`, or what it includes) that change, with their new text. Raises ConfigNotEditable."""
-    block = _block(list(statements(main, text_of)), suffix, main)
-    edits = [edit for change in changes for edit in _edits(block, change)]
-    texts: dict[Path, str] = {}
-    for file in {edit.file for edit in edits}:
-        texts[file] = _applied(text_of(file) or "", [one for one in edits if one.file == file])
-    return texts
+def _lines_of(found: Sequence[Statement], one: Statement) -> str:
+    last = f" to {one.last}" if one.last > one.first + 1 else ""
+    readings = [other for other in found if (other.file, other.first) == (one.file, one.first)]
+    shared = " (included more than once: the change counts for each)" if readings[1:] else ""
+    return f"{one.file}, line {one.first + 1}{last}{shared}"
 
 
 def inlined(main: Path, texts: dict[Path, str], text_of: TextOf) -> str:
@@ -88,11 +112,13 @@ def inlined(main: Path, texts: dict[Path, str], text_of: TextOf) -> str:
 def without(main: Path, keyword: str, text_of: TextOf) -> str | None:
     """What slapd would read, with empty lines in the place of such statements; None where there are none."""
     found = [one for one in statements(main, text_of) if one.keyword == keyword]
-    edits = [Edit(one.file, one.first, one.last, ("",) * (one.last - one.first)) for one in found]
-    texts = {
-        file: _applied(text_of(file) or "", [one for one in edits if one.file == file])
-        for file in {one.file for one in edits}
-    }
+    texts = {}
+    for file in {one.file for one in found}:
+        lines = _lines(text_of(file) or "")
+        for one in found:
+            if one.file == file:
+                lines[one.first : one.last] = ["\n"] * (one.last - one.first)
+        texts[file] = "".join(lines)
     return inlined(main, texts, text_of) if texts else None
 
 
@@ -131,8 +157,7 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
         last, joined = _joined(lines, first)
         said = () if joined.startswith("#") else tuple(words.of_line(joined))
         if said:
-            lead = re.match(r"\S+\s*", joined)
-            yield Statement(path, first, last, said, lead[0] if lead else said[0] + " ")
+            yield Statement(path, first, last, said)
         first = last
 
 
@@ -160,56 +185,22 @@ def sections(found: Sequence[Statement]) -> Iterator[list[Statement]]:
         yield list(found[start : caches[0] if caches else end])
 
 
-def _block(found: Sequence[Statement], suffix: str, main: Path) -> list[Statement]:
-    """The directives of the database that holds `suffix`."""
+def _block(found: Sequence[Statement], suffix: str) -> list[Statement]:
+    """The directives of the database that holds `suffix`; none if it is in a file that cannot be read."""
     for block in sections(found):
         names = [name for one in block if one.keyword == "suffix" for name in one.words[1:]]
         if any(dn.key(name) == dn.key(suffix) for name in names):
             return block
-    raise ConfigNotEditable(
-        path=main, reason=f"no `database` section with suffix {suffix} in the text", advice=_BY_HAND
-    )
+    return []
 
 
 def _is_cache(one: Statement) -> bool:
     return one.keyword == "overlay" and one.words[1:2] in (("pcache",), ("proxycache",))
 
 
-def _edits(block: Sequence[Statement], change: Change) -> Iterator[Edit]:
-    keyword = KEYWORDS[change.attribute]
-    old = [one for one in block if one.keyword == keyword]
-    kept, new = _KEPT.get(keyword, _kept_nothing)(old, change)
-    for one, says in zip(old, kept, strict=True):
-        more = new if one is old[-1] else []
-        lead = one.lead if one.lead[-1:].isspace() else f"{keyword} "
-        if says != one.said:
-            texts = [*([] if says is None else [says]), *more]
-            yield Edit(one.file, one.first, one.last, tuple(lead + text for text in texts))
-        elif more:
-            yield Edit(one.file, one.last, one.last, tuple(lead + text for text in more))
-    if not old and new:
-        anchor = next((one for one in block if one.keyword == "directory"), block[0])
-        lines = tuple(f"{keyword} {text}" for text in new)
-        yield Edit(anchor.file, anchor.last, anchor.last, lines)
-
-
-# What each present line still says (None: it goes), and what new lines must say.
-Kept = tuple[list[str | None], list[str]]
-
-
-def _kept_nothing(old: Sequence[Statement], change: Change) -> Kept:
-    return [None for _ in old], list(change.after)
-
-
-def _kept_flags(old: Sequence[Statement], change: Change) -> Kept:
-    wanted = [flag for value in change.after for flag in value.split()]
-    said = {flag for one in old for flag in one.words[1:]}
-    kept = [" ".join(flag for flag in one.words[1:] if flag in wanted) or None for one in old]
-    return kept, [flag for flag in wanted if flag not in said]
-
-
-def _kept_indexes(old: Sequence[Statement], change: Change) -> Kept:
-    """Only what the change takes away is taken from the text: slapd does not show every index that it reads."""
+def _kept_indexes(old: Sequence[Statement], change: Change) -> tuple[list[str | None], list[str]]:
+    """What each present line still says (None: it goes), and what new lines must say. Only what the change takes away
+    goes: slapd does not show every index that it reads."""
     before, after = indexes.parse(change.before), indexes.parse(change.after)
     goes = before.keys() - indexes.kept(before, after).keys()
     comes = after.keys() - indexes.kept(after, before).keys()
@@ -219,26 +210,10 @@ def _kept_indexes(old: Sequence[Statement], change: Change) -> Kept:
     return lines, [str(one) for key, one in after.items() if key in comes]
 
 
-_KEPT: dict[str, Callable[[Sequence[Statement], Change], Kept]] = {
-    "index": _kept_indexes,
-    "envflags": _kept_flags,
-}
-
-
-def _applied(text: str, edits: Sequence[Edit]) -> str:
-    lines = _lines(text)
-    newline = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
-    if lines:
-        lines[-1] = _ended(lines[-1], newline)
-    for edit in sorted(edits, key=lambda one: (one.first, one.last), reverse=True):
-        lines[edit.first : edit.last] = [line + newline for line in edit.lines]
-    return "".join(lines)
-
-
 def _lines(text: str) -> list[str]:
     """With their ends. Not splitlines(): only a newline ends a line for slapd."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def _ended(text: str, newline: str = "\n") -> str:
-    return text if not text or text.endswith(("\n", "\r")) else text + newline
+def _ended(text: str) -> str:
+    return text if not text or text.endswith(("\n", "\r")) else text + "\n"

@@ -98,7 +98,8 @@ placing_options = stack(
     click.option(
         "--maxsize",
         type=Size(auto=True),
-        help="Set maxsize, in the configuration too; `auto` computes it.",
+        help="Set maxsize, in a slapd.d too; for a slapd.conf the line to change is printed. `auto` "
+        "computes it.",
     ),
 )
 

@@ -14,7 +14,7 @@ from loader.cli import access, options
 from loader.cli.report import show, show_json, show_table
 from loader.errors import UsageProblem
 from loader.operations.add import shadow, sync_leases
-from loader.operations.tune.plan import Outcome, State
+from loader.operations.tune.plan import EDIT, Outcome, State
 from loader.operations.tune.target import Target, opened
 from loader.server.options import Connection
 
@@ -22,7 +22,10 @@ target_options = options.stack(
     options.optional_config_option,
     access.connection_options,
     click.option(
-        "--apply", is_flag=True, help="Make the change; without it, the change is only shown."
+        "--apply",
+        is_flag=True,
+        help="Make the change; without it, the change is only shown. A slapd.conf is never edited: the lines to change "
+        "are shown.",
     ),
     options.dry_run_option,
     options.json_option,
@@ -93,6 +96,7 @@ def _show_outcome(outcome: Outcome) -> None:
     words = {
         State.UNCHANGED: "unchanged: this is the present setting",
         State.PROPOSED: "nothing was changed; --apply makes this change",
+        State.BY_HAND: f"nothing was changed. {EDIT}",
         State.CHANGED: "changed",
     }
     show(words[outcome.state])

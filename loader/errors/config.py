@@ -89,7 +89,10 @@ class SchemaMissing(LoaderError):
 class ConfigNotEditable(LoaderError):
     code, exit_status = "config.not_editable", 25
     message = "{path}: {reason}"
-    hint = "{advice}"
+    hint = "{advice}{lines}"
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(**{"lines": (), **facts})
 
 
 class MaxsizeTooSmall(LoaderError):

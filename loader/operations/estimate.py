@@ -81,7 +81,7 @@ def choose_maxsize(
     place: TargetDatabase, estimate: int, wanted: int | str | None, changing: bool = True
 ) -> int:
     """The map size to load with. Raises MaxsizeTooSmall when what is configured or asked for cannot hold the data, and
-    ServerRunning when the configuration must change (it does not unless `changing`) under a running slapd."""
+    ServerRunning when a slapd.d must change (it does not unless `changing`) under a running slapd."""
     database = place.database
     if wanted == "auto":
         chosen = max(database.maxsize, recommended_size(estimate))
@@ -93,6 +93,6 @@ def choose_maxsize(
             suffix=database.suffix,
             needed=units.size(estimate),
         )
-    if changing and chosen != database.maxsize:
+    if changing and place.config.is_directory and chosen != database.maxsize:
         require_stopped(place.config)
     return chosen

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from loader import config
 from loader.config import Change, Config, Database
-from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused, ToolFailed
-from loader.server import account, configuration, hidden_config, shell_commands, tools
+from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused
+from loader.server import account, configuration, hidden_config, shell_commands
 from loader.storage import temporary
 
 if TYPE_CHECKING:
@@ -83,22 +83,6 @@ def check_directory(
         except ConfigUnreadable as error:
             reason = str(error.facts["reason"]).replace(str(copy), str(source.path))
             raise _refused(str(source.path), changes, reason) from error
-
-
-def check_text(path: Path, origin: Path, changes: Sequence[Change]) -> Config:
-    """What slapd reads from a changed slapd.conf lying at `path`. Raises ConfigRefused."""
-    owner = account.of_configuration(path, configuration.file_text)
-    found = hidden_config.readable(
-        path, configuration.tools_tmpdir(), configuration.file_text, owner
-    )
-    try:
-        with found as known:
-            tools.run("slaptest", "-u", "-f", str(known), owner=owner)
-        return configuration.read(path)
-    except (ToolFailed, ConfigUnreadable) as error:
-        reason = str(error.facts["reason"])
-        reason = reason.replace(str(known), str(path)).replace(str(path), str(origin))
-        raise _refused(str(origin), changes, reason) from error
 
 
 def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:

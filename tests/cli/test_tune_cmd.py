@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from fixtures.slapd import Form, Slapd
+from fixtures.slapd import Slapd
 from loader.errors import (
     BadCredentials,
     ConfigHidden,
+    ConfigNotEditable,
     ConfigRefused,
     ConfigUnreadable,
     LoaderError,
@@ -40,8 +42,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def stopped(form: Form, people_ldif: Path) -> Iterator[Slapd]:
-    server = Slapd(form=form)
+def stopped(people_ldif: Path) -> Iterator[Slapd]:
+    server = Slapd()
     server.slapadd(people_ldif)
     yield server
     server.close()
@@ -97,16 +99,26 @@ def test_nothing_changes_without_apply(stopped: Slapd) -> None:
     assert maxsize(stopped) == GIB
 
 
-def test_no_secret_is_shown(stopped: Slapd, state: Path) -> None:
-    """The lines beside the changed one in slapd.conf are its rootpw."""
-    words = [
-        tune("maxsize", stopped, "--size", "2G", *more).ok()
-        for more in ((), ("--json",), ("--apply",))
-    ]
-    secret = stopped.password_file.read_text()
-    shown = "".join(done.out + done.err for done in words) + (state / "changes.jsonl").read_text()
-    assert secret not in shown
-    assert "rootpw" not in shown
+def test_a_slapd_conf_is_left_to_the_operator(state: Path) -> None:
+    """No secret is shown: the lines beside the one to change are its rootpw."""
+    with closing(Slapd(form="conf")) as server:
+        before = server.config_path.read_bytes()
+        runs = [
+            tune("maxsize", server, "--size", "2G", *more)
+            for more in ((), ("--json",), ("--apply",))
+        ]
+        assert [done.status for done in runs] == [0, 0, ConfigNotEditable.exit_status]
+        number = before.decode().splitlines().index(f"maxsize {GIB}") + 1
+        told = f"{server.config_path}, line {number}, in place of `maxsize {GIB}`:\nmaxsize {2 * GIB}\n"
+        assert told in runs[0].out
+        assert told in runs[2].err
+        assert "--apply" not in runs[0].out
+        assert runs[1].facts["change"]["state"] == "by_hand"
+        shown = "".join(done.out + done.err for done in runs)
+        assert "rootpw" not in shown
+        assert server.password_file.read_text() not in shown
+        assert server.config_path.read_bytes() == before
+    assert not (state / "changes.jsonl").exists()
 
 
 def test_changed_then_unchanged(stopped: Slapd) -> None:
@@ -156,9 +168,9 @@ def run(line: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["tune.written-down", "tune.before-change", "tune.changed"])
-@pytest.mark.parametrize(("form", "online"), [("conf", False), ("config", False), ("config", True)])
-def test_killed_and_run_again(point: str, form: Form, online: bool, people_ldif: Path) -> None:
-    server = Slapd(form=form)
+@pytest.mark.parametrize("online", [False, True])
+def test_killed_and_run_again(point: str, online: bool, people_ldif: Path) -> None:
+    server = Slapd()
     server.slapadd(people_ldif)
     try:
         if online:

@@ -103,7 +103,8 @@ def test_paths_with_spaces(ldif: Path, tmp_path: Path) -> None:
         for engine in ("native", "slapadd"):
             ditseed("build", ldif, *where, "--engine", engine, "--replace").ok()
         ditseed("verify", *where, "--level", "indexes").ok()
-        ditseed("tune", "maxsize", *where, "--size", "100M", "--apply").ok()
+        told = ditseed("tune", "maxsize", *where, "--size", "100M").ok().out
+        assert f"\nmaxsize {100 << 20}\n" in told
         assert server.slapcat().count("dn: ") == TREE.count("dn:")
 
 

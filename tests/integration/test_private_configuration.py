@@ -124,7 +124,9 @@ def _below(path: Path, places: tuple[Path, ...]) -> bool:
 
 
 @pytest.mark.parametrize("module", modules.ALL, ids=[one.name for one in modules.ALL])
-@pytest.mark.parametrize("tool", ["build", "slapindex"])
+@pytest.mark.parametrize(
+    ("tool", "form"), [("build", "conf"), ("build", "config"), ("slapindex", "config")]
+)
 def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path: Path) -> None:
     """By slapadd in its three parts (schema probes, the pilot load, the load), and by slapindex."""
     env, log = _tracer(tmp_path)
@@ -186,8 +188,9 @@ def test_the_log_file_is_left_alone(form: Form, tmp_path: Path) -> None:
         where = ("--config", server.config_path, "-b", SUFFIX)
         for engine in ENGINES:
             ditseed("build", ldif, *where, "--engine", engine, "--replace").ok()
-        ditseed("tune", "indexes", *where, "--add", "sn eq", "--apply").ok()
-        ditseed("tune", "maxsize", *where, "--size", "80M", "--apply").ok()
+        apply = ("--apply",) if form == "config" else ()
+        ditseed("tune", "indexes", *where, "--add", "sn eq", *apply).ok()
+        ditseed("tune", "maxsize", *where, "--size", "80M", *apply).ok()
         ditseed("verify", *where).ok()
         assert log.read_text() == "what slapd said\n"
         assert str(log) in _settings(server)

@@ -1,8 +1,10 @@
-"""Settings changed on real servers (cn=config, slapd.d, slapd.conf): the effect is real, and slapd starts after."""
+"""Settings changed on real servers (cn=config, slapd.d): the effect is real, and slapd starts after. For a slapd.conf
+the lines to change are printed."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -67,7 +69,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """A server, and how its configuration is reached: offline in either form, or online."""
+    """A server, and how its configuration is reached: offline or online."""
 
     server: Slapd
     where: Path | Connection
@@ -116,10 +118,9 @@ def settings() -> Settings:
     )
 
 
-@pytest.fixture(params=["slapd.conf", "slapd.d", "cn=config"])
+@pytest.fixture(params=["slapd.d", "cn=config"])
 def place(request: pytest.FixtureRequest, settings: Settings, people_ldif: Path) -> Iterator[Place]:
-    form: Form = "conf" if request.param == "slapd.conf" else "config"
-    server = Slapd(settings, form=form, user=USER)
+    server = Slapd(settings, user=USER)
     server.slapadd(people_ldif)
     try:
         if request.param == "cn=config":
@@ -222,8 +223,8 @@ def test_less_than_the_data_is_refused(place: Place) -> None:
     assert place.database().maxsize == GIB
 
 
-def test_a_build_sets_it_too(form: Form) -> None:
-    server = Slapd(form=form, user=USER)
+def test_a_build_sets_it_too() -> None:
+    server = Slapd(user=USER)
     try:
         config = configuration.read(server.config_path)
         apply_maxsize(config, config.database(None), 5 * GIB)
@@ -315,11 +316,11 @@ def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_l
             server.close()
 
 
-def test_killed_while_it_indexes(form: Form, tmp_path: Path) -> None:
+def test_killed_while_it_indexes(tmp_path: Path) -> None:
     """The database is sound, the configuration as it was; the same command makes the same index as a load would."""
     lines = ("sn,cn,mail,description eq,sub",)
     server, loaded = (
-        Slapd(Settings(indexes=INDEXES[:2]), form=form),
+        Slapd(Settings(indexes=INDEXES[:2])),
         Slapd(Settings(indexes=(*INDEXES[:2], *lines))),
     )
     ldif = tmp_path / "people.ldif"
@@ -375,8 +376,8 @@ def test_slapd_says_what_it_does_not_know(place: Place) -> None:
     place.server.search("(uid=*)", ("uid",))
 
 
-def test_no_reindex_says_what_to_run(form: Form, people_ldif: Path) -> None:
-    server = Slapd(form=form, user=USER)
+def test_no_reindex_says_what_to_run(people_ldif: Path) -> None:
+    server = Slapd(user=USER)
     server.slapadd(people_ldif)
     try:
         place = Place(server, server.config_path)
@@ -404,8 +405,8 @@ def test_nosync_goes_on_and_off(place: Place) -> None:
     assert found[0][1].get("olcDbNoSync", [b"FALSE"]) == [b"FALSE"]
 
 
-def test_nosync_as_a_flag_is_taken_away_too(form: Form) -> None:
-    server = Slapd(Settings(database_lines=("dbnosync", "envflags nosync nometasync")), form=form)
+def test_nosync_as_a_flag_is_taken_away_too() -> None:
+    server = Slapd(Settings(database_lines=("dbnosync", "envflags nosync nometasync")))
     try:
         place = Place(server, server.config_path)
         assert place.database().nosync
@@ -515,23 +516,6 @@ def test_a_running_server_is_asked_over_ldap() -> None:
             Place(server, server.config_path).nosync(True)
 
 
-def test_slapd_conf_may_change_under_a_running_server_but_not_its_indexes(
-    people_ldif: Path,
-) -> None:
-    server = Slapd(form="conf", user=USER)
-    server.slapadd(people_ldif)
-    with server:
-        place = Place(server, server.config_path)
-        found = place.maxsize(3 * GIB)
-        assert "restarted" in found.notes[-1]
-        with pytest.raises(ServerRunning):
-            place.indexes(IndexChange(add=("description eq",)))
-        assert "description" not in server.config_path.read_text()
-        assert place.indexes(IndexChange(remove=("mail",))).state is State.CHANGED
-        server.restart()
-        assert Place(server, by_ldapi(server)).database().maxsize == 3 * GIB
-
-
 def test_a_server_on_slapd_conf_would_forget() -> None:
     with Slapd(form="conf") as server:
         with pytest.raises(ConfigNotEditable) as caught:
@@ -614,7 +598,7 @@ def test_the_monitor_tells_of_another_host(slapd_instance: Slapd) -> None:
 
 
 @pytest.fixture
-def two(form: Form, tmp_path: Path) -> Iterator[Slapd]:
+def two(tmp_path: Path) -> Iterator[Slapd]:
     """Two databases with data, and one that an accesslog overlay writes to."""
     other, log = tmp_path / "other", tmp_path / "log"
     other.mkdir()
@@ -628,9 +612,7 @@ def two(form: Form, tmp_path: Path) -> Iterator[Slapd]:
         ),
         *("database mdb", f"suffix cn=changes\ndirectory {log}", "index reqStart eq"),
     )
-    server = Slapd(
-        Settings(modules=("back_mdb", "syncprov", "accesslog"), database_lines=lines), form=form
-    )
+    server = Slapd(Settings(modules=("back_mdb", "syncprov", "accesslog"), database_lines=lines))
     yield server
     server.close()
 
@@ -702,42 +684,65 @@ def test_not_permitted(form: Form) -> None:
         server.close()
 
 
-def test_an_included_file_is_edited_in_its_place(tmp_path: Path) -> None:
-    server = Slapd(form="conf")
-    try:
-        text = server.config_path.read_text()
-        start = text.index("database mdb")
+# --- slapd.conf -------------------------------------------------------------------------------
+
+
+def test_a_slapd_conf_is_never_edited(people_ldif: Path, tmp_path: Path) -> None:
+    """Its lines are printed, also as the hint of --apply; put there, they do what was wanted."""
+    lines = ("dbnosync", "envflags nometasync", "envflags nosync nordahead")
+    with closing(Slapd(Settings(indexes=INDEXES, database_lines=lines), form="conf")) as server:
+        server.slapadd(people_ldif)
         ours = tmp_path / "ours.conf"
-        ours.write_text("# ours\n" + text[start:])
-        link = tmp_path / "slapd.conf"
-        link.symlink_to(server.config_path)
-        server.config_path.write_text(text[:start] + f"include {ours}\n")
-        before = server.config_path.read_bytes()
-        place = Place(server, link)
-        assert str(ours) in place.maxsize(3 * GIB).difference
-        assert f"maxsize {3 * GIB}\n" in ours.read_text()
-        assert server.config_path.read_bytes() == before
-        assert place.database().maxsize == 3 * GIB
-        assert link.is_symlink()
+        head, section = server.config_path.read_text().split("database mdb\n")
+        ours.write_text(f"database mdb\n{section}")
+        server.config_path.write_text(f"{head}include {ours}\n")
+        place = Place(server, server.config_path)
+        wish = IndexChange(add=("sn eq,sub",), remove=("mail",))
+        server.start()  # nothing is written: slapd may run
+        told = place.indexes(wish, apply=False)
+        assert told.state is State.BY_HAND
+        before, texts = files_of(server), ours.read_bytes()
+        for change in (lambda: place.maxsize(3 * GIB), lambda: place.nosync(False)):
+            refuse_and_follow(change, ours)
+        refuse_and_follow(lambda: place.indexes(wish), ours)
+        assert files_of(server) == before
+        assert texts != ours.read_bytes()
+        assert journal.entries() == []
+        server.stop()
+        (command,) = [note.partition(": ")[2] for note in told.notes if "before slapd" in note]
+        server.tool(*shlex.split(command))
+        assert [place.maxsize(3 * GIB).state, place.nosync(False).state] == [State.UNCHANGED] * 2
+        assert place.indexes(wish).state is State.UNCHANGED
+        found = place.database()
+        assert (found.maxsize, found.nosync) == (3 * GIB, False)
+        assert sorted(found.env_flags) == ["nometasync", "nordahead"]
+        assert index_tables.keys(server.database_dir)["sn"] > 0
         server.start()
-    finally:
-        server.close()
 
 
-@pytest.mark.parametrize("form", ["conf"])
-def test_an_include_that_two_databases_share_is_not_edited(two: Slapd, tmp_path: Path) -> None:
-    shared = tmp_path / "shared.conf"
-    shared.write_text("maxsize 30000000\n")
-    text = two.config_path.read_text()
-    two.config_path.write_text(
-        text.replace("maxsize 1073741824", f"include {shared}").replace(
-            "maxsize 20971520", f"include {shared}"
-        )
+def refuse_and_follow(change: Callable[[], Outcome], file: Path) -> None:
+    """The change is refused; the test does what the hint says."""
+    before = file.read_bytes()
+    with pytest.raises(ConfigNotEditable) as caught:
+        change()
+    assert file.read_bytes() == before
+    follow(str(caught.value.advice()), file)
+
+
+def follow(hint: str, file: Path) -> None:
+    """Puts the printed lines into the file, from its end to its beginning."""
+    places = re.findall(
+        rf"^{file}, line (\d+)(?: to (\d+))?, (\w+)[^\n]*((?:\n[a-z]+ [^\n:]*$)*)",
+        hint,
+        re.MULTILINE,
     )
-    with opened(two.config_path) as target, pytest.raises(ConfigNotEditable) as caught:
-        maxsize.change_maxsize(target, "dc=other,dc=com", 2 * GIB, True)
-    assert "olcdbmaxsize too" in str(caught.value)
-    assert shared.read_text() == "maxsize 30000000\n"
+    assert places
+    text = file.read_text().splitlines()
+    for first, last, does, new in sorted(places, key=lambda one: int(one[0]), reverse=True):
+        end = int(last or first)
+        start = end if does == "after" else int(first) - 1
+        text[start:end] = new.split() and new.strip("\n").split("\n")
+    file.write_text("\n".join(text) + "\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
@@ -779,17 +784,14 @@ exit $status
         assert f"# CRC32 {zlib.crc32(body):08x}".encode() in head
 
 
-def test_somebody_else_is_not_overwritten(form: Form) -> None:
-    server = Slapd(form=form)
+def test_somebody_else_is_not_overwritten() -> None:
+    server = Slapd()
     try:
         with opened(server.config_path) as target:
             plan = maxsize.plan(target.config, target.config.database(None), 3 * GIB)
             with target.prepared(plan) as prepared:
-                (file,) = [
-                    path
-                    for path in (server.config_path, *server.config_path.rglob("*mdb.ldif"))
-                    if path.is_file()
-                ]
+                assert prepared.publish
+                (file,) = server.config_path.rglob("*mdb.ldif")
                 file.write_bytes(file.read_bytes() + b"\n")
                 with pytest.raises(ConfigNotEditable):
                     prepared.publish()
@@ -799,21 +801,18 @@ def test_somebody_else_is_not_overwritten(form: Form) -> None:
 
 
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
-def test_other_versions(
-    suite: str, form: Form, people_ldif: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_versions(suite: str, people_ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2.4 has no slapmodify, and a monitor that is a module; slapd runs below another root directory."""
     require(missing_chroot())
     other = chroot(suite)
     monkeypatch.setenv("DITSEED_TOOLS", other.tools)
     modules = (*Settings().modules, *(["back_monitor"] if other.version < "2.5" else []))
-    server = Slapd(Settings(modules=modules), form=form, installation=Installation(other.prefix))
+    server = Slapd(Settings(modules=modules), installation=Installation(other.prefix))
     server.slapadd(people_ldif)
     with server:
-        if form == "config":
-            with pytest.raises(ServerRunning):
-                Place(server, server.config_path).maxsize(3 * GIB)
-            assert Place(server, by_ldapi(server)).maxsize(2 * GIB).state is State.CHANGED
+        with pytest.raises(ServerRunning):
+            Place(server, server.config_path).maxsize(3 * GIB)
+        assert Place(server, by_ldapi(server)).maxsize(2 * GIB).state is State.CHANGED
         server.stop()
         place = Place(server, server.config_path)
         assert place.maxsize(3 * GIB).state is State.CHANGED
@@ -826,8 +825,8 @@ def test_other_versions(
         assert (database.maxsize, database.nosync) == (3 * GIB, False)
 
 
-def test_an_index_that_does_not_fit_changes_nothing(form: Form) -> None:
-    server = Slapd(Settings(maxsize=3 << 20, indexes=INDEXES), form=form, user=USER)
+def test_an_index_that_does_not_fit_changes_nothing() -> None:
+    server = Slapd(Settings(maxsize=3 << 20, indexes=INDEXES), user=USER)
     record = "dn: cn={0},{1}\nobjectClass: organizationalRole\ncn: {0}\ndescription: {2}\n\n"
     texts = [
         f"{number * 7919 % 104729:x} {number * 6007 % 99991:05x}{number * 7001 % 99989:05x}"

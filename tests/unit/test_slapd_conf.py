@@ -1,4 +1,4 @@
-"""Editing slapd.conf: the lines of one setting change, every other byte stays."""
+"""slapd.conf: which lines an operator must change for a new setting, and how its lines are read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from loader import slapd_conf
 from loader.config import Change
-from loader.errors import ConfigNotEditable
 
 MAIN = Path("/etc/ldap/slapd.conf")
 SUFFIX = "dc=example,dc=com"
@@ -44,49 +43,57 @@ def reader(files: dict[Path, str]) -> Callable[[Path], str | None]:
     return files.get
 
 
-def edited(text: str, *changes: Change) -> str:
-    found = slapd_conf.edited(MAIN, SUFFIX, changes, reader({MAIN: text}))
-    return found.get(MAIN, text)
+def told(text: str, *changes: Change, **others: str) -> list[str]:
+    """Of /etc/ldap/slapd.conf, and `others` beside it."""
+    texts = {MAIN: text, **{MAIN.parent / f"{name}.conf": other for name, other in others.items()}}
+    return slapd_conf.lines_to_change(MAIN, SUFFIX, changes, reader(texts))
 
 
 def maxsize(size: int) -> Change:
     return Change("olcDbMaxSize", ("1073741824",), (str(size),))
 
 
-def test_only_that_line_of_that_database() -> None:
-    assert edited(TEXT, maxsize(7)) == TEXT.replace("MaxSize\t 1073741824", "MaxSize\t 7")
+def test_the_line_of_that_database() -> None:
+    assert told(TEXT, maxsize(7)) == [
+        f"{MAIN}, line 13, in place of `MaxSize 1073741824`:",
+        "maxsize 7",
+    ]
+    assert told(TEXT.replace("\n", "\r\n"), maxsize(7)) == told(TEXT, maxsize(7))
 
 
-def test_a_setting_that_was_not_there_comes_after_the_directory() -> None:
+def test_a_setting_that_is_not_there_goes_after_the_directory() -> None:
     text = TEXT.replace("MaxSize\t 1073741824\n", "")
-    assert "directory /var/lib/ldap\nmaxsize 7\n# how large\n" in edited(text, maxsize(7))
+    assert told(text, maxsize(7)) == [
+        f"{MAIN}, line 11, after `directory /var/lib/ldap` of the database {SUFFIX}:",
+        "maxsize 7",
+    ]
 
 
 def test_a_setting_given_twice_is_given_once_afterwards() -> None:
-    text = TEXT.replace("overlay", "maxsize 5\noverlay")
-    lines = edited(text, maxsize(7)).splitlines()
-    assert [line for line in lines if "axsize 7" in line.replace("S", "s").replace("\t", "")] == [
-        "maxsize 7"
+    assert told(TEXT.replace("overlay", "maxsize 5\noverlay"), maxsize(7)) == [
+        f"{MAIN}, line 13, remove `MaxSize 1073741824`",
+        f"{MAIN}, line 20, in place of `maxsize 5`:",
+        "maxsize 7",
     ]
-    assert not any(line.startswith("MaxSize") for line in lines)
 
 
-def test_indexes_keep_their_lines_and_comments() -> None:
+def test_indexes_that_stay_are_not_named() -> None:
     change = Change(
         "olcDbIndex", ("cn eq,sub", "sn eq,sub", "uid eq"), ("sn eq,sub", "uid eq", "mail eq")
     )
-    expected = TEXT.replace("index cn,sn\n\teq,sub\n", "index sn eq,sub\n")
-    expected = expected.replace("index uid \\\neq\n", "index uid \\\neq\nindex mail eq\n")
-    assert edited(TEXT, change) == expected
+    assert told(TEXT, change) == [
+        f"{MAIN}, line 14 to 15, in place of `index cn,sn eq,sub`:",
+        "index sn eq,sub",
+        f"{MAIN}, line 17 to 18, after `index uid eq` of the database {SUFFIX}:",
+        "index mail eq",
+    ]
 
 
 def test_an_index_that_slapd_does_not_show_stays() -> None:
     """Its conversion drops "subinitial,subany": what we were not shown is not ours to remove."""
     text = TEXT.replace("index cn,sn", "index title subinitial,subany\nindex cn,sn")
     change = Change("olcDbIndex", ("cn eq,sub", "sn eq,sub", "uid eq"), ("uid eq",))
-    found = edited(text, change)
-    assert "index title subinitial,subany\n" in found
-    assert "cn" not in found.partition("MaxSize")[2].partition("# a thought")[0]
+    assert told(text, change) == [f"{MAIN}, line 15 to 16, remove `index cn,sn eq,sub`"]
 
 
 def test_flags_and_both_spellings_of_nosync() -> None:
@@ -95,32 +102,23 @@ def test_flags_and_both_spellings_of_nosync() -> None:
         Change("olcDbEnvFlags", ("nosync", "nometasync"), ("nometasync",)),
         Change("olcDbNoSync", ("TRUE",), ()),
     )
-    expected = TEXT.replace("envflags nosync nometasync", "envflags nometasync")
-    assert edited(text, *changes) == expected
+    assert told(text, *changes) == [
+        f"{MAIN}, line 19, in place of `envflags nosync nometasync`:",
+        "envflags nometasync",
+        f"{MAIN}, line 20, remove `dbnosync`",
+    ]
 
 
-def test_line_ends_and_old_encodings_stay() -> None:
-    text = TEXT.replace("# Ours", "# \udce9t\udce9").replace("\n", "\r\n").removesuffix("\r\n")
-    found = edited(text, maxsize(7))
-    assert found == text.replace("1073741824", "7") + "\r\n"
-
-
-def test_a_database_in_an_included_file_is_edited_there() -> None:
-    ours = Path("/etc/ldap/ours.conf")
+def test_the_file_is_the_included_one() -> None:
     main = "include /nowhere/core.schema\ninclude /etc/ldap/ours.conf\ndatabase monitor\n"
-    texts = reader({MAIN: main, ours: TEXT})
-    found = slapd_conf.edited(MAIN, SUFFIX, [maxsize(7)], texts)
-    assert found == {ours: TEXT.replace("1073741824", "7")}
-    whole = slapd_conf.inlined(MAIN, found, texts)
-    assert whole == f"include /nowhere/core.schema\n{found[ours]}database monitor\n"
+    place, line = told(main, maxsize(7), ours=TEXT)
+    assert (place.partition(",")[0], line) == ("/etc/ldap/ours.conf", "maxsize 7")
 
 
-def test_indexes_in_an_included_file() -> None:
-    more = Path("/etc/ldap/indexes.conf")
-    text = f"database mdb\nsuffix {SUFFIX}\ninclude {more}\nindex uid eq\n"
-    change = Change("olcDbIndex", ("mail eq", "uid eq"), ("mail eq,sub", "uid eq"))
-    found = slapd_conf.edited(MAIN, SUFFIX, [change], reader({MAIN: text, more: "index mail eq\n"}))
-    assert found == {more: "", MAIN: text + "index mail eq,sub\n"}
+def test_a_file_that_two_databases_include() -> None:
+    one = "database mdb\nsuffix {}\ninclude /etc/ldap/shared.conf\n"
+    (place, _) = told(one.format("o=x") + one.format(SUFFIX), maxsize(7), shared="maxsize 5\n")
+    assert "shared.conf, line 1 (included more than once: the change counts for each)" in place
 
 
 def test_files_that_include_each_other_end() -> None:
@@ -129,15 +127,18 @@ def test_files_that_include_each_other_end() -> None:
 
 def test_a_proxy_cache_has_settings_of_its_own() -> None:
     text = f"database mdb\nsuffix {SUFFIX}\noverlay pcache\npcache mdb 1 1 1 1\nmaxsize 5\n"
-    assert edited(text, maxsize(7)).startswith(f"database mdb\nmaxsize 7\nsuffix {SUFFIX}\noverlay")
-    assert edited(text, maxsize(7)).endswith("maxsize 5\n")
+    place, line = told(text, maxsize(7))
+    assert (place, line) == (
+        f"{MAIN}, line 1, after `database mdb` of the database {SUFFIX}:",
+        "maxsize 7",
+    )
 
 
-def test_no_such_database_in_the_text() -> None:
-    with pytest.raises(ConfigNotEditable) as caught:
-        slapd_conf.edited(MAIN, "dc=none", [maxsize(7)], reader({MAIN: TEXT}))
-    assert "dc=none" in str(caught.value)
-    assert caught.value.advice()
+def test_a_database_in_a_file_that_cannot_be_read() -> None:
+    assert told("include /nowhere/ours.conf\n", maxsize(7)) == [
+        f"{MAIN}, in the section of the database {SUFFIX}:",
+        "maxsize 7",
+    ]
 
 
 @pytest.mark.parametrize(

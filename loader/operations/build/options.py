@@ -22,8 +22,8 @@ _FILES = "leave it out, or `ditseed generate TEMPLATE -o DIR` first"
 class BuildOptions:
     """What to load (LDIF files, or directories of them; or a `tree`), and into the database of which configuration.
 
-    `maxsize`: None takes the configured one, "auto" computes it, a number sets it; the last two change the
-    configuration as `tune maxsize --apply` does, unless there is a `target`: a directory in the place of the configured
+    `maxsize`: None takes the configured one, "auto" computes it, a number sets it; the last two change a
+    slapd.d as `tune maxsize --apply` does, unless there is a `target`: a directory in the place of the configured
     one. `seeding`: the database is for a consumer. It must have a contextCSN (of the LDIF, or with `write_context` from
     its entries), and nothing in it may be newer.
     """

@@ -151,12 +151,13 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`server`: options that name this server to `ditseed tune`; `stopped`: it has to be stopped for that. `unseen`:
-    what could not be looked at; `left_out`: what nobody asked for. `tls`: why slapd cannot use its certificate."""
+    """`server`: options that name this server to `ditseed tune`; `by_hand`: it has a slapd.conf, and `tune` prints what
+    to change there. `unseen`: what could not be looked at; `left_out`: what nobody asked for. `tls`: why slapd cannot
+    use its certificate."""
 
     config: str
     server: str
-    stopped: bool
+    by_hand: bool
     databases: tuple[Database, ...]
     release: tuple[int, int, int] | None = None
     leases: tuple[Lease, ...] = ()
@@ -171,10 +172,8 @@ class Facts(msgspec.Struct, frozen=True):
 
     def tuned(self, *words: str) -> tuple[str, ...]:
         """Commands of `ditseed tune` with these words."""
-        command = " ".join(("ditseed tune", words[0], self.server, *words[1:], "--apply"))
-        if not self.stopped:
-            return (command,)
-        return ("systemctl stop slapd", command, "systemctl start slapd")
+        apply = () if self.by_hand else ("--apply",)
+        return (" ".join(("ditseed tune", words[0], self.server, *words[1:], *apply)),)
 
     def slap(self, tool: str, database: Database, *words: str) -> tuple[str, ...]:
         """Commands that run one of slapd's tools on a database, as the account that owns it, while slapd is stopped."""

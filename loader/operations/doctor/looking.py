@@ -82,7 +82,6 @@ def facts(place: Path, wishes: Wishes) -> Facts:
     """Raises LoaderError where the configuration cannot be read, or has no such database."""
     looker, config = Looker(), configuration.read(place)
     chosen = config.mdb_databases if wishes.suffix is None else (config.database(wishes.suffix),)
-    server, stopped = _server(config)
     databases = tuple(_database(config, one, wishes, looker) for one in chosen)
     if not databases:
         looker.missed("databases", f"{config.where} has no mdb database")
@@ -93,8 +92,8 @@ def facts(place: Path, wishes: Wishes) -> Facts:
     suffixes = [one.suffix for one in chosen]
     return Facts(
         config=str(place),
-        server=server,
-        stopped=stopped,
+        server=_server(config),
+        by_hand=not config.is_directory,
         databases=databases,
         release=_release(looker),
         leases=looker.at("leases", sync.look) or (),
@@ -125,12 +124,12 @@ def _certificates(config: Config, looker: Looker) -> Iterator[Certificate]:
         yield from looker.at(f"certificates of {path}", partial(certificates.look, path)) or ()
 
 
-def _server(config: Config) -> tuple[str, bool]:
-    """Options of `ditseed tune`, and whether slapd has to be stopped for them."""
+def _server(config: Config) -> str:
+    """Options of `ditseed tune`."""
     pid = running.slapd_on(config)
     if pid is not None and config.is_directory:
-        return f"-H {shlex.quote(running.ldapi_uri(pid))} -Y EXTERNAL", False
-    return f"--config {shlex.quote(str(config.path))}", pid is not None
+        return f"-H {shlex.quote(running.ldapi_uri(pid))} -Y EXTERNAL"
+    return f"--config {shlex.quote(str(config.path))}"
 
 
 def _database(config: Config, one: Configured, wishes: Wishes, looker: Looker) -> Database:

@@ -1,4 +1,4 @@
-"""Settings of a database shown, weighed and changed: maxsize, indexes, syncing; in cn=config, slapd.d or slapd.conf."""
+"""Settings of a database shown, weighed and changed: maxsize, indexes, syncing; in cn=config or slapd.d."""
 
 from loader.operations.tune.maxsize import apply_maxsize
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from loader.errors import ConfigNotEditable
 from loader.operations.tune.directory import BY_HAND
-from loader.operations.tune.plan import Outcome, Plan, State
+from loader.operations.tune.plan import EDIT, Outcome, Plan, State
 from loader.operations.tune.target import Target
 from loader.run import journal
 from loader.run.killpoint import killpoint
@@ -25,7 +25,15 @@ def carry_out(
         return Outcome(State.UNCHANGED)
     with target.prepared(plan) as prepared:
         if not apply:
-            return Outcome(State.PROPOSED, prepared.difference, plan.notes)
+            state = State.PROPOSED if prepared.publish else State.BY_HAND
+            return Outcome(state, prepared.difference, plan.notes)
+        if prepared.publish is None:
+            raise ConfigNotEditable(
+                path=target.config.where,
+                reason="ditseed does not edit a slapd.conf",
+                advice=EDIT,
+                lines=(*prepared.difference.split("\n"), *plan.notes),
+            )
         with journal.recorded(*plan.entries(target.config, target.place)):
             killpoint("tune.written-down")
             told = first() if first else ()
@@ -33,7 +41,7 @@ def carry_out(
             prepared.publish()
             _require_in_force(target, plan)
         killpoint("tune.changed")
-    return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *told, *target.after()))
+    return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *told))
 
 
 def _require_in_force(target: Target, plan: Plan) -> None:

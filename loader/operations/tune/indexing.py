@@ -88,11 +88,12 @@ def change_indexes(
     reindex: bool = True,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Change the list. Offline the new indexes are made before slapd can see them (`reindex`)."""
+    """Change the list. In a slapd.d the new indexes are made before slapd can see them (`reindex`)."""
     database = target.config.database(suffix)
+    reindex = reindex and target.config.is_directory
     plan = _plan(target, database, wish, reindex)
     first = None
-    if plan.index and reindex and not target.online:
+    if plan.index and reindex:
         if apply:
             _require_stopped(target.config, plan)
         first = functools.partial(make, target.config, plan, progress or Progress("none"))
@@ -117,7 +118,7 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     wanted = wish.of(present)
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     grown = tuple(indexes.attributes_to_reindex(present, wanted))
-    made_anew = grown if reindex and not target.online else ()
+    made_anew = grown if reindex else ()
     lacked = indexes.lacking_for_sync(present)
     dropped = [one for one in indexes.lacking_for_sync(wanted) if one not in lacked]
     return Plan(

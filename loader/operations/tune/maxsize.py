@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,11 +15,13 @@ from loader.errors import LoaderError, MaxsizeTooSmall, UsageProblem
 from loader.mdb import meta
 from loader.operations.tune.change import carry_out
 from loader.operations.tune.plan import Outcome, Plan, changed
-from loader.operations.tune.target import Offline, Target
+from loader.operations.tune.target import Offline, Target, lines_to_change
 from loader.storage import files
 
 if TYPE_CHECKING:
     from loader.server.suffixes import MapPages
+
+log = logging.getLogger(__name__)
 
 GIB = 1 << 30
 _UNTOLD = "slapd's monitor does not tell us what is used"
@@ -158,8 +161,17 @@ def plan(config: Config, database: Database, size: int) -> Plan:
 
 
 def apply_maxsize(config: Config, database: Database, size: int) -> None:
-    """Set maxsize in the slapd.d or slapd.conf that `config` was read from; nothing is written when it is so.
+    """Set maxsize in the slapd.d that `config` was read from; nothing is written when it is so. For a slapd.conf the
+    line to change is logged.
 
     Raises ServerRunning, NotPermitted, ConfigNotEditable, ConfigRefused; then nothing was changed.
     """
-    carry_out(Offline(config), plan(config, database, size), apply=True)
+    wanted = plan(config, database, size)
+    if config.is_directory:
+        carry_out(Offline(config), wanted, apply=True)
+    elif not wanted.holds(database):
+        log.warning(
+            "%s: maxsize of %s is %s, and the new database was made for %s. Change this before slapd starts: %s",
+            *(config.path, database.suffix, units.size(database.maxsize), units.size(size)),
+            " ".join(lines_to_change(config, wanted)),
+        )

@@ -49,15 +49,20 @@ def command(words: tuple[str, ...], place: tuple[str, ...], database: Database) 
     )
 
 
+# Of a slapd.conf.
+EDIT = "Change these lines of the configuration, check it with `slaptest -u`, and restart slapd."
+
+
 class State(str, Enum):
     UNCHANGED = "unchanged"  # it was so already
     PROPOSED = "proposed"
+    BY_HAND = "by_hand"  # a slapd.conf: the operator edits it
     CHANGED = "changed"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`difference`: a diff of slapd.conf, or the LDIF change record of cn=config."""
+    """`difference`: the LDIF change record of cn=config, or the lines to change in a slapd.conf."""
 
     state: State
     difference: str = ""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from loader import slapd_conf
 from loader.config import Config
 from loader.errors import ConfigNotEditable, ServerRunning
 from loader.operations.tune.directory import prepare_directory
 from loader.operations.tune.plan import Plan
-from loader.operations.tune.text import prepare_text
 from loader.server import configuration, configuration_write, running
 from loader.server.options import Connection
 from loader.storage import files, holders
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A change that was made and checked beside the real configuration; `publish` makes it real."""
+    """A change that was made and checked beside the real configuration; `publish` makes it real. None for a slapd.conf,
+    which the operator edits: `difference` has the lines to put there."""
 
     difference: str
-    publish: Callable[[], None]
+    publish: Callable[[], None] | None
 
 
 class Target(Protocol):
@@ -50,8 +51,6 @@ class Target(Protocol):
         """As the monitor of a running slapd counts them; None where no slapd is asked, or its monitor is hidden."""
 
     def prepared(self, plan: Plan) -> AbstractContextManager[Prepared]: ...
-    def after(self) -> tuple[str, ...]:
-        """What is still to be done for a change to count."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Online:
             raise ConfigNotEditable(
                 path=self.config.where,
                 reason="the server runs on a slapd.conf, and would forget the change when it ends",
-                advice="Change the file: --config "
+                advice="In the place of -H and its account, this prints the lines to change in the file: --config "
                 + self.config.values("cn=config", "olcConfigFile")[0],
             )
 
@@ -86,9 +85,6 @@ class Online:
         yield Prepared(
             configuration_write.change_record(plan.database.entry_dn, plan.changes), publish
         )
-
-    def after(self) -> tuple[str, ...]:
-        return ()
 
 
 @dataclass(frozen=True)
@@ -111,22 +107,20 @@ class Offline:
 
     @contextmanager
     def prepared(self, plan: Plan) -> Iterator[Prepared]:
-        self._require_may_change()
-        prepare = prepare_directory if self.config.is_directory else prepare_text
-        with prepare(self.config, plan) as (difference, publish):
+        if not self.config.is_directory:
+            lines = lines_to_change(self.config, plan)
+            yield Prepared("\n".join(lines), None)
+            return
+        require_stopped(self.config)
+        files.require_writable(self.config.path)
+        with prepare_directory(self.config, plan) as (difference, publish):
             yield Prepared(difference, publish)
 
-    def _require_may_change(self) -> None:
-        if self.config.is_directory:
-            require_stopped(self.config)
-            files.require_writable(self.config.path)
-        else:
-            files.require_writable(self.config.path.resolve().parent)
 
-    def after(self) -> tuple[str, ...]:
-        if self.config.is_directory or slapd_on(self.config) is None:
-            return ()
-        return ("slapd runs on this slapd.conf and heeds the change when it is restarted",)
+def lines_to_change(config: Config, plan: Plan) -> list[str]:
+    """The lines that the operator changes in a slapd.conf, and where they are."""
+    suffix, text_of = plan.database.suffix, configuration.file_text
+    return slapd_conf.lines_to_change(config.path, suffix, plan.changes, text_of)
 
 
 def slapd_on(config: Config) -> int | None:

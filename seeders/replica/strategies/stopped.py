@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from loader import glue, indexes
-from loader.config import Database
+from loader.config import Config, Database
 from loader.errors import UsageProblem
 from loader.operations import moved
 from loader.operations.build import BuildOptions, require, target_database
@@ -144,24 +144,25 @@ class StoppedConsumer(Strategy):
         )
 
     def _warnings(self) -> Iterator[str]:
-        database, where = self.place.database, str(self.config_path)
+        database, config = self.place.database, self.place.config
         if not database.consumer:
             yield f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
-        yield from _weaknesses(database, where)
-        for one in glue.subordinates(self.place.config, database):
+        yield from _weaknesses(database, config)
+        for one in glue.subordinates(config, database):
             if one.backend == "mdb":
-                yield from (f"{one.suffix}: {weakness}" for weakness in _weaknesses(one, where))
+                yield from (f"{one.suffix}: {weakness}" for weakness in _weaknesses(one, config))
 
 
-def _weaknesses(database: Database, where: str) -> Iterator[str]:
-    tune = ["--config", where, "-b", database.suffix]
+def _weaknesses(database: Database, config: Config) -> Iterator[str]:
+    tune = ["--config", str(config.path), "-b", database.suffix]
+    apply = ["--apply"] if config.is_directory else []
     missing = indexes.lacking_for_sync(indexes.parse(database.indexes))
     if missing:
         add = [word for index in missing for word in ("--add", index)]
-        command = shlex.join(["ditseed", "tune", "indexes", *tune, *add, "--apply"])
+        command = shlex.join(["ditseed", "tune", "indexes", *tune, *add, *apply])
         yield f"no index {' and '.join(missing)}, so syncrepl will be slow; with slapd stopped: {command}"
     if database.nosync:
-        command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", "--apply"])
+        command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", *apply])
         yield f"nosync is on, so a crash of the host can lose or damage the database; with slapd stopped: {command}"
 
 
