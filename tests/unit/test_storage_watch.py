@@ -17,7 +17,7 @@ from loader.operations.monitoring import Status
 from loader.operations.storage.watch import layers, plugin, prometheus, state, verdict
 from loader.operations.storage.watch.layers import Layer
 from loader.operations.storage.watch.plugin import Limits
-from loader.operations.storage.watch.state import LayerState, State
+from loader.operations.storage.watch.state import LayerState, State, Watcher
 from loader.operations.storage.watch.timing import Errors, Figures, Timing
 from loader.storage.devices import Device
 from loader.storage.mounts import Mount
@@ -228,14 +228,14 @@ def test_given_layers_stand_on_the_next(tmp_path: Path) -> None:
 def layer(name: str = "/dev/mapper/vg-ldap", davg: float = 0.002, **more: object) -> LayerState:
     found = LayerState(
         *(name, name, (), 512, Figures(davg, davg, 0, davg, davg, davg, davg, davg)),
-        *(10, 0, 0, 0.0, None, None, False, ()),
+        *(10, 0, 0, 0.0, None, None, False, (), None, NOW, 0, 0, None, None),
     )
     return replace(found, **more)
 
 
 def checked(tmp_path: Path, *found: LayerState, age: float = 1.0, **limits: float) -> plugin.Check:
     path = tmp_path / "state"
-    state.write(State(NOW - age, 3.0, 10, found, (), "all well"), path)
+    state.write(State(NOW - age, 3.0, 10, found, (), "all well", (), Watcher.own()), path)
     return plugin.check(path, Limits(**limits), NOW)
 
 
@@ -296,7 +296,7 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
         layer("leg", in_flight_since=NOW - 6, failed=15),
     )
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
-    known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "")
+    known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "", (), Watcher.own())
     prometheus.write(known, path)
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
@@ -314,6 +314,6 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
 
 def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    found = State(NOW, 3.0, 1, (), (), "", format=2)
+    found = State(NOW, 3.0, 1, (), (), "", (), Watcher.own(), format=2)
     path.write_bytes(msgspec.json.encode(found))
     assert "format 2" in plugin.check(path, Limits(), NOW).lines[0]

@@ -51,7 +51,7 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
     moment = time.time() if now is None else now
     age = moment - found.written
     watcher = found.watcher
-    if watcher is not None and watcher.has_ended():
+    if watcher.has_ended():
         said = f"the watch (process {watcher.process}) has ended; {path} was {_aged(age)}"
         return Check(Status.UNKNOWN, (said,))
     if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * found.interval):
@@ -118,10 +118,8 @@ def _failed(one: LayerState, what: str, now: float) -> str:
 
 def _is_measured(one: LayerState, state: State) -> bool:
     """A single read may come from a cache: what was measured within the last intervals was looked at."""
-    if one.figures is None:
+    if one.figures is None or one.measured is None:
         return False
-    if one.measured is None:  # of an older ditseed
-        return one.problem is None
     return state.written - one.measured <= max(_LEAST_STALE, STALE * state.interval)
 
 

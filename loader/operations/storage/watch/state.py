@@ -42,12 +42,12 @@ class LayerState(msgspec.Struct, frozen=True):
     problem: str | None
     is_error: bool
     notes: tuple[str, ...]
-    limit: float | None = None
-    measured: Moment | None = None
-    failed: int = 0
-    errors: int = 0
-    error: str | None = None
-    failed_at: Moment | None = None
+    limit: float | None
+    measured: Moment | None
+    failed: int
+    errors: int
+    error: str | None
+    failed_at: Moment | None
 
 
 class Watcher(msgspec.Struct, frozen=True):
@@ -74,8 +74,7 @@ class Watcher(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence. `probes`: those beside the layers.
-    `watcher`: None of an older ditseed."""
+    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence. `probes`: those beside the layers."""
 
     written: Moment
     interval: Seconds
@@ -83,9 +82,9 @@ class State(msgspec.Struct, frozen=True):
     layers: tuple[LayerState, ...]
     verdict: tuple[Added, ...]
     told: str
+    probes: tuple[LayerState, ...]
+    watcher: Watcher
     format: int = FORMAT
-    probes: tuple[LayerState, ...] = ()
-    watcher: Watcher | None = None
 
     @property
     def rows(self) -> tuple[LayerState, ...]:
