@@ -68,6 +68,13 @@ def test_run_creates_no_repository_by_itself(server: Slapd, tmp_path: Path) -> N
     assert not (tmp_path / "no").stat().st_mode & 0o022
 
 
+def test_only_the_marker_makes_a_repository(server: Slapd, tmp_path: Path) -> None:
+    run = ("backup", "run", "--config", server.config_path, "-R", tmp_path)
+    ditseed(*run, "--init").ok()
+    (tmp_path / repository.MARKER).unlink()
+    assert ditseed(*run).status == NoRepository.exit_status
+
+
 def test_run_with_v_and_with_json(server: Slapd, tmp_path: Path) -> None:
     told = ditseed(
         "-v", "backup", "run", "--init", "--from", server.database_dir, "-R", tmp_path

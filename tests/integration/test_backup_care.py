@@ -259,6 +259,7 @@ def test_what_prune_refuses(repo: Path) -> None:
 
 
 def test_killed_while_it_prunes(repo: Path, source: Path) -> None:
+    repository.init(repo)
     names = aged(repo, [0, 1, 2])
     command = ("backup", "prune", "-R", repo, "--keep-last", "1")
     killed = ditseed(*command, env={"DITSEED_KILL_AT": "prune.middle"})

@@ -74,12 +74,6 @@ def test_an_empty_database_is_refused(tmp_path: Path) -> None:
     assert not repository.listing(tmp_path / "repo").backups
 
 
-def test_kind_auto(source: Slapd, tmp_path: Path) -> None:
-    where = ("--config", source.config_path, "-R", tmp_path / "repo", "--kind", "auto")
-    assert ditseed("backup", "run", "--init", *where, "--json").ok().facts["is_ldif"] is False
-    ditseed("backup", "run", "--init", *where, "--incremental").ok()
-
-
 def test_each_verb(source: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> None:
     shown = ditseed("backup", "show", "latest", "-R", repo).ok().out
     assert "kind" in shown
