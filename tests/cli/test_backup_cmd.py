@@ -17,6 +17,7 @@ from loader.errors import (
     TargetNotEmpty,
     UsageProblem,
 )
+from loader.operations.backup import repository
 from tests.support.command import ditseed
 
 pytestmark = pytest.mark.slapd
