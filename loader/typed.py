@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -34,10 +33,10 @@ class Unfit(ValueError):
     """Why a file is not what it should be; lower case, for a message."""
 
 
-def read(path: Path, kind: type[T], *versions: int) -> T:
-    """The file as `kind`, a dataclass with a field `format`, which is one of `versions`. Raises Unfit,
-    FileNotFoundError, OSError."""
-    return parse(content(path), kind, *versions)
+def read(path: Path, kind: type[T], version: int) -> T:
+    """The file as `kind`, a dataclass with a field `format`, which is `version`. Raises Unfit, FileNotFoundError,
+    OSError."""
+    return parse(content(path), kind, version)
 
 
 def content(path: Path, own: bool = False) -> bytes:
@@ -57,24 +56,23 @@ def content(path: Path, own: bool = False) -> bytes:
     return found
 
 
-def parse(text: bytes, kind: type[T], *versions: int) -> T:
+def parse(text: bytes, kind: type[T], version: int) -> T:
     """As `read`, of what stands in the file."""
     try:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        _require_version(fields, versions)
+        _require_version(fields, version)
         _require_known(fields, kind)
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Unfit(f"not a manifest: {error}") from error
 
 
-def _require_version(fields: dict[str, msgspec.Raw], versions: Collection[int]) -> None:
+def _require_version(fields: dict[str, msgspec.Raw], version: int) -> None:
     if "format" not in fields:
         raise Unfit("not a manifest: it names no format")
     found = msgspec.json.decode(fields["format"], type=int)
-    if found not in versions:
-        read = " and ".join(map(str, versions))
-        raise Unfit(f"format {found}, this ditseed reads {read}")
+    if found != version:
+        raise Unfit(f"format {found}, this ditseed reads {version}")
 
 
 def _require_known(fields: dict[str, msgspec.Raw], kind: Any) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from loader.cli.options import Function, jobs_option, keep_strongest, refuse_given, stack
-from loader.cli.vocabulary import Option
 from loader.errors import NO_SECRETS, UsageProblem
 from loader.server.options import Connection, Sasl
 
@@ -122,17 +121,14 @@ _AS_FIRST = "-Y, unless --consumer-bind-dn is given"
 def second_options(at: str) -> Callable[[Function], Function]:
     """How to bind at the second server, `at`."""
 
-    def one(name: str, metavar: str, what: str, otherwise: str, former: str) -> Any:
+    def one(name: str, metavar: str, what: str, otherwise: str) -> Any:
         said = f"{what} at {at} (default: {otherwise})."
-        names = tuple(f"--{word}" for word in former.split())
-        return click.option(
-            f"--consumer-{name}", metavar=metavar, help=said, cls=Option, former=names
-        )
+        return click.option(f"--consumer-{name}", metavar=metavar, help=said)
 
     return stack(
-        one("bind-dn", "DN", "Bind DN", "-D", "consumer-dn bind-dn-b"),
-        one("password-file", "FILE", "Password file", "-y", "password-file-b"),
-        one("mechanism", "MECH", "SASL mechanism", _AS_FIRST, "mechanism-b"),
+        one("bind-dn", "DN", "Bind DN", "-D"),
+        one("password-file", "FILE", "Password file", "-y"),
+        one("mechanism", "MECH", "SASL mechanism", _AS_FIRST),
     )
 
 

@@ -9,7 +9,6 @@ import click
 
 from loader import units
 from loader.cli.options import Function, stack
-from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.operations.backup.prune import Policy
 
@@ -18,7 +17,6 @@ _PERIODS = ("daily", "weekly", "monthly", "yearly")
 every_option = click.option(
     "--all-databases",
     "every",
-    cls=Option,
     is_flag=True,
     help="All mdb databases of the configuration, accesslogs included, as they were at one moment.",
 )

@@ -24,7 +24,6 @@ from loader.cli.options import (
     suffix_option,
 )
 from loader.cli.report import show_facts, show_json
-from loader.cli.vocabulary import Option
 from loader.cli.written import Size
 from loader.errors import UsageProblem
 from loader.operations.backup import manifest, pack, places, repository
@@ -32,8 +31,6 @@ from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.places import Repo
 from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host
-
-_AUTO = "auto"  # pages, or entries
 
 
 @click.command("run")
@@ -43,8 +40,6 @@ _AUTO = "auto"  # pages, or entries
 @click.option(
     "--from",
     "source",
-    cls=Option,
-    former=("--source",),
     type=click.Path(path_type=Path, readable=False),
     metavar="DIR",
     help="Database directory, if there is no configuration.",
@@ -65,8 +60,6 @@ _AUTO = "auto"  # pages, or entries
 @click.option(
     "--compress-level",
     "level",
-    cls=Option,
-    former=("--level",),
     type=click.IntRange(1, 19),
     default=pack.LEVEL,
     show_default=True,
@@ -74,11 +67,11 @@ _AUTO = "auto"  # pages, or entries
 )
 @click.option(
     "--kind",
-    type=click.Choice((*manifest.KINDS, _AUTO)),
+    type=click.Choice(manifest.KINDS),
     default=manifest.MDB,
     show_default=True,
-    help="Pages of the database, which are restored fastest; LDIF, which any version of OpenLDAP can read; or "
-    "auto: LDIF if the repository has no room for the pages.",
+    help="Pages of the database, which are restored fastest; or LDIF, which any version of OpenLDAP can "
+    "read.",
 )
 @click.option(
     "--incremental",
@@ -177,7 +170,6 @@ def run_command(
     if incremental and compress != "zstd":
         raise UsageProblem(reason="--incremental compresses with zstd: leave --compress out")
     _require_pages(kind, every, incremental)
-    or_entries = kind == _AUTO and not (every or incremental)
     keys = recipients_of(recipients, recipients_files, incremental)
     packing = Packing(compress, level, throttle, keep_free, keys, kind == manifest.LDIF)
     policy, progress = policy_of(kept), progress_of(progress_mode)
@@ -185,7 +177,7 @@ def run_command(
         places.init(repo)
     with places.at(repo, progress, scratch, changes=True) as place:
         options = BackupOptions(
-            place.path, config_path, source, suffix, packing, policy, incremental, every, or_entries
+            place.path, config_path, source, suffix, packing, policy, incremental, every
         )
         made = place.run(options, progress)
         if as_json:

@@ -11,7 +11,6 @@ from loader import plain, units
 from loader.cli.access import bind_options, connection_of, second_of, second_options
 from loader.cli.options import json_option, limit_option, progress_of, progress_option
 from loader.cli.report import show, show_json, show_table
-from loader.cli.vocabulary import Option
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.compare import (
     IGNORED,
@@ -38,8 +37,6 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
     "--consumer-base",
     metavar="BASE",
     help="Base DN at B (default: -b).",
-    cls=Option,
-    former=("--base-b",),
 )
 @click.option(
     "--ignore",

@@ -12,7 +12,6 @@ import click
 from click.core import ParameterSource
 
 from loader import log, units
-from loader.cli.vocabulary import Level, Option
 from loader.cli.written import Moment, Repository, Size
 from loader.defaults import ENGINES, LEVELS
 from loader.errors import UsageProblem
@@ -110,7 +109,7 @@ def verify_option(
     """--verify with some of the levels of loader.defaults.LADDER."""
     return click.option(
         "--verify",
-        type=Level(levels),
+        type=click.Choice(levels),
         default=default,
         show_default=default is not None,
         help=said,
@@ -206,8 +205,6 @@ def metrics_option(said: str) -> Callable[[Function], Function]:
     return click.option(
         "--metrics",
         "metrics_file",
-        cls=Option,
-        former=("--prometheus",),
         type=click.Path(path_type=Path, readable=False),
         metavar="FILE",
         help=said,

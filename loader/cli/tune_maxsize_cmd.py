@@ -10,7 +10,6 @@ from loader import units
 from loader.cli import access, load_report, options
 from loader.cli.load_report import Sampled
 from loader.cli.tune_shown import Further, show_settings, taken, target_of, target_options
-from loader.cli.vocabulary import Option
 from loader.cli.written import Share, Size
 from loader.errors import UsageProblem
 from loader.operations.tune import forecast, maxsize
@@ -23,8 +22,6 @@ from loader.sources.sampling import SampleSize
 @click.option(
     "--maxsize",
     "size",
-    cls=Option,
-    former=("--size",),
     type=Size(auto=True),
     help="The new maxsize; `auto` computes it (the default with --apply).",
 )

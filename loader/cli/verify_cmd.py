@@ -22,7 +22,6 @@ from loader.cli.options import (
     verify_option,
 )
 from loader.cli.report import show, show_facts, show_json
-from loader.cli.vocabulary import Option
 from loader.defaults import LADDER
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.mdb.verify import LIMIT, Problem, Resources
@@ -37,8 +36,6 @@ _path = click.Path(path_type=Path, readable=False)
     LADDER,
     None,
     "How thoroughly to check (default: the highest level that takes a few minutes; indexes needs --config).",
-    cls=Option,
-    former=("--level",),
 )
 @click.option(
     "--config",

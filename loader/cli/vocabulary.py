@@ -5,8 +5,6 @@ tests/cli/test_vocabulary.py holds every verb to it: the same thing has the same
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 # Name and letter of each. A letter means one thing, but for those that OpenLDAP's own tools use twice (-b, -R).
@@ -90,32 +88,6 @@ TYPED = {
         "verbose",
     ),
 }
-
-
-class Option(click.Option):
-    """An option that is still understood under its former names, which no help text shows."""
-
-    def __init__(self, *args: Any, former: tuple[str, ...] = (), **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        self.former = former
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        shown = self.opts
-        self.opts = [*shown, *self.former]
-        try:
-            super().add_to_parser(parser, ctx)
-        finally:
-            self.opts = shown
-
-
-class Level(click.Choice[str]):
-    """A level of --verify. meta and full are what two of them were called."""
-
-    _FORMER = {"meta": "quick", "full": "indexes"}  # noqa: RUF012
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        named = self._FORMER.get(value, value)
-        return super().convert(named if named in self.choices else value, param, ctx)
 
 
 def name_of(option: click.Parameter) -> str | None:

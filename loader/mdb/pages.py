@@ -59,7 +59,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Stored:
-    """A whole backup: both meta pages, then segments, with the SHA-256 or XXH3 of each."""
+    """A whole backup: both meta pages, then segments, with the XXH3 of each."""
 
     head: bytes
     segments: Sequence[Segment]

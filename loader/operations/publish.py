@@ -102,7 +102,6 @@ def published(data: Path, entries: int) -> Facts:
         facts = meta.read_meta(pin)
         length = 2 * facts.page_size
         return {
-            "transaction": facts.txnid,
             "entries": entries,
             "head": [length, head_digest(pin, length)],
             **_written(pin),
@@ -131,21 +130,12 @@ def require_as_published(directory: Path, before: Facts, finished: str) -> None:
 def _is_as_published(directory: Path, before: Facts) -> bool:
     """With MDB_WRITEMAP (envflags writemap) the file gets the length of its map when it is opened, and a new mtime."""
     with held.checked_file(directory / DATA) as pin:
-        if "head" not in before:  # of an earlier version
-            return bool(_transaction(pin) == before["transaction"])
         length, digest = before["head"]
         now = _written(pin)
         if head_digest(pin, length) != digest:
             return False
     grown = bool(now["size"] > before["size"])
     return grown or now == {name: before[name] for name in now}
-
-
-def _transaction(data: Path) -> int | None:
-    try:
-        return meta.read_meta(data).txnid
-    except (MdbDamaged, NotLmdb):
-        return None
 
 
 def _entries_now(directory: Path) -> str:

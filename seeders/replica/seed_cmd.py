@@ -12,7 +12,6 @@ from loader import resources
 from loader.cli import access, options, recording
 from loader.cli.options import Function
 from loader.cli.report import for_people, show_facts, show_json
-from loader.cli.vocabulary import Option
 from loader.errors import UsageProblem
 from loader.server.options import Connection
 from seeders.replica import seed as seeding
@@ -34,8 +33,6 @@ def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
             f"--{name}-bind-dn",
             metavar="DN",
             help=f"Bind DN for {purpose} (default: -D).",
-            cls=Option,
-            former=(f"--{name}-dn",),
         ),
         click.option(
             f"--{name}-password-file",

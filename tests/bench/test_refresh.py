@@ -49,10 +49,10 @@ def test_a_refresh_beside_a_new_seeding(short_tmp: Path, share: float, session_l
         _change(provider, share)
         refreshes = list(_refreshes(consumer, ("replica", "refresh", *where)))
         own = ("--config", consumer.config_path, "-b", consumer.suffix)
-        ditseed("verify", *own, "--level", "indexes").ok()
+        ditseed("verify", *own, "--verify", "indexes").ok()
         consumer.start()
         waited = replication.wait_in_sync(provider, consumer, 600)
-        passwords = ("--password-file-b", consumer.replicator_password_file)
+        passwords = ("--consumer-password-file", consumer.replicator_password_file)
         ditseed(
             "compare", provider.uri, consumer.uri, "-b", provider.suffix, *bind[2:], *passwords
         ).ok()

@@ -46,9 +46,7 @@ def test_run_says_nothing_to_cron(server: Slapd, tmp_path: Path) -> None:
 
 
 def test_run_says_what_went_wrong_to_cron(tmp_path: Path) -> None:
-    done = ditseed(
-        "backup", "run", "--init", "--source", tmp_path / "none", "-R", tmp_path / "repo"
-    )
+    done = ditseed("backup", "run", "--init", "--from", tmp_path / "none", "-R", tmp_path / "repo")
     assert done.status == NoSuchPath.exit_status
     assert done.out == ""
     assert "no such file" in done.err
@@ -71,23 +69,19 @@ def test_run_creates_no_repository_by_itself(server: Slapd, tmp_path: Path) -> N
     assert not (tmp_path / "no").stat().st_mode & 0o022
 
 
-def test_repositories_of_earlier_versions_need_no_init(server: Slapd, tmp_path: Path) -> None:
+def test_only_the_marker_makes_a_repository(server: Slapd, tmp_path: Path) -> None:
     run = ("backup", "run", "--config", server.config_path, "-R", tmp_path)
     ditseed(*run, "--init").ok()
     (tmp_path / repository.MARKER).unlink()
-    ditseed(*run).ok()
-    for name in (repository.LOCK, repository.RUN):
-        path = tmp_path / name
-        path.rename(tmp_path / f"not-{name}")
-    ditseed(*run).ok()  # by its backups
+    assert ditseed(*run).status == NoRepository.exit_status
 
 
 def test_run_with_v_and_with_json(server: Slapd, tmp_path: Path) -> None:
     told = ditseed(
-        "-v", "backup", "run", "--init", "--source", server.database_dir, "-R", tmp_path
+        "-v", "backup", "run", "--init", "--from", server.database_dir, "-R", tmp_path
     ).ok()
     assert "1,029" in told.out
-    command = ("backup", "run", "--init", "--source", server.database_dir, "-R", tmp_path, "--json")
+    command = ("backup", "run", "--init", "--from", server.database_dir, "-R", tmp_path, "--json")
     facts = ditseed(*command).ok().facts
     assert facts["entries"] == 1029
     assert (tmp_path / facts["id"] / "manifest.json").is_file()
@@ -143,7 +137,7 @@ def test_exit_statuses(server: Slapd, repo: Path, tmp_path: Path) -> None:
         (("restore", "nothing", "-R", repo, *config), NoSuchBackup),
         (("restore", "latest", "-R", repo, *config, "--replace"), TargetInUse),
         (("run", "-R", repo), UsageProblem),
-        (("run", "-R", repo, *config, "--level", "99"), UsageProblem),
+        (("run", "-R", repo, *config, "--compress-level", "99"), UsageProblem),
         (("check", "-R", repo, "--max-age", "soon"), UsageProblem),
         (("list",), UsageProblem),
     ]:

@@ -102,13 +102,13 @@ def test_two_accounts(server: Slapd, whole: Path) -> None:
     done = ditseed(
         *(server.uri, server.ldapi_uri, "-b", SUFFIX),
         *("-D", "cn=replicator", "-y", server.replicator_password_file),
-        *("--bind-dn-b", server.root_dn, "--password-file-b", server.password_file),
+        *("--consumer-bind-dn", server.root_dn, "--consumer-password-file", server.password_file),
     )
     assert done.returncode == 0, done.stderr
     done = ditseed(
         *(server.uri, server.ldapi_uri, "-b", SUFFIX),
         *("-D", "cn=replicator", "-y", server.replicator_password_file),
-        *("--bind-dn-b", server.root_dn),
+        *("--consumer-bind-dn", server.root_dn),
     )
     assert done.returncode == BadCredentials.exit_status
     assert server.replicator_password_file.read_text() not in done.stdout + done.stderr

@@ -92,7 +92,7 @@ def test_what_it_shows(stopped: Slapd) -> None:
 
 
 def test_nothing_changes_without_apply(stopped: Slapd) -> None:
-    for words in (("--size", "2G"), ("--size", "2G", "--apply", "--dry-run")):
+    for words in (("--maxsize", "2G"), ("--maxsize", "2G", "--apply", "--dry-run")):
         done = tune("maxsize", stopped, *words).ok()
         assert str(2 * GIB) in done.out
         assert "nothing was changed" in done.out
@@ -104,7 +104,7 @@ def test_a_slapd_conf_is_left_to_the_operator(state: Path) -> None:
     with closing(Slapd(form="conf")) as server:
         before = server.config_path.read_bytes()
         runs = [
-            tune("maxsize", server, "--size", "2G", *more)
+            tune("maxsize", server, "--maxsize", "2G", *more)
             for more in ((), ("--json",), ("--apply",))
         ]
         assert [done.status for done in runs] == [0, 0, ConfigNotEditable.exit_status]
@@ -123,7 +123,7 @@ def test_a_slapd_conf_is_left_to_the_operator(state: Path) -> None:
 
 def test_changed_then_unchanged(stopped: Slapd) -> None:
     for verb, words in [
-        ("maxsize", ("--size", "2G")),
+        ("maxsize", ("--maxsize", "2G")),
         ("indexes", ("--set", "objectClass,entryCSN,entryUUID eq", "--set", "sn eq")),
         ("indexes", ("--set", "")),
         ("sync", ("--nosync", "on")),
@@ -135,7 +135,7 @@ def test_changed_then_unchanged(stopped: Slapd) -> None:
 
 
 def test_apply_alone_takes_the_recommended_maxsize(stopped: Slapd) -> None:
-    tune("maxsize", stopped, "--size", "8M", "--apply").ok()
+    tune("maxsize", stopped, "--maxsize", "8M", "--apply").ok()
     before = tune("maxsize", stopped, "--json").ok().facts["databases"][0]
     tune("maxsize", stopped, "--apply").ok()
     assert maxsize(stopped) == before["recommended"] == GIB
@@ -143,7 +143,7 @@ def test_apply_alone_takes_the_recommended_maxsize(stopped: Slapd) -> None:
 
 def test_history_tells_the_way_back(stopped: Slapd) -> None:
     assert "no changes are recorded" in ditseed("tune", "history").ok().out
-    tune("maxsize", stopped, "--size", "2G", "--apply").ok()
+    tune("maxsize", stopped, "--maxsize", "2G", "--apply").ok()
     tune("indexes", stopped, "--remove", "uid", "--apply").ok()
     tune("sync", stopped, "--nosync", "on", "--apply").ok()
     found = ditseed("tune", "history", "--json").ok().facts["changes"]
@@ -194,9 +194,9 @@ def test_killed_and_run_again(point: str, online: bool, people_ldif: Path) -> No
 ERRORS: list[tuple[str, tuple[str, ...], type[LoaderError], str]] = [
     ("maxsize", ("--config", "{home}/none"), NoSuchPath, "no such file"),
     ("maxsize", ("--config", "{home}/data"), ConfigUnreadable, "cannot read"),
-    ("maxsize", ("--config", "{config}", "--size", "2G", "--apply"), ServerRunning, "ldapi:///"),
-    ("maxsize", ("{ldapi}", "--size", "lots"), UsageProblem, "not a size"),
-    ("maxsize", ("{ldapi}", "--size", "1k", "--apply"), MaxsizeTooSmall, "auto"),
+    ("maxsize", ("--config", "{config}", "--maxsize", "2G", "--apply"), ServerRunning, "ldapi:///"),
+    ("maxsize", ("{ldapi}", "--maxsize", "lots"), UsageProblem, "not a size"),
+    ("maxsize", ("{ldapi}", "--maxsize", "1k", "--apply"), MaxsizeTooSmall, "auto"),
     ("maxsize", ("{ldapi}", "-b", "dc=none"), NoSuchSuffix, "dc=example,dc=com"),
     ("maxsize", (), UsageProblem, "--config"),
     ("maxsize", ("{ldapi}", "--config", "{config}"), UsageProblem, "either"),

@@ -85,7 +85,7 @@ def test_what_keeps_from_looking_has_a_status_of_its_own(server: Slapd, tmp_path
         ((tmp_path / "none",), NoSuchPath, "no such file"),
         ((rubbish,), NotLmdb, "not an LMDB database"),
         ((), UsageProblem, "say what to verify"),
-        ((server.database_dir, "--level", "indexes"), UsageProblem, "needs --config"),
+        ((server.database_dir, "--verify", "indexes"), UsageProblem, "needs --config"),
     ]:
         done = ditseed("verify", *arguments)
         assert done.status == error.exit_status, done.err

@@ -8,9 +8,8 @@ import click
 import pytest
 
 from loader.cli import ditseed, manual, talk, vocabulary
-from loader.cli.vocabulary import OPTIONS, Level, letters_of, name_of
+from loader.cli.vocabulary import OPTIONS, letters_of, name_of
 from loader.defaults import LADDER, LEVELS
-from tests.support import command
 
 # What people call it elsewhere -> what it is called here.
 OTHERWISE = {
@@ -115,7 +114,7 @@ def test_levels_are_one_ladder() -> None:
     found = [one for context in VERBS for one in options(context) if name_of(one) == "verify"]
     assert len(found) == 8
     for one in found:
-        assert isinstance(one.type, Level)
+        assert isinstance(one.type, click.Choice)
         steps = [level for level in one.type.choices if level != "none"]
         assert tuple(steps) == LADDER[: len(steps)]
     assert ("none", *LADDER[:-1]) == LEVELS
@@ -131,33 +130,6 @@ def test_the_second_server_has_one_prefix() -> None:
     ]
     assert len(two) == 4
     assert all(names >= SECOND - {"consumer"} for names in two)
-
-
-FORMER = (
-    (("verify", "/nowhere", "--level", "meta"), "storage.no_such_path"),
-    (("build", "/nowhere.ldif", "--config", "/nowhere", "--verify", "full"), "storage.no_such"),
-    (("backup", "run", "--source", "/nowhere", "-R", "/nowhere/r", "--level", "3"), "backup.no_"),
-    (("tune", "maxsize", "--config", "/nowhere", "--size", "1G"), "storage.no_such_path"),
-    (("compare", "/nowhere", "/there", "--bind-dn-b", "o=x", "--base-b", "o=y"), "storage.no"),
-    (("compare", "/nowhere", "/x", "--mechanism-b", "E", "--password-file-b", "p"), "storage.no"),
-    (
-        (
-            *("replica", "seed", "--strategy", "ldif", "--admin-dn", "o=a", "--config-dn", "o=b"),
-            *("--from", "/nowhere.ldif", "--config", "/nowhere"),
-        ),
-        "storage.no_such_path",
-    ),
-)
-
-
-@pytest.mark.parametrize(("words", "code"), FORMER, ids=lambda value: value[0])
-def test_former_names_are_understood_and_not_shown(words: tuple[str, ...], code: str) -> None:
-    done = command.ditseed(*words)
-    assert f"[{code}" in done.err, done.err
-    verb = [word for word in words[:2] if not word.startswith(("-", "/"))]
-    shown = command.ditseed(*verb, "--help").ok().out
-    gone = [word for word in words if is_otherwise(word) or word in ("meta", "full")]
-    assert not [word for word in gone if f"{word} " in shown]
 
 
 def test_every_verb_talks_in_the_same_way() -> None:

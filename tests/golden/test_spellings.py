@@ -47,7 +47,7 @@ def assert_equal(ldif: Path, made: Callable[[], Slapd], *engines: str) -> None:
                 assert not differences(theirs.database_dir, ours.database_dir, frozenset())
                 assert mode(theirs) == mode(ours)
         where = ("--config", theirs.config_path, "-b", theirs.suffix)
-        ditseed("verify", *where, "--level", "indexes").ok()
+        ditseed("verify", *where, "--verify", "indexes").ok()
 
 
 @pytest.mark.parametrize("name", spellings.NOT_CONVERTED)
@@ -102,8 +102,8 @@ def test_paths_with_spaces(ldif: Path, tmp_path: Path) -> None:
         where = ("--config", server.config_path, "-b", server.suffix)
         for engine in ("native", "slapadd"):
             ditseed("build", ldif, *where, "--engine", engine, "--replace").ok()
-        ditseed("verify", *where, "--level", "indexes").ok()
-        told = ditseed("tune", "maxsize", *where, "--size", "100M").ok().out
+        ditseed("verify", *where, "--verify", "indexes").ok()
+        told = ditseed("tune", "maxsize", *where, "--maxsize", "100M").ok().out
         assert f"\nmaxsize {100 << 20}\n" in told
         assert server.slapcat().count("dn: ") == TREE.count("dn:")
 

@@ -137,7 +137,7 @@ def test_and_added_to_another(pair: tuple[Slapd, Slapd], tmp_path: Path) -> None
     full, empty = pair
     ditseed("export", *_as_root(full), "-b", SUFFIX, "-o", tmp_path / "out").ok()
     ditseed("add", tmp_path / "out", *_as_root(empty)).ok()
-    theirs = ("--password-file-b", empty.password_file)
+    theirs = ("--consumer-password-file", empty.password_file)
     _compared(full.uri, empty.uri, full, "--user-attributes", *theirs)
     again = ("--restart", "--on-exists", "replace", "--json")
     told = ditseed("add", tmp_path / "out", *_as_root(empty), *again).ok().facts

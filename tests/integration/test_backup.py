@@ -45,7 +45,7 @@ from loader.mdb import context_csn, environment, meta
 from loader.operations.backup import manifest, repository, restore, sealed
 from loader.operations.backup import run as taking
 from loader.operations.backup.check import Limits, Status, check
-from loader.operations.backup.manifest import Backup, Piece, PieceList, StoredList, StoredPiece
+from loader.operations.backup.manifest import Backup, StoredList, StoredPiece
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.restore import RestoreOptions, RestoreReport
 from loader.operations.backup.run import BackupOptions
@@ -55,7 +55,6 @@ from loader.run.lock import exclusive
 from loader.storage import files
 from loader.units import parse_size
 from tests.support.command import ditseed, start
-from tests.support.first_backup import first_format
 from tests.support.require import require
 from tests.support.stopping import Stopping
 from tests.support.trees import assert_same
@@ -590,52 +589,6 @@ def _bomb(size: int) -> bytes:
     return b"".join([*(compressor.compress(zeros) for _ in range(size >> 23)), compressor.flush()])
 
 
-@pytest.mark.parametrize("compression", ["zstd", "none"])
-def test_a_backup_of_the_second_format(
-    source: Slapd, other: Slapd, tmp_path: Path, compression: str
-) -> None:
-    """Its list has a checksum of what is inside each piece, too."""
-    made = take(source, tmp_path / "repo", compression=compression)
-    place = tmp_path / "repo" / made.id
-    listed = manifest.pieces(place, made)
-    assert isinstance(listed, StoredList)
-    _make_second(place, made, listed)
-    put_back(tmp_path / "repo", other)
-    assert other.slapcat() == source.slapcat()
-    assert ditseed("backup", "verify", "-R", tmp_path / "repo").status == 0
-    _make_second(place, made, listed, "0" * 64)
-    with pytest.raises(BackupDamaged, match="the sha256 of piece 0 is not the one in its list"):
-        put_back(tmp_path / "repo", other, replace=True)
-
-
-def _make_second(place: Path, made: Backup, listed: StoredList, wrong: str = "") -> None:
-    """wrong: a checksum in the place of those of what is inside."""
-    content, pieces = (place / made.file).read_bytes(), []
-    for one in listed.pieces:
-        data = content[one.start :][: one.stored]
-        if made.compression == "zstd":
-            data = zstandard.decompress(data)
-        digest = wrong or hashlib.sha256(data).hexdigest()
-        pieces.append(Piece(one.data, one.stored, digest, one.stored_sha256))
-    text = PieceList(tuple(pieces)).text()
-    (place / manifest.PIECES).write_bytes(text)
-    sums = {"pieces_sha256": hashlib.sha256(text).hexdigest(), "format": manifest.SUMMED}
-    (place / manifest.MANIFEST).write_bytes(
-        sealed.text(sealed.sealed(dataclasses.replace(made, **sums)))
-    )
-
-
-def test_a_backup_of_the_first_format(tmp_path: Path) -> None:
-    place = first_format(tmp_path / "repo")
-    (made,) = repository.listing(tmp_path / "repo").backups
-    options = RestoreOptions(tmp_path / "repo", made.id, target=tmp_path / "look", verify="pages")
-    assert restore.restore(options, Progress("none"))[0].entries == 2
-    (place / made.file).write_bytes(_bomb(1 << 30))
-    _alter_text(place / "manifest.json", stored_bytes=(place / made.file).stat().st_size)
-    with pytest.raises(BackupDamaged, match="holds more than"):
-        restore.restore(dataclasses.replace(options, target=tmp_path / "no"), Progress("none"))
-
-
 def _alter_text(path: Path, **facts: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
 
@@ -663,6 +616,9 @@ def test_a_manifest_that_was_changed(damaged: Path) -> None:
         {"pieces_sha256": None},
         {"file": "../data.mdb.zst"},
         {"file": "data.mdb"},
+        {"file": "pages.map", "is_ldif": True},
+        {"file": "pages.map", "recipients": ["age1x"]},
+        {"format": 2},
         {"compression": "rot13"},
         {"machine": 64},
         {"with_config": "yes"},

@@ -34,7 +34,6 @@ from loader.progress import Meter, Progress
 from loader.run.lock import exclusive
 from loader.storage import files
 from tests.support.command import ditseed, start
-from tests.support.first_backup import first_format
 from tests.support.require import require
 from tests.support.stopping import Stopping
 
@@ -120,15 +119,6 @@ def test_a_sample_is_a_part(repo: Path) -> None:
     assert found.is_good
     assert not found.is_whole
     assert 0 < found.read < found.stored
-
-
-def test_one_of_the_first_format(tmp_path: Path) -> None:
-    place = first_format(tmp_path)
-    (found,) = verifying.verify(VerifyOptions(tmp_path, level="quick"), QUIET)
-    assert found.is_whole
-    (place / "data.mdb.zst").write_bytes(bytes(1013))
-    (found,) = verifying.verify(VerifyOptions(tmp_path), QUIET)
-    assert "sha256" in found.problem
 
 
 def test_a_record_that_was_changed_does_not_count(repo: Path) -> None:
@@ -269,6 +259,7 @@ def test_what_prune_refuses(repo: Path) -> None:
 
 
 def test_killed_while_it_prunes(repo: Path, source: Path) -> None:
+    repository.init(repo)
     names = aged(repo, [0, 1, 2])
     command = ("backup", "prune", "-R", repo, "--keep-last", "1")
     killed = ditseed(*command, env={"DITSEED_KILL_AT": "prune.middle"})
@@ -365,7 +356,7 @@ def test_prometheus_reads_what_is_found(repo: Path, source: Path, tmp_path: Path
     assert found["ditseed_backup_verified_timestamp_seconds", one.suffix] >= before - 2
     assert found["ditseed_backup_drilled_timestamp_seconds", one.suffix] == 0
     assert path.stat().st_mode & 0o777 == 0o644
-    gone = ditseed("backup", "check", "-R", tmp_path / "none", "-b", "dc=x", "--prometheus", path)
+    gone = ditseed("backup", "check", "-R", tmp_path / "none", "-b", "dc=x", "--metrics", path)
     assert gone.status == 3
     assert 'ditseed_backup_status{suffix="dc=x"} 3.0' in path.read_text()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,19 +12,12 @@ import pytest
 
 from fixtures import replication
 from fixtures.churn import Churn
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from loader.errors import BackupDamaged, EmptyInput, NoSpace, UsageProblem
-from loader.operations.backup import ldif_stream, pack, repository
-from loader.operations.backup import run as taking
+from loader.errors import BackupDamaged, EmptyInput, UsageProblem
+from loader.operations.backup import repository
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.pack import Packing
-from loader.operations.backup.run import BackupOptions
-from loader.progress import Progress
-from loader.storage import files
 from tests.support.command import Done, ditseed
 from tests.support.keys import generated
-from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
@@ -69,34 +61,7 @@ def test_restored_it_is_the_same_database(source: Slapd, repo: Path) -> None:
         target.own_files()
         assert target.slapcat() == source.slapcat()
         checked = ("verify", target.database_dir, "--config", target.config_path)
-        ditseed(*checked, "--verify", "full").ok()
-
-
-def test_where_the_pages_find_no_room(
-    source: Slapd, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    """A sparse or fragmented database is larger than its entries; a disk with room for neither is told at once."""
-    require(missing_loop_filesystem())
-    how = Packing(compression="none")
-    pages = pack.predicted(source.database_dir / "data.mdb", how)
-    entries = ldif_stream.predicted(source.database_dir, None)
-    assert entries < pages * 0.8
-    with loop_filesystem(16) as disk:
-        options = BackupOptions(disk / "repo", source.config_path, packing=how, or_entries=True)
-        assert not taking.run(options, Progress("none")).is_ldif
-        shutil.rmtree(disk / "repo")
-        room = (disk / "filler", files.free_bytes(disk) - (entries + pages) // 2)
-        room[0].write_bytes(bytes(room[1]))
-        made = taking.run(options, Progress("none"))
-        assert made.is_ldif
-        assert made.stored_bytes == pytest.approx(entries, rel=0.05)
-        assert "the entries are stored as LDIF" in caplog.text
-        shutil.rmtree(disk / "repo")
-        with pytest.raises(NoSpace):
-            taking.run(replace(options, or_entries=False), Progress("none"))
-        room[0].write_bytes(bytes(room[1] + pages // 2))
-        with pytest.raises(NoSpace):
-            taking.run(options, Progress("none"))
+        ditseed(*checked, "--verify", "indexes").ok()
 
 
 def test_an_empty_database_is_refused(tmp_path: Path) -> None:
@@ -107,12 +72,6 @@ def test_an_empty_database_is_refused(tmp_path: Path) -> None:
         done = run(empty, tmp_path / "repo")
     assert done.status == EmptyInput.exit_status
     assert not repository.listing(tmp_path / "repo").backups
-
-
-def test_kind_auto(source: Slapd, tmp_path: Path) -> None:
-    where = ("--config", source.config_path, "-R", tmp_path / "repo", "--kind", "auto")
-    assert ditseed("backup", "run", "--init", *where, "--json").ok().facts["is_ldif"] is False
-    ditseed("backup", "run", "--init", *where, "--incremental").ok()
 
 
 def test_each_verb(source: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> None:

@@ -272,9 +272,6 @@ def test_one_at_a_time(source: Slapd, server: S3Server, bucket: Remote) -> None:
         server.put(key, text)
         bucket.run(source).ok()
         assert remote_lock.LOCK not in bucket.names()
-    of_earlier_version = dataclasses.replace(elsewhere, renewed=None)
-    server.put(key, msgspec.json.encode(of_earlier_version))
-    assert bucket.run(source).status == RemoteLocked.exit_status
 
 
 def test_a_lock_is_renewed(

@@ -356,7 +356,7 @@ def test_waiting_for_a_consumer(tmp_path: Path) -> None:
         provider.seed(consumer, *provider.replicator).ok()
         provider.change_and_delete()
         consumer.start()
-        cut = ("--consumer", consumer.uri, "--consumer-dn", consumer.root_dn)
+        cut = ("--consumer", consumer.uri, "--consumer-bind-dn", consumer.root_dn)
         words = ("replica", "verify", *provider.replicator, "-b", provider.server.suffix, *cut)
         words = (*words, "--consumer-password-file", str(consumer.password_file), "--json")
         assert ditseed(*words).ok().facts["equal"]

@@ -115,7 +115,7 @@ def test_a_source_on_a_read_only_mount(stopped: Slapd, tmp_path: Path) -> None:
         for more in ({}, {"compact": True}):
             report = run(kept, tmp_path / f"clone{len(more)}", **more)
             assert report.entries == 1029
-        ditseed("backup", "run", "--init", "-R", tmp_path / "repo", "--source", kept).ok()
+        ditseed("backup", "run", "--init", "-R", tmp_path / "repo", "--from", kept).ok()
     finally:
         subprocess.run(["umount", kept], check=True)
 

@@ -103,7 +103,7 @@ def test_whoever_reads_it_refuses_it(
     pages = Pages(sound)
     damage(pages)
     (place / meta.DATA).write_bytes(pages.data)
-    verified = ditseed("verify", place, "--level", "pages")
+    verified = ditseed("verify", place, "--verify", "pages")
     assert verified.status == EXIT_DIFFERENT
     compacted = ditseed("clone", place, tmp_path / "clone", "--compact", "--verify", "none")
     exported = ditseed("export", place, "-o", tmp_path / "export")

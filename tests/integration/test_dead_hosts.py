@@ -486,7 +486,7 @@ def test_a_consumer_and_its_provider(provider: Slapd) -> None:
             str(provider.replicator_password_file),
             "--consumer",
             server.uri,
-            "--consumer-dn",
+            "--consumer-bind-dn",
             "cn=replicator",
         )
         where += ("--consumer-password-file", str(server.replicator_password_file))

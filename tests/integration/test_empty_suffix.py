@@ -90,7 +90,7 @@ def test_a_replica_goes_on_from_its_seed(source: Slapd, short_tmp: Path, strateg
         closing(replication.consumer(source)) as natural,
     ):
         seed(source, target, how[0], short_tmp, *how[1:]).ok()
-        words = ("--config", target.config_path, "-b", "", "--level", "indexes")
+        words = ("--config", target.config_path, "-b", "", "--verify", "indexes")
         ditseed("verify", *words).ok()
         target.start()
         natural.start()

@@ -42,7 +42,7 @@ def test_built_as_slapadd_does(server: Slapd, engine: str, tmp_path: Path) -> No
     server.database_dir.mkdir()
     ditseed("build", ldif, *where, "--engine", engine).ok()
     assert not differences(theirs, server.database_dir, frozenset())
-    ditseed("verify", *where, "--level", "indexes").ok()
+    ditseed("verify", *where, "--verify", "indexes").ok()
 
 
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
@@ -68,8 +68,8 @@ def test_read_copied_tuned_and_backed_up(server: Slapd, tmp_path: Path) -> None:
     done = ditseed("export", server.database_dir, "-b", "", "-o", tmp_path / "out").ok()
     assert "entries     3\n" in done.out
     apply = ("--apply",) if server.form == "config" else ()
-    ditseed("tune", "maxsize", *where, "--size", "100M", *apply).ok()
+    ditseed("tune", "maxsize", *where, "--maxsize", "100M", *apply).ok()
     ditseed("tune", "indexes", *where, "--add", "cn eq", *apply).ok()
     ditseed("backup", "run", "--init", *where, "--repo", repo).ok()
     ditseed("backup", "restore", "latest", *where, "--repo", repo, "--replace").ok()
-    ditseed("verify", *where, "--level", "indexes").ok()
+    ditseed("verify", *where, "--verify", "indexes").ok()

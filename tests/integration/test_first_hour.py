@@ -117,7 +117,7 @@ def test_an_output_on_a_read_only_file_system(both: Pair, tmp_path: Path, below:
                 "backup",
                 "run",
                 "--init",
-                "--source",
+                "--from",
                 both.provider.database_dir,
                 "-R",
                 tmp_path / below,

@@ -249,7 +249,7 @@ def test_a_comparison_says_what_it_did_not_see() -> None:
         seed(server, target, "--allow-hidden").ok()
         target.start()
         replication.wait_in_sync(server, target)
-        there = ("--consumer", target.uri, "--consumer-dn", "cn=replicator")
+        there = ("--consumer", target.uri, "--consumer-bind-dn", "cn=replicator")
         password = ("--consumer-password-file", target.replicator_password_file)
         done = ditseed("replica", "verify", *bound(server), *there, *password).ok()
         assert named in done.out

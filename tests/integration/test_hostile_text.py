@@ -199,7 +199,7 @@ def test_a_database_with_such_names(tmp_path: Path) -> None:
     status, said = _run("compare", made.database_dir, _top(tmp_path))
     assert status == 1
     assert "\\u202e" in said
-    _run("verify", made.database_dir, "--level", "tree")
+    _run("verify", made.database_dir, "--verify", "tree")
     _run(
         "export",
         made.database_dir,

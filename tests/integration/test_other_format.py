@@ -35,7 +35,7 @@ def target() -> Iterator[Slapd]:
 
 
 def test_what_needs_the_other_format_says_so(newer: Path, target: Slapd, tmp_path: Path) -> None:
-    ditseed("backup", "run", "--init", "--source", newer, "-R", tmp_path / "repo").ok()
+    ditseed("backup", "run", "--init", "--from", newer, "-R", tmp_path / "repo").ok()
     where = ("--config", target.config_path)
     done = ditseed("backup", "restore", "latest", "-R", tmp_path / "repo", *where)
     assert done.status == OtherFormat.exit_status, done

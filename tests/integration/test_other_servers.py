@@ -155,7 +155,7 @@ def _added_back(both: Both, out: Path) -> None:
     assert done.facts["added"] == both.entries
     assert _held(both.target) == _held(both.source)
     ignored = [word for name in COMPUTED for word in ("--ignore", name)]
-    bind = (*root(both.source)[2:], "--password-file-b", both.target.password_file)
+    bind = (*root(both.source)[2:], "--consumer-password-file", both.target.password_file)
     where = ("-b", SUFFIX, "--user-attributes", *ignored)
     compared = ditseed("compare", both.source.uri, both.target.uri, *bind, *where)
     assert compared.status == 0, compared

@@ -306,7 +306,7 @@ def test_a_replica_beside_an_overlay_is_the_provider_again(short_tmp: Path) -> N
 
 
 def verifying(server: Slapd, target: Slapd) -> tuple[object, ...]:
-    there = ("--consumer", target.uri, "--consumer-dn", "cn=replicator")
+    there = ("--consumer", target.uri, "--consumer-bind-dn", "cn=replicator")
     password = ("--consumer-password-file", target.replicator_password_file)
     return ("replica", "verify", *bound(server), "-b", SUFFIX, *there, *password)
 

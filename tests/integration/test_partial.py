@@ -155,7 +155,7 @@ def test_it_stays_equal_to_that_one(tmp_path: Path, name: str) -> None:
 
 
 def verify(source: Slapd, target: Slapd, *more: object) -> tuple[int, dict[str, object]]:
-    who = ("--consumer", target.uri, "--consumer-dn", target.root_dn)
+    who = ("--consumer", target.uri, "--consumer-bind-dn", target.root_dn)
     given = (
         *bind(source),
         "-b",

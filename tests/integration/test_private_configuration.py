@@ -190,7 +190,7 @@ def test_the_log_file_is_left_alone(form: Form, tmp_path: Path) -> None:
             ditseed("build", ldif, *where, "--engine", engine, "--replace").ok()
         apply = ("--apply",) if form == "config" else ()
         ditseed("tune", "indexes", *where, "--add", "sn eq", *apply).ok()
-        ditseed("tune", "maxsize", *where, "--size", "80M", *apply).ok()
+        ditseed("tune", "maxsize", *where, "--maxsize", "80M", *apply).ok()
         ditseed("verify", *where).ok()
         assert log.read_text() == "what slapd said\n"
         assert str(log) in _settings(server)

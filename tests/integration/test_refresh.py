@@ -1,7 +1,7 @@
 """`ditseed replica refresh` against real servers: a seed that waited, and then is equal to its provider offline.
 
 The file is held to three judges: its entries against the provider's (slapcat), its own indexes and tree made again
-(`verify --level indexes`), and slapd's own consumer, which goes on from it.
+(`verify --verify indexes`), and slapd's own consumer, which goes on from it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def refreshed(both: Pair) -> Any:
 def assert_sound(server: Slapd) -> None:
     """Every page, every entry, and every index made again."""
     where = ("--config", server.config_path, "-b", server.suffix)
-    ditseed("verify", *where, "--level", "indexes").ok()
+    ditseed("verify", *where, "--verify", "indexes").ok()
 
 
 def seeded(both: Pair) -> None:

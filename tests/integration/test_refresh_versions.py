@@ -43,6 +43,6 @@ def test_changes_of_every_kind(short_tmp: Path, suite: str, session_log: int) ->
             found = ditseed(*command(both), env=env).ok().facts
             assert found["deleted"]
             assert_same(source, target)
-            where = ("--config", target.config_path, "-b", target.suffix, "--level", "indexes")
+            where = ("--config", target.config_path, "-b", target.suffix, "--verify", "indexes")
             ditseed("verify", *where, env=env).ok()
         followed(both)

@@ -58,7 +58,7 @@ def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ..
     yield (*migrate, "--dry-run")
     yield migrate
     repo = ("-R", scratch / "repo")
-    yield ("-v", "backup", "run", "--init", "--source", data, *repo)
+    yield ("-v", "backup", "run", "--init", "--from", data, *repo)
     yield ("backup", "list", *repo)
     yield ("backup", "check", *repo)
     yield ("backup", "restore", "latest", *repo, "--target", scratch / "d", "--dry-run")
@@ -68,7 +68,7 @@ def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ..
     yield ("generate", "learn", data, "-o", scratch / "ours.toml")
     for what in ("maxsize", "indexes", "sync"):
         yield ("tune", what, *server)
-    yield ("tune", "maxsize", *server, "--size", "2G")
+    yield ("tune", "maxsize", *server, "--maxsize", "2G")
     yield ("tune", "history")
 
 

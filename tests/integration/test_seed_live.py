@@ -103,6 +103,6 @@ def _assert_counts_add_up(said: Done) -> None:
 def _assert_equal_for_ditseed(both: Pair) -> None:
     """contextCSN too."""
     places = ("compare", both.provider.uri, both.consumer.uri, "-b", both.provider.suffix)
-    bind = (*both.bind[2:], "--password-file-b", both.consumer.replicator_password_file)
+    bind = (*both.bind[2:], "--consumer-password-file", both.consumer.replicator_password_file)
     compared = ditseed(*places, *bind, "--with-context-csn")
     assert compared.status == 0, compared

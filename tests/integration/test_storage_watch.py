@@ -288,7 +288,7 @@ def test_the_state_is_judged_as_a_plugin_does(tmp_path: Path) -> None:
     with loop_filesystem(32) as place:
         done = ditseed(
             *("storage", "watch", place, "--samples", "6", "--interval", "0.05"),
-            *("--state", state, "--prometheus", tmp_path / "watch.prom"),
+            *("--state", state, "--metrics", tmp_path / "watch.prom"),
         ).ok()
         assert "verdict: " in done.out
         assert state.stat().st_mode & 0o777 == 0o644
@@ -298,7 +298,8 @@ def test_the_state_is_judged_as_a_plugin_does(tmp_path: Path) -> None:
     state.write_text(json.dumps(known))
     over = ditseed(*judge, state)
     assert (over.status, "has ended" in over.out) == (3, True), over.out
-    state.write_text(json.dumps({**known, "watcher": None}))
+    elsewhere = {**known["watcher"], "namespace": "elsewhere"}
+    state.write_text(json.dumps({**known, "watcher": elsewhere}))
     well = ditseed(*judge, state, "-w", "5000", "-c", "6000")
     assert well.status == 0, well.out
     assert well.out.startswith("STORAGE WATCH OK - ")

@@ -73,7 +73,7 @@ def test_reading(loaded: Slapd, base: str, tmp_path: Path) -> None:
     assert "entries     2\n" in below.out
     for made in (tmp_path / "server", tmp_path / "database", loaded.config_path):
         run("compare", loaded.uri, made, *bound(loaded, base)[2:])
-    run("verify", "--config", loaded.config_path, "-b", base, "--level", "indexes")
+    run("verify", "--config", loaded.config_path, "-b", base, "--verify", "indexes")
 
 
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
@@ -85,7 +85,7 @@ def test_building(loaded: Slapd, base: str, engine: str, form: Form, tmp_path: P
         run("build", tmp_path / "out", *where, "--engine", engine)
         assert sorted(server.slapcat().split("\n\n")) == sorted(loaded.slapcat().split("\n\n"))
         apply = ("--apply",) if form == "config" else ()
-        assert "maxsize" in ditseed("tune", "maxsize", *where, "--size", "2G", *apply).ok().out
+        assert "maxsize" in ditseed("tune", "maxsize", *where, "--maxsize", "2G", *apply).ok().out
         told = ditseed("tune", "indexes", *where, "--add", "description eq", *apply).ok().out
         assert "description eq" in told
 
@@ -113,5 +113,5 @@ def test_a_number_sign(base: str, form: Form, tmp_path: Path) -> None:
     text = ldif(tmp_path, HASH, "#1 Foo")
     with closing(Slapd(Settings(suffix=HASH), form=form)) as server:
         run("build", text, "--config", server.config_path, "-b", base)
-        run("verify", "--config", server.config_path, "-b", base, "--level", "indexes")
+        run("verify", "--config", server.config_path, "-b", base, "--verify", "indexes")
         assert server.slapcat().count("dn: ") == 3

@@ -62,8 +62,8 @@ class Place:
             "export -": ("export", self.directory, "-o", "-"),
             "compare": ("compare", self.directory, self.good),
             "compare, second": ("compare", self.good, self.directory),
-            "verify": ("verify", self.directory, "--level", "pages"),
-            "verify tree": ("verify", self.directory, "--level", "tree"),
+            "verify": ("verify", self.directory, "--verify", "pages"),
+            "verify tree": ("verify", self.directory, "--verify", "tree"),
             "clone": ("clone", self.directory, out, "--reflink", "never"),
             "clone --compact": ("clone", self.directory, out, "--compact"),
             "clone -": ("clone", self.directory, "-"),  # into a receiver
@@ -71,7 +71,7 @@ class Place:
                 "backup",
                 "run",
                 "--init",
-                "--source",
+                "--from",
                 self.directory,
                 "-R",
                 self.scratch / "repo",
@@ -269,7 +269,7 @@ def _without_comments(path: Path) -> list[str]:
 
 
 def _entries(place: Place) -> int:
-    return int(ditseed("verify", place.good, "--level", "quick", "--json").ok().facts["entries"])
+    return int(ditseed("verify", place.good, "--verify", "quick", "--json").ok().facts["entries"])
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -41,7 +41,7 @@ mail: local@example.com
 
 
 def verified(server: Slapd, suffix: str = SUFFIX) -> Done:
-    words = ("--config", server.config_path, "-b", suffix, "--level", "indexes")
+    words = ("--config", server.config_path, "-b", suffix, "--verify", "indexes")
     return ditseed("verify", *words)
 
 

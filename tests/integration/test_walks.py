@@ -40,7 +40,7 @@ finally:
 def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("backups")
     ditseed(
-        "backup", "run", "--init", "-R", place, "--source", stopped.database_dir, "--incremental"
+        "backup", "run", "--init", "-R", place, "--from", stopped.database_dir, "--incremental"
     ).ok()
     return place
 
@@ -60,7 +60,7 @@ def test_a_walk_is_the_way_that_the_verb_takes(
         "backup check": ("-R", repo),
         "backup list": ("-R", repo),
         "backup restore": ("latest", "-R", repo, "--target", out),
-        "backup run": ("-R", out, "--init", "--source", data, "--incremental"),
+        "backup run": ("-R", out, "--init", "--from", data, "--incremental"),
         "build": (people_ldif, "--config", other.config_path, "-b", other.suffix),
         "clone": (data, out),
         "compare": (data, data),

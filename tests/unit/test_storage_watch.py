@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from loader.operations.monitoring import Status
 from loader.operations.storage.watch import layers, prometheus, state, verdict
 from loader.operations.storage.watch.layers import Layer
-from loader.operations.storage.watch.state import LayerState, Limits, State
+from loader.operations.storage.watch.state import LayerState, Limits, State, Watcher
 from loader.operations.storage.watch.verdict import Errors, Figures, Timing
 from loader.storage.devices import Device
 from loader.storage.mounts import Mount
@@ -227,14 +227,14 @@ def test_given_layers_stand_on_the_next(tmp_path: Path) -> None:
 def layer(name: str = "/dev/mapper/vg-ldap", davg: float = 0.002, **more: object) -> LayerState:
     found = LayerState(
         *(name, name, (), 512, Figures(davg, davg, 0, davg, davg, davg, davg, davg)),
-        *(10, 0, 0, 0.0, None, None, False, ()),
+        *(10, 0, 0, 0.0, None, None, False, (), None, NOW, 0, 0, None, None),
     )
     return replace(found, **more)
 
 
 def checked(tmp_path: Path, *found: LayerState, age: float = 1.0, **limits: float) -> state.Check:
     path = tmp_path / "state"
-    state.write(State(NOW - age, 3.0, 10, found, (), "all well"), path)
+    state.write(State(NOW - age, 3.0, 10, found, (), "all well", (), Watcher.own()), path)
     return state.check(path, Limits(**limits), NOW)
 
 
@@ -295,7 +295,7 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
         layer("leg", in_flight_since=NOW - 6, failed=15),
     )
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
-    known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "")
+    known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "", (), Watcher.own())
     prometheus.write(known, path)
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
@@ -313,6 +313,6 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
 
 def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    found = State(NOW, 3.0, 1, (), (), "", format=2)
+    found = State(NOW, 3.0, 1, (), (), "", (), Watcher.own(), format=2)
     path.write_bytes(msgspec.json.encode(found))
     assert "format 2" in state.check(path, Limits(), NOW).lines[0]

@@ -77,7 +77,7 @@ def first_of(numbers: str) -> tuple[Datum, str]:
 def layer(name: str, davg: float = 0.002) -> LayerState:
     return LayerState(
         *(name, name, (), 512, Figures(davg, davg, 0, davg, davg, davg, davg, davg)),
-        *(10, 0, 0, 0.0, None, None, False, ()),
+        *(10, 0, 0, 0.0, None, None, False, (), None, NOW, 0, 0, None, None),
     )
 
 
@@ -92,7 +92,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def known(*layers: LayerState, probes: tuple[LayerState, ...] = (), said: str = "well") -> State:
-    return State(NOW, 3.0, 10, layers, (), said, probes=probes)
+    return State(NOW, 3.0, 10, layers, (), said, probes, Watcher.own())
 
 
 seconds = some.floats(0, 1e8, exclude_min=True)
@@ -195,7 +195,7 @@ def watched(opens: Callable[[], Timed]) -> State:
     wishes, target = Wishes(interval=0.05, samples=7), Target(Layer("p", ""), opens)
     with Watch((), wishes, (target,)) as watch:
         (*_, last) = watch.rounds()
-    return replace(last, layers=last.probes, probes=(), interval=3.0, written=NOW, watcher=None)
+    return replace(last, layers=last.probes, probes=(), interval=3.0, written=NOW)
 
 
 def flaky() -> State:

@@ -1,11 +1,10 @@
 """What lies beside the data of a backup: its manifest, and the list of the pieces that the data is stored in.
 
-Format 6: the data is a sequence of pieces, each compressed by itself, with a SHA-256 of what is stored; what is inside
-has the checksum of zstd. The first holds both meta pages, the others PIECE bytes each. Format 2 has a SHA-256 of what
-is inside, too. Format 1 is one stream with one sum. Formats 3, 4 and 7 share pages with other backups (page_list.py);
-in 4 and 7, pages may be stored as what differs from others.
+The data is a sequence of pieces, each compressed by itself, with a SHA-256 of what is stored; what is inside has the
+checksum of zstd. The first piece holds both meta pages, the others PIECE bytes each. An incremental backup shares pages
+with other backups instead (page_list.py).
 
-Format 5 is encrypted: each piece, compressed or not, is a file of age of its own, and so is the configuration. There is
+In an encrypted backup each piece, compressed or not, is an age file of its own, and so is the configuration. There is
 no SHA-256 of what is inside, which would tell whether a guess is right; age tells whether it is as it was.
 """
 
@@ -13,9 +12,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -31,8 +29,8 @@ MANIFEST, PIECES, CONFIG = "manifest.json", "pieces.json", "config.ldif"
 KINDS = MDB, LDIF = "mdb", "ldif"  # pages of the database, or its entries
 NAMES = {"zstd": "data.mdb.zst", "none": "data.mdb"}  # of the data, by its compression
 LDIF_NAMES = {"zstd": "data.ldif.zst", "none": "data.ldif"}
-FIRST, SUMMED, SHARED, DIFFERING, ENCRYPTED, FORMAT, SHARING = range(1, 8)
-MAP = "pages.map"  # formats 3, 4 and 7
+FORMAT = 1
+MAP = "pages.map"  # of an incremental backup
 LARGEST_PIECE = 64 << 20  # bytes of data: what one may take of memory
 
 Listed = TypeVar("Listed")
@@ -69,11 +67,9 @@ class Backup:
     compression: str
     with_config: bool
     ditseed: str
-    data_sha256: Digest64 | None = None  # of the data.mdb: format 1
-    file_sha256: Digest64 | None = None  # of the file as it lies in the repository: format 1
+    pieces: Count
+    pieces_sha256: Digest64  # of the list of pieces
     compacted: bool = False  # without free pages, in the order of keys
-    pieces: Count = 0
-    pieces_sha256: Digest64 | None = None  # of the list of pieces
     members: tuple[
         Name, ...
     ] = ()  # IDs of the backups of the same moment, with its own; none where it is alone
@@ -104,7 +100,7 @@ class Backup:
 
     @property
     def shares_pages(self) -> bool:
-        return self.format in (SHARED, DIFFERING, SHARING)
+        return self.file == MAP
 
     @property
     def room(self) -> int:
@@ -114,7 +110,7 @@ class Backup:
 
     @property
     def is_encrypted(self) -> bool:
-        return self.format == ENCRYPTED
+        return bool(self.recipients)
 
     @property
     def config_file(self) -> str:
@@ -123,16 +119,6 @@ class Backup:
 
 def stored_name(name: str, encrypted: bool) -> str:
     return name + age.SUFFIX if encrypted else name
-
-
-@dataclass(frozen=True)
-class Piece:
-    """So many bytes of the data, and as stored, in format 2. `sha256`: of the data."""
-
-    data: Count
-    stored: Count
-    sha256: Digest64
-    stored_sha256: Digest64
 
 
 @dataclass(frozen=True)
@@ -145,10 +131,13 @@ class StoredPiece:
     stored_sha256: Digest64
 
 
-class _Listed:
-    """What pieces come to."""
+@dataclass(frozen=True)
+class StoredList:
+    """In the order of the data. In the file of an encrypted backup the first comes last: how long it is was not known
+    before."""
 
-    pieces: tuple[Piece, ...] | tuple[StoredPiece, ...]
+    pieces: tuple[StoredPiece, ...]
+    format: int = FORMAT
 
     @property
     def data_bytes(self) -> int:
@@ -162,39 +151,11 @@ class _Listed:
         return msgspec.json.encode(self) + b"\n"
 
 
-@dataclass(frozen=True)
-class PieceList(_Listed):
-    """In the order of the data, and of the file."""
-
-    pieces: tuple[Piece, ...]
-    format: int = SUMMED
-
-    def placed(self) -> Iterator[tuple[int, Piece]]:
-        """With where each begins in the file."""
-        starts = accumulate((piece.stored for piece in self.pieces), initial=0)
-        return zip(starts, self.pieces, strict=False)
-
-
-@dataclass(frozen=True)
-class StoredList(_Listed):
-    """In the order of the data. In the file of an encrypted backup the first comes last: how long it is was not known
-    before."""
-
-    pieces: tuple[StoredPiece, ...]
-    format: int = FORMAT
-
-    def placed(self) -> Iterator[tuple[int, StoredPiece]]:
-        return ((piece.start, piece) for piece in self.pieces)
-
-
 def read(directory: Path) -> Backup:
     """The manifest of one backup. Raises ManifestBroken."""
     path = directory / MANIFEST
     try:
-        content = typed.content(path)
-        found = typed.parse(content, Backup, *range(FIRST, SHARING + 1))
-        if found.format != FIRST:
-            sealed.require(found, content)
+        found: Backup = sealed.read(path, Backup, FORMAT)
         _require_sense(found, directory)
     except FileNotFoundError:
         raise ManifestBroken(path=path, reason="is missing") from None
@@ -208,16 +169,11 @@ def _require_sense(found: Backup, directory: Path) -> None:
         raise Unfit("is not the manifest of this directory")
     if found.members and found.id not in found.members:
         raise Unfit("is not the manifest of one of its set")
-    if found.file != (MAP if found.shares_pages else _data_name(found)):
+    if not found.shares_pages and found.file != _data_name(found):
         raise Unfit(f"says that {found.file} is compressed with {found.compression}")
-    if found.is_encrypted != bool(found.recipients):
-        raise Unfit("not a manifest: its recipients do not go with its format")
-    sums = (
-        (found.data_sha256, found.file_sha256)
-        if found.format == FIRST
-        else (found.pieces_sha256, found.config_sha256 if found.with_config else "")
-    )
-    if None in sums:
+    if found.shares_pages and (found.is_encrypted or found.is_ldif):
+        raise Unfit("not a manifest: an incremental backup is neither encrypted nor LDIF")
+    if found.with_config and found.config_sha256 is None:
         raise Unfit("not a manifest: a checksum is missing")
     try:
         moments = found.when, datetime.datetime.fromisoformat(found.follows or found.made)
@@ -232,27 +188,21 @@ def _data_name(found: Backup) -> str | None:
     return name and stored_name(name, found.is_encrypted)
 
 
-def pieces(directory: Path, backup: Backup) -> PieceList | StoredList:
-    """Of a backup of format 2, 5 or 6. Raises BackupDamaged."""
-    if backup.format == SUMMED:
-        return read_list(directory, backup, PieceList, SUMMED, _require_fitting_pieces)
-    return read_list(directory, backup, StoredList, backup.format, _require_placed)
+def pieces(directory: Path, backup: Backup) -> StoredList:
+    """Of a backup that shares no pages. Raises BackupDamaged."""
+    return read_list(directory, backup, StoredList, _require_fitting_pieces)
 
 
-def _require_placed(found: StoredList, backup: Backup) -> None:
-    _require_fitting_pieces(found, backup)
+def _require_fitting_pieces(found: StoredList, backup: Backup) -> None:
+    if len(found.pieces) != backup.pieces or found.data_bytes != backup.data_bytes:
+        raise Unfit("its pieces do not make up the data that the manifest tells of")
+    if any(piece.data > LARGEST_PIECE for piece in found.pieces):
+        raise Unfit("one of its pieces is larger than any that ditseed writes")
     end = 0
     for piece in sorted(found.pieces, key=lambda piece: piece.start):
         if piece.start != end:
             raise Unfit("its pieces are not one behind the other")
         end += piece.stored
-
-
-def _require_fitting_pieces(found: PieceList | StoredList, backup: Backup) -> None:
-    if len(found.pieces) != backup.pieces or found.data_bytes != backup.data_bytes:
-        raise Unfit("its pieces do not make up the data that the manifest tells of")
-    if any(piece.data > LARGEST_PIECE for piece in found.pieces):
-        raise Unfit("one of its pieces is larger than any that ditseed writes")
 
 
 def require_stored(path: Path) -> None:
@@ -267,7 +217,6 @@ def read_list(
     directory: Path,
     backup: Backup,
     kind: type[Listed],
-    format_: int,
     require: Callable[[Listed, Backup], None],
 ) -> Listed:
     """pieces.json, which the manifest has the sum of. `require` raises Unfit. Raises BackupDamaged."""
@@ -278,7 +227,7 @@ def read_list(
             content = typed.content(path)
         if hashlib.sha256(content).hexdigest() != backup.pieces_sha256:
             raise Unfit("its sha256 is not the one in the manifest")
-        found = typed.parse(content, kind, format_)
+        found = typed.parse(content, kind, FORMAT)
         require(found, backup)
     except Unfit as error:
         raise BackupDamaged(path=path, reason=error) from error
@@ -294,6 +243,6 @@ def config(directory: Path, backup: Backup) -> bytes:
             content = typed.content(path)
     except Unfit as error:
         raise BackupDamaged(path=path, reason=error) from error
-    if backup.config_sha256 not in (None, hashlib.sha256(content).hexdigest()):
+    if backup.config_sha256 != hashlib.sha256(content).hexdigest():
         raise BackupDamaged(path=path, reason="its sha256 is not the one in the manifest")
     return content

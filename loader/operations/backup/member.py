@@ -136,7 +136,6 @@ class Member:
             members=members,
             recipients=packing.recipients.names if packing.recipients else (),
             ditseed=version("ditseed"),
-            format=listed.format,
         )
         return sealed.sealed(found)
 

@@ -17,17 +17,8 @@ from loader.age import Identities, Recipients
 from loader.errors import BackupDamaged
 from loader.mdb import meta
 from loader.mdb.copying import PageBlock
-from loader.operations.backup import encryption, first_format, manifest, shared
-from loader.operations.backup.manifest import (
-    ENCRYPTED,
-    FIRST,
-    FORMAT,
-    Backup,
-    Piece,
-    PieceList,
-    StoredList,
-    StoredPiece,
-)
+from loader.operations.backup import encryption, manifest, shared
+from loader.operations.backup.manifest import Backup, StoredList, StoredPiece
 from loader.operations.backup.output import Output
 from loader.operations.backup.parallel import in_order, sha256
 from loader.operations.backup.shared import Compared
@@ -107,7 +98,7 @@ def pack(stream: Stream, out: Output, how: Packing, meter: Meter) -> StoredList:
             head.append(packed.at(0))
         else:
             head.append(_appended(out, packed))
-    return StoredList((*head, *pieces), ENCRYPTED if how.recipients else FORMAT)
+    return StoredList((*head, *pieces))
 
 
 def _head_room(stream: Stream, how: Packing) -> int:
@@ -177,9 +168,6 @@ def unpack(
     stored = directory / backup.file
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as out:
-        if backup.format == FIRST:
-            first_format.unpack(stored, backup, out, meter)
-            return
         if backup.shares_pages:
             shared.unpack(directory, backup, out, meter)
             return
@@ -198,7 +186,7 @@ class _Unpacking:
     backup: Backup
     identities: Identities | None
 
-    def data(self, number: int, piece: Piece | StoredPiece, stored: bytes) -> bytes:
+    def data(self, number: int, piece: StoredPiece, stored: bytes) -> bytes:
         """What is inside a piece. Raises BackupDamaged, BackupEncrypted."""
         place = f"piece {number}"
         _require_stored(self.path, number, piece, stored)
@@ -207,13 +195,10 @@ class _Unpacking:
         data = self._decompressed(piece, stored, place)
         if len(data) != piece.data:
             reason = f"{place} does not hold as much as its list says"
-        elif isinstance(piece, Piece) and sha256(data) != piece.sha256:
-            reason = f"the sha256 of {place} is not the one in its list"
-        else:
-            return data
-        raise BackupDamaged(path=self.path, reason=reason)
+            raise BackupDamaged(path=self.path, reason=reason)
+        return data
 
-    def _decompressed(self, piece: Piece | StoredPiece, stored: bytes, place: str) -> bytes:
+    def _decompressed(self, piece: StoredPiece, stored: bytes, place: str) -> bytes:
         """zstd compares its checksum."""
         if self.backup.compression != "zstd":
             return stored
@@ -240,16 +225,12 @@ def verify_stored(
     compared: what backups share is read once for all of them.
     """
     stored = directory / backup.file
-    if backup.format == FIRST:
-        require_length(stored, backup.stored_bytes)
-        first_format.verify(stored, backup, meter)
-        return backup.stored_bytes
     if backup.shares_pages:
         return shared.verify(directory, backup, chosen, compared, meter)
     known = manifest.pieces(directory, backup)
     require_length(stored, known.stored_bytes)
 
-    def check(one: tuple[int, Piece | StoredPiece, bytes]) -> int:
+    def check(one: tuple[int, StoredPiece, bytes]) -> int:
         number, piece, content = one
         _require_stored(stored, number, piece, content)
         return len(content)
@@ -261,7 +242,7 @@ def verify_stored(
     return size
 
 
-def _require_stored(path: Path, number: int, piece: Piece | StoredPiece, content: bytes) -> None:
+def _require_stored(path: Path, number: int, piece: StoredPiece, content: bytes) -> None:
     if sha256(content) != piece.stored_sha256:
         reason = f"the sha256 of piece {number} is not the one in its list"
         raise BackupDamaged(path=path, reason=reason)
@@ -299,11 +280,10 @@ def require_length(stored: Path, wanted: int) -> None:
 
 def _stored_pieces(
     path: Path,
-    listed: PieceList | StoredList,
+    listed: StoredList,
     chosen: Callable[[int], bool] = lambda number: True,
-) -> Iterator[tuple[int, Piece | StoredPiece, bytes]]:
-    placed: Iterator[tuple[int, Piece | StoredPiece]] = listed.placed()
+) -> Iterator[tuple[int, StoredPiece, bytes]]:
     with files.reading(path) as file:
-        for number, (start, piece) in enumerate(placed):
+        for number, piece in enumerate(listed.pieces):
             if chosen(number):
-                yield number, piece, os.pread(file.fileno(), piece.stored, start)
+                yield number, piece, os.pread(file.fileno(), piece.stored, piece.start)

@@ -1,8 +1,8 @@
-"""Formats 3, 4 and 7, of backups that share pages: which pages of which packs a backup consists of.
+"""Backups that share pages: which pages of which packs an incremental backup consists of.
 
 pieces.json tells of the packs, and of the pieces that the data is put together from; pages.map, compressed, holds both
-meta pages and then the runs of each piece. In formats 3 and 4 there is a sum of what each piece comes to, too; in 7
-it is XXH3, since the map and each frame of a pack, which are all that it is made of, have strong sums.
+meta pages and then the runs of each piece. The checksum of a piece is XXH3, since the map and each frame of a pack,
+which are all that it is made of, have a SHA-256.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import zstandard
 from loader.errors import BackupDamaged
 from loader.mdb.pages import Segment, Shape
 from loader.operations.backup import manifest
-from loader.operations.backup.manifest import LARGEST_PIECE, SHARING, Backup
+from loader.operations.backup.manifest import FORMAT, LARGEST_PIECE, Backup
 from loader.storage import files
 from loader.typed import Count, Digest32, Digest64, Unfit
 
@@ -39,18 +39,12 @@ class PackUse:
 
 @dataclass(frozen=True)
 class PagePiece:
-    """So many bytes of the data, and of its runs; pages that were new; a sum of the data: XXH3 of 128 bits, SHA-256 in
-    formats 3 and 4."""
+    """So many bytes of the data, and of its runs; pages that were new; XXH3 of the data."""
 
     data: Count
     runs: Count
     fresh: Count
-    sha256: Digest64 | None = None
-    xxh3: Digest32 | None = None
-
-    @property
-    def sum(self) -> str:
-        return self.sha256 or self.xxh3 or ""
+    xxh3: Digest32
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ class PageList:
     pieces: tuple[PagePiece, ...]
     map_bytes: Count
     map_sha256: Digest64
-    format: int = SHARING
+    format: int = FORMAT
 
     @property
     def shape(self) -> Shape:
@@ -105,7 +99,7 @@ class PageMap:
 
 def read(directory: Path, backup: Backup) -> PageList:
     """Raises BackupDamaged."""
-    return manifest.read_list(directory, backup, PageList, backup.format, _require_sense)
+    return manifest.read_list(directory, backup, PageList, _require_sense)
 
 
 def _require_sense(found: PageList, backup: Backup) -> None:
@@ -116,8 +110,6 @@ def _require_sense(found: PageList, backup: Backup) -> None:
         raise Unfit("its pages have another size than the manifest says")
     if any(piece.data > LARGEST_PIECE or piece.data % size for piece in found.pieces):
         raise Unfit("one of its pieces has another size than any that ditseed writes")
-    if not all(piece.xxh3 if found.format == SHARING else piece.sha256 for piece in found.pieces):
-        raise Unfit("the checksum of one of its pieces is missing")
     if any(not 0 < use.used <= use.pages < 2**32 or use.number >= 2**32 for use in found.packs):
         raise Unfit("what it says of its packs makes no sense")
     if found.own >= 2**32 or any(piece.fresh >= 2**32 for piece in found.pieces):

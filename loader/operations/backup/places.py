@@ -44,7 +44,7 @@ def at(
         stack.enter_context(_called(home, repo, top))
         mirror = Mirror(home, store, progress)
         if changes:
-            if not repository.is_marked(_names(store)):
+            if repository.MARKER not in _names(store):
                 raise repository.no_repository(repo)
             mirror.require_lock = stack.enter_context(
                 remote_lock.exclusive(store, makes_room)
@@ -59,11 +59,10 @@ def init(repo: Repo) -> bool:
         with files.explained(repo):
             return repository.init(repo)
     with remote.opened(repo) as store:
-        names = _names(store)
-        if repository.MARKER in names:
+        if repository.MARKER in _names(store):
             return False
         store.write(repository.MARKER, repository.MARK)
-        return not repository.is_marked(names)
+    return True
 
 
 def _names(store: Store) -> list[str]:

@@ -44,29 +44,25 @@ _LOST = "Nothing was published or removed since. Run the same command again."
 
 @dataclass(frozen=True)
 class Holder:
-    """A process: `started` in clock ticks since the boot, so that no later one of its number is taken for it. renewed:
-    None in locks of earlier versions, which renewed nothing."""
+    """A process: `started` in clock ticks since the boot, so that no later one of its number is taken for it."""
 
     host: Name
     boot: Name
     pid: Count
     started: Count
     made: Name
-    renewed: Annotated[datetime.datetime, msgspec.Meta(tz=True)] | None = None
+    renewed: Annotated[datetime.datetime, msgspec.Meta(tz=True)]
     format: int = 1
 
     @property
     def is_gone(self) -> bool:
         """As far as this host knows."""
-        is_here = self.host == socket.gethostname()
-        if is_here and self.boot == boot_id():
+        if self.host == socket.gethostname() and self.boot == boot_id():
             return _started(self.pid) != self.started
-        if self.renewed is None:
-            return is_here
         return (_now() - self.renewed).total_seconds() > LAPSE
 
     def is_same(self, other: Holder) -> bool:
-        return replace(self, renewed=None) == replace(other, renewed=None)
+        return replace(self, renewed=other.renewed) == other
 
 
 class Lock:

@@ -136,11 +136,6 @@ def _is_unfinished(repo: Path, backup: Backup) -> bool:
     return not leader.exists() and leader.with_name(leader.name + PARTIAL).exists()
 
 
-def is_marked(names: Iterable[str]) -> bool:
-    """Are these the names of what is in a repository? Earlier versions created it without a marker."""
-    return any(name in (MARKER, LOCK, RUN) or ID.match(name) for name in names)
-
-
 def no_repository(repo: object) -> NoRepository:
     command = shlex.join(["ditseed", "backup", "init", "-R", str(repo)])
     return NoRepository(path=repo, command=command)
@@ -148,11 +143,7 @@ def no_repository(repo: object) -> NoRepository:
 
 def require_marked(repo: Path) -> None:
     """Raises NoRepository."""
-    try:
-        names = os.listdir(repo)
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
-    if not is_marked(names):
+    if not os.path.lexists(repo / MARKER):
         raise no_repository(repo)
 
 
@@ -160,14 +151,13 @@ def init(repo: Path) -> bool:
     """Create a repository; False if it was there. Whatever else is in the directory stays."""
     held.make_directories(repo, 0o700)
     with held.opened(repo) as directory:
-        known = is_marked(os.listdir(directory.path))
         try:
             descriptor = directory.create(MARKER)
         except FileExistsError:
             return False
         with os.fdopen(descriptor, "wb") as file:
             file.write(MARK)
-        return not known
+    return True
 
 
 def require(repo: Path) -> None:
@@ -277,14 +267,13 @@ def problem(
 
 
 def _require_whole(directory: Path, backup: Backup, read: bool) -> None:
-    if backup.format != manifest.FIRST:
-        manifest.require_stored(directory / manifest.PIECES)
+    manifest.require_stored(directory / manifest.PIECES)
     if backup.with_config:
         manifest.require_stored(directory / backup.config_file)
     if not read:
         pack.require_data(directory, backup)
         return
-    if backup.format != manifest.FIRST and not backup.shares_pages:
+    if not backup.shares_pages:
         manifest.pieces(directory, backup)
     if backup.with_config:
         manifest.config(directory, backup)

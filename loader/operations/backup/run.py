@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import NoSpace, NoSuchSuffix, RemoteFull, UsageProblem
+from loader.errors import NoSuchSuffix, UsageProblem
 from loader.mdb import copy, environment, free_list, look, meta, one_moment, snapshot
 from loader.mdb.one_moment import Log
 from loader.mdb.snapshot import CopyableSnapshot
@@ -53,8 +53,7 @@ _PROVIDES = "syncprov"  # the overlay
 class BackupOptions:
     """The database of a configuration, or one in a directory (`source`); one of the two. every: all mdb databases of
     the configuration, at one moment. policy: by which backups of these suffixes are removed after a good one.
-    incremental: only pages that the last such backup has not are stored. or_entries: if the repository has no room for
-    the pages, the entries are stored, which take less."""
+    incremental: only pages that the last such backup has not are stored."""
 
     repo: Path
     config_path: Path | None = None
@@ -64,7 +63,6 @@ class BackupOptions:
     policy: Policy = KEEP_ALL
     incremental: bool = False
     every: bool = False
-    or_entries: bool = False
 
 
 def run(
@@ -154,16 +152,7 @@ class _Steps:
             self.outputs.require_room(self.repo, 0, how.keep_free)
             return
         places = [one.directory for one in self.origins.databases]
-        try:
-            self.outputs.require_room(self.repo, self._predicted(places), how.keep_free)
-        except (NoSpace, RemoteFull) as error:
-            if how.ldif or not self.options.or_entries:
-                raise
-            log.warning(
-                "%s: the entries are stored as LDIF, which takes less than the pages", error
-            )
-            self.options = replace(self.options, packing=replace(how, ldif=True))
-            self._require_space()
+        self.outputs.require_room(self.repo, self._predicted(places), how.keep_free)
 
     def _predicted(self, places: Sequence[Path]) -> int:
         how = self.options.packing

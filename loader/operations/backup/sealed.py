@@ -16,7 +16,6 @@ from loader import typed
 from loader.typed import Unfit
 
 Record = TypeVar("Record", bound=Any)
-_LATER = {"members", "recipients", "is_ldif", "follows"}
 
 
 def sealed(record: Record) -> Record:
@@ -25,13 +24,7 @@ def sealed(record: Record) -> Record:
 
 
 def text(record: Any) -> bytes:
-    """Fields that came later are left out while they say nothing, so that older versions read what they can."""
-    fields = {
-        name: value
-        for name, value in msgspec.to_builtins(record).items()
-        if value or name not in _LATER
-    }
-    return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
 def read(path: Path, kind: type[Record], version: int) -> Record:

@@ -22,7 +22,7 @@ def unpack(directory: Path, backup: Backup, out: BinaryIO, meter: Meter) -> None
     listed = page_list.read(directory, backup)
     found = page_list.read_map(directory, listed)
     there = packs.opened(directory.parent, listed.packs, listed.shape)
-    sums = [piece.sum for piece in listed.pieces]
+    sums = [piece.xxh3 for piece in listed.pieces]
     stored = Stored(found.head, found.segments, sums)
     there.restore(stored, out, directory / manifest.MAP, meter)
 

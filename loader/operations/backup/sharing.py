@@ -94,7 +94,7 @@ def store(
 
     for found, length in in_order(sifted, _numbered(stream, how)):
         out.append(found.frames)
-        pieces.append(PagePiece(length, len(found.runs), found.fresh, xxh3=found.xxh3))
+        pieces.append(PagePiece(length, len(found.runs), found.fresh, found.xxh3))
         runs.append(found.runs)
         entries.append(found.entries)
         fresh += found.fresh

@@ -278,7 +278,7 @@ class NativeSteps:
         if maxsize != facts.map_size:
             map_size.write(self.made / DATA, maxsize)
         written = self._verified(meter, loaded)
-        expected = loaded["read"] - loaded["rejected"] - loaded.get("left_out", 0)
+        expected = loaded["read"] - loaded["rejected"] - loaded["left_out"]
         if expected != written or loaded["entries"] != written:
             raise EntriesLost(read=loaded["read"], written=written, log=self.run.directory)
         told = finish.notes(self.place, self.made)

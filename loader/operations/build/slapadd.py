@@ -46,7 +46,7 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
     options = spool.spooled(options, run)
     work = _SlapaddSteps(options, run, place)
     scan = run.do("scan", work.scan)
-    aliases = run.do("schema", lambda meter: work.schema(scan)).get("aliases", {})
+    aliases = run.do("schema", lambda meter: work.schema(scan))["aliases"]
     size = run.do("size", lambda meter: work.size(meter, scan))
     sharing = shards.ShardSteps(options, run, place, scan, size, aliases)
     plan: Facts = {"shards": 1}

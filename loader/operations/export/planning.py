@@ -20,7 +20,7 @@ from loader.progress import Meter
 from loader.run.catalogue import Facts
 from loader.server import subschema, visibility
 from loader.server.options import Connection
-from loader.server.search import EVERYTHING, Search
+from loader.server.search import Search
 from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import limits, planner
@@ -79,7 +79,7 @@ def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
         entries = planner.expected(server, base)
         cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
         narrowing = options.narrowing
-        partitions = [*cut.partitions, *planner.subentry_pieces(base, with_subentries(start))]
+        partitions = [*cut.partitions, *planner.subentry_pieces(base, start["subentries"])]
         if narrowing:
             partitions = list(narrowing.partitions(cut.partitions))
         return {
@@ -88,9 +88,7 @@ def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
             "containers": looked.containers(),
             "hidden": [] if options.looked else _hidden(server, base, looked, narrowing),
             "attributes": (
-                narrowing.of(Search(base)).attributes
-                if narrowing
-                else start.get("attributes", EVERYTHING)
+                narrowing.of(Search(base)).attributes if narrowing else start["attributes"]
             ),
             "partitions": [_facts_of(one) for one in partitions],
         }
@@ -138,7 +136,7 @@ def notes(
 ) -> tuple[list[str], list[str]]:
     """What the operator should know when so many entries were read: what the server hides or shows otherwise than it is
     stored, and the rest."""
-    hidden = list(cut.get("hidden", []))
+    hidden = list(cut["hidden"])
     counted, calm = source.with_retries(lambda: _counted(options, meter, start), meter)
     if options.narrowing:
         return hidden, []
@@ -149,7 +147,7 @@ def notes(
     counts = f"the server counts {counted:,} entries"
     if not calm or counted < entries:
         return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
-    others = "" if with_subentries(start) else ", or they are subentries"
+    others = "" if start["subentries"] else ", or they are subentries"
     who = options.connection.who
     return [*hidden, f"{counts}: access control hides the others from {who}{others}"], []
 
@@ -160,11 +158,6 @@ def _counted(options: ExportOptions, meter: Meter, start: Facts) -> tuple[int | 
     with session(Replicas(options.providers, base, meter).living()) as server:
         counted = planner.expected(server, base)
         return counted, moved.context_csns(server, base) == start["context_csns"]
-
-
-def with_subentries(start: Facts) -> bool:
-    """A run that an older ditseed began asks for none."""
-    return bool(start.get("subentries", False))
 
 
 def _facts_of(partition: Piece) -> Facts:
@@ -179,11 +172,11 @@ def _facts_of(partition: Piece) -> Facts:
 
 
 def plan_of(cut: Facts, page: int) -> Plan:
-    attributes = tuple(cut.get("attributes", EVERYTHING))
+    attributes = tuple(cut["attributes"])
 
     def partition(facts: dict[str, Any]) -> Piece:
         asked = (facts["base"], facts["where"], facts["scope"], attributes, page)
-        search = Search(*asked, subentries=facts.get("subentries", False))
+        search = Search(*asked, subentries=facts["subentries"])
         return Piece(facts["name"], search)
 
     return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])

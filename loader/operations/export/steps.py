@@ -16,7 +16,6 @@ from loader.operations.export.planning import (
     plan_of,
     plan_of_reading,
     start_of,
-    with_subentries,
 )
 from loader.operations.moved import MovedContainers
 from loader.operations.pieces import Pieces
@@ -142,7 +141,7 @@ class ExportSteps:
         options = self.options
         where = (looker, start["base"], options.page, options.compress != "none")
         began = start["context_csns"]
-        subentries = with_subentries(start)
+        subentries = start["subentries"]
         return MovedContainers(*where, self.parts, began, meter, subentries, options.narrowing)
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:

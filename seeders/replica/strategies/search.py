@@ -43,7 +43,7 @@ class Search(StoppedConsumer):
 
     def fill(self, run: Run) -> Facts:
         asked = self.reading(self.options.keep_export or run.directory / "export")
-        if self._is_stream_build(run):
+        if self.streams:
             allow_hidden = self.options.allow_hidden
             return stream_build.build(asked, self.building(), run, self.place, allow_hidden)
         if run.catalogue.found("publish") is None:
@@ -62,10 +62,6 @@ class Search(StoppedConsumer):
             return build.build_steps(building, run, self.place)
         csns = (run.catalogue.found("start") or {}).get("context_csns", [])
         return partial.build(self.partial, building, run, self.place, csns)
-
-    def _is_stream_build(self, run: Run) -> bool:
-        # An older ditseed began the run where it has a step `read`.
-        return self.streams and run.catalogue.found("read") is None
 
     @property
     def streams(self) -> bool:

@@ -104,9 +104,6 @@ def _shard(path: Path) -> dict[str, Any]:
     return dict(zip(names, (path.name, size, checksum, tree.entries, tree.checksum), strict=True))
 
 
-_FORMATS = (backup_manifest.FIRST, backup_manifest.SUMMED, backup_manifest.FORMAT)
-
-
 class Backup(Target):
     """manifest.json of a backup: listed, checked, planned to be restored."""
 
@@ -140,24 +137,18 @@ class Backup(Target):
             "stored_bytes": 4096,
             "file": "data.mdb",
             "compression": "none",
-            "data_sha256": "0" * 64,
-            "file_sha256": "0" * 64,
             "pieces": 1,
             "pieces_sha256": "0" * 64,
             "with_config": False,
             "ditseed": "0.1.0",
-            "format": backup_manifest.FIRST,
+            "format": backup_manifest.FORMAT,
         }
 
     def once(self, chance: Random) -> None:
         from loader.cli import backup_list_cmd
 
         path = self.repo / self.name / backup_manifest.MANIFEST
-        facts = {
-            **self.facts,
-            "format": chance.choice(_FORMATS),
-        }
-        path.write_bytes(_resealed(mutate.json_text(chance, facts)))
+        path.write_bytes(_resealed(mutate.json_text(chance, self.facts)))
         limits = check.Limits(1e9)
         found = repository.listing(self.repo)
         for one in (*found.backups, *found.future):
@@ -172,9 +163,8 @@ class Backup(Target):
 def _resealed(text: bytes) -> bytes:
     """As somebody would write it who may write in the repository, so that more than the seal is tried."""
     with suppress(Unfit):
-        found = typed.parse(text, backup_manifest.Backup, *_FORMATS)
-        if found.format != backup_manifest.FIRST:
-            return sealed.text(sealed.sealed(found))
+        found = typed.parse(text, backup_manifest.Backup, backup_manifest.FORMAT)
+        return sealed.text(sealed.sealed(found))
     return text
 
 
@@ -190,7 +180,7 @@ class Run(Target):
             run.begin("export", _OPTIONS)
             run.finish("start", {"base": "dc=example,dc=com", "context_csns": ["x"]}, 0, 0.1)
             run.finish("read", {"entries": 60, "shards": [["0.ldif", 5]]}, 60, 1.5)
-            run.finish("publish", {"bytes": 4096, "published": {"transaction": 5}}, 0, 0.1)
+            run.finish("publish", {"bytes": 4096, "published": {"entries": 60}}, 0, 0.1)
             for number in range(3):
                 run.finish_partition("read", f"{number}", {"entries": 20, "sum": "00"})
         self.whole = (self.home / catalogue.FILE).read_bytes()

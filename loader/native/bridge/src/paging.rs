@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pagestore::{Assembly, Backup, Pack, Piece, Segment, Shape, Sum};
+use pagestore::{Assembly, Backup, Pack, Piece, Segment, Shape};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -60,23 +60,21 @@ impl PagePacks {
         raised(py, read)
     }
 
-    /// head: both meta pages. pieces: with the SHA-256 or the XXH3 of each.
+    /// head: both meta pages. pieces: with the XXH3 of each, big-endian.
     fn restore(
         &self,
         py: Python<'_>,
         head: Vec<u8>,
-        pieces: Vec<(SegmentFields, Vec<u8>)>,
+        pieces: Vec<(SegmentFields, [u8; 16])>,
         own: u32,
         fd: i32,
         threads: usize,
         counters: &Counters,
     ) -> PyResult<()> {
         let file = File::from(duplicate(fd)?);
-        let piece = |(of, sum): (_, Vec<u8>)| {
-            let sum = Sum::read(&sum).ok_or_else(|| PyValueError::new_err("no checksum"))?;
-            Ok::<_, PyErr>(Piece { segment: segment(of), sum })
-        };
-        let pieces: Vec<_> = pieces.into_iter().map(piece).collect::<Result<_, _>>()?;
+        let piece =
+            |(of, sum)| Piece { segment: segment(of), sum: u128::from_be_bytes(sum) };
+        let pieces: Vec<_> = pieces.into_iter().map(piece).collect();
         let backup = Backup { head: &head, pieces: &pieces, own };
         let counters = &counters.0;
         enter(py, counters, || self.0.restore(&backup, &file, threads, counters))

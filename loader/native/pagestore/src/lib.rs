@@ -29,5 +29,5 @@ pub use contexts::compressed_piece;
 pub use known::{Known, Segment};
 pub use pack::Pack;
 pub use page::Shape;
-pub use restore::{Backup, Piece, Sum};
+pub use restore::{Backup, Piece};
 pub use sift::{Sifted, sift};

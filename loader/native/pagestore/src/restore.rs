@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use common::{Counters, Error, Result};
-use sha2::{Digest, Sha256};
 use workers::{Turns, side_by_side};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -24,29 +23,8 @@ const NICE: i32 = 10;
 #[derive(Debug)]
 pub struct Piece {
     pub segment: Segment,
-    pub sum: Sum,
-}
-
-/// Frames and pages have strong hashes; this one finds a page that was put into a wrong place.
-#[derive(Debug, Clone, Copy)]
-pub enum Sum {
-    /// In the formats before 7.
-    Sha256([u8; 32]),
-    Xxh3(u128),
-}
-
-impl Sum {
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        let sha256 = || bytes.try_into().ok().map(Self::Sha256);
-        bytes.try_into().ok().map(u128::from_be_bytes).map(Self::Xxh3).or_else(sha256)
-    }
-
-    fn is_of(&self, data: &[u8]) -> bool {
-        match self {
-            Self::Sha256(sum) => Sha256::digest(data)[..] == *sum,
-            Self::Xxh3(sum) => xxh3_128(data) == *sum,
-        }
-    }
+    /// XXH3. Frames and pages have strong hashes; this one finds a page that was put into a wrong place.
+    pub sum: u128,
 }
 
 /// A backup with that pack of its own. head: both meta pages.
@@ -79,7 +57,7 @@ impl Assembly {
                 let (piece, first) = (&backup.pieces[number], starts[number]);
                 room.resize(self.bytes(&piece.segment)?, 0);
                 self.fill(&piece.segment, backup.own, first, &mut room)?;
-                if !piece.sum.is_of(&room) {
+                if xxh3_128(&room) != piece.sum {
                     let what = format!("the checksum of piece {number} is not the one in its list");
                     return Err(Error::damaged(what));
                 }

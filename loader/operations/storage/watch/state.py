@@ -48,12 +48,12 @@ class LayerState(msgspec.Struct, frozen=True):
     problem: str | None
     is_error: bool
     notes: tuple[str, ...]
-    limit: float | None = None
-    measured: float | None = None
-    failed: int = 0
-    errors: int = 0
-    error: str | None = None
-    failed_at: float | None = None
+    limit: float | None
+    measured: float | None
+    failed: int
+    errors: int
+    error: str | None
+    failed_at: float | None
 
 
 class Watcher(msgspec.Struct, frozen=True):
@@ -80,8 +80,7 @@ class Watcher(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence. `probes`: those beside the layers.
-    `watcher`: None of an older ditseed."""
+    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence. `probes`: those beside the layers."""
 
     written: float
     interval: Seconds
@@ -89,9 +88,9 @@ class State(msgspec.Struct, frozen=True):
     layers: tuple[LayerState, ...]
     verdict: tuple[Added, ...]
     told: str
+    probes: tuple[LayerState, ...]
+    watcher: Watcher
     format: int = FORMAT
-    probes: tuple[LayerState, ...] = ()
-    watcher: Watcher | None = None
 
     @property
     def rows(self) -> tuple[LayerState, ...]:
@@ -151,7 +150,7 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
     moment = time.time() if now is None else now
     age = moment - found.written
     watcher = found.watcher
-    if watcher is not None and watcher.has_ended():
+    if watcher.has_ended():
         said = f"the watch (process {watcher.process}) has ended; {path} was {_aged(age)}"
         return Check(Status.UNKNOWN, (said,))
     if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * found.interval):
@@ -219,10 +218,8 @@ def _failed(one: LayerState, what: str, now: float) -> str:
 
 def _is_measured(one: LayerState, state: State) -> bool:
     """A single read may come from a cache: what was measured within the last intervals was looked at."""
-    if one.figures is None:
+    if one.figures is None or one.measured is None:
         return False
-    if one.measured is None:  # of an older ditseed
-        return one.problem is None
     return state.written - one.measured <= max(_LEAST_STALE, STALE * state.interval)
 
 

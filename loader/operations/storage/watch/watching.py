@@ -297,8 +297,8 @@ class Watch:
             layers,
             found,
             "; ".join(told),
-            probes=beside,
-            watcher=self._watcher,
+            beside,
+            self._watcher,
         )
 
     def _hung(self, states: Sequence[LayerState], now: float) -> list[str]:

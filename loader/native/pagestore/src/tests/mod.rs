@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::entry::ENTRY;
 use crate::runs::{self, Run, Writer};
-use crate::{Assembly, Backup, Known, Pack, Piece, Segment, Shape, Sifted, Sum, sift};
+use crate::{Assembly, Backup, Known, Pack, Piece, Segment, Shape, Sifted, sift};
 
 const SIZE: usize = 512;
 const SHAPE: Shape = Shape { page_size: SIZE, transaction: None };
@@ -65,7 +65,7 @@ impl Backups {
 
     /// As a restore does it, whose list has the sum of `data`.
     fn restore(&self, segment: &Segment, own: u32, data: &[u8]) -> Result<()> {
-        let piece = Piece { segment: segment.clone(), sum: Sum::Xxh3(xxh3_128(data)) };
+        let piece = Piece { segment: segment.clone(), sum: xxh3_128(data) };
         let backup = Backup { head: &[], pieces: &[piece], own };
         let file = tempfile::tempfile().unwrap();
         self.assembly().restore(&backup, &file, 1, &Counters::default())
