@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pagestore::{Assembly, Backup, Pack, Piece, Segment, Shape};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -72,8 +71,7 @@ impl PagePacks {
         counters: &Counters,
     ) -> PyResult<()> {
         let file = File::from(duplicate(fd)?);
-        let piece =
-            |(of, sum)| Piece { segment: segment(of), sum: u128::from_be_bytes(sum) };
+        let piece = |(of, sum)| Piece { segment: segment(of), sum: u128::from_be_bytes(sum) };
         let pieces: Vec<_> = pieces.into_iter().map(piece).collect();
         let backup = Backup { head: &head, pieces: &pieces, own };
         let counters = &counters.0;
