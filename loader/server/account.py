@@ -29,10 +29,11 @@ _FOLDED = re.compile(rb"\r?\n ")
 
 
 def of_directories(directories: Sequence[Path]) -> Owner | None:
-    """Of the first that somebody else owns; None: root may run the tools (or we are not root)."""
+    """The first account that owns one of them, or a directory or link on the way: it decides what stands there when a
+    tool looks. None: root may run the tools (or we are not root)."""
     if os.geteuid() != 0:
         return None
-    found = (path.stat() for path in directories if path.is_dir())
+    found = (status for path in directories for status in held.on_the_way(path))
     return next((Owner.told(status) for status in found if status.st_uid != 0), None)
 
 

@@ -185,6 +185,36 @@ def make_directories(path: Path, mode: int = 0o777) -> None:
         _make(above, path.name, mode)
 
 
+def on_the_way(path: Path) -> Iterator[os.stat_result]:
+    """Looks at the directories and symbolic links by which a path is reached, from the top on, as far as they exist.
+
+    Who stops at the first that another account owns has followed nothing that this account could change.
+    """
+    start = _THROUGH.match(str(path))
+    here = Path(start.group() if start else "/")
+    rest = str(path)[len(str(here)) :] if start else str(path.absolute())
+    yield os.stat(here)
+    parts, links = rest.split("/")[::-1], 0
+    while parts:
+        part = parts.pop()
+        if not part:
+            continue
+        try:
+            status = os.lstat(here / part)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        yield status
+        if not stat.S_ISLNK(status.st_mode):
+            here = here / part
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return
+        target = os.readlink(here / part)
+        parts += target.split("/")[::-1]
+        here = Path("/") if target.startswith("/") else here
+
+
 @contextmanager
 def scratch(place: Path, prefix: str) -> Iterator[Directory]:
     """A private directory below `place` under a new name, removed at the end with what is in it."""

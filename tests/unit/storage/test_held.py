@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -252,3 +253,18 @@ def test_a_directory_on_a_dead_disk_stays_open_nowhere() -> None:
         with pytest.raises(OSError, match="Input/output error"), held.opened(volume):
             pass
         assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_path_is_looked_at_from_the_top(tmp_path: Path) -> None:
+    """A link is looked at itself, before the directory that it leads to."""
+    real = tmp_path / "real"
+    (real / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    kinds = [
+        stat.S_IFMT(status.st_mode) for status in held.on_the_way(tmp_path / "link/below/missing")
+    ]
+    assert kinds[-3:] == [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFDIR]
+    (tmp_path / "loop").symlink_to("loop")
+    assert len([*held.on_the_way(tmp_path / "loop")]) < 100
+    with held.opened(real) as opened:
+        assert len([*held.on_the_way(opened.path / "below")]) == 2
