@@ -91,9 +91,6 @@ class ConfigNotEditable(LoaderError):
     message = "{path}: {reason}"
     hint = "{advice}{lines}"
 
-    def __init__(self, **facts: object) -> None:
-        super().__init__(**{"lines": (), **facts})
-
 
 class MaxsizeTooSmall(LoaderError):
     code, exit_status = "config.maxsize_too_small", 26

@@ -150,7 +150,7 @@ class StepTimeout(LoaderError):
     code, exit_status = "run.timeout", 12
     message = "step {step} made no progress for {silent} (allowed {allowed}: {why})"
     hint = "The same command resumes here; --timeout {step}=SECONDS allows more time."
-    hint_without_run = "The same command starts over; --timeout {step}=SECONDS allows more time."
+    hint_without_run = "The same command starts over."
 
 
 class SystemFailed(LoaderError):
@@ -255,7 +255,7 @@ class Cancelled(LoaderError):
     code, exit_status = "cancelled", 130
     message = "stopped by {signal}"
     hint = "The same command resumes here."
-    hint_without_run = "The same command starts over; --timeout {step}=SECONDS allows more time."
+    hint_without_run = "The same command starts over."
 
 
 class Internal(LoaderError):

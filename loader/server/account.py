@@ -59,11 +59,13 @@ def named(user: str) -> Owner:
 
 
 def of_configuration(path: Path, text_of: TextOf) -> Owner | None:
-    """The same, of a slapd.d or slapd.conf that no tool has read yet."""
+    """The same, of a slapd.d or slapd.conf that no tool has read yet. Who owns that may name other directories in it by
+    the time a tool reads it."""
     if os.geteuid() != 0:
         return None
     named = _in_directory(path) if path.is_dir() else _in_text(path, text_of)
-    return of_directories(list(named))
+    own = (path, *path.rglob("*.ldif")) if path.is_dir() else (path,)
+    return of_directories([*named, *own])
 
 
 def _in_directory(path: Path) -> Iterator[Path]:

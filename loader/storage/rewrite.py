@@ -28,6 +28,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                         path=path,
                         reason="it was changed by somebody else meanwhile",
                         advice="Nothing was changed; run the same command again.",
+                        lines=(),
                     )
                 place.take(place.path / partial, real.name)
             finally:

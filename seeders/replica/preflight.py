@@ -77,8 +77,9 @@ def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str
         with session(connection) as provider:
             provider.read(base, ["1.1"])
             told.append(strategy.context_csns(provider, base))
-            strategy.require_fitting(provider, base, consumer)
+            # What is hidden is asked first: the look at sizes may read entries, which the same account may not.
             if not options.source and not options.allow_hidden:
                 own = consumer.database.overlays
                 hidden_values.require_all_visible(provider, base, wants, own=own)
+            strategy.require_fitting(provider, base, consumer)
     return replicas.lowest(told)

@@ -135,8 +135,14 @@ def test_other_hashes_are_found(there: Slapd, made: Made) -> None:
 
 
 def test_doctor_looks_at_its_indexes(there: Slapd) -> None:
+    """Where slapd opens the file: one of 2.4 to 2.6 does not."""
+    reason = openldap_27.missing()
+    if reason:  # in CI, too: no distribution has it
+        pytest.skip(reason)
+
     def told() -> str:
-        done = ditseed("doctor", "--config", there.config_path, "--json")
+        env = {"DITSEED_TOOLS": openldap_27.tools()}
+        done = ditseed("doctor", "--config", there.config_path, "--json", env=env)
         (found,) = [one for one in done.facts["findings"] if one["rule"] == "indexes"]
         return str(found["what"])
 

@@ -18,7 +18,7 @@ from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
-from loader.errors import Cancelled, LdifSyntax, MdbDamaged, NoSpace, ReaderGone, UsageProblem
+from loader.errors import Cancelled, LdifTruncated, MdbDamaged, NoSpace, ReaderGone, UsageProblem
 from loader.mdb import meta
 from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.dumped import records, together
@@ -145,7 +145,7 @@ def test_a_damaged_source(stopped: Slapd, tmp_path: Path) -> None:
         assert "could not parse entry" in loaded.err
         where = ("--config", target.config_path, "-b", SUFFIX, "--target", tmp_path / "new")
         built = _piped(arguments_of(*words), arguments_of("build", "-", *where))
-        assert LdifSyntax.code in built.err
+        assert LdifTruncated.code in built.err
         assert not (tmp_path / "new" / "data.mdb").exists()
 
 

@@ -56,7 +56,8 @@ class Provider:
         """Options of --prepare-provider."""
         who, file = self.server.root_dn, str(self.server.password_file)
         by = [
-            (f"--{name}-dn", who, f"--{name}-password-file", file) for name in ("admin", "config")
+            (f"--{name}-bind-dn", who, f"--{name}-password-file", file)
+            for name in ("admin", "config")
         ]
         return ("--prepare-provider", *by[0], *by[1])
 

@@ -148,7 +148,7 @@ def unsound(hint: str) -> list[str]:
     if not (hint[:1].isupper() or hint.startswith(NAMES)):
         wrong.append("its beginning")
     if not (
-        hint.endswith((".", "{advice}", "{advice}{commands}"))
+        hint.endswith((".", "{advice}", "{advice}{commands}", "{advice}{lines}"))
         or re.search(rf": ({'|'.join(PASTED)})$", hint)
     ):
         wrong.append("its end")

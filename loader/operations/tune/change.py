@@ -48,5 +48,8 @@ def _require_in_force(target: Target, plan: Plan) -> None:
     now = {one.entry_dn.lower(): one for one in target.read().databases}
     if not plan.holds(now[plan.database.entry_dn.lower()]):
         raise ConfigNotEditable(
-            path=target.config.where, reason="the change was made, but is not seen", advice=BY_HAND
+            path=target.config.where,
+            reason="the change was made, but is not seen",
+            advice=BY_HAND,
+            lines=(),
         )

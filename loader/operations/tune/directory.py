@@ -35,7 +35,9 @@ def prepare_directory(config: Config, plan: Plan) -> Iterator[tuple[str, Callabl
 
 def _content(file: Path) -> bytes:
     if not file.is_file():
-        raise ConfigNotEditable(path=file, reason="no such file in slapd.d", advice=BY_HAND)
+        raise ConfigNotEditable(
+            path=file, reason="no such file in slapd.d", advice=BY_HAND, lines=()
+        )
     return files.read(file)
 
 
@@ -45,7 +47,7 @@ def require_only(before: Config, after: Config, plan: Plan) -> None:
     others = configuration_write.other_differences(before, after, plan.database)
     if others:
         reason = f"the change would alter {', '.join(others[:5])} too"
-        raise ConfigNotEditable(path=before.path, reason=reason, advice=BY_HAND)
+        raise ConfigNotEditable(path=before.path, reason=reason, advice=BY_HAND, lines=())
     if not databases or not plan.holds(databases[0]):
         reason = "slapd's tools do not read the change back as it was made"
-        raise ConfigNotEditable(path=before.path, reason=reason, advice=BY_HAND)
+        raise ConfigNotEditable(path=before.path, reason=reason, advice=BY_HAND, lines=())

@@ -77,6 +77,7 @@ class Online:
                 reason="the server runs on a slapd.conf, and would forget the change when it ends",
                 advice="In the place of -H and its account, this prints the lines to change in the file: --config "
                 + self.config.values("cn=config", "olcConfigFile")[0],
+                lines=(),
             )
 
         def publish() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -113,7 +114,11 @@ class Backup(Target):
         self.name = "20261121T021500Z-dc-example-dc-com"
         place = self.repo / self.name
         place.mkdir(parents=True, exist_ok=True)
-        (place / "data.mdb").write_bytes(b"x" * 4096)
+        data = b"x" * 4096
+        (place / "data.mdb").write_bytes(data)
+        piece = backup_manifest.StoredPiece(4096, 0, 4096, hashlib.sha256(data).hexdigest())
+        pieces = backup_manifest.StoredList((piece,)).text()
+        (place / backup_manifest.PIECES).write_bytes(pieces)
         from loader.operations.backup.member import machine
 
         self.facts: dict[str, Any] = {
@@ -138,7 +143,7 @@ class Backup(Target):
             "file": "data.mdb",
             "compression": "none",
             "pieces": 1,
-            "pieces_sha256": "0" * 64,
+            "pieces_sha256": hashlib.sha256(pieces).hexdigest(),
             "with_config": False,
             "ditseed": "0.1.0",
             "format": backup_manifest.FORMAT,

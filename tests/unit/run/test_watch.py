@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from loader.errors import StepTimeout
+from loader.errors import StepTimeout, keeps_run_directory
 from loader.progress import Meter
 from loader.run import watch
 from loader.run.watch import Watch, watching
@@ -116,6 +116,7 @@ def test_a_silent_body_is_cancelled_and_the_timeout_is_its_error() -> None:
     with pytest.raises(StepTimeout, match="step read") as caught:
         waits_for_its_child()
     assert isinstance(caught.value.__cause__, OSError)
+    keeps_run_directory(caught.value)
     assert "--timeout read=SECONDS" in str(caught.value.advice())
 
 

@@ -113,6 +113,7 @@ def _replace(fstab: Path, changes: Sequence[tuple[tuple[str, ...], tuple[str, ..
                 path=fstab,
                 reason=f"it has been edited: this line is missing: {old[-1]}",
                 advice=f"Write these lines into it by hand ({'; '.join(new or old)}), then run the same command again.",
+                lines=(),
             )
         lines[start : start + len(old)] = new
     after = "".join(f"{line}\n" for line in lines)
@@ -143,6 +144,7 @@ def _write(fstab: Path, before: str, after: str) -> None:
             path=fstab,
             reason="findmnt --verify refuses the new lines; the former ones were put back",
             advice=f"Run findmnt --verify --tab-file {fstab} to see why.",
+            lines=(),
         )
     if fstab == mounts.FSTAB and Path("/run/systemd/system").is_dir():
         child.output(["systemctl", "daemon-reload"])  # it makes its mount units from fstab
