@@ -37,6 +37,7 @@ ALLOWED: Mapping[str, str] = {
     "loader.storage.durable_write": "a nameless file through its descriptor",
     "loader.storage.files": "files of a private directory; an output only where nobody else can write",
     "loader.storage.nameless": "a file without a name (O_TMPFILE) in a directory that is held open",
+    "loader.storage.remote": "directories on the server of a repository",
     "loader.storage.sftp": "files on the server of a repository, as the account of the login",
     "loader.storage.temporary": "a directory in which no other account can rename what is ours",
     "loader.storage.tree_copy": "below descriptors of a new volume that only root enters; through O_PATH what is there",
@@ -72,6 +73,7 @@ _PATH = {
     "hardlink_to",
     "chmod",
     "rename",
+    "rmdir",
 }
 _WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
@@ -200,6 +202,7 @@ def test_all_goes_through_the_door() -> None:
         ("path.mkdir(parents=True)", True),
         ("path.mkdir(mode=0o700)", False),
         ("path.lchmod(0o600)", True),
+        ("path.rmdir()", True),
         ("from os import chmod", True),
         ("import shutil as files", True),
         ("undoing.append(partial(shutil.rmtree, path))", True),

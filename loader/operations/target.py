@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader.errors import LoaderError, OtherFormat, TargetNotEmpty, UsageProblem
+from loader.errors import DirectoryUnsafe, LoaderError, OtherFormat, TargetNotEmpty, UsageProblem
 from loader.mdb import environment, verify
 from loader.mdb.copying import Seen
 from loader.mdb.environment import LOCK
@@ -166,9 +166,9 @@ def existing(directory: Path, like: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # it is not empty: the database is there
+        with suppress(OSError, DirectoryUnsafe):  # it is not empty: the database is there
             for one in missing:
-                one.rmdir()
+                held.remove_empty(one)
 
 
 def _locked(target: held.Directory, home: held.Directory) -> Iterator[BuildDirectory]:

@@ -279,6 +279,15 @@ def close_to_others(directory: int, mode: int = 0o700) -> None:
     os.fchmod(directory, mode)
 
 
+def remove_empty(path: Path) -> None:
+    """Remove a directory in which nothing is. Links on the way are followed as in `opened`; os.rmdir follows all.
+
+    Raises DirectoryUnsafe, OSError.
+    """
+    with opened(path.parent) as above:
+        os.rmdir(path.name, dir_fd=above.descriptor)
+
+
 def require_private(status: os.stat_result, name: Path) -> None:
     """Raise DirectoryUnsafe where somebody else could put files into a directory."""
     if status.st_uid != os.geteuid():

@@ -268,3 +268,17 @@ def test_a_path_is_looked_at_from_the_top(tmp_path: Path) -> None:
     assert len([*held.on_the_way(tmp_path / "loop")]) < 100
     with held.opened(real) as opened:
         assert len([*held.on_the_way(opened.path / "below")]) == 2
+
+
+def test_an_empty_directory_is_removed_where_root_s_links_lead(tmp_path: Path) -> None:
+    require(None if os.geteuid() == 0 else "only root has to look whose a link is")
+    (tmp_path / "closed" / "empty").mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "closed")
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(DirectoryUnsafe):
+        held.remove_empty(link / "empty")
+    assert (tmp_path / "closed" / "empty").is_dir()
+    os.chown(link, 0, 0, follow_symlinks=False)
+    held.remove_empty(link / "empty")
+    assert not (tmp_path / "closed" / "empty").exists()
