@@ -14,9 +14,7 @@ from loader.cli import access, findings, options
 from loader.cli.report import show, show_error, show_json
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
 from loader.operations import doctor
-from loader.operations.doctor import Report, plugin
-from loader.operations.doctor.looking import Wishes
-from loader.operations.doctor.plugin import Check
+from loader.operations.doctor import Report, Request
 
 
 @click.command("doctor")
@@ -70,13 +68,13 @@ def command(
       ditseed doctor --fix
     """
     connection = access.connection_of(connecting)
-    wishes = Wishes(suffix, repo, connection, is_check)
+    request = Request(suffix, repo, connection, is_check)
     if is_check:
         options.refuse_given(["is_fix"], "a run without --check")
-        return _checked(config_path, wishes, as_json)
-    report = doctor.examine(config_path, wishes)
+        return _checked(config_path, request, as_json)
+    report = doctor.examine(config_path, request)
     if is_fix:
-        report = doctor.fixed(report, wishes)
+        report = doctor.fixed(report, request)
     if as_json:
         show_json(_facts(report))
     else:
@@ -84,21 +82,17 @@ def command(
     return EXIT_OK if report.is_well else EXIT_DIFFERENT
 
 
-def _checked(config: Path | None, wishes: Wishes, as_json: bool) -> int:
-    found = _check(config, wishes)
-    if as_json:
-        show_json({**msgspec.to_builtins(found), "status": found.status.name})
-    else:
-        show(*found.text())
-    return int(found.status)
-
-
-def _check(config: Path | None, wishes: Wishes) -> Check:
+def _checked(config: Path | None, request: Request, as_json: bool) -> int:
     try:
-        return plugin.check(doctor.examine(config, wishes))
+        check = doctor.check(doctor.examine(config, request))
     except LoaderError as error:
         show_error(error)
-        return plugin.failed(error)
+        check = doctor.failed(error)
+    if as_json:
+        show_json({**msgspec.to_builtins(check), "status": check.status.name})
+    else:
+        show(*check.text())
+    return int(check.status)
 
 
 def _facts(report: Report) -> Mapping[str, object]:

@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from loader.operations import doctor
-from loader.operations.doctor import plugin, replication
-from loader.operations.doctor.facts import Certificate, Database, Facts, Lease, Replication, Room
+from loader.operations.doctor import rules
+from loader.operations.doctor.facts import Certificate, Database, Facts, Lease, Replication
+from loader.operations.map_room import Room
 from loader.operations.monitoring import Status
 from loader.operations.storage.findings import Finding
 from loader.storage.asking import Unseen
@@ -132,7 +133,7 @@ def test_how_far_a_consumer_is_behind(
     shown: tuple[str, ...] | None, lag: float | None, severity: str
 ) -> None:
     one = Replication("ldap://provider", (OWN,), shown, 1.0)
-    assert replication.lag(one) == lag
+    assert rules.lag(one) == lag
     assert severities(facts(replication=(one,)), "replication") == [severity]
 
 
@@ -221,30 +222,32 @@ ROW = re.compile(r"^\| `([\w.*]+)` \| ((?:(?:note|warning|critical)(?:, )?)+) \|
 
 def _rules() -> dict[str, set[str]]:
     """The rules of the code, and the severities that stand beside their names."""
-    rules: dict[str, set[str]] = {"storage.*": set()}  # those of storage check
+    by_name: dict[str, set[str]] = {"storage.*": set()}  # those of storage check
     for path in DOCTOR.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
                 severity, rule = node.args[:2]
                 assert isinstance(rule, ast.Constant), ast.unparse(node)
                 named = re.findall(r"Severity\.([A-Z]+)", ast.unparse(severity))
-                rules.setdefault(rule.value, set()).update(map(str.lower, named))
-    return rules
+                if "_graded" in ast.unparse(severity):
+                    named = ["WARNING", "CRITICAL"]
+                by_name.setdefault(rule.value, set()).update(map(str.lower, named))
+    return by_name
 
 
 def test_each_rule_has_a_row_and_each_row_a_rule() -> None:
     rows = ROW.findall((DOCTOR.parents[2] / "docs/doctor.md").read_text())
     assert len(rows) == len(dict(rows))
-    rules = _rules()
-    assert dict(rows).keys() == rules.keys()
+    by_name = _rules()
+    assert dict(rows).keys() == by_name.keys()
     for rule, states in rows:
-        assert rules[rule] - {"ok"} <= set(states.split(", ")), rule
+        assert by_name[rule] - {"ok"} <= set(states.split(", ")), rule
 
 
 def test_the_plugin_keeps_its_line_whole() -> None:
     """A bar in what is told would begin performance data."""
     of = facts(suffix="o=a|b", room=replace(ROOM, used=10 * GIB))
-    first, *_ = plugin.check(doctor.Report(of, doctor.judged(of))).text()
+    first, *_ = doctor.check(doctor.Report(of, doctor.judged(of))).text()
     assert first.startswith("DOCTOR CRITICAL - o=a/b: 0 B of maxsize")
     assert first.count("|") == 1
 
@@ -253,8 +256,8 @@ def test_what_was_not_looked_at_is_not_ok() -> None:
     unseen = (Unseen("certificates of /c.pem", "why"),)
     blind = replace(facts(), unseen=unseen)
     report = doctor.Report(blind, doctor.judged(blind))
-    assert (plugin.check(report).status, report.is_well) == (Status.UNKNOWN, False)
+    assert (doctor.check(report).status, report.is_well) == (Status.UNKNOWN, False)
     left_out = replace(facts(), left_out=unseen)
     report = doctor.Report(left_out, doctor.judged(left_out))
-    assert (plugin.check(report).status, report.is_well) == (Status.OK, True)
-    assert "left out: certificates of /c.pem (why)" in plugin.check(report).text()
+    assert (doctor.check(report).status, report.is_well) == (Status.OK, True)
+    assert "left out: certificates of /c.pem (why)" in doctor.check(report).text()

@@ -1,4 +1,4 @@
-"""What the rules of `doctor` look at: gathered once (looking.py), then judged."""
+"""The facts that the rules of `doctor` judge (rules.py); looking.py gathers them once."""
 
 from __future__ import annotations
 
@@ -10,21 +10,6 @@ import msgspec
 from loader.operations.map_room import Reader, Room
 from loader.operations.storage.findings import Finding
 from loader.storage.asking import Unseen
-
-__all__ = [
-    "Backup",
-    "Barred",
-    "Certificate",
-    "Database",
-    "Drift",
-    "Facts",
-    "Kept",
-    "Lease",
-    "Reader",
-    "Replication",
-    "Room",
-    "Slapd",
-]
 
 
 class Drift(msgspec.Struct, frozen=True):
