@@ -246,7 +246,9 @@ def test_exit_statuses_in_tables_exist(page: Path) -> None:
 
 
 def test_a_wrong_code_is_noticed() -> None:
-    text = "`mdb.damaged` (exit status 53), `[server.gone]`, `run.sqlite`\n| 54 | `mdb.damaged` | x |\n"
+    text = (
+        "`mdb.damaged` (exit status 53), `[server.gone]`, `run.log`\n| 54 | `mdb.damaged` | x |\n"
+    )
     assert wrong_codes(text) == ["server.gone", "mdb.damaged 53"]
 
 

@@ -29,7 +29,6 @@ ALLOWED: Mapping[str, str] = {
     "loader.operations.pieces": "the run directory",
     "loader.operations.publish": "an environment in the run directory",
     "loader.operations.shards": "from the run directory into an output directory that is held open",
-    "loader.run.catalogue": "a temporary directory",
     "loader.server.compiled_schema": "a temporary directory",
     "loader.server.private": "the run directory, or a temporary one",
     "loader.server.hidden_config": "a temporary directory",

@@ -46,7 +46,6 @@ GUARDED = {
     "paramiko": ("loader.storage",),
     "pyrage": ("loader.age",),
     "s3fs": ("loader.storage",),
-    "sqlite3": ("loader.run",),
     "loader._native": (
         "loader.ldif",
         "loader.mdb.copying",
@@ -208,7 +207,7 @@ def test_only_the_layer_that_makes_text_fit_prints() -> None:
             "from loader import _native",
             "only loader.ldif and loader.mdb.copying and loader.mdb.index_costs and",
         ),
-        ("loader.operations.tune", "import sqlite3", "only loader.run"),
+        ("loader.operations.tune", "import fsspec", "only loader.storage"),
         ("loader.sinks.slapadd", "from loader.errors import *", "from nowhere"),
         ("loader.sinks.slapadd", "def f():\n    import lmdb", "only loader.mdb"),
     ],

@@ -195,7 +195,7 @@ def _called(command: click.Command, name: str) -> int:
 def _has_leases() -> bool:
     """A state directory that cannot be read is somebody else's."""
     try:
-        return any((defaults.state_dir() / "leases").glob("*.json"))
+        return (defaults.state_dir() / "leases.log").stat().st_size > 0
     except OSError:
         return False
 

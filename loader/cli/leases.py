@@ -26,14 +26,14 @@ def give_back(words: Sequence[str]) -> None:
 
 def give_back_local() -> list[str]:
     """What came of each, in words. Raises ImportError where python-ldap cannot be loaded."""
-    from loader.operations.add import left
+    from loader.operations.add import lending
     from loader.operations.tune import syncing
     from loader.server.options import Connection
 
     told = []
     for one in lease.left():
-        if one.kind in syncing.SETTINGS and left.is_local(one):
-            came = left.put_back(one, Connection())
+        if one.kind in syncing.SETTINGS and lending.is_local(one):
+            came = lending.put_back(one, Connection())
             told.append(f"{one.kind} of {one.database} at {one.target}: {came}")
     return told
 

@@ -11,8 +11,7 @@ from loader.cli.report import show, show_json
 from loader.cli.tune_indexes_cmd import indexes_command
 from loader.cli.tune_maxsize_cmd import maxsize_command
 from loader.cli.tune_sync_cmd import sync_command
-from loader.operations.tune import history
-from loader.run.journal import Outcome as Ended
+from loader.run import lease
 
 
 @click.group("tune")
@@ -40,7 +39,7 @@ def history_command(as_json: bool) -> None:
     Example:
       ditseed tune history
     """
-    found = history.changes()
+    found = lease.changes()
     if as_json:
         show_json({"changes": [dataclasses.asdict(one) for one in found]})
         return
@@ -48,7 +47,7 @@ def history_command(as_json: bool) -> None:
         show(f"{one.time}  {one.by}  {one.target}  {one.database}  ({one.outcome.value})")
         before, after = ("; ".join(values) or "(not set)" for values in (one.before, one.after))
         show(f"  {one.attribute}: {before} -> {after}")
-        if one.undo and one.outcome is not Ended.FAILED:
+        if one.undo and one.outcome is not lease.Outcome.FAILED:
             show(f"  put back: {one.undo}")
     if not found:
         show("no changes are recorded")

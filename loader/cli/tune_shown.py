@@ -13,7 +13,7 @@ import click
 from loader.cli import access, options
 from loader.cli.report import show, show_json, show_table
 from loader.errors import UsageProblem
-from loader.operations.add import shadow, sync_leases
+from loader.operations.add import lending
 from loader.operations.tune.plan import EDIT, Outcome, State
 from loader.operations.tune.target import Target, opened
 from loader.server.options import Connection
@@ -60,8 +60,7 @@ def target_of(given: dict[str, Any], apply: bool) -> Iterator[Target]:
         )
     where: Path | Connection = access.connection_of(given) if path is None else path
     if apply and isinstance(where, Connection):
-        sync_leases.release(where)
-        shadow.give_back_standing(where)
+        lending.release(where)
     with opened(where) as target:
         yield target
 

@@ -11,7 +11,7 @@ from loader.cli.report import show
 from loader.cli.tune_shown import show_settings, taken, target_of, target_options
 from loader.cli.written import Checkpoint, Duration, EnvFlags
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.operations.add import sync_leases
+from loader.operations.add import lending
 from loader.operations.tune import syncing
 from loader.operations.tune.plan import Outcome, State
 
@@ -75,7 +75,7 @@ def sync_command(lease: float | None, why: str | None, give_back: bool, **given:
         # A lease is written down before the setting is changed.
         outcome = asked and syncing.change(target, suffix, *asked, apply and lent_by is None)
     if outcome and asked and lent_by is not None and lease is not None:
-        sync_leases.lend(lent_by, *asked, lease, why or "")
+        lending.lend(lent_by, *asked, lease, why or "")
         outcome = Outcome(State.CHANGED, outcome.difference, outcome.notes)
     headings = ("suffix", "nosync", "envflags", "checkpoint")
     show_settings(target, found, outcome, as_json, headings, map(_sync_row, found))

@@ -58,7 +58,6 @@ from loader.errors.host import FULL_ERRNOS as FULL_ERRNOS
 from loader.errors.host import NO_SECRETS as NO_SECRETS
 from loader.errors.host import Cancelled as Cancelled
 from loader.errors.host import CatalogueDamaged as CatalogueDamaged
-from loader.errors.host import CatalogueVersion as CatalogueVersion
 from loader.errors.host import ChangedSince as ChangedSince
 from loader.errors.host import DirectoryUnsafe as DirectoryUnsafe
 from loader.errors.host import DiskInUse as DiskInUse

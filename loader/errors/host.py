@@ -132,14 +132,6 @@ class RunMismatch(LoaderError):
     )
 
 
-class CatalogueVersion(LoaderError):
-    code, exit_status = "run.version", 11
-    message = (
-        "{path} was written by another version of ditseed (format {found}, this one reads {known})"
-    )
-    hint = "Finish the run with that version, or start over with --restart."
-
-
 class NoRun(LoaderError):
     code, exit_status = "run.none", 17
     message = "{path}: no seeding was started there, or its state is kept elsewhere"

@@ -4,7 +4,7 @@ anew, or got another database, under the same URI."""
 from __future__ import annotations
 
 from loader import csn
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server.options import Connection
 from loader.server.searches import first_value
 from loader.server.session import Session, session

@@ -26,7 +26,7 @@ from loader.operations.target import (
     workshop_of,
 )
 from loader.progress import Progress
-from loader.run.killpoint import killpoint
+from loader.run.log import killpoint
 from loader.storage import files, holders
 
 Reflink = Literal["auto", "never", "always"]

@@ -22,7 +22,7 @@ from loader.operations.target import (
     workshop_of,
 )
 from loader.progress import Progress
-from loader.run.killpoint import killpoint
+from loader.run.log import killpoint
 from loader.storage import files
 
 MODE = 0o600  # of what is received

@@ -13,7 +13,7 @@ from loader.manifest import Manifest, ShardFile
 from loader.mdb.environment import entry_count
 from loader.operations.shards import Finished, ShardDirectory, into, now, require_output
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from loader.sources import mdb
 from loader.sources.mdb import Exported, Part

@@ -14,8 +14,7 @@ from loader.exports import RUN_DIR
 from loader.manifest import Manifest
 from loader.operations.shards import Finished, ShardDirectory, now
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run, open_run
 from loader.sources import dit
 from loader.sources.dit import Range, Template, TreeSpec

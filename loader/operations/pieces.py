@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader.progress import Meter
-from loader.run.catalogue import Catalogue
-from loader.run.killpoint import killpoint
+from loader.run.log import Catalogue, killpoint
 from loader.server.options import Connection
 from loader.server.wire import Part
 from loader.sources import ldap as source

@@ -18,7 +18,7 @@ from loader.mdb import environment, meta
 from loader.mdb.meta import DATA
 from loader.operations.target import put, require_target
 from loader.operations.tune import apply_maxsize
-from loader.run.catalogue import Catalogue, Facts, recorded
+from loader.run.log import Catalogue, Facts, recorded
 from loader.server import configuration, private
 from loader.storage import files, held
 

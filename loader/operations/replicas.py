@@ -11,7 +11,7 @@ from loader import csn, dn, overlays
 from loader.errors import LoaderError, NoSuchBase, OtherTree, ReplicasApart, ServerDown
 from loader.operations import moved
 from loader.progress import Meter
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server.options import Connection
 from loader.server.session import Attributes, Session, session
 from loader.sources import ldap as source

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loader.errors import TreeRestless
 from loader.operations.moved import LOOKS, MovedContainers
-from loader.run.killpoint import killpoint
+from loader.run.log import killpoint
 from loader.sinks.mdb import Orphan
 
 _LATE = "late-*.ldif*"

@@ -13,8 +13,7 @@ from loader.errors import LoaderError, OutputNotEmpty
 from loader.exports import RUN_DIR
 from loader.manifest import Manifest, ShardFile
 from loader.progress import Progress
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run, open_run
 from loader.storage import files
 

@@ -27,8 +27,7 @@ from loader.operations.publish import TargetDatabase
 from loader.operations.reread import Reread
 from loader.operations.shards import clear
 from loader.progress import Meter
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.server.search import Search
 from loader.sinks.mdb import Feed, Input, LiveSource

@@ -19,8 +19,8 @@ from loader.mdb.meta import DATA
 from loader.mdb.verify import Verified
 from loader.operations import packaged
 from loader.progress import Progress
-from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
+from loader.run.log import killpoint
 from loader.server import version
 from loader.storage import files, held, holders
 from loader.storage.files import Owner

@@ -1,10 +1,13 @@
-"""What was loosened on a server for the time of a run: written down before, forgotten once it is tightened again.
+"""The settings of servers that ditseed changed, in two logs of the state directory (mode 0600, without secrets).
 
-One JSON file a lease in state_dir()/leases, mode 0600, without secrets. Its holders keep the file beside it locked, and
-the kernel lets go of the lock with the process: a lease that stands and is not locked is of a run that was killed. One
-that no process holds has an end, and ends with the boot.
+`leases.log` has the leases: settings that were changed for the time of a run. A lease is written down before the change
+and removed after the setting was restored. Its holders lock a file in `leases/`, and the kernel releases the lock with
+the process: a lease that is not locked was left by a run that was killed. A lease that no process holds has an end, and
+ends with the boot. A server has several URIs, so a lease is identified by a mark that the server itself shows
+(loader/operations/leases.py).
 
-A server has several URIs, so a lease is known by a mark that the server itself shows (loader/operations/leases.py).
+`changes.log` has the changes that `tune` made for good. A change is written down before it is made, and again with its
+outcome: a change without an outcome may have been made or not.
 """
 
 from __future__ import annotations
@@ -13,28 +16,34 @@ import getpass
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
+from enum import Enum
 from pathlib import Path
 
+from loader import log
 from loader.defaults import state_dir
 from loader.errors import ConfigNotEditable, ConfigRefused, Locked, NotPermitted
 from loader.run.lock import exclusive, locking_process, shared
+from loader.run.log import Log, Row, killpoint
 from loader.storage import files, held
 
-FORMAT = 1
+LEASES, CHANGES = "leases.log", "changes.log"
+_LEASE, _CHANGE = "lease", "change"
+_SECRET = {"olcrootpw", "olcsyncrepl", "olcdbidassertbind", "olcdbaclbind", "userpassword"}
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
 class Lease:
-    """One setting of one database.
+    """One setting of one database that is changed for a time.
 
-    `undo`: the command that puts it back by hand. `taken`: UTC, ISO 8601. `before`: the value to put back, where that
-    is not the same for all. `mark`: of the database, "" where it has shown none. `by`: who took it; `why`: for what.
-    `expires`: as `taken`, of a lease that no process holds, which ends with the boot, too.
+    `undo`: the command that restores it by hand. `taken`: UTC, ISO 8601. `before`: the value to restore. `mark`: of the
+    database, "" if it has none. `by`: the account and process that took it; `why`: the purpose. `expires`: UTC, of a
+    lease that no process holds; `boot`: the boot that it ends with.
     """
 
     kind: str  # "nosync", "envflags", "checkpoint", "updatedn", "sessionlog"
@@ -49,10 +58,30 @@ class Lease:
     boot: str = ""
     why: str = ""
 
+    @property
+    def name(self) -> str:
+        """The same for all leases of one setting of one database."""
+        text = json.dumps([self.kind, self.mark or self.target, self.database])
+        return f"{self.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a process holds it, or it has not expired."""
+        try:
+            with exclusive(_lock(self)):
+                return _lasts(self)
+        except Locked:
+            return True
+
+    @property
+    def process(self) -> int | None:
+        """The process that holds it; None if none does."""
+        return locking_process(_lock(self))
+
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """A server: its URI, and the marks of its databases, none where it shows none."""
+    """A server: its URI, and the marks of its databases, none if it shows none."""
 
     uri: str
     marks: frozenset[str] = frozenset()
@@ -62,71 +91,84 @@ class ServerIdentity:
 
 
 @contextmanager
-def taken(lease: Lease) -> Iterator[Callable[[], None]]:
-    """Write the lease down, durably; then the body may take it. It calls what it gets once it has given it back.
-
-    Raises Locked while another ditseed holds the same, NotPermitted.
-    """
-    path = _made(_path(lease))
-    with exclusive(_lock(path)):
-        _note(path, lease)
-        yield lambda: _forget(path)
-
-
-@contextmanager
-def joined(
-    lease: Lease, take: Callable[[], object], give_back: Callable[[], None]
+def lent(
+    lease: Lease, change: Callable[[], object], restore: Callable[[], None], alone: bool = False
 ) -> Iterator[None]:
-    """Held together with whoever else needs the same: the first writes it down, the last one to leave gives it back.
+    """Changes a setting for the time of the body. The first run that needs it writes the lease down, the last one to
+    leave restores the setting. `alone`: raises Locked while another run holds the lease.
 
-    `take` is called by each, and must do no harm where it is so already. `give_back` raises LeaseStands where it
-    cannot, and then the lease stands.
+    `change` is called by each run. `restore` raises LeaseStands if it fails, and then the lease stays.
     """
-    path, refused = _made(_path(lease)), False
+    guard, lock, refused = _lock(lease, ".guard"), _lock(lease), False
     with ExitStack() as holding:
-        with exclusive(_guard(path), wait=True):
-            holding.enter_context(shared(_lock(path)))
-            if not path.exists():
-                _note(path, lease)
+        with exclusive(guard, wait=True):
+            holding.enter_context(exclusive(lock) if alone else shared(lock))
+            note(lease, anew=False)
+        killpoint(f"{lease.kind}.written-down")
         try:
             try:
-                take()
+                change()
             except (ConfigNotEditable, ConfigRefused):
-                refused = True  # nothing was changed
+                refused = True  # the server changed nothing
                 raise
+            killpoint(f"{lease.kind}.taken")
             yield
         finally:
-            with exclusive(_guard(path), wait=True):
+            with exclusive(guard, wait=True):
                 holding.close()
-                with suppress(Locked):  # then others have it still
-                    _leave(path, None if refused else give_back)
+                with suppress(Locked), exclusive(lock):  # Locked: another run still holds it
+                    standing = _find(lease)
+                    if standing is not None and not _lasts(standing):
+                        if not refused:
+                            restore()
+                        killpoint(f"{lease.kind}.given-back")
+                        _forget(lease)
 
 
-def _leave(path: Path, give_back: Callable[[], None] | None) -> None:
-    """Raises Locked while somebody has the lease."""
-    with exclusive(_lock(path)):
-        standing = _read(path)
-        if standing is None or _lasts(standing):
-            return
-        if give_back is not None:
-            give_back()
-        _forget(path)
-
-
-def until(lease: Lease, seconds: float, take: Callable[[], object]) -> None:
-    """Taken, and held by no process, but until then or the next boot. `take` as in `joined`."""
-    path = _made(_path(lease))
+def lend_until(lease: Lease, seconds: float, change: Callable[[], object]) -> None:
+    """Changes a setting until then or the next boot; no process holds this lease."""
     end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
-    expires = end.isoformat(timespec="seconds")
-    with exclusive(_guard(path), wait=True), shared(_lock(path)):
-        # What it was before is what the first one found.
-        _note(path, replace(_read(path) or lease, expires=expires, boot=boot_id()))
-        take()
+    with exclusive(_lock(lease, ".guard"), wait=True), shared(_lock(lease)):
+        # The value before is the one that the first lease met.
+        first = _find(lease) or lease
+        note(replace(first, expires=end.isoformat(timespec="seconds"), boot=boot_id()))
+        change()
 
 
-def stands(lease: Lease) -> bool:
-    """Is there one of the same setting, whoever has it?"""
-    return _path(lease).exists()
+def note(lease: Lease, anew: bool = True) -> None:
+    """Writes a lease down. Not `anew`: unless it is there already."""
+    by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
+    with _writing(LEASES) as written:
+        if anew or (_LEASE, lease.name) not in written.rows:
+            facts = asdict(replace(lease, taken=_now(), by=by))
+            written.append(Row(_LEASE, lease.name, facts))
+
+
+def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
+    """Restores the setting of a lease that nobody holds, and forgets the lease. Raises Locked, LeaseStands."""
+    with exclusive(_lock(lease)):
+        if restore is not None:
+            restore()
+        _forget(lease)
+
+
+def standing() -> list[Lease]:
+    """All leases, oldest first; none if the state directory cannot be read."""
+    try:
+        rows = Log(state_dir(), LEASES, strict=False).of(_LEASE)
+    except OSError:
+        return []
+    return sorted((Lease(**row.facts) for row in rows), key=lambda lease: lease.taken)
+
+
+def left(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
+    """The leases that nobody holds any more: their runs were killed, or could not restore the setting."""
+    return [one for one in _chosen(server, kind) if not one.is_held]
+
+
+def lasting(server: ServerIdentity, kind: str) -> list[Lease]:
+    """The leases that are held, or have not expired."""
+    return [one for one in _chosen(server, kind) if one.is_held]
 
 
 def boot_id() -> str:
@@ -134,90 +176,25 @@ def boot_id() -> str:
     return files.read(_BOOT).decode().strip()
 
 
-def _note(path: Path, lease: Lease) -> None:
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
-    _write(path, {"format": FORMAT, **asdict(lease), "taken": now, "by": by})
-
-
-def of(target: str) -> list[tuple[Lease, int | None]]:
-    """All of a server with the process that holds each; None: nobody does any more."""
-    found = [
-        (_read(path), locking_process(_lock(path))) for path in sorted(_place().glob("*.json"))
+def _chosen(server: ServerIdentity | None, kind: str | None) -> list[Lease]:
+    return [
+        one
+        for one in standing()
+        if kind in (None, one.kind) and (server is None or server.has(one))
     ]
-    return [(one, pid) for one, pid in found if one is not None and one.target == target]
 
 
-def any_open() -> bool:
-    """Is there a lease at all, of whichever server?"""
-    return any(_place().glob("*.json"))
+def _find(lease: Lease) -> Lease | None:
+    return next((one for one in standing() if one.name == lease.name), None)
 
 
-def left() -> list[Lease]:
-    """Those of all servers that nobody holds any more, oldest first: their runs were killed, or could not give back."""
-    paths = sorted(_place().glob("*.json"))
-    found = [_read(path) for path in paths if not _is_held(path)]
-    return sorted((one for one in found if one is not None), key=lambda one: one.taken)
-
-
-def open_leases(server: ServerIdentity, kind: str) -> list[Lease]:
-    """Those of that server."""
-    return [one for one in left() if one.kind == kind and server.has(one)]
-
-
-def lasting(server: ServerIdentity, kind: str) -> list[Lease]:
-    """Those of that server that somebody has, or that last."""
-    paths = sorted(_place().glob("*.json"))
-    found = [_read(path) for path in paths if _is_held(path)]
-    return [one for one in found if one is not None and one.kind == kind and server.has(one)]
-
-
-def _place() -> Path:
-    return state_dir() / "leases"
-
-
-def _path(lease: Lease) -> Path:
-    text = json.dumps([lease.kind, lease.mark or lease.target, lease.database])
-    return _place() / f"{lease.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-
-
-def _lock(path: Path) -> Path:
-    return path.with_suffix(".lock")
-
-
-def _made(path: Path) -> Path:
-    try:
-        with held.private(path.parent):
-            return path
-    except PermissionError as error:
-        raise NotPermitted(action="make", path=path.parent, owner="root") from error
-
-
-def _write(path: Path, facts: dict[str, object]) -> None:
-    """A cut file is none that counts: nothing is loosened before this returns."""
-    files.write_durably(path, f"{json.dumps(facts)}\n".encode(), 0o600)
-
-
-def _read(path: Path) -> Lease | None:
-    try:
-        facts = json.loads(files.read(path))
-        return Lease(**{name: facts[name] for name in Lease.__dataclass_fields__ if name in facts})
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _guard(path: Path) -> Path:
-    """Held while the first comes or the last goes."""
-    return path.with_suffix(".guard")
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        with exclusive(_lock(path)):
-            standing = _read(path)
-            return standing is not None and _lasts(standing)
-    except Locked:
-        return True
+def _forget(lease: Lease) -> None:
+    """The log is emptied with the last lease, so that it stays small."""
+    with _writing(LEASES) as written:
+        if written.rows.keys() <= {(_LEASE, lease.name)}:
+            written.clear()
+        else:
+            written.append(Row(_LEASE, lease.name, {}, undone=True))
 
 
 def _lasts(lease: Lease) -> bool:
@@ -226,6 +203,109 @@ def _lasts(lease: Lease) -> bool:
     return datetime.now(timezone.utc) < datetime.fromisoformat(lease.expires)
 
 
-def _forget(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    files.make_durable(path.parent)
+def _lock(lease: Lease, suffix: str = ".lock") -> Path:
+    """A ".guard" is held while the first run comes or the last one leaves."""
+    directory = state_dir() / "leases"
+    try:
+        with held.private(directory):
+            return directory / f"{lease.name}{suffix}"
+    except PermissionError as error:
+        raise NotPermitted(action="make", path=directory, owner="root") from error
+
+
+class Outcome(str, Enum):
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"  # the process ended before it wrote the outcome
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting of one database. `target`: slapd.d, slapd.conf or URI. `undo`: the command that restores it."""
+
+    target: str
+    database: str  # its suffix
+    attribute: str  # as cn=config calls it
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    command: str
+    undo: str | None = None
+    time: str = ""  # UTC, ISO 8601
+    by: str = ""
+    id: str = ""
+    outcome: Outcome = Outcome.UNKNOWN
+    reason: str = ""  # of a change that failed
+
+
+@contextmanager
+def recorded(*changes: Change) -> Iterator[None]:
+    """Writes changes down; the body makes them. Raises NotPermitted, and then nothing is changed."""
+    now, by = _now(), _user()
+    blanked = [_blanked(replace(one, id=uuid.uuid4().hex, time=now, by=by)) for one in changes]
+
+    def write(outcome: Outcome, reason: str = "") -> None:
+        ended = [replace(one, outcome=outcome, reason=reason) for one in blanked]
+        with _writing(CHANGES) as written:
+            written.append(*(Row(_CHANGE, one.id, asdict(one)) for one in ended))
+
+    write(Outcome.UNKNOWN)
+    try:
+        yield
+    except BaseException as error:
+        write(Outcome.FAILED, log.redact(str(error) or type(error).__name__))
+        raise
+    write(Outcome.DONE)
+
+
+def changes() -> list[Change]:
+    """All changes that were written down, oldest first."""
+    try:
+        rows = Log(state_dir(), CHANGES, strict=False).of(_CHANGE)
+    except PermissionError as error:
+        path = state_dir() / CHANGES
+        raise NotPermitted(action="read", path=path, owner="root") from error
+    return [
+        Change(
+            **{
+                **row.facts,
+                "before": tuple(row.facts["before"]),
+                "after": tuple(row.facts["after"]),
+                "outcome": Outcome(row.facts["outcome"]),
+            }
+        )
+        for row in rows
+    ]
+
+
+def _blanked(change: Change) -> Change:
+    """Values of secrets never reach the file, not even those before the change."""
+
+    def blank(values: tuple[str, ...]) -> tuple[str, ...]:
+        secret = change.attribute.lower() in _SECRET
+        return tuple("***" if secret else log.redact(value) for value in values)
+
+    before, after = blank(change.before), blank(change.after)
+    return replace(change, before=before, after=after, command=log.redact(change.command))
+
+
+def _user() -> str:
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+@contextmanager
+def _writing(file: str) -> Iterator[Log]:
+    """A log of the state directory, which no other ditseed writes meanwhile."""
+    with (
+        files.explained(state_dir() / file),
+        held.private(state_dir()) as directory,
+        exclusive(directory.path / f"{file}.lock", wait=True),
+        closing(Log(directory.path, file, strict=False)) as written,
+    ):
+        yield written

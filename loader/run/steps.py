@@ -1,67 +1,113 @@
-"""A run is a list of named steps; each is done once, and says what it found.
+"""A run is a list of named steps. Each is done once, and its facts are kept.
 
     run.do("export", lambda meter: export_entries(..., meter))
 
-An operation reads as such a list. After `kill -9` the same list is read again and finished steps are skipped.
+An operation reads as such a list. After `kill -9` the same list is read again, and finished steps are skipped.
+
+The log (log.py) has the finished steps, and is durable. Beside it, `now.json` has the step under way or the error that
+ended the run; it is written at the beginning of each step and about once a second while the step moves, so its age is
+the time since the run last moved. `status_of` reads both from outside, and locks and changes nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from msgspec.structs import replace
+import msgspec
 
 from loader import naming, units
-from loader.errors import FULL_ERRNOS, NoSpace, NotPermitted, keeps_run_directory
+from loader.defaults import SILENCE_FACTOR, SILENCE_FLOOR
+from loader.errors import (
+    FULL,
+    FULL_ERRNOS,
+    Cancelled,
+    Internal,
+    LoaderError,
+    NoSpace,
+    NotPermitted,
+    StepTimeout,
+    SystemFailed,
+    chain,
+    is_resumable,
+    keeps_run_directory,
+)
 from loader.progress import Meter, Progress
-from loader.run import live
-from loader.run.catalogue import Catalogue, Facts, forget
-from loader.run.killpoint import killpoint
-from loader.run.live import Live
-from loader.run.lock import exclusive
-from loader.run.watch import watching
-from loader.storage import held
+from loader.run.lock import exclusive, locking_process
+from loader.run.log import Catalogue, Facts, Row, forget, killpoint, recorded
+from loader.storage import files, held
 
+LIVE_FILE = "now.json"
+_BLOCK = 4096  # bytes
 log = logging.getLogger(__name__)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The error that ended a run. `at`: Unix time."""
+
+    code: str
+    message: str
+    hint: str | None
+    at: float
+
+
+class Live(msgspec.Struct, frozen=True):
+    """The contents of now.json. `step`: the step that was begun last. `entries`: those of it so far, of `total` where
+    that is known. `seconds`: how long it had run by then. `failure`: the error that ended the run. `done`: the run
+    ended without an error."""
+
+    step: str | None = None
+    entries: int = 0
+    total: int | None = None
+    seconds: float = 0.0
+    failure: Failure | None = None
+    done: bool = False
+
+    @property
+    def rate(self) -> float | None:
+        """Entries a second; None where none were counted."""
+        return self.entries / self.seconds if self.entries and self.seconds > 0 else None
 
 
 @dataclass
 class Run:
     """One run in its directory, which is private and held open (loader/storage/held.py). `timeouts`: seconds a step may
-    be silent, by name ("*" for all). `label`: what tells it from the others that work at the same."""
+    make no progress, by name ("*" for all). `label`: distinguishes it from others that work at the same time."""
 
     catalogue: Catalogue
     progress: Progress
     timeouts: Mapping[str, float] = field(default_factory=dict)
     label: str = ""
-    worked: bool = False  # has it done anything now, or found it all done before?
+    worked: bool = False  # whether a step was done now, and not only before
     live: Live = field(default_factory=Live)
 
     @property
     def directory(self) -> Path:
-        """Through its descriptor: what is put here cannot be led elsewhere."""
+        """The path through its descriptor: no link can lead files elsewhere."""
         return self.catalogue.directory
 
     @property
     def name(self) -> Path:
-        """As the operator knows it."""
+        """The path as the operator knows it."""
         return Path(naming.with_operator_paths(str(self.directory)))
 
     def do(self, name: str, work: Callable[[Meter], Facts], total: int | None = None) -> Facts:
-        """Do a step unless it is done; either way its facts.
+        """Does a step unless it is done; returns its facts either way.
 
-        A kill at `NAME.start` or in the work: the step is done again. At `NAME.unrecorded`: done again, so work
-        must be repeatable. At `NAME.recorded`: it is not done again.
+        Killed at `NAME.start`, in the work, or at `NAME.unrecorded`, the step is done again, so the work must be
+        repeatable. Killed at `NAME.recorded`, it is not.
         """
-        known = self.catalogue.found(name)
-        if known is not None:
+        facts = self.catalogue.found(name)
+        if facts is not None:
             self.progress.passed_over(self._shown(name))
-            return known
+            return facts
         self.worked = True
         killpoint(f"{name}.start")
         allowed = self.timeouts.get(name, self.timeouts.get("*"))
@@ -75,10 +121,18 @@ class Run:
         killpoint(f"{name}.recorded")
         return facts
 
-    def note(self, now: Live) -> None:
-        """For whoever asks from outside what the run is doing."""
-        self.live = now
-        live.write(self.directory, now)
+    def note(self, live: Live) -> None:
+        """Writes now.json. Never fails: a run does not end because this cannot be written. It is written in place, in
+        one block, which a full disk still takes."""
+        self.live = live
+        content = msgspec.json.encode(live).ljust(_BLOCK)
+        with suppress(OSError, LoaderError), held.opened(self.directory) as directory:
+            descriptor = directory.found_or_made(LIVE_FILE)
+            try:
+                os.pwrite(descriptor, content, 0)
+                os.ftruncate(descriptor, len(content))
+            finally:
+                os.close(descriptor)
 
     def _note_step(self, name: str, meter: Meter) -> None:
         self.note(Live(name, meter.entries, meter.total, meter.seconds))
@@ -88,13 +142,13 @@ class Run:
         ended = None if self.worked else self.catalogue.ended()
         return {} if ended is None else {"done_before": units.moment(ended)}
 
-    def _say_whether_it_worked(self) -> None:
+    def _warn_if_done_before(self) -> None:
         """Else the report of months ago would pass for one of today."""
-        told = self.told_before()
-        if told and not self.label:
+        before = self.told_before()
+        if before and not self.label:
             log.warning(
                 "nothing was done now: all this was done on %s (--restart does it again; %s remembers it)",
-                told["done_before"],
+                before["done_before"],
                 self.directory,
             )
 
@@ -113,21 +167,24 @@ def open_run(
     label: str = "",
     resumable: bool = True,
 ) -> Iterator[Run]:
-    """Lock the run directory and go on with what stands there, or begin. resumable: the same command goes on with a run
+    """Locks the run directory and continues the run in it, or begins one. resumable: the same command continues a run
     that fails.
 
-    Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueVersion.
+    Raises Locked, RunMismatch (an unfinished run with other `options`), CatalogueDamaged.
     """
     with ExitStack() as stack:
-        home = stack.enter_context(_made(directory))
         try:
-            with exclusive(home.path / "lock"):
-                log.info("run directory: %s", home.name)
+            run_dir = stack.enter_context(held.private(directory))
+        except PermissionError as error:
+            raise NotPermitted(action="make", path=directory, owner="root") from error
+        try:
+            with exclusive(run_dir.path / "lock"):
+                log.info("run directory: %s", run_dir.name)
                 if restart:
-                    forget(home.path)
-                with closing(Catalogue(home.path)) as catalogue:
+                    forget(run_dir.path)
+                with closing(Catalogue(run_dir.path)) as catalogue:
                     if catalogue.begin(verb, options):
-                        progress.say(f"going on with the run in {home.name}")
+                        progress.say(f"going on with the run in {run_dir.name}")
                     run = Run(catalogue, progress, timeouts or {}, label)
                     run.note(Live())
                     try:
@@ -135,41 +192,175 @@ def open_run(
                     except BaseException as error:
                         if resumable:
                             keeps_run_directory(error)
-                        failure = live.failure_of(error, home.name)
-                        run.note(replace(run.live, failure=failure))
+                        failure = _failure_of(error, run_dir.name)
+                        run.note(msgspec.structs.replace(run.live, failure=failure))
                         raise
-                    run._say_whether_it_worked()
+                    run._warn_if_done_before()
                     run.note(Live(done=True))
         except BaseException as error:
             if resumable:
                 keeps_run_directory(error)
-            if resumable and _is_full(error):
-                with suppress(OSError):  # a file that goes meanwhile must not hide what went wrong
-                    _tell_what_is_ours(home)
+                if isinstance(error, NoSpace) or getattr(error, "errno", None) in FULL_ERRNOS:
+                    with suppress(OSError):  # files that vanish meanwhile must not hide the error
+                        _warn_of_kept_files(run_dir)
             raise
 
 
-def _is_full(error: BaseException) -> bool:
-    full = isinstance(error, OSError) and error.errno in FULL_ERRNOS
-    return full or isinstance(error, NoSpace)
-
-
-def _tell_what_is_ours(home: held.Directory) -> None:
-    """What a run leaves behind keeps a full disk full."""
-    size = sum(path.lstat().st_blocks * 512 for path in home.path.rglob("*"))
+def _warn_of_kept_files(run_dir: held.Directory) -> None:
+    """The files of a run that failed keep a full disk full."""
+    size = sum(path.lstat().st_blocks * 512 for path in run_dir.path.rglob("*"))
     log.warning(
         "%s of that disk are this run's own, in %s: the same command goes on with them; to free them, remove "
         "that directory",
         units.size(size),
-        home.name,
+        run_dir.name,
     )
 
 
+def _failure_of(error: BaseException, directory: Path) -> Failure:
+    """The error as the verb itself prints it. `directory`: the path of an error of the system that names no file."""
+    own = _own_error(error, directory)
+    if is_resumable(error):
+        keeps_run_directory(own)
+    # The hint of an internal error names a file that is made later.
+    hint = None if isinstance(own, Internal) else own.advice()
+    return Failure(own.code, str(own), hint, time.time())
+
+
+def _own_error(error: BaseException, directory: Path) -> LoaderError:
+    stop = next((one for one in chain(error) if isinstance(one, KeyboardInterrupt)), None)
+    if stop is not None:
+        return Cancelled(signal=str(stop) or "SIGINT")
+    if isinstance(error, LoaderError):
+        return error
+    if isinstance(error, OSError):
+        path = directory if error.filename is None else os.fsdecode(error.filename)
+        if error.errno in FULL_ERRNOS:
+            return NoSpace(path=path, lack=FULL)
+        return SystemFailed(path=path, reason=error.strerror or error)
+    first = str(error).partition("\n")[0]
+    return Internal(what=f"{type(error).__name__}: {first}", path=directory)
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run seen from outside. `process`: that of the ditseed that works at it, None when none does. `heard`: Unix time
+    of the last write to a file of it. `read`: entries of the finished pieces of the step `read`."""
+
+    directory: Path
+    verb: str
+    options: Facts
+    steps: list[Row]
+    read: int
+    process: int | None
+    heard: float
+    live: Live
+
+    @property
+    def under_way(self) -> str | None:
+        """The step that was begun and is not finished."""
+        step = self.live.step
+        return None if step is None or self.found(step) is not None else step
+
+    def found(self, step: str) -> Facts | None:
+        """The facts of a finished step."""
+        return next((row.facts for row in self.steps if row.name == step), None)
+
+
+def status_of(directory: Path) -> RunStatus | None:
+    """None if the directory has no run. Raises CatalogueDamaged."""
+    with recorded(directory) as catalogue:
+        about = catalogue.about() if catalogue else None
+        if catalogue is None or about is None:
+            return None
+        return RunStatus(
+            directory,
+            *about,
+            catalogue.steps(),
+            sum(facts["entries"] for facts in catalogue.partitions("read").values()),
+            locking_process(directory / "lock"),
+            _last_write(directory),
+            _read_live(directory),
+        )
+
+
+def _read_live(directory: Path) -> Live:
+    """An empty one if the file is missing, or is being written."""
+    try:
+        return msgspec.json.decode(files.read(directory / LIVE_FILE), type=Live)
+    except (FileNotFoundError, ValueError):  # msgspec's errors are ValueErrors
+        return Live()
+
+
+def _last_write(directory: Path) -> float:
+    latest = directory.stat().st_mtime
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):  # renamed meanwhile
+            latest = max(latest, path.lstat().st_mtime)
+    return latest
+
+
+class Watch:
+    """Gives up a step that makes no progress. No time is fixed: the step may be silent for as long as it has moved so
+    far (a slapadd that loaded for an hour may sync for an hour), or many times the longest pause that it made,
+    whichever is longer; never less than a floor, below which a pause says nothing. `error` is set once the step was
+    given up."""
+
+    def __init__(self, meter: Meter, allowed: float | None) -> None:
+        self._meter = meter
+        self._fixed = allowed
+        self._seen: tuple[object, ...] = (0, 0, "", 0, 0)
+        self._moved = time.monotonic()
+        self._longest = 0.0
+        self.error: StepTimeout | None = None
+
+    def allowed(self) -> tuple[float, str]:
+        """Seconds of silence allowed now, and the reason."""
+        if self._fixed is not None:
+            return self._fixed, "set with --timeout"
+        moving = self._moved - self._meter.started
+        if moving >= max(self._longest * SILENCE_FACTOR, SILENCE_FLOOR):
+            return moving, "as long as it moved before"
+        pauses = self._longest * SILENCE_FACTOR
+        return max(pauses, SILENCE_FLOOR), f"longest pause before {units.duration(self._longest)}"
+
+    def look(self) -> bool:
+        """Whether the step has moved since the look before."""
+        now = time.monotonic()
+        seen = self._meter.moved
+        if seen != self._seen:
+            self._longest = max(self._longest, now - self._moved)
+            self._seen, self._moved = seen, now
+            return True
+        allowed, why = self.allowed()
+        if now - self._moved > allowed and self.error is None:
+            silent, limit = units.duration(now - self._moved), units.duration(allowed)
+            self.error = StepTimeout(step=self._meter.name, silent=silent, allowed=limit, why=why)
+            self._meter.cancel()
+        return False
+
+
 @contextmanager
-def _made(directory: Path) -> Iterator[held.Directory]:
-    with ExitStack() as stack:
-        try:
-            home = stack.enter_context(held.private(directory))
-        except PermissionError as error:
-            raise NotPermitted(action="make", path=directory, owner="root") from error
-        yield home
+def watching(
+    meter: Meter, allowed: float | None, moved: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Runs the body under a watch, which calls `moved` about once a second while the step moves. If the step is given
+    up, StepTimeout replaces the error that the cancelling caused."""
+    watch, ended = Watch(meter, allowed), threading.Event()
+
+    def loop() -> None:
+        while not ended.wait(min(1.0, (allowed or 1.0) / 4)):
+            if watch.look() and moved is not None:
+                moved()
+
+    watcher = threading.Thread(target=loop, daemon=True)
+    watcher.start()
+    try:
+        yield
+    except BaseException as error:
+        if watch.error is not None and isinstance(error, Exception):
+            raise watch.error from error
+        raise
+    finally:
+        ended.set()
+        watcher.join()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from loader import dn, plain, units
 from loader.config import Config
 from loader.errors import LoaderError
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server import entry_count
 from loader.server.options import Connection
 from loader.server.session import Session, session

@@ -19,8 +19,7 @@ from loader.errors import EmptyInput, NoContextCSN, PartialReplica
 from loader.operations.build import BuildOptions, build_steps, inputs
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.server.options import Connection
 from loader.server.search import Search

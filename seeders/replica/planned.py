@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from loader.run.catalogue import Catalogue, recorded
+from loader.run.log import Catalogue, recorded
 
 _NOTE = (
     "planned"  # a step of the catalogue that is never run; its partitions are the steps of the plan

@@ -6,7 +6,7 @@ from __future__ import annotations
 from loader import backmdb, syncrepl
 from loader.errors import UsageProblem
 from loader.operations import hidden_values, replicas
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources.location import is_stream

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 
 from loader.errors import ConfigHidden, LeaseStands, LoaderError, ProviderNotPrepared
 from loader.operations import leases
 from loader.run import lease
-from loader.run.killpoint import killpoint
 from loader.run.lease import Lease
+from loader.run.log import killpoint
 from loader.server import configuration, configuration_write, entry_count, touch
 from loader.server.options import Connection
 from loader.server.session import Session, session
@@ -69,14 +70,13 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
 def _write_down(admin: Connection, server: Session, suffix: str, known: Syncprov) -> None:
     """Once: what stands there already tells what was before all seedings."""
     config = configuration.read_online(server)
-    if any(one.database == suffix for one in lease.open_leases(leases.known(config), KIND)):
+    if any(one.database == suffix for one in lease.left(leases.identity(config), KIND)):
         return
     mark = leases.mark(config, config.database(suffix))
     undo = ["ditseed", "replica", "release", *admin.options(), "-b", suffix]
     before = str(known.session_log or "")
     one = Lease(KIND, server.uri, suffix, shlex.join(undo), before=before, mark=mark)
-    with lease.taken(one):
-        pass  # it is never given back here, so it stands
+    lease.note(one)
 
 
 def _begin(writer: Session, server: Session, suffix: str, log_base: str | None) -> str:
@@ -94,12 +94,10 @@ def _begin(writer: Session, server: Session, suffix: str, log_base: str | None) 
 def release(connection: Connection, suffix: str | None) -> list[str]:
     """Put back what session logs were before --prepare-provider; which, and what. Raises LeaseStands."""
     with session(connection) as server:
-        standing = lease.open_leases(leases.of_server(server), KIND)
+        standing = lease.left(leases.of_server(server), KIND)
         found = [one for one in standing if suffix in (None, one.database)]
         for one in found:
-            with lease.taken(one) as given_back:
-                _put_back(server, one)
-                given_back()
+            lease.end(one, partial(_put_back, server, one))
     return [f"{one.database}: {one.before or 'no session log'}" for one in found]
 
 
@@ -107,8 +105,7 @@ def forget(uri: str, suffix: str | None) -> list[str]:
     """Forget what runs have left at a server that cannot be reached any more; what. Nothing is asked or put back."""
     found = [one for one in lease.left() if one.target == uri and suffix in (None, one.database)]
     for one in found:
-        with lease.taken(one) as given_back:
-            given_back()
+        lease.end(one)
     return [f"{one.kind} of {one.database}: forgotten, not put back" for one in found]
 
 

@@ -26,7 +26,7 @@ from loader.operations.build import target_database
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import known_to_core
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts, recorded
+from loader.run.log import Facts, recorded
 from loader.run.steps import open_run
 from loader.server import subschema
 from loader.server.options import Connection

@@ -13,8 +13,7 @@ from loader.operations import hidden_values
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.server import sync, wire
 from loader.server.options import Connection

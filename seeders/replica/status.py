@@ -12,9 +12,8 @@ from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import looking as loads
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.run import lease
-from loader.run.catalogue import DoneStep, Facts
-from loader.run.live import Failure
-from loader.run.looking import RunStatus, status_of
+from loader.run.log import Facts, Row
+from loader.run.steps import Failure, RunStatus, status_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Status:
 
     verb: str
     done: bool
-    steps: list[DoneStep]
+    steps: list[Row]
     step: str | None
     entries: int | None
     expected: int | None
@@ -67,7 +66,7 @@ _NO_PROGRESS: _Progress = {"entries": None, "expected": None, "rate": None, "lef
 def _status(
     run: RunStatus,
     done: bool,
-    steps: list[DoneStep],
+    steps: list[Row],
     step: str | None,
     progress: _Progress,
     leases: list[Facts],
@@ -120,10 +119,11 @@ def leases_of(uri: str) -> list[Facts]:
             "kind": one.kind,
             "database": one.database,
             "taken": one.taken,
-            "process": pid,
-            "undo": one.undo if pid is None else None,
+            "process": one.process,
+            "undo": one.undo if one.process is None else None,
         }
-        for one, pid in lease.of(uri)
+        for one in lease.standing()
+        if one.target == uri
     ]
 
 

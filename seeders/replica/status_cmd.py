@@ -13,8 +13,8 @@ from loader.cli import options
 from loader.cli.report import show, show_facts, show_json, show_table
 from loader.errors import NoRun, UsageProblem
 from loader.operations import build
-from loader.run.catalogue import DoneStep, Facts
-from loader.run.live import Failure
+from loader.run.log import Facts, Row
+from loader.run.steps import Failure
 from seeders.replica import planned, preparing
 from seeders.replica import status as standing
 from seeders.replica.status import Status
@@ -99,7 +99,7 @@ def _online(uri: str, directory: Path, as_json: bool) -> None:
         _show_lease(one)
 
 
-def _show_steps(steps: Sequence[DoneStep], expected: Mapping[str, float]) -> None:
+def _show_steps(steps: Sequence[Row], expected: Mapping[str, float]) -> None:
     """What was done, and beside it what a plan had; then the steps of the plan that are left."""
     rows = []
     for step in steps:

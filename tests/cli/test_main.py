@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from fixtures.waiting import until
 from loader.cli import OWN, ditseed, verbs
 from loader.errors import Internal, LibldapMissing, NotInstalled, UsageProblem
 from loader.run.lease import Lease
-from tests.support import command
+from tests.support import command, leases
 from tests.support.command import Done, environment
 from tests.support.processes import has_ended
 
@@ -95,20 +95,18 @@ def test_a_verb_has_the_same_line_as_click_would_give_it() -> None:
 
 IMPORTED = """
 import sys
-before = set(sys.modules)  # coverage.py starts with the interpreter, and imports sqlite3
+before = set(sys.modules)
 sys.argv = ["ditseed", "--help"]
 from loader.cli import ditseed, ending
 assert ending.run(ditseed, "ditseed") == 0
-heavy = {"rich", "ldap", "lmdb", "sqlite3", "zstandard", "loader._native"} & sys.modules.keys()
+heavy = {"rich", "ldap", "lmdb", "zstandard", "loader._native"} & sys.modules.keys()
 assert not heavy - before, heavy
 """
 
 
 def test_help_imports_no_verb(tmp_path: Path) -> None:
     """Nor for a lease that is open."""
-    lease = tmp_path / "leases" / "nosync-0.json"
-    lease.parent.mkdir()
-    lease.write_text(json.dumps(asdict(Lease("nosync", "ldap://127.0.0.1:1", "o=x", "undo it"))))
+    leases.write(tmp_path, Lease("nosync", "ldap://127.0.0.1:1", "o=x", "undo it"))
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED],
         env=environment({"DITSEED_STATE_DIR": str(tmp_path)}),
@@ -169,8 +167,8 @@ def test_without_python_ldap_a_verb_that_needs_it_says_what_to_install(tmp_path:
     does not load it."""
     reason = "libldap-2.5.so.0: cannot open shared object file"
     (tmp_path / "ldap.py").write_text(f"raise ImportError({reason!r}, name='_ldap')\n")
-    (tmp_path / "leases").mkdir()  # what is left on this host, each verb looks at
-    (tmp_path / "leases" / "one.json").write_text("{}")
+    # Each verb looks at the leases that are left on this host.
+    leases.write(tmp_path, Lease("nosync", "ldap://127.0.0.1:1", "o=x", "undo it"))
     there = {"PYTHONPATH": str(tmp_path), "DITSEED_STATE_DIR": str(tmp_path)}
     assert command.ditseed("--help", env=there).status == 0
     for verb, *words in (["verify"], ["build", "--config", "/none"], ["export", "-o", "out"]):

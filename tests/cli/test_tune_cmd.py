@@ -118,7 +118,7 @@ def test_a_slapd_conf_is_left_to_the_operator(state: Path) -> None:
         assert "rootpw" not in shown
         assert server.password_file.read_text() not in shown
         assert server.config_path.read_bytes() == before
-    assert not (state / "changes.jsonl").exists()
+    assert not (state / "changes.log").exists()
 
 
 def test_changed_then_unchanged(stopped: Slapd) -> None:

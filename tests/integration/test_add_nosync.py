@@ -12,6 +12,7 @@ from fixtures.waiting import until
 from loader import errors
 from tests.support.adding import SUFFIX, TOP, add, names, people, person, write
 from tests.support.command import Done, ditseed, start
+from tests.support.leases import standing
 
 pytestmark = pytest.mark.slapd
 
@@ -33,10 +34,6 @@ def _nosync(server: Slapd) -> bool:
     return found.get("olcDbNoSync") == [b"TRUE"] or b"nosync" in found.get("olcDbEnvFlags", [])
 
 
-def _leases(state: Path) -> list[Path]:
-    return list((state / "leases").glob("*.json"))
-
-
 def _was_on(server: Slapd) -> bool:
     return bool(server.log_lines("MOD attr=olcDbNoSync"))
 
@@ -46,7 +43,7 @@ def test_lent_and_given_back(slapd_instance: Slapd, tmp_path: Path) -> None:
     _lend(slapd_instance, path, state=tmp_path).ok()
     assert _was_on(slapd_instance)
     assert not _nosync(slapd_instance)
-    assert not _leases(tmp_path)
+    assert not standing(tmp_path)
     assert len(names(slapd_instance)) == 51
 
 
@@ -65,7 +62,7 @@ def test_given_back_after_an_error(slapd_instance: Slapd, tmp_path: Path) -> Non
     assert done.status == errors.AddRefused.exit_status, done
     assert _was_on(slapd_instance)
     assert not _nosync(slapd_instance)
-    assert not _leases(tmp_path)
+    assert not standing(tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -76,12 +73,12 @@ def test_given_back_after_a_signal(
     slow = _external(slapd_instance, path, "--nosync", "--max-rate", 100)
     process = start(*slow, env={"DITSEED_STATE_DIR": str(tmp_path)})
     _wait_until_on(slapd_instance)
-    assert len(_leases(tmp_path)) == 1
+    assert len(standing(tmp_path)) == 1
     process.send_signal(number)
     _, words = process.communicate()
     assert process.returncode == 128 + number, words
     assert not _nosync(slapd_instance)
-    assert not _leases(tmp_path)
+    assert not standing(tmp_path)
 
 
 def _wait_until_on(server: Slapd) -> None:
@@ -100,14 +97,14 @@ def test_killed_and_given_back_by_the_next_start(
     done = _lend(slapd_instance, path, state=tmp_path, kill_at=point)
     assert done.status == -signal.SIGKILL, done
     assert _nosync(slapd_instance) == (point == "nosync.taken")
-    (lease,) = _leases(tmp_path)
-    assert lease.stat().st_mode & 0o777 == 0o600
+    assert len(standing(tmp_path)) == 1
+    assert (tmp_path / "leases.log").stat().st_mode & 0o777 == 0o600
     slapd_instance.ldapadd(TOP) if point != "nosync.given-back" else None
     env = {"DITSEED_STATE_DIR": str(tmp_path)}
     again = ditseed(*_external(slapd_instance, other), env=env).ok()
     assert "was left set by a run of" in again.err
     assert not _nosync(slapd_instance)
-    assert not _leases(tmp_path)
+    assert not standing(tmp_path)
     assert not slapd_instance.search("(cn=ditseed-sync)", ("1.1",))
 
 
@@ -122,7 +119,7 @@ def test_tune_shows_a_lease_and_gives_it_back(slapd_instance: Slapd, tmp_path: P
     assert _nosync(slapd_instance)
     ditseed("tune", "sync", *place, "--nosync", "off", "--apply", env=env).ok()
     assert not _nosync(slapd_instance)
-    assert not _leases(tmp_path)
+    assert not standing(tmp_path)
 
 
 def test_not_without_the_right_to(slapd_instance: Slapd, tmp_path: Path) -> None:
@@ -143,10 +140,10 @@ def test_a_server_that_is_gone_for_good(slapd_instance: Slapd, tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     _, words = process.communicate()
     assert process.returncode == 130, words
-    assert len(_leases(tmp_path)) == 1
+    assert len(standing(tmp_path)) == 1
     slapd_instance.start()
     assert _nosync(slapd_instance)
     ditseed(*_external(slapd_instance, path), env=env).ok()
     assert not _nosync(slapd_instance)
-    assert not _leases(tmp_path)
+    assert not standing(tmp_path)
     assert len(names(slapd_instance)) == 2001

@@ -19,7 +19,7 @@ from fixtures.trees import record
 from loader.operations.build import FULL, BuildOptions, target_database
 from loader.operations.build.native import NativeSteps
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import open_run
 from loader.sinks.mdb import LiveSource, Orphan
 from tests.support.trees import Tree, tree

@@ -121,7 +121,7 @@ def test_nothing_is_left_in_the_scratch_directory(
     _build(target, people_ldif, *(("--tmp", place) if given else ()), "--memory", "64M").ok()
     assert not list(place.iterdir())
     inside = {path.name for path in (target.database_dir / ".ditseed-build").iterdir()}
-    assert inside == {"lock", "now.json", "run.sqlite"}
+    assert inside == {"lock", "now.json", "run.log"}
 
 
 def test_memory_and_jobs_change_nothing(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_what_is_made_is_made_once(target: Slapd, records: list[str], tmp_path: 
 def test_nothing_is_left_lying_about(target: Slapd, records: list[str], tmp_path: Path) -> None:
     _build(target, _write(tmp_path / "plain.ldif", records)).ok()
     run_dir = target.database_dir / ".ditseed-build"
-    assert {path.name for path in run_dir.iterdir()} == {"lock", "now.json", "run.sqlite"}
+    assert {path.name for path in run_dir.iterdir()} == {"lock", "now.json", "run.log"}
 
 
 def test_a_map_that_is_too_small(records: list[str], tmp_path: Path) -> None:

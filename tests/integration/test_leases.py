@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from pathlib import Path
@@ -12,8 +11,11 @@ import pytest
 from fixtures.replication import provider as made_provider
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
+from loader.run.lease import Lease
+from tests.support import leases
 from tests.support.adding import SUFFIX, TOP, people, person, write
 from tests.support.command import COMMAND, Done, ditseed, environment, start
+from tests.support.leases import standing
 
 pytestmark = pytest.mark.slapd
 
@@ -55,16 +57,12 @@ def _settings(server: Slapd) -> set[str]:
     }
 
 
-def _leases(state: Path) -> list[Path]:
-    return list((state / "leases").glob("*.json"))
-
-
 def _killed(server: Slapd, state: Path, tmp_path: Path, way: str = "ldapi") -> None:
     path = write(tmp_path / "x.ldif", TOP, people(5))
     command = ("add", path, *_ways(server)[way], "-b", SUFFIX, "--nosync")
     assert _run(state, *command, kill_at="nosync.taken").status == -signal.SIGKILL
     assert _settings(server) == {"olcDbNoSync"}
-    assert len(_leases(state)) == 1
+    assert len(standing(state)) == 1
 
 
 @pytest.mark.parametrize(
@@ -76,7 +74,7 @@ def test_nosync_is_given_back_by_whatever_uri(server: Slapd, tmp_path: Path, way
     done = _run(tmp_path, "add", path, *_ways(server)[way], "-b", SUFFIX).ok()
     assert "nosync of dc=example,dc=com was left set by a run of" in done.err
     assert _settings(server) == set()
-    assert _leases(tmp_path) == []
+    assert standing(tmp_path) == []
 
 
 def test_from_a_network_uri_to_the_socket(server: Slapd, tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_from_a_network_uri_to_the_socket(server: Slapd, tmp_path: Path) -> None
     assert "for ditseed add, which was killed or has ended" in shown.out
     _run(tmp_path, "tune", "sync", *where, "--nosync", "off", "--apply").ok()
     assert _settings(server) == set()
-    assert _leases(tmp_path) == []
+    assert standing(tmp_path) == []
 
 
 def test_two_at_once_by_two_uris_share_one_lease(server: Slapd, tmp_path: Path) -> None:
@@ -96,7 +94,7 @@ def test_two_at_once_by_two_uris_share_one_lease(server: Slapd, tmp_path: Path) 
         command = ("add", path, *_ways(server)[way], "-b", SUFFIX, "--nosync")
         killed = _run(tmp_path, *command, kill_at="nosync.written-down")
         assert killed.status == -signal.SIGKILL, killed
-    assert len(_leases(tmp_path)) == 1
+    assert len(standing(tmp_path)) == 1
 
 
 def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
@@ -136,32 +134,31 @@ def test_the_next_start_of_anything_puts_it_back(server: Slapd, tmp_path: Path) 
     _killed(server, tmp_path, tmp_path)
     _run(tmp_path, "generate", "people", "-n", "3").ok()
     assert _settings(server) == set()
-    assert _leases(tmp_path) == []
+    assert standing(tmp_path) == []
 
 
-def _lent(server: Slapd, state: Path, span: str) -> dict[str, str]:
+def _lent(server: Slapd, state: Path, span: str) -> Lease:
     words = ("-b", SUFFIX, "--nosync", "on", "--lease", span, "--apply")
     _run(state, "tune", "sync", *_ways(server)["ldapi"], *words).ok()
-    (path,) = _leases(state)
-    return json.loads(path.read_text())
+    (lease,) = standing(state)
+    return lease
 
 
 def test_a_lease_lasts_until_its_end_or_the_next_boot(server: Slapd, tmp_path: Path) -> None:
-    told = _lent(server, tmp_path, "4h")
+    lease = _lent(server, tmp_path, "4h")
     where = ("tune", "sync", *_ways(server)["ldapi"], "-b", SUFFIX)
-    assert f"until {told['expires']} or the next boot" in _run(tmp_path, *where).ok().out
+    assert f"until {lease.expires} or the next boot" in _run(tmp_path, *where).ok().out
     assert "no lease of" in _run(tmp_path, "tune", "sync", "--give-back").ok().out
     assert _settings(server) == {"olcDbNoSync"}
-    (path,) = _leases(tmp_path)
-    path.write_text(json.dumps({**told, "boot": "of the day before"}))
+    leases.write(tmp_path, lease, boot="of the day before")
     assert "put back" in _run(tmp_path, "tune", "sync", "--give-back").ok().out
-    assert (_settings(server), _leases(tmp_path)) == (set(), [])
+    assert (_settings(server), standing(tmp_path)) == (set(), [])
 
 
 def test_a_lease_that_has_ended_is_put_back(server: Slapd, tmp_path: Path) -> None:
     _lent(server, tmp_path, "0")
     _run(tmp_path, "generate", "people", "-n", "3").ok()
-    assert (_settings(server), _leases(tmp_path)) == (set(), [])
+    assert (_settings(server), standing(tmp_path)) == (set(), [])
 
 
 def test_the_last_of_two_holders_gives_it_back(server: Slapd, tmp_path: Path) -> None:
@@ -177,14 +174,14 @@ def test_the_last_of_two_holders_gives_it_back(server: Slapd, tmp_path: Path) ->
     assert _settings(server) == {"olcDbNoSync"}
     process.send_signal(signal.SIGCONT)
     process.communicate()
-    assert (process.returncode, _settings(server), _leases(tmp_path)) == (0, set(), [])
+    assert (process.returncode, _settings(server), standing(tmp_path)) == (0, set(), [])
 
 
 def test_a_load_within_a_lease_leaves_it(server: Slapd, tmp_path: Path) -> None:
     _lent(server, tmp_path, "4h")
     path = write(tmp_path / "x.ldif", TOP)
     _run(tmp_path, "add", path, *_ways(server)["ldapi"], "-b", SUFFIX, "--nosync").ok()
-    assert (_settings(server), len(_leases(tmp_path))) == ({"olcDbNoSync"}, 1)
+    assert (_settings(server), len(standing(tmp_path))) == ({"olcDbNoSync"}, 1)
 
 
 def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path: Path) -> None:
@@ -194,7 +191,7 @@ def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path:
     assert "which was killed or has ended" in _run(tmp_path, "tune", "sync", *where).ok().out
     done = _run(tmp_path, "tune", "sync", *where, "--nosync", "off", "--apply").ok()
     assert "was left" not in done.err
-    assert _leases(tmp_path) == []
+    assert standing(tmp_path) == []
     server.start()
     assert _settings(server) == set()
 
@@ -210,7 +207,7 @@ def test_another_server_keeps_its_own(server: Slapd, tmp_path: Path) -> None:
         assert "was left by a run of" in done.err  # a notice
         assert _settings(other) == {"olcDbNoSync"}
     assert _settings(server) == {"olcDbNoSync"}
-    assert len(_leases(tmp_path)) == 1
+    assert len(standing(tmp_path)) == 1
 
 
 def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
@@ -224,15 +221,16 @@ def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
         killed = _run(tmp_path, *seed, *bind, *there, kill_at="updatedn.taken")
         assert killed.status == -signal.SIGKILL, killed
         assert _settings(server) == {"olcUpdateDN"}
-        (standing,) = _leases(tmp_path)
-        undo = json.loads(standing.read_text())["undo"]
-        assert undo.endswith("| ldapmodify -Q -Y EXTERNAL -H ldapi:///")  # no other way to be root
+        (lease,) = standing(tmp_path)
+        assert lease.undo.endswith(
+            "| ldapmodify -Q -Y EXTERNAL -H ldapi:///"
+        )  # no other way to be root
         path = write(tmp_path / "y.ldif", TOP)
         # slapd writes for nobody else until it is restarted ("shadow context"): so the load itself is refused.
         done = _run(tmp_path, "add", path, *_ways(server)["ldap"], "-b", SUFFIX)
-    assert "olcUpdateDN of dc=example,dc=com was left by a run of" in done.err
+    assert "olcUpdateDN of dc=example,dc=com was left set by a run of" in done.err
     assert _settings(server) == set()
-    assert _leases(tmp_path) == []
+    assert standing(tmp_path) == []
 
 
 def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(
@@ -245,8 +243,8 @@ def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(
     assert f"ditseed replica release -H {uri} --forget" in said
     other = _run(tmp_path, "replica", "release", "-H", "ldap://elsewhere", "--forget").ok()
     assert "nothing stands of ldap://elsewhere" in other.out
-    assert _leases(tmp_path)
+    assert standing(tmp_path)
     done = _run(tmp_path, "replica", "release", "-H", uri, "--forget", "--json").ok()
     assert done.facts["forgotten"] == [f"nosync of {SUFFIX}: forgotten, not put back"]
-    assert not _leases(tmp_path)
+    assert not standing(tmp_path)
     assert "was left" not in _run(tmp_path, "generate", "people", "-n", "3").ok().err

@@ -115,7 +115,7 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
     assert done.status == errors.LockUnheeded.exit_status, done.err
     assert "it was written to while it was read" in done.err
     left = {path.name for path in (tmp_path / "made").rglob("*") if path.is_file()}
-    assert left <= {repository.MARKER, "lock", "now.json", "run.sqlite"}  # of the next attempt
+    assert left <= {repository.MARKER, "lock", "now.json", "run.log"}  # of the next attempt
 
 
 def test_what_could_not_be_looked_at_is_said(repo: Path, stopped: Slapd, tmp_path: Path) -> None:

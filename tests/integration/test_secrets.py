@@ -167,13 +167,13 @@ def test_a_killed_export_leaves_none_behind(place: Place, point: str) -> None:
     process = place.by_file(DITSEED_KILL_AT=point)
     out, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL, err
-    assert (place.top / "out" / ".ditseed" / "run.sqlite").exists()
+    assert (place.top / "out" / ".ditseed" / "run.log").exists()
     place.nothing_written(Done(process.returncode, out, err))
 
 
 def test_a_stopped_export_leaves_none_behind(place: Place) -> None:
     process = place.by_file()
-    until((place.top / "out" / ".ditseed" / "run.sqlite").exists)
+    until((place.top / "out" / ".ditseed" / "run.log").exists)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, err

@@ -110,7 +110,7 @@ def test_killed_at_every_point_in_turn(first: Path) -> None:
             assert inside <= {meta.DATA, "lock.mdb", killing.RUN_DIR}
         assert "publish: done before" in ditseed(*command).ok().err
         left = {path.name for path in (ours.database_dir / killing.RUN_DIR).iterdir()}
-        assert left == {"lock", "now.json", "run.sqlite"}
+        assert left == {"lock", "now.json", "run.log"}
         ditseed("compare", first, ours.database_dir).ok()
 
 

@@ -15,7 +15,7 @@ from loader import units
 from loader.defaults import ENV_STOP_AT
 from loader.errors import LdifTruncated, NoRun
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import open_run
 from seeders.replica.strategies.stopped import RUN_DIR
 from tests.support.command import Done, ditseed, start

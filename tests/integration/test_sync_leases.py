@@ -10,8 +10,10 @@ import pytest
 
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
+from tests.support import leases
 from tests.support.adding import SUFFIX, TOP, write
 from tests.support.command import Done, ditseed
+from tests.support.leases import standing
 
 pytestmark = pytest.mark.slapd
 
@@ -62,14 +64,14 @@ def test_lent_until_it_has_ended(
     assert "for load of March" in shown
     assert f"before: {before}" in shown
     assert _now(tmp_path, server, kind) == value
-    (path,) = (tmp_path / "leases").glob("*.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "boot": "of the day before"}))
+    (lent,) = standing(tmp_path)
+    leases.write(tmp_path, lent, boot="of the day before")
     assert "which was killed or has ended" in _tune(tmp_path, server).ok().out
     state = {"DITSEED_STATE_DIR": str(tmp_path)}
     done = ditseed("generate", "people", "-n", "3", env=state).ok()
     assert "was left set by a run of" in done.err
     assert _now(tmp_path, server, kind) == before
-    assert list((tmp_path / "leases").glob("*.json")) == []
+    assert standing(tmp_path) == []
 
 
 @pytest.mark.parametrize(("kind", "value", "before"), LENT)
@@ -79,7 +81,7 @@ def test_the_command_that_is_told_puts_it_back(
     _tune(tmp_path, server, f"--{kind}", value, "--lease", "0", "--apply").ok()
     _tune(tmp_path, server, f"--{kind}", before, "--apply").ok()
     assert _now(tmp_path, server, kind) == before
-    assert list((tmp_path / "leases").glob("*.json")) == []
+    assert standing(tmp_path) == []
 
 
 @pytest.mark.parametrize(("kind", "value", "before"), [*LENT, ("nosync", "on", "off")])
@@ -97,7 +99,7 @@ def test_it_is_given_back_where_nothing_is_written(
         told = ditseed("tune", "sync", "--give-back", env=env).ok().out
         assert "put back" in told
         assert _now(tmp_path, running, kind) == before
-        assert list((tmp_path / "leases").glob("*.json")) == []
+        assert standing(tmp_path) == []
 
 
 def test_what_is_so_already_is_not_lent(server: Slapd, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ from loader.operations.tune.indexing import IndexChange
 from loader.operations.tune.plan import Outcome, State
 from loader.operations.tune.target import opened
 from loader.progress import Meter
-from loader.run import journal
+from loader.run import lease
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.storage import holders
@@ -184,7 +184,7 @@ def test_a_proposal_changes_nothing(place: Place) -> None:
     assert found.state is State.PROPOSED
     assert str(3 * GIB) in found.difference
     assert files_of(place.server) == before
-    assert journal.entries() == []
+    assert lease.changes() == []
 
 
 def test_a_full_map_takes_entries_again_at_once() -> None:
@@ -469,7 +469,7 @@ def test_what_was_before_is_written_down_with_the_way_back(place: Place) -> None
     place.maxsize(3 * GIB)
     place.indexes(IndexChange(add=("sn eq",)), reindex=False)
     place.nosync(True)
-    found = journal.entries()
+    found = lease.changes()
     assert [(one.attribute, one.outcome.value) for one in found] == [
         *(("olcDbMaxSize", "done"), ("olcDbIndex", "done"), ("olcDbNoSync", "done"))
     ]
@@ -482,7 +482,7 @@ def test_what_was_before_is_written_down_with_the_way_back(place: Place) -> None
 def test_a_refused_change_is_written_down_as_failed() -> None:
     with Slapd() as server, pytest.raises(ConfigRefused):
         Place(server, by_ldapi(server)).indexes(IndexChange(add=("nosuch eq",)))
-    assert [one.outcome.value for one in journal.entries()] == ["failed"]
+    assert [one.outcome.value for one in lease.changes()] == ["failed"]
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -707,7 +707,7 @@ def test_a_slapd_conf_is_never_edited(people_ldif: Path, tmp_path: Path) -> None
         refuse_and_follow(lambda: place.indexes(wish), ours)
         assert files_of(server) == before
         assert texts != ours.read_bytes()
-        assert journal.entries() == []
+        assert lease.changes() == []
         server.stop()
         (command,) = [note.partition(": ")[2] for note in told.notes if "before slapd" in note]
         server.tool(*shlex.split(command))

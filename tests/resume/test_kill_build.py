@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +13,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.trees import write_hard_tree, write_people
+from loader.run.log import Catalogue
 from tests.support import killing
 from tests.support.building import KINDS, RUN_DIR, SHARDS, Building
 from tests.support.command import ditseed, start
@@ -119,6 +119,5 @@ def test_a_slice_that_is_loaded_is_not_loaded_again(ldif: tuple[Path, Path]) -> 
 def _environments(building: Building) -> dict[str, int]:
     """Slices that the catalogue says are loaded, with the inodes of their data files."""
     run_dir = building.target.database_dir / RUN_DIR
-    with closing(sqlite3.connect(run_dir / "run.sqlite")) as catalogue:
-        rows = catalogue.execute("SELECT name FROM partition WHERE step = 'slices'").fetchall()
-    return {name: (run_dir / "slices" / name / "data.mdb").stat().st_ino for (name,) in rows}
+    names = Catalogue(run_dir).partitions("slices")
+    return {name: (run_dir / "slices" / name / "data.mdb").stat().st_ino for name in names}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from loader.operations.migrate import RUN_DIR, STEPS
+from loader.run.log import Catalogue
 from tests.support import killing
 from tests.support.command import ditseed
 from tests.support.trees import tree
@@ -30,9 +30,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
 
 
 def _steps(place: Path) -> list[str]:
-    with closing(sqlite3.connect(place / RUN_DIR / "run.sqlite")) as catalogue:
-        rows = catalogue.execute("SELECT name FROM step ORDER BY finished").fetchall()
-    return [name for (name,) in rows]
+    return [step.name for step in Catalogue(place / RUN_DIR).steps()]
 
 
 def test_killed_at_every_point_in_turn(source: Slapd) -> None:
@@ -53,6 +51,6 @@ def test_killed_at_every_point_in_turn(source: Slapd) -> None:
         assert {path.name for path in (place / RUN_DIR).iterdir()} == {
             "lock",
             "now.json",
-            "run.sqlite",
+            "run.log",
         }
         assert tree(target.slapcat()) == tree(source.slapcat())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from fixtures.slapd import Slapd
 from loader.defaults import ENGINES
+from loader.run.log import Catalogue
 from tests.support.trees import tree
 
 RUN_DIR = ".ditseed-build"
@@ -39,10 +38,8 @@ class Building:
     @property
     def steps(self) -> list[str]:
         """Names of the finished steps, in order."""
-        path = self.target.database_dir / RUN_DIR / "run.sqlite"
-        with closing(sqlite3.connect(path)) as catalogue:
-            rows = catalogue.execute("SELECT name FROM step ORDER BY finished").fetchall()
-        return [name for (name,) in rows]
+        run = Catalogue(self.target.database_dir / RUN_DIR)
+        return [step.name for step in run.steps()]
 
     def assert_old_or_new(self) -> None:
         """Never a half; and beside it nothing but the run's own directory."""
@@ -54,4 +51,4 @@ class Building:
     def assert_done(self) -> None:
         assert tree(self.target.slapcat()) == tree(self.new.read_text())
         run_dir = {path.name for path in (self.target.database_dir / RUN_DIR).iterdir()}
-        assert run_dir == {"lock", "now.json", "run.sqlite"}
+        assert run_dir == {"lock", "now.json", "run.log"}

@@ -87,7 +87,7 @@ def assert_seeded(both: Pair) -> None:
     inside = {path.name for path in both.consumer.database_dir.iterdir()}
     assert inside - {"lock.mdb"} == {"data.mdb", RUN_DIR}
     run_dir = {path.name for path in (both.consumer.database_dir / RUN_DIR).iterdir()}
-    assert run_dir == {"lock", "now.json", "run.sqlite"}
+    assert run_dir == {"lock", "now.json", "run.log"}
     theirs, ours = both.provider.slapcat(), both.consumer.slapcat()
     assert tree(ours) == tree(theirs)
     stored = {line[12:].strip() for line in ours.splitlines() if line.startswith("contextCSN:")}

@@ -14,12 +14,11 @@ from loader import defaults, dn, exports, ldif, overlays
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
 from loader.ldif import ScanResult
 from loader.operations import bound
-from loader.operations.add import nosync, room, shadow, sync_leases
+from loader.operations.add import lending, room
 from loader.operations.add.looking import JOURNAL
 from loader.operations.add.options import ON_EXISTS, AddOptions
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts, recorded
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, open_run
 from loader.server import configuration, subschema, writing
 from loader.server.session import Session, session
@@ -63,8 +62,7 @@ def add(
     directory, identity = options.directory, options.identity()
     with session(options.connection) as server:
         offer = subschema.read(server)
-    sync_leases.release(options.connection)
-    shadow.give_back_standing(options.connection)
+    lending.release(options.connection)
     anew = restart or options.files.streamed or _begins_anew(options, directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:
         work = _AddSteps(options, run, offer)
@@ -167,7 +165,7 @@ class _AddSteps:
         """nosync where it is asked for, and there is something left to do."""
         if not self.options.nosync or self.run.catalogue.found("load") is not None:
             return nullcontext()
-        return nosync.nosync_on(self.options.connection)
+        return lending.nosync_on(self.options.connection)
 
     def start(self, meter: Meter) -> Facts:
         """A journal that is there is of other files, or of a stream that is gone: what is equal may be ours."""

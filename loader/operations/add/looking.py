@@ -9,7 +9,7 @@ from pathlib import Path
 import xxhash
 
 from loader.defaults import state_dir
-from loader.run.looking import RunStatus, status_of
+from loader.run.steps import RunStatus, status_of
 
 # Of loader/native/load/src/journal.rs: kind, first position, the one after the last, and XXH3 of these.
 _RECORD = struct.Struct("<4Q")

@@ -23,7 +23,7 @@ class AddOptions:
     """LDIF files (or directories of them), or a `tree`, into a running server.
 
     `batch`: entries a transaction, 0 finds out, 1 makes none. `max_rate`: entries/s, 0 is without limit.
-    `as_replication`: everything is sent as it stands but contextCSN (shadow.py).
+    `as_replication`: everything is sent as it stands but contextCSN (lending.py).
     """
 
     connection: Connection

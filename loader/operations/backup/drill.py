@@ -35,7 +35,7 @@ from loader.operations.backup.records import Drill
 from loader.operations.backup.repository import Bring, Which, there
 from loader.operations.target import require_readable_format
 from loader.progress import Meter, Progress
-from loader.run.killpoint import killpoint
+from loader.run.log import killpoint
 from loader.server import account, configuration, private, private_slapd
 from loader.server.session import Session
 from loader.storage import files, temporary

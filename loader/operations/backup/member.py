@@ -22,8 +22,7 @@ from loader.operations.backup.page_list import PageList
 from loader.operations.backup.repository import Bring
 from loader.operations.backup.sharing import Earlier
 from loader.progress import Meter
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.storage import files, held
 
 if TYPE_CHECKING:

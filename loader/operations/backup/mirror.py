@@ -27,7 +27,7 @@ from loader.operations.backup.prune import KEEP_ALL, Policy, Pruned
 from loader.operations.backup.run import BackupOptions
 from loader.operations.backup.sending import Sending, hole
 from loader.progress import Meter, Progress
-from loader.run.killpoint import killpoint
+from loader.run.log import killpoint
 from loader.storage import files
 from loader.storage.remote import Store
 

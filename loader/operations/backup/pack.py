@@ -23,7 +23,7 @@ from loader.operations.backup.output import Output
 from loader.operations.backup.parallel import in_order, sha256
 from loader.operations.backup.shared import Compared
 from loader.progress import Meter
-from loader.run.killpoint import killpoint
+from loader.run.log import killpoint
 from loader.storage import files, holes
 
 PIECE = 8 << 20  # bytes of data; a copy of 1 TB has a list of 20 MB

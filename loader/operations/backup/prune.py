@@ -19,8 +19,8 @@ from loader.errors import BackupFromFuture, UsageProblem
 from loader.operations.backup import packs, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.repository import Bring, Listing, there
-from loader.run.killpoint import killpoint
 from loader.run.lock import exclusive
+from loader.run.log import killpoint
 from loader.storage import files, held
 
 _PERIODS = {

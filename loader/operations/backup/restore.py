@@ -31,7 +31,7 @@ from loader.operations.target import (
     require_target,
 )
 from loader.progress import Progress
-from loader.run.killpoint import killpoint
+from loader.run.log import killpoint
 from loader.server import configuration
 from loader.storage import files
 

@@ -38,8 +38,8 @@ from loader.operations.backup.prune import KEEP_ALL, Policy
 from loader.operations.backup.repository import Bring, there
 from loader.operations.clone import OLD_READER, require_source
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
 from loader.run.lock import exclusive
+from loader.run.log import Facts
 from loader.run.steps import Run, open_run
 from loader.server import configuration
 from loader.storage import files, held, holders

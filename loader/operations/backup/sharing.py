@@ -26,7 +26,7 @@ from loader.operations.backup.page_list import PackUse, PageList, PagePiece
 from loader.operations.backup.parallel import in_order, sha256
 from loader.operations.backup.repository import Bring, there
 from loader.progress import Meter
-from loader.run.killpoint import killpoint
+from loader.run.log import killpoint
 from loader.storage import files, held
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.build.shard_count import MOST as MOST_SHARDS
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run, open_run
 from loader.server import configuration
 from loader.storage import temporary

@@ -11,7 +11,7 @@ from loader.operations import estimate, member_of
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase, publish_environment
 from loader.progress import Meter
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.storage import files
 
 INVALID = "invalid values"  # in the report: values that their syntax forbids, which were loaded

@@ -24,7 +24,7 @@ from loader.operations.build.made_for import made_for
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import PUBLISHED, TargetDatabase, require_as_published
 from loader.progress import Meter
-from loader.run.catalogue import Facts, recorded
+from loader.run.log import Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.storage import files
 

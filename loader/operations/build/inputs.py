@@ -16,7 +16,7 @@ from loader.operations import schema
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.schema import definitions, synonyms
 from loader.server import compiled_schema
 from loader.sources import names, synthetic

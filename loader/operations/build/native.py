@@ -20,8 +20,7 @@ from loader.operations.publish import TargetDatabase
 from loader.operations.sizing import guard
 from loader.operations.sizing.guard import Limits
 from loader.progress import Meter
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.sinks import mdb
 from loader.sinks.configured import schema_of

@@ -11,8 +11,7 @@ from loader import ldif, standard, units
 from loader.errors import EmptyInput
 from loader.operations.build.options import BuildOptions
 from loader.progress import Meter
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.sources.location import STDIN, is_stream
 from loader.storage import files

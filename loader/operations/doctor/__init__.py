@@ -14,7 +14,7 @@ import msgspec
 from loader import units
 from loader.errors import ConfigUnreadable, LoaderError
 from loader.mdb import readers
-from loader.operations.add import left
+from loader.operations.add import lending
 from loader.operations.doctor import looking, rules
 from loader.operations.doctor.facts import Database, Facts
 from loader.operations.doctor.looking import Request
@@ -72,8 +72,8 @@ def _fix(facts: Facts, access: Connection) -> Iterator[str]:
             except LoaderError as error:
                 yield f"{database.suffix}: slots of dead readers could not be cleared ({error})"
     for one in lease.left():
-        if one.kind in left.GIVE_BACK and left.is_left(one.kind, one.target, one.database):
-            yield f"{one.kind} of {one.database} at {one.target}: {left.put_back(one, access)}"
+        if one.kind in lending.KINDS and lending.is_left(one):
+            yield f"{one.kind} of {one.database} at {one.target}: {lending.put_back(one, access)}"
 
 
 # --- as a monitoring plugin ---------------------------------------------------------------------

@@ -241,7 +241,7 @@ def _lacking_indexes(one: Configured) -> list[str]:
 
 def _nosync_holder(config: Config, suffix: str) -> str:
     """Who has nosync as a lease that lasts, such as a load that runs; empty: nobody."""
-    lasting = lease.lasting(leases.known(config), "nosync")
+    lasting = lease.lasting(leases.identity(config), "nosync")
     return next((one.why or one.by for one in lasting if one.database == suffix), "")
 
 

@@ -14,7 +14,7 @@ from loader.operations.export.planning import notes, plan_of, trial_plan
 from loader.operations.export.steps import ExportSteps
 from loader.operations.shards import Finished, into, require_output
 from loader.progress import Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from loader.storage import held
 

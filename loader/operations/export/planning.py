@@ -17,7 +17,7 @@ from loader.operations.replicas import (
 )
 from loader.operations.shards import now
 from loader.progress import Meter
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server import subschema, visibility
 from loader.server.options import Connection
 from loader.server.search import Search

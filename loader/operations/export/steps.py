@@ -23,8 +23,7 @@ from loader.operations.replicas import Replicas, highest
 from loader.operations.reread import Reread
 from loader.operations.shards import PARTS, ShardDirectory
 from loader.progress import Meter
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.server.options import Connection
 from loader.sources.planner import Piece, Plan

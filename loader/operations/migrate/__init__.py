@@ -18,7 +18,7 @@ from loader.operations.migrate.steps import AGAIN, MADE_FOR, SOURCE, MigrateStep
 from loader.operations.publish import TargetDatabase
 from loader.operations.target import existing
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts, recorded
+from loader.run.log import Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.server import acceptance, version
 

@@ -21,7 +21,7 @@ from loader.operations.sizing import sampled
 from loader.operations.sizing.model import BY_KEYS
 from loader.piped import piped
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import open_run
 from loader.server import configuration
 from loader.sources import mdb, sampling

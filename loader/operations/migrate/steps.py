@@ -21,7 +21,7 @@ from loader.operations.migrate.options import MigrateOptions
 from loader.operations.publish import TargetDatabase, head_digest
 from loader.piped import piped
 from loader.progress import Meter
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from loader.sources import mdb
 from loader.sources.comparable import Database

@@ -14,7 +14,7 @@ from loader import units
 from loader.errors import Cancelled
 from loader.operations.export import ExportOptions, plan_of, trial_plan
 from loader.progress import Meter
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server.options import Connection
 from loader.server.search import Search
 from loader.server.session import session

@@ -8,8 +8,8 @@ from loader.errors import ConfigNotEditable
 from loader.operations.tune.directory import BY_HAND
 from loader.operations.tune.plan import EDIT, Outcome, Plan, State
 from loader.operations.tune.target import Target
-from loader.run import journal
-from loader.run.killpoint import killpoint
+from loader.run.lease import recorded
+from loader.run.log import killpoint
 
 
 def carry_out(
@@ -34,7 +34,7 @@ def carry_out(
                 advice=EDIT,
                 lines=(*prepared.difference.split("\n"), *plan.notes),
             )
-        with journal.recorded(*plan.entries(target.config, target.place)):
+        with recorded(*plan.records(target.config, target.place)):
             killpoint("tune.written-down")
             told = first() if first else ()
             killpoint("tune.before-change")

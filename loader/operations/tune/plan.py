@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from loader.config import Change, Config, Database
-from loader.run.journal import Entry
+from loader.run import lease
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Plan:
     index: tuple[str, ...] = ()  # attributes that slapindex must go through
     notes: tuple[str, ...] = ()
 
-    def entries(self, config: Config, place: tuple[str, ...]) -> list[Entry]:
-        """Lines for the journal. `place`: the options that name the target."""
+    def records(self, config: Config, place: tuple[str, ...]) -> list[lease.Change]:
+        """For the log of changes. `place`: the options that name the target."""
         return [
-            Entry(
+            lease.Change(
                 target=config.where,
                 database=self.database.suffix,
                 attribute=one.attribute,

@@ -46,13 +46,13 @@ def _lent(config: Config, database: Database) -> Iterable[str]:
         for one in left(config, database, setting.kind):
             yield (
                 f"{setting.kind} is so since {one.taken} for {one.why or 'ditseed add'}, which was killed or has "
-                f"ended; the next start of ditseed here, or --apply, puts it back to {before(one)}"
+                f"ended; the next start of ditseed here, or --apply, puts it back to {one.before}"
             )
-        for one in lease.lasting(leases.known(config), setting.kind):
+        for one in lease.lasting(leases.identity(config), setting.kind):
             if one.database == database.suffix:
                 why = f" for {one.why}" if one.why else ""
                 until = f", until {one.expires} or the next boot" if one.expires else ""
-                yield f"{setting.kind} is lent since {one.taken}{why} ({one.by}){until}; before: {before(one)}"
+                yield f"{setting.kind} is lent since {one.taken}{why} ({one.by}){until}; before: {one.before}"
 
 
 def _notes(database: Database) -> Iterable[str]:
@@ -81,25 +81,19 @@ class Setting:
     plan: Callable[[Config, Database, str], Plan]
 
 
-def before(one: Lease) -> str:
-    """The value that its setting goes back to; the first leases said nothing, and were of nosync."""
-    return one.before or OFF
-
-
 def change(target: Target, suffix: str | None, kind: str, value: str, apply: bool) -> Outcome:
     """Set one of them. A lease that has ended is over once its setting is as it was before."""
     database = target.config.database(suffix)
     outcome = carry_out(target, SETTINGS[kind].plan(target.config, database, value), apply)
     for one in left(target.config, database, kind) if apply else ():
-        if before(one) == value:
-            with lease.taken(one) as given_back:
-                given_back()
+        if one.before == value:
+            lease.end(one)
     return outcome
 
 
 def left(config: Config, database: Database, kind: str) -> list[Lease]:
-    """What killed runs, and leases that have ended, have left of it."""
-    found = lease.open_leases(leases.known(config), kind)
+    """The leases of it that killed runs have left, or that have expired."""
+    found = lease.left(leases.identity(config), kind)
     return [one for one in found if one.database == database.suffix]
 
 

@@ -20,7 +20,7 @@ from loader.mdb import environment
 from loader.operations.build import native
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server import configuration
 from seeders.replica import preflight
 from seeders.replica.planning import choosing, measuring, pricing

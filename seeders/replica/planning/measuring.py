@@ -19,7 +19,7 @@ from loader.operations.sizing import disk
 from loader.operations.sizing.model import Forecast
 from loader.operations.tune.forecast import of_sample
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server import configuration
 from loader.sources import ldap as source
 from loader.sources import sampling

@@ -9,7 +9,7 @@ from loader import resources, units
 from loader.operations import stream_build
 from loader.operations.build import native
 from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.server.sync import SyncAnswer
 from seeders.replica import cost, forecast, partial
 from seeders.replica.planning.measuring import Building, Copying, Reading

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from loader import defaults
 from loader.config import Config, Database
 from loader.progress import Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from loader.server.options import Connection
 from loader.server.session import Session

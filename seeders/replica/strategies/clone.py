@@ -16,7 +16,7 @@ from loader.mdb.meta import DATA
 from loader.operations import made_with
 from loader.operations.made_with import Fit, Origin
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from loader.server import configuration
 from loader.server.session import session

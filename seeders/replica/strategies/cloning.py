@@ -14,8 +14,7 @@ from loader.operations import indexing
 from loader.operations.estimate import choose_maxsize
 from loader.operations.publish import TargetDatabase, publish_environment
 from loader.progress import Meter
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.storage import files
 from seeders.replica.strategies import SeedOptions

@@ -16,8 +16,7 @@ from loader.operations.migrate import AGAIN, MigrateOptions, planning
 from loader.operations.migrate.steps import MigrateSteps
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint
 from loader.server import version
 from loader.storage import files
 from seeders.replica.strategies import SeedOptions

@@ -10,7 +10,7 @@ from loader import exports
 from loader.operations import build, empty_suffix
 from loader.operations.build import inputs
 from loader.progress import Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from seeders.replica import claims, partial
 from seeders.replica.strategies import SeedOptions

@@ -1,6 +1,6 @@
 """Strategy online: entries go into a running, empty server that cannot be stopped, over LDAP.
 
-The server takes them as replication would bring them (loader/operations/add/shadow.py), so that entryUUID and entryCSN
+The server takes them as replication would bring them (loader/operations/add/lending.py), so that entryUUID and entryCSN
 are the provider's; the contextCSN is written last. Whoever then adds olcSyncrepl to it gets what changed since.
 Nothing tells yet what that will ask for, so it is always a whole replica: partial ones are seeded while stopped.
 """
@@ -21,12 +21,11 @@ from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
 from loader.operations import bound, empty_suffix, packaged
 from loader.operations.add import STEPS as ADD_STEPS
-from loader.operations.add import AddOptions, add, shadow
+from loader.operations.add import AddOptions, add, lending
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.tune.target import opened
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts, recorded
-from loader.run.killpoint import killpoint
+from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run
 from loader.server import writing
 from loader.server.options import Connection
@@ -98,13 +97,13 @@ class Online(Strategy):
         return True
 
     def begin(self, run: Run, anew: bool) -> None:
-        shadow.give_back_standing(self.server)
+        lending.release(self.server, lending.UPDATE_DN)
 
     def consumer(self) -> Consumer:
         """It must be there, empty, and nobody's replica."""
         with opened(self.server) as target:
             config, database = target.config, target.config.database(self.server.base)
-            shadow.require_free(config, database)
+            lending.require_free(config, database)
             _require_one(config, database)
         if empty_suffix.is_empty(database.suffix):
             raise UsageProblem(reason=f"{_STRATEGY} {_EMPTY_SUFFIX}")
@@ -182,7 +181,7 @@ class _OnlineSteps:
         suffix = (self.run.catalogue.found("preflight") or {})["suffix"]
         source = self.options.source or self._export(suffix)
         joined = self.run.do("join", lambda meter: self.join(meter, source, suffix))
-        with shadow.update_dn_set(self.server, suffix):
+        with lending.update_dn_set(self.server, suffix):
             added = add(self.adding(), self.run.progress, dict(self.run.timeouts))
             facts = {"entries": added["added"] + added["present"], **joined}
             return self.run.do("claim", lambda meter: self.claim(suffix, facts))

@@ -8,7 +8,7 @@ from pathlib import Path
 from loader.operations import hidden_values
 from loader.operations.export import ExportOptions, export_steps, trial_plan
 from loader.progress import Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from seeders.replica.partial import Partial
 from seeders.replica.strategies import SeedOptions

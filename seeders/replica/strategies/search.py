@@ -14,7 +14,7 @@ from loader.defaults import ENGINES
 from loader.operations import build, empty_suffix, export, stream_build
 from loader.operations.export import ExportOptions
 from loader.progress import Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from loader.server.session import Session
 from loader.storage import files

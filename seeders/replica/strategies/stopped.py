@@ -19,7 +19,7 @@ from loader.operations.build.made_for import made_for
 from loader.operations.publish import TargetDatabase
 from loader.operations.shards import clear
 from loader.progress import Progress
-from loader.run.catalogue import Facts
+from loader.run.log import Facts
 from loader.run.steps import Run
 from loader.server.session import Session
 from loader.storage import files

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ from loader.operations.backup.restore import plan as restore_plan
 from loader.operations.build import proven
 from loader.operations.build.options import BuildOptions
 from loader.progress import Meter
-from loader.run import catalogue, looking
-from loader.run.catalogue import Catalogue
+from loader.run.log import FILE, Catalogue
+from loader.run.steps import status_of
 from loader.server import configuration, subschema
 from loader.sinks import mdb
 from loader.typed import Unfit
@@ -177,10 +176,11 @@ _OPTIONS: dict[str, object] = {"uri": "ldap://provider", "inputs": [["/a", 1]], 
 
 
 class Run(Target):
-    """run.sqlite of a run: rows changed, taken away, brought in; or bytes of the file."""
+    """run.log of a run: lines changed, removed, repeated, exchanged, with the old seals; or bytes of the file."""
 
     def prepare(self) -> None:
         shutil.rmtree(self.home)
+        self.home.mkdir(mode=0o700)
         with closing(Catalogue(self.home)) as run:
             run.begin("export", _OPTIONS)
             run.finish("start", {"base": "dc=example,dc=com", "context_csns": ["x"]}, 0, 0.1)
@@ -188,24 +188,22 @@ class Run(Target):
             run.finish("publish", {"bytes": 4096, "published": {"entries": 60}}, 0, 0.1)
             for number in range(3):
                 run.finish_partition("read", f"{number}", {"entries": 20, "sum": "00"})
-        self.whole = (self.home / catalogue.FILE).read_bytes()
+        self.whole = (self.home / FILE).read_bytes()
         self.found = self._read()
 
     def once(self, chance: Random) -> None:
-        path = self.home / catalogue.FILE
-        (self.home / f"{catalogue.FILE}-journal").unlink(missing_ok=True)
+        path = self.home / FILE
         if chance.random() < 0.2:
             path.write_bytes(mutate.octets(chance, self.whole, (b"\0", b"\xff", b"{}", b"read")))
         else:
-            path.write_bytes(self.whole)
-            _statements(chance, path)
+            path.write_bytes(_changed(chance, self.whole))
         for name, known in self._read().items():
             if known is not None and known != self.found[name]:
                 raise Wrong(f"{name} is {known}")
 
     def _read(self) -> dict[str, Any]:
         """None, or nothing of a partition: not done yet, which is done again."""
-        looking.status_of(self.home)
+        status_of(self.home)
         with closing(Catalogue(self.home)) as run:
             if run.differences("export", _OPTIONS) is None:
                 run.begin("export", _OPTIONS)
@@ -216,56 +214,20 @@ class Run(Target):
             return {**steps, **{f"part {name}": parts.get(name) for name in ("0", "1", "2")}}
 
 
-_TABLES = {
-    "run": ("id", "verb", "options", "started", "seal"),
-    "step": ("name", "facts", "entries", "seconds", "finished", "seal"),
-    "partition": ("step", "name", "facts", "seal"),
-}
-
-
-def _statements(chance: Random, path: Path) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("PRAGMA synchronous=OFF")
-        database.execute("PRAGMA journal_mode=OFF")
-        for _ in range(chance.choice((1, 1, 2))):
-            try:
-                _statement(chance, database)
-            except (sqlite3.Error, OverflowError, ValueError):
-                pass  # a mutation that SQLite does not take
-
-
-def _statement(chance: Random, database: sqlite3.Connection) -> None:
-    table = chance.choice(list(_TABLES))
-    column = chance.choice(_TABLES[table])
+def _changed(chance: Random, content: bytes) -> bytes:
+    lines = content.split(b"\n")
+    here, there = chance.randrange(len(lines)), chance.randrange(len(lines))
     what = chance.random()
-    one = f"rowid = (SELECT rowid FROM {table} ORDER BY random() LIMIT 1)"
-    if what < 0.15:
-        database.execute(f"DELETE FROM {table} WHERE {one}")
-    elif what < 0.2:
-        database.execute(f"INSERT INTO {table} SELECT * FROM {table}")
-    elif what < 0.25:
-        database.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO other")
-    elif what < 0.3:
-        database.execute(f"PRAGMA user_version={chance.choice((0, 1, 3, -1, 2**31 - 1))}")
-    elif what < 0.35:
-        database.execute(f"DROP TABLE {table}")
-    else:
-        _update(chance, database, table, column, one)
-
-
-def _update(
-    chance: Random, database: sqlite3.Connection, table: str, column: str, one: str
-) -> None:
-    row = database.execute(f"SELECT {column} FROM {table} WHERE {one}").fetchone()
-    before = row[0] if row else ""
-    value: Any = chance.choice(mutate.WORDS)
-    if column in ("facts", "options") and chance.random() < 0.8:
-        value = mutate.json_text(chance, json.loads(before)).decode("utf-8", "replace")
-    elif isinstance(before, str) and chance.random() < 0.5:
-        value = mutate.octets(chance, before.encode())
-    if isinstance(value, list | dict):
-        value = json.dumps(value)
-    database.execute(f"UPDATE {table} SET {column} = ? WHERE {one}", [value])
+    if what < 0.2:
+        del lines[here]
+    elif what < 0.4:
+        lines.insert(here, lines[there])
+    elif what < 0.5:
+        lines[here], lines[there] = lines[there], lines[here]
+    elif lines[here]:
+        seal, _, body = lines[here].partition(b" ")
+        lines[here] = seal + b" " + mutate.json_text(chance, json.loads(body))
+    return b"\n".join(lines)
 
 
 class Configuration(Target):

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +15,10 @@ import pytest
 
 from fixtures.waiting import until
 from loader.defaults import ENV_KILL_AT
-from loader.errors import FULL, CatalogueVersion, Locked, NoSpace, RunMismatch, StepTimeout
+from loader.errors import FULL, CatalogueDamaged, Locked, NoSpace, RunMismatch, StepTimeout
 from loader.progress import Meter, Progress
-from loader.run import catalogue, live
-from loader.run.catalogue import Facts
-from loader.run.looking import RunStatus, status_of
-from loader.run.steps import Run, open_run
+from loader.run.log import FILE, Facts
+from loader.run.steps import LIVE_FILE, Run, RunStatus, open_run, status_of
 from tests.support.command import environment
 
 QUIET = Progress("none")
@@ -71,14 +68,10 @@ def test_restart_begins_again_with_other_options_too(tmp_path: Path) -> None:
         assert run.catalogue.steps() == []
 
 
-def test_restart_works_on_what_another_version_left(tmp_path: Path) -> None:
+def test_restart_works_on_a_log_that_is_damaged(tmp_path: Path) -> None:
     """The hint of that error says so."""
-    with open_run(tmp_path, "test", {}, QUIET):
-        pass
-    database = sqlite3.connect(tmp_path / catalogue.FILE)
-    database.execute("PRAGMA user_version=99")
-    database.close()
-    with pytest.raises(CatalogueVersion), open_run(tmp_path, "test", {}, QUIET):
+    (tmp_path / FILE).write_bytes(b"rubbish\n")
+    with pytest.raises(CatalogueDamaged), open_run(tmp_path, "test", {}, QUIET):
         pytest.fail("must not begin")
     with open_run(tmp_path, "test", {}, QUIET, restart=True) as run:
         assert run.catalogue.steps() == []
@@ -228,5 +221,5 @@ def test_what_a_run_failed_with_is_kept_until_it_goes_on(
 
 
 def test_a_run_goes_on_where_it_cannot_be_told_what_it_does(tmp_path: Path) -> None:
-    (tmp_path / live.FILE).mkdir()
+    (tmp_path / LIVE_FILE).mkdir()
     assert len(listing(tmp_path, [])) == 3

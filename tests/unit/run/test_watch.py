@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from loader.defaults import SILENCE_FACTOR, SILENCE_FLOOR
 from loader.errors import StepTimeout, keeps_run_directory
 from loader.progress import Meter
-from loader.run import watch
-from loader.run.watch import Watch, watching
+from loader.run.steps import Watch, watching
 from loader.server import timeouts
 
 
@@ -36,7 +36,7 @@ def moved(one: Watch, meter: Meter, clock: list[float], paces: list[float]) -> N
 
 def test_below_the_floor_silence_says_nothing(clock: list[float]) -> None:
     one = Watch(Meter("load", started=clock[0]), None)
-    look_after(one, clock, watch.SILENCE_FLOOR - 1)
+    look_after(one, clock, SILENCE_FLOOR - 1)
     assert one.error is None
     look_after(one, clock, 2)
     assert one.error is not None
@@ -51,13 +51,13 @@ class Stages:
 
 def test_a_stage_that_moves_is_not_silent(clock: list[float]) -> None:
     meter, stages = Meter("load", started=clock[0]), Stages()
-    one = Watch(meter, watch.SILENCE_FLOOR)
+    one = Watch(meter, SILENCE_FLOOR)
     with meter.following(stages):
         for stage in (("read", 0, 0), ("write", 0, 7), ("write", 1, 7), ("sync", 0, 7)):
             stages.stage = stage
-            look_after(one, clock, watch.SILENCE_FLOOR)
+            look_after(one, clock, SILENCE_FLOOR)
             assert one.error is None
-        look_after(one, clock, watch.SILENCE_FLOOR + 1)
+        look_after(one, clock, SILENCE_FLOOR + 1)
     assert one.error is not None
 
 
@@ -77,7 +77,7 @@ def test_silence_may_last_many_times_the_longest_pause(clock: list[float]) -> No
     meter = Meter("read", started=clock[0])
     one = Watch(meter, None)
     moved(one, meter, clock, [30.0, 1.0])
-    assert one.allowed() == (30 * watch.SILENCE_FACTOR, "longest pause before 30.0 s")
+    assert one.allowed() == (30 * SILENCE_FACTOR, "longest pause before 30.0 s")
 
 
 def test_a_time_from_the_command_line_is_taken_as_it_is(clock: list[float]) -> None:

@@ -1,4 +1,4 @@
-//! Named points at which a test may end the process as `kill -9` does; see also loader/run/killpoint.py.
+//! Named points at which a test may end the process as `kill -9` does; see also loader/run/log.py.
 
 use rustix::process::{Signal, getpid, kill_process};
 

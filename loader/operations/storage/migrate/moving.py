@@ -24,10 +24,8 @@ from loader.operations.storage.migrate import fstab, service
 from loader.operations.storage.migrate.fstab import Edit
 from loader.operations.storage.migrate.plan import Plan, require_vacant
 from loader.progress import Meter, Progress
-from loader.run.catalogue import Facts, forget
-from loader.run.killpoint import killpoint
-from loader.run.looking import status_of
-from loader.run.steps import Run, open_run
+from loader.run.log import Facts, forget, killpoint
+from loader.run.steps import Run, open_run, status_of
 from loader.storage import files, held, mapped, mounts, nameless, tree_copy, trees
 
 _log = logging.getLogger(__name__)
@@ -71,7 +69,7 @@ def home(source: str) -> Path:
 
 
 def known(source: str) -> Known | None:
-    """Raises CatalogueDamaged, CatalogueVersion."""
+    """Raises CatalogueDamaged."""
     status = status_of(home(source))
     facts = status.found("preflight") if status else None
     if status is None or facts is None:

@@ -1,0 +1,222 @@
+"""Settings of a running server that are changed for a time through cn=config, and restored whatever happens.
+
+nosync, envflags and checkpoint are lent for a load, or until a time (`ditseed tune sync --lease`). olcUpdateDN is lent
+for a load that writes as replication does: slapd lets that account write what else only syncrepl may (entryUUID,
+entryCSN, contextCSN and the rest), and refuses everybody else meanwhile ("shadow context"; servers/slapd/add.c and
+modify.c of OpenLDAP 2.4 to 2.6, be_isupdate).
+
+A lease is written down first (loader/run/lease.py). If a run was killed, or a lease has expired, the next start of
+`ditseed add` or `ditseed tune` against that server restores the setting.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from loader.config import Change, Config, Database
+from loader.errors import LeaseStands, LoaderError, NotAReplica, ServerRefused, UsageProblem
+from loader.operations import leases
+from loader.operations.tune import syncing
+from loader.operations.tune.target import opened
+from loader.run import lease
+from loader.run.lease import Lease
+from loader.server import configuration, configuration_write, running, shell_commands
+from loader.server.options import Connection
+from loader.server.session import Session, session
+from loader.storage.holders import DATA
+
+UPDATE_DN = "updatedn"
+KINDS = (*syncing.SETTINGS, UPDATE_DN)
+_UPDATE_DN = "olcUpdateDN"
+_OF_REPLICA = ("olcUpdateRef", "olcSyncrepl")
+_MARKER = "ditseed-sync"  # an entry that is added and deleted, as a commit that flushes
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def nosync_on(connection: Connection) -> Iterator[None]:
+    """The body runs with nosync on; afterwards all that was committed is on the server's disk.
+
+    A server that has nosync on already keeps it. Raises ConfigHidden, LeaseStands.
+    """
+    one, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
+    if database.nosync and one.name not in {each.name for each in lease.standing()}:
+        log.warning("%s has nosync on already, and keeps it", database.suffix)
+        yield
+        return
+    change, back = partial(_set, connection, one, syncing.ON), partial(restore, connection, one)
+    with lease.lent(one, change, back):
+        yield
+
+
+@contextmanager
+def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
+    """The body may write as replication does. Raises ConfigHidden, ConfigRefused, NotAReplica, LeaseStands."""
+    with session(connection) as server:
+        config = configuration.read_online(server)
+        database, uri, account = config.database(suffix), config.uri or "", server.who_am_i()
+        require_free(config, database)
+        mark = leases.mark(config, database)
+    undo = _by_hand(database, uri, _UPDATE_DN)
+    one = Lease(UPDATE_DN, uri, database.suffix, undo, mark=mark)
+    change, back = partial(_set, connection, one, account), partial(restore, connection, one)
+    with lease.lent(one, change, back, alone=True):
+        yield
+
+
+def lend(connection: Connection, kind: str, value: str, seconds: float, why: str) -> None:
+    """Changes a setting for so many seconds, or until the next boot. Then the next start of ditseed on this host
+    restores it.
+
+    Raises ConfigHidden, ConfigNotEditable, UsageProblem if it has that value already for good.
+    """
+    one, database = _sync_lease(connection, kind, why)
+    is_so = syncing.SETTINGS[kind].of(database) == value
+    if is_so and one.name not in {each.name for each in lease.standing()}:
+        reason = f"{kind} of {database.suffix} is {value} already, and no lease of it"
+        raise UsageProblem(reason=reason)
+    lease.lend_until(one, seconds, lambda: _set(connection, one, value))
+
+
+def release(connection: Connection, *kinds: str) -> None:
+    """Restores the settings that killed runs have left changed. If there is no lease, no server is asked."""
+    if not lease.standing():
+        return
+    with session(connection) as server:
+        uri, identity = server.uri, leases.of_server(server)
+    for kind in kinds or KINDS:
+        for one in lease.left(identity, kind):
+            # With another URI it may be a lease of a server that has a copy of this one's configuration.
+            if one.target != uri and _value(connection, one) == one.before:
+                continue
+            name = _name(kind)
+            log.warning(
+                "%s: %s of %s was left set by a run of %s", uri, name, one.database, one.taken
+            )
+            lease.end(one, partial(restore, connection, one))
+
+
+def put_back(one: Lease, access: Connection) -> str:
+    """Restores one by the account that was given for that server, or as root over ldapi. Returns what came of it."""
+    if access.uri == one.target:
+        connection = access
+    elif is_local(one):
+        connection = Connection(uri=one.target, mechanism="EXTERNAL")
+    else:
+        return f"left: give -H {one.target} and an account, or the command that is printed"
+    try:
+        release(connection, one.kind)
+    except LoaderError as error:
+        return f"left ({error})"
+    return "left" if is_left(one) else "put back"
+
+
+def is_local(one: Lease) -> bool:
+    return one.target.lower().startswith("ldapi:")
+
+
+def is_left(one: Lease) -> bool:
+    """Whether the lease is still there, and nobody holds it."""
+    same = (one.kind, one.target, one.database)
+    return any((each.kind, each.target, each.database) == same for each in lease.left())
+
+
+def restore(connection: Connection, one: Lease) -> None:
+    """Sets the value of before. Afterwards all that was committed is on the server's disk. Raises LeaseStands."""
+    try:
+        database = _set(connection, one, one.before)
+        if one.kind in (syncing.NOSYNC, syncing.ENV_FLAGS):  # with the others, commits were synced
+            with session(connection) as server:
+                flush(server, database)
+    except LoaderError as error:
+        name, undo = _name(one.kind), one.undo
+        raise LeaseStands(what=name, suffix=one.database, reason=error, undo=undo) from error
+
+
+def require_free(config: Config, database: Database) -> None:
+    """Raises NotAReplica if the database is a replica already: its olcUpdateDN cannot be lent."""
+    if database.consumer:
+        # slapd does not start with an olcUpdateRef alone.
+        settings = [one for one in _OF_REPLICA if config.values(database.entry_dn, one)]
+        undo = _by_hand(database, config.uri or "ldapi:///", *settings)
+        raise NotAReplica(where=config.where, suffix=database.suffix, undo=undo)
+
+
+def flush(server: Session, database: Database) -> None:
+    """Has all that was committed on the server's disk. A consumer, or a database that is read-only, takes no write; on
+    this host its file is flushed from outside.
+
+    Raises what `sync` raises.
+    """
+    try:
+        sync(server, database.suffix)
+    except ServerRefused:
+        pid = server.peer()
+        if pid is None or not running.flushed(pid, f"{database.directory}/{DATA}"):
+            raise
+
+
+def sync(server: Session, suffix: str) -> None:
+    """Makes the server flush everything to its disk. Any commit does, because LMDB syncs the whole file; so one is
+    made.
+
+    A suffix without an entry has nothing to be flushed.
+    """
+    if not server.exists(suffix):
+        return
+    dn = f"cn={_MARKER},{suffix}"
+    if not server.exists(dn):  # a run that was killed here leaves it
+        server.add(dn, {"objectClass": [b"organizationalRole"], "cn": [_MARKER.encode()]})
+    server.delete(dn)
+
+
+def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Database]:
+    """A lease to take, with the value that is in force now."""
+    with opened(connection) as target:
+        database, uri = target.config.database(connection.base), target.config.uri or ""
+        # If nosync is on, other runs have lent it.
+        before = syncing.OFF if kind == syncing.NOSYNC else syncing.SETTINGS[kind].of(database)
+        options = (*target.place, "-b", database.suffix, f"--{kind}", before, "--apply")
+        undo, mark = (
+            shlex.join(("ditseed", "tune", "sync", *options)),
+            leases.mark(target.config, database),
+        )
+    return Lease(kind, uri, database.suffix, undo, before=before, mark=mark, why=why), database
+
+
+def _value(connection: Connection, one: Lease) -> str:
+    with opened(connection) as target:
+        database = target.config.database(one.database)
+        if one.kind != UPDATE_DN:
+            return syncing.SETTINGS[one.kind].of(database)
+        return "".join(target.config.values(database.entry_dn, _UPDATE_DN))
+
+
+def _set(connection: Connection, one: Lease, value: str) -> Database:
+    if one.kind != UPDATE_DN:
+        with opened(connection) as target:
+            syncing.change(target, one.database, one.kind, value, apply=True)
+            return target.config.database(one.database)
+    with session(connection) as server:
+        config = configuration.read_online(server)
+        database = config.database(one.database)
+        before, after = config.values(database.entry_dn, _UPDATE_DN), (value,) if value else ()
+        if before != after:
+            change = Change(_UPDATE_DN, before, after)
+            configuration_write.modify(server, database.entry_dn, [change])
+        return database
+
+
+def _name(kind: str) -> str:
+    return _UPDATE_DN if kind == UPDATE_DN else kind
+
+
+def _by_hand(database: Database, uri: str, *settings: str) -> str:
+    """A command for root of that host."""
+    changes = "-\\n".join(f"delete: {one}\\n" for one in settings)
+    text = f"dn: {database.entry_dn}\\nchangetype: modify\\n{changes}"
+    return f"printf {shlex.quote(text)} | ldapmodify {shell_commands.external(uri)}"

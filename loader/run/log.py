@@ -1,0 +1,231 @@
+"""An append-only log of sealed lines, and the log of a run: the steps and partitions that are done, and their facts.
+
+A line is written after the result that it promises is durable, and it counts once it is durable itself. So after
+`kill -9` at any moment the lines that are there are true, and the rest is done again. A last line that was cut short
+is dropped.
+
+The seal of a line is a checksum of its text and of the seal before it, and the first line of a run has an ID of its
+own. So a line that was changed or removed, or that is from another run, is refused: the facts of a finished step are
+believed years later. Seals detect damage; whoever may write in the directory (mode 0700) can forge them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xxhash
+
+from loader import defaults, naming
+from loader.defaults import ENV_KILL_AT, ENV_STOP_AT
+from loader.errors import CatalogueDamaged, RunMismatch
+from loader.storage import files, held
+
+FILE = "run.log"
+
+Facts = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """One line. A later row of the same kind and name replaces it, or removes it if that one is `undone`."""
+
+    kind: str
+    name: str
+    facts: Facts
+    entries: int = 0
+    seconds: float = 0.0
+    finished: float = 0.0  # Unix time
+    undone: bool = False
+
+
+class Log:
+    """A log in a private directory. `strict`: a damaged line is refused (CatalogueDamaged), else it is skipped."""
+
+    def __init__(self, directory: Path, file: str, strict: bool = True) -> None:
+        self.directory, self.path = directory, directory / file
+        self.rows: dict[tuple[str, str], Row] = {}
+        self._turn = threading.Lock()  # a run's workers finish their partitions in threads
+        self._descriptor: int | None = None
+        self._seal, self._end = b"", 0
+        try:
+            content = files.read(self.path)
+        except FileNotFoundError:
+            return
+        *lines, _ = content.split(b"\n")
+        if lines and b"\0" in lines[-1]:  # after a power failure, a block that was not written
+            lines.pop()
+        for number, line in enumerate(lines, 1):
+            seal, _, body = line.partition(b" ")
+            if seal == _seal(self._seal, body):
+                self._apply(body)
+            elif strict:
+                reason = f"its line {number} was changed, or is of another run"
+                raise CatalogueDamaged(path=self.path, reason=reason)
+            self._seal, self._end = seal, self._end + len(line) + 1
+
+    def append(self, *rows: Row) -> None:
+        """Returns when the rows are on the disk. If that fails, none of them is left in the file."""
+        with self._turn, files.explained(self.path):
+            seal, bodies, text = self._seal, [], b""
+            for row in rows:
+                body = json.dumps(naming.told(row._asdict())).encode()
+                seal = _seal(seal, body)
+                bodies.append(body)
+                text += seal + b" " + body + b"\n"
+            descriptor = self._opened()
+            try:
+                written = 0
+                while written < len(text):
+                    written += os.pwrite(descriptor, text[written:], self._end + written)
+                os.fsync(descriptor)
+            except BaseException:
+                os.ftruncate(descriptor, self._end)
+                raise
+            self._seal, self._end = seal, self._end + len(text)
+            for body in bodies:
+                self._apply(body)
+
+    def clear(self) -> None:
+        """Removes all rows."""
+        self.rows, self._seal, self._end = {}, b"", 0
+        os.fsync(self._opened())
+
+    def of(self, kind: str) -> list[Row]:
+        return [row for row in tuple(self.rows.values()) if row.kind == kind]
+
+    def facts(self, kind: str, name: str) -> Facts | None:
+        """A copy that the caller may change."""
+        row = self.rows.get((kind, name))
+        return None if row is None else deepcopy(row.facts)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _opened(self) -> int:
+        """For writing, with the file cut after its last whole line."""
+        if self._descriptor is None:
+            with held.opened(self.directory) as directory:
+                self._descriptor = directory.found_or_made(self.path.name)
+                os.fsync(directory.descriptor)
+        os.ftruncate(self._descriptor, self._end)
+        return self._descriptor
+
+    def _apply(self, body: bytes) -> None:
+        row = Row(**json.loads(body))
+        if row.undone:
+            self.rows.pop((row.kind, row.name), None)
+        else:
+            self.rows[row.kind, row.name] = row
+
+
+def _seal(before: bytes, body: bytes) -> bytes:
+    return xxhash.xxh3_128_hexdigest(before + body).encode()
+
+
+class Catalogue(Log):
+    """The log of a run: one row "run" with the verb and its options, one for each finished step, and one for each
+    finished partition of a step."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, FILE)
+
+    def begin(self, verb: str, options: Mapping[str, object]) -> bool:
+        """Binds the run to its options. Returns True if an earlier run goes on; raises RunMismatch if the options of
+        that one differ."""
+        differences = self.differences(verb, options)
+        if differences:
+            raise RunMismatch(path=self.directory, differences=", ".join(differences))
+        if differences is None:
+            facts = {"verb": verb, "options": dict(options)}
+            self.append(Row("run", uuid.uuid4().hex, facts, finished=time.time()))
+        return differences is not None
+
+    def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
+        """Names of the options that differ from those of the run; None when there is no run."""
+        about = self.about()
+        if about is None:
+            return None
+        before = {"verb": about[0], **about[1]}
+        now = {"verb": verb, **json.loads(json.dumps(naming.told(dict(options))))}
+        return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+
+    def about(self) -> tuple[str, Facts] | None:
+        """The verb and the options of the run; None when there is none yet."""
+        return next(((row.facts["verb"], row.facts["options"]) for row in self.of("run")), None)
+
+    def has_work(self) -> bool:
+        """Whether so much is done that a run with other options must not replace it unless the operator says so."""
+        partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
+        read = sum(row.facts.get("entries", 0) for row in partitions)
+        seconds = sum(step.seconds for step in self.steps())
+        return read > defaults.WORTH_READ or seconds > defaults.WORTH_KEEPING
+
+    def found(self, step: str) -> Facts | None:
+        """The facts of a finished step; None while it is not done."""
+        return self.facts("step", step)
+
+    def finish(self, step: str, facts: Facts, entries: int, seconds: float) -> None:
+        self.append(Row("step", step, facts, entries, seconds, time.time()))
+
+    def undo(self, step: str) -> None:
+        """Makes a step one that is not done, durably."""
+        self.append(Row("step", step, {}, undone=True))
+
+    def steps(self) -> list[Row]:
+        """The finished steps, in the order in which they were finished."""
+        return sorted(self.of("step"), key=lambda step: step.finished)
+
+    def ended(self) -> float | None:
+        """Unix time of the step that was finished last; None before the first."""
+        return max((step.finished for step in self.steps()), default=None)
+
+    def partitions(self, step: str) -> dict[str, Facts]:
+        """The facts of the finished partitions of a step, by name."""
+        return {row.name: {**row.facts} for row in self.of(_partition_of(step))}
+
+    def finish_partition(self, step: str, name: str, facts: Facts) -> None:
+        self.append(Row(_partition_of(step), name, facts, finished=time.time()))
+
+
+def _partition_of(step: str) -> str:
+    return f"partition of {step}"
+
+
+def forget(directory: Path) -> None:
+    """Makes every step of a run one that is not done. Works on a log that cannot be read, too."""
+    (directory / FILE).unlink(missing_ok=True)
+
+
+@contextmanager
+def recorded(directory: Path) -> Iterator[Catalogue | None]:
+    """The log of the run in a directory, for reading; None where there is none. Raises DirectoryUnsafe,
+    CatalogueDamaged."""
+    try:
+        with held.private(directory, make=False) as run_dir:
+            if not run_dir.exists(FILE):
+                yield None
+                return
+            with closing(Catalogue(run_dir.path)) as catalogue:
+                yield catalogue
+    except FileNotFoundError:
+        yield None
+
+
+def killpoint(name: str) -> None:
+    """Kills the process, as `kill -9` would, if DITSEED_KILL_AT names this point; waits for SIGCONT if DITSEED_STOP_AT
+    does. Each step has three such points (`Run.do`); long ones have another one in their middle."""
+    if os.environ.get(ENV_KILL_AT) == name:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if name in os.environ.get(ENV_STOP_AT, "").split(","):
+        os.kill(os.getpid(), signal.SIGSTOP)

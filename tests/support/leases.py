@@ -1,0 +1,19 @@
+"""The leases that ditseed has written down in a state directory."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from loader.run.lease import LEASES, Lease
+from loader.run.log import Log, Row
+
+
+def standing(state: Path) -> list[Lease]:
+    return [Lease(**row.facts) for row in Log(state, LEASES).of("lease")]
+
+
+def write(state: Path, lease: Lease, **changed: str) -> None:
+    """As one that was written down before; `changed`: in some of its facts."""
+    with closing(Log(state, LEASES)) as log:
+        log.append(Row("lease", lease.name, {**vars(lease), **changed}))

@@ -1,0 +1,197 @@
+"""What is changed at a server is on the disk before the change is made, and what is left of it is known."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loader.errors import ConfigRefused, FileUnsafe, LeaseStands, Locked
+from loader.run import lease
+from loader.run.lease import Change, Lease, Outcome, ServerIdentity, recorded
+from tests.support import leases
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DITSEED_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def entry(attribute: str = "olcDbMaxSize", before: str = "1", after: str = "2") -> Change:
+    return Change("/slapd.d", "dc=a", attribute, (before,), (after,), "ditseed tune", "undo")
+
+
+def test_nothing_was_changed_yet() -> None:
+    assert lease.changes() == []
+
+
+def test_it_is_written_before_the_change_and_closed_after_it(state: Path) -> None:
+    with recorded(entry(), entry("olcDbNoSync")):
+        assert [one.outcome for one in lease.changes()] == [Outcome.UNKNOWN] * 2
+    found = lease.changes()
+    assert [one.outcome for one in found] == [Outcome.DONE] * 2
+    assert (found[0].before, found[0].after, found[0].undo) == (("1",), ("2",), "undo")
+    assert found[0].time.endswith("+00:00")
+    assert stat.S_IMODE((state / "changes.log").stat().st_mode) == 0o600
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+def test_a_change_that_failed_says_so(state: Path) -> None:
+    with pytest.raises(ZeroDivisionError), recorded(entry()):
+        raise ZeroDivisionError("no")
+    assert [one.outcome for one in lease.changes()] == [Outcome.FAILED]
+    assert '"reason": "no"' in (state / "changes.log").read_text()
+
+
+def test_secrets_are_blanked(state: Path) -> None:
+    with recorded(entry("olcRootPW", "hidden-1", "hidden-2"), entry("x", 'credentials="hidden-3"')):
+        pass
+    text = (state / "changes.log").read_text()
+    assert "hidden" not in text
+    assert "***" in text
+
+
+def test_a_killed_process_leaves_an_unknown_end(state: Path) -> None:
+    code = (
+        "import os; from loader.run.lease import Change, recorded\n"
+        "one = Change('t', 'dc=a', 'x', (), (), 'c')\n"
+        "with recorded(one): os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert [one.outcome for one in lease.changes()] == [Outcome.UNKNOWN]
+
+
+def test_a_line_cut_by_a_crash_harms_no_other(state: Path) -> None:
+    with recorded(entry()):
+        pass
+    with (state / "changes.log").open("a") as file:
+        file.write('0123 {"kind": "change", "name": "cut')
+    with recorded(entry(after="3")):
+        pass
+    assert [(one.after, one.outcome) for one in lease.changes()] == [
+        (("2",), Outcome.DONE),
+        (("3",), Outcome.DONE),
+    ]
+
+
+def test_what_cannot_be_written_down_is_not_changed(state: Path) -> None:
+    state.mkdir()
+    (state / "changes.log").mkdir()
+    with pytest.raises(FileUnsafe), recorded(entry()):
+        pytest.fail("the change was made")
+    assert (state / "changes.log").is_dir()
+
+
+LEASE = Lease("nosync", "ldapi:///", "dc=a", "undo it", before="off")
+HOLDER = """
+import os
+from loader.run.lease import Lease, lent
+with lent(Lease("nosync", "ldapi:///", "dc=a", "undo it", before="off"), lambda: None, lambda: None):
+    print("lent", flush=True)
+    input()
+"""
+
+
+def holder() -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", HOLDER]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "lent\n"
+    return process
+
+
+def test_a_lease_is_there_for_the_time_of_the_body(state: Path) -> None:
+    done: list[str] = []
+    with lease.lent(LEASE, lambda: done.append("change"), lambda: done.append("restore")):
+        (standing,) = lease.standing()
+        assert (standing.name, standing.process, standing.before) == (
+            LEASE.name,
+            os.getpid(),
+            "off",
+        )
+        assert (lease.left(), done) == ([], ["change"])
+        assert stat.S_IMODE((state / "leases.log").stat().st_mode) == 0o600
+    assert (lease.standing(), done) == ([], ["change", "restore"])
+    assert (state / "leases.log").read_bytes() == b"", "it is small again"
+
+
+def test_the_last_of_several_runs_restores_the_setting() -> None:
+    done: list[str] = []
+    with holder() as other:
+        with lease.lent(LEASE, lambda: None, lambda: done.append("restore")):
+            pass
+        assert (len(lease.standing()), lease.left(), done) == (1, [], [])
+        other.communicate("\n")
+    assert lease.standing() == []
+
+
+def test_a_lease_that_is_lent_alone_is_refused_to_others() -> None:
+    with holder() as other:
+        with pytest.raises(Locked), lease.lent(LEASE, lambda: None, lambda: None, alone=True):
+            pytest.fail("lent twice")
+        other.communicate("\n")
+
+
+def test_what_a_killed_run_left_is_known_and_ended() -> None:
+    done: list[str] = []
+    with holder() as other:
+        other.kill()
+    (left,) = lease.left()
+    assert left.process is None
+    lease.end(left, lambda: done.append(left.before))
+    assert (lease.standing(), done) == ([], ["off"])
+
+
+def test_what_cannot_be_restored_stays() -> None:
+    def fails() -> None:
+        raise LeaseStands(what="nosync", suffix="dc=a", reason="gone", undo="undo it")
+
+    with pytest.raises(LeaseStands), lease.lent(LEASE, lambda: None, fails):
+        pass
+    assert [one.name for one in lease.left()] == [LEASE.name]
+
+
+def test_a_change_that_the_server_refused_is_not_restored() -> None:
+    def refused() -> None:
+        raise ConfigRefused(path="ldapi:///", attribute="x", reason="no")
+
+    with (
+        pytest.raises(ConfigRefused),
+        lease.lent(LEASE, refused, lambda: pytest.fail("restored")),
+    ):
+        pytest.fail("the body ran")
+    assert lease.standing() == []
+
+
+@pytest.mark.parametrize("seconds", [3600, 0])
+def test_a_lease_until_a_time(seconds: int) -> None:
+    lease.lend_until(LEASE, seconds, lambda: None)
+    later = Lease("nosync", "ldapi:///", "dc=a", "undo it", before="on")
+    lease.lend_until(later, seconds, lambda: None)
+    (standing,) = lease.standing()
+    assert (standing.before, standing.is_held) == ("off", seconds > 0)
+    with lease.lent(LEASE, lambda: None, lambda: None):
+        pass
+    assert bool(lease.standing()) == (seconds > 0), "a load leaves it only while it lasts"
+
+
+def test_it_ends_with_the_boot(state: Path) -> None:
+    lease.lend_until(LEASE, 3600, lambda: None)
+    leases.write(state, lease.standing()[0], boot="the one before")
+    assert len(lease.left()) == 1
+
+
+def test_the_lease_of_another_server_is_not_of_this_one() -> None:
+    for uri in ("ldap://a", "ldap://b"):
+        lease.note(Lease("nosync", uri, "dc=a", "undo it", mark=f"mark of {uri}"))
+    by_uri = ServerIdentity("ldap://a")
+    by_mark = ServerIdentity("ldap://elsewhere", frozenset({"mark of ldap://b"}))
+    assert [one.target for one in lease.left(by_uri, "nosync")] == ["ldap://a"]
+    assert [one.target for one in lease.left(by_mark, "nosync")] == ["ldap://b"]
+    assert lease.left(by_mark, "checkpoint") == []
