@@ -24,6 +24,8 @@ from datetime import datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
 
+import msgspec
+
 from loader import log
 from loader.defaults import state_dir
 from loader.errors import ConfigNotEditable, ConfigRefused, Locked, NotPermitted
@@ -158,7 +160,9 @@ def standing() -> list[Lease]:
         rows = Log(state_dir(), LEASES, strict=False).of(_LEASE)
     except OSError:
         return []
-    return sorted((Lease(**row.facts) for row in rows), key=lambda lease: lease.taken)
+    return sorted(
+        (msgspec.convert(row.facts, Lease) for row in rows), key=lambda lease: lease.taken
+    )
 
 
 def left(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
@@ -264,17 +268,7 @@ def changes() -> list[Change]:
     except PermissionError as error:
         path = state_dir() / CHANGES
         raise NotPermitted(action="read", path=path, owner="root") from error
-    return [
-        Change(
-            **{
-                **row.facts,
-                "before": tuple(row.facts["before"]),
-                "after": tuple(row.facts["after"]),
-                "outcome": Outcome(row.facts["outcome"]),
-            }
-        )
-        for row in rows
-    ]
+    return [msgspec.convert(row.facts, Change) for row in rows]
 
 
 def _blanked(change: Change) -> Change:
