@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from loader.operations import doctor
 from loader.operations.doctor import rules
-from loader.operations.doctor.facts import Certificate, Database, Facts, Lease, Replication
+from loader.operations.doctor.facts import Certificate, Database, Facts, Replication
 from loader.operations.map_room import Room
 from loader.operations.monitoring import Status
 from loader.operations.storage.findings import Finding
+from loader.run.lease import Lease
 from loader.storage.asking import Unseen
 
 GIB = 1 << 30
@@ -160,7 +161,7 @@ def test_long_lists_and_limits() -> None:
 
 def test_a_session_log_that_is_kept_is_a_note() -> None:
     leases = tuple(
-        Lease(kind, "ldap://x", "o=x", "2026", "undo") for kind in ("sessionlog", "nosync")
+        Lease(kind, "ldap://x", "o=x", "undo", taken="2026") for kind in ("sessionlog", "nosync")
     )
     assert severities(replace(facts(), leases=leases), "lease") == ["warning", "note"]
 

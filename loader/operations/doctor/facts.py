@@ -9,6 +9,7 @@ import msgspec
 
 from loader.operations.map_room import Reader, Room
 from loader.operations.storage.findings import Finding
+from loader.run.lease import Lease
 from loader.storage.asking import Unseen
 
 
@@ -123,16 +124,6 @@ class Database(msgspec.Struct, frozen=True):
     def lag(self) -> int:
         """Of its oldest reader."""
         return max((one.lag for one in self.readers), default=0)
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """A setting that a killed run left on a server. `undo`: the command that puts it back."""
-
-    kind: str
-    target: str
-    database: str
-    taken: str
-    undo: str
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -47,7 +47,6 @@ from loader.operations.doctor.facts import (
     Drift,
     Facts,
     Kept,
-    Lease,
     Replication,
     Slapd,
 )
@@ -122,7 +121,7 @@ def facts(place: Path, request: Request) -> Facts:
         by_hand=not config.is_directory,
         databases=tuple(_database(config, one, request, looker) for one in chosen),
         release=_release(looker),
-        leases=looker.at("leases", _leases) or (),
+        leases=tuple(looker.at("leases", lease.left) or ()),
         certificates=tuple(_certificates(config, looker)),
         tls=looker.at("key and certificate", lambda: _unusable_pair(config)) or "",
         slapd=looker.at("whether slapd runs", lambda: _slapd(config, suffixes)),
@@ -148,12 +147,6 @@ def _server(config: Config) -> str:
     if pid is not None and config.is_directory:
         return f"-H {shlex.quote(running.ldapi_uri(pid))} -Y EXTERNAL"
     return f"--config {shlex.quote(str(config.path))}"
-
-
-def _leases() -> tuple[Lease, ...]:
-    return tuple(
-        Lease(one.kind, one.target, one.database, one.taken, one.undo) for one in lease.left()
-    )
 
 
 # --- a database ---------------------------------------------------------------------------------
