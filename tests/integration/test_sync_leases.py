@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.slapd import Form, Slapd
+from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from tests.support import leases
 from tests.support.adding import SUFFIX, TOP, write
@@ -130,10 +130,10 @@ def test_flags_of_a_running_server_are_changed(server: Slapd, tmp_path: Path) ->
         assert len(server.search(base=SUFFIX, scope=0)) == 1
 
 
-def test_of_files(tmp_path: Path, form: Form) -> None:
+def test_of_files(tmp_path: Path) -> None:
     """nosync stays, in whichever place it stands."""
     lines = ("envflags nosync nometasync", "checkpoint 128 9")
-    server = Slapd(Settings(database_lines=lines), form=form)
+    server = Slapd(Settings(database_lines=lines))
     where = ("--config", server.config_path)
     env = {"DITSEED_STATE_DIR": str(tmp_path)}
     ditseed("tune", "sync", *where, "--envflags", "writemap", "--apply", env=env).ok()

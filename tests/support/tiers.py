@@ -307,7 +307,6 @@ TABLE = (
     Matrix("tests/integration/test_forecast_of_server.py::test_few", 1, _MATRIX),
     Matrix("tests/integration/test_sync_leases.py::test_lent", 1, _MATRIX),
     Matrix("tests/integration/test_sync_leases.py::test_the_command", 1, _MATRIX),
-    Matrix("tests/integration/test_sync_leases.py::test_of_files", 1, _MATRIX),
     Matrix("tests/integration/test_tune.py::test_other_versions", 2, _RELEASE),
     Matrix("tests/integration/test_tune.py::test_killed_while_it_indexes", 1, _MATRIX),
     Matrix("tests/golden/test_verify.py::test_databases_of_other_versions", 1, _RELEASE),
