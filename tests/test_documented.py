@@ -212,7 +212,7 @@ CODE = (
     + "|".join({code.partition(".")[0] for code in STATUSES if "." in code})
     + r")\.[a-z_]+)\]?`"
 )
-FILES = (".py", ".rs", ".md", ".json", ".ldif", ".mdb", ".sqlite", ".log", ".toml")
+FILES = (".py", ".rs", ".md", ".json", ".ldif", ".mdb", ".log", ".toml")
 
 
 def wrong_codes(text: str) -> list[str]:

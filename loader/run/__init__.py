@@ -1,1 +1,1 @@
-"""The memory of a run: its catalogue (SQLite), its named steps, its lock, and the leases it holds."""
+"""The state of runs: their logs, steps and locks, and the settings of servers that they change."""
