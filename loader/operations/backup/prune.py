@@ -12,16 +12,14 @@ import dataclasses
 import datetime
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from loader import dn
-from loader.errors import BackupFromFuture, UsageProblem
-from loader.operations.backup import packs, records, repository
+from loader.errors import LoaderError, UsageProblem
+from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.repository import Bring, Listing, there
+from loader.operations.backup.repository import Listing, Repository, Where
 from loader.run.killpoint import killpoint
-from loader.run.lock import exclusive
-from loader.storage import files, held
+from loader.storage import files
 
 _PERIODS = {
     "daily": "%Y-%m-%d",
@@ -69,74 +67,46 @@ class Pruned:
     unread: tuple[str, ...]
 
 
-def prune(
-    repo: Path,
-    policy: Policy,
-    suffix: str | None = None,
-    dry_run: bool = False,
-    lists: Bring | None = there,
-) -> Pruned:
+def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
     """Raises Locked, UsageProblem, BackupFromFuture."""
     if not policy:
         raise UsageProblem(reason="say what to keep: --keep-last, --keep-daily, --keep-within, ...")
-    with files.explained(repo):
+    found = repository.of(repo)
+    with files.explained(found.path):
         if dry_run:
-            return plan(repo, policy, suffix, lists)
-        repository.require(repo)
-        with held.opened(repo) as home, exclusive(home.path / repository.LOCK):
-            return pruned(home, policy, suffix)
+            return plan(found, policy, suffix)
+        with found.changing() as changed:
+            return pruned(changed, policy, suffix)
 
 
-def pruned(repo: held.Directory, policy: Policy, suffix: str | None) -> Pruned:
+def pruned(repo: Repository, policy: Policy, suffix: str | None) -> Pruned:
     """The same, with the lock held."""
-    planned = plan(repo.path, policy, suffix)
-    remove_unfinished(repo)
+    planned = plan(repo, policy, suffix)
+    repo.clean()
     for name in planned.removed:
-        _set_aside(repo, name)
+        repo.set_aside(name)
         killpoint("prune.middle")
-    remove_unfinished(repo)
-    return dataclasses.replace(planned, freed=planned.freed + collect(repo))
+    repo.clean()
+    return dataclasses.replace(planned, freed=planned.freed + repository.collect(repo))
 
 
-def collect(repo: held.Directory) -> int:
-    """Remove the packs that no backup needs; the bytes that they took. With the lock held."""
-    return packs.collect(repo, repository.listing(repo.path))
-
-
-def remove_unfinished(repo: held.Directory) -> None:
-    """What interrupted runs left. With the lock held."""
-    for path in repository.unfinished_backups(repo.path):
-        if path.suffix != files.PARTIAL:
-            _set_aside(repo, path.name)
-    for path in repository.unfinished_backups(repo.path):
-        files.remove_tree(path)
-
-
-def _set_aside(repo: held.Directory, name: str) -> None:
-    """It is no backup any more before it loses a file; what a kill leaves the next run removes."""
-    repo.take(repo.path / name, f"{name}{files.PARTIAL}")
-
-
-def plan(
-    repo: Path, policy: Policy, suffix: str | None = None, lists: Bring | None = there
-) -> Pruned:
+def plan(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
     """What would stay and go; of a set that goes, the backup that leads it first."""
+    repo = repository.of(repo)
     every = repository.listing(repo)
     found = every.of(suffix)
-    if found.future:
-        newest = found.future[-1]
-        raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
+    repository.require_known_order(repo.path, found)
     sets = repository.sets(every.backups)
     reasons: dict[str, list[str]] = {one.id: [] for one in every.backups}
     emptied = _emptied(every.backups)
     sound = [
         one for one in every.backups if not (one.id in emptied or records.of(repo, one).is_bad)
     ]
-    good = _good(repo, sets, {one.id for one in sound}, lists)
+    good = _good(repo, sets, {one.id for one in sound})
     for group in _by_suffix(every.backups):
         _give_reasons(repo, group, good, policy, reasons)
     for group in _by_suffix(sound):
-        _keep_alone(repo, group, good, lists, reasons)
+        _keep_alone(repo, group, good, reasons)
     _keep_latest_sets(sets, good, reasons)
     _keep_unread(every, sets, reasons)
     _keep_together(sets, reasons)
@@ -148,7 +118,7 @@ def plan(
     return Pruned(
         tuple(sorted(kept, key=lambda one: one.id)),
         tuple(one.id for one in removed),
-        sum(one.stored_bytes for one in removed if not one.shares_pages),
+        sum(one.stored_bytes for one in removed if not one.incremental),
         tuple(repository.name_of(error) for error in found.broken),
     )
 
@@ -159,28 +129,32 @@ def _emptied(backups: Sequence[Backup]) -> set[str]:
     return {one.id for one in backups if not one.entries and dn.key(one.suffix) in filled}
 
 
-def _good(repo: Path, sets: Sequence[Set], sound: Collection[str], lists: Bring | None) -> set[str]:
+def _good(repo: Repository, sets: Sequence[Set], sound: Collection[str]) -> set[str]:
     """IDs of those that count for a policy: all of their set can be restored, as far as is known."""
     return {
         one.id
         for each in sets
-        if all(one.id in sound for one in each) and repository.problem(repo, each[0], lists) is None
+        if all(one.id in sound for one in each) and _problem(repo, each[0]) is None
         for one in each
     }
 
 
+def _problem(repo: Repository, backup: Backup, alone: bool = False) -> LoaderError | None:
+    """The small files of another host's backups are not fetched for it."""
+    return repository.problem(repo, backup, not repo.is_remote, alone)
+
+
 def _keep_alone(
-    repo: Path,
+    repo: Repository,
     backups: Sequence[Backup],
     good: Collection[str],
-    lists: Bring | None,
     reasons: dict[str, list[str]],
 ) -> None:
     """`backups` of one suffix, the oldest first. The rest of the set of one that is not `good` may be damaged."""
     for one in reversed(backups):
         if one.id in good:
             return
-        if repository.problem(repo, one, lists, alone=True) is None:
+        if _problem(repo, one, alone=True) is None:
             reasons[one.id].append("the latest that can be restored by itself")
             return
 
@@ -221,7 +195,7 @@ def _by_suffix(backups: Sequence[Backup]) -> list[list[Backup]]:
 
 
 def _give_reasons(
-    repo: Path,
+    repo: Repository,
     backups: Sequence[Backup],
     good: Collection[str],
     policy: Policy,
