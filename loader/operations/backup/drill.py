@@ -173,14 +173,13 @@ def _searched(
     if count != backup.entries:
         shown, wanted = units.number(count), units.number(backup.entries)
         problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
-    return _record(
-        backup,
+    return dataclasses.replace(
+        _record(backup, "; ".join(problems[:3])),
         restore_seconds=round(restored.seconds, 3),
         search_seconds=round(meter.seconds, 3),
         entries=count,
         lookups=len(sample.chosen),
         context_csns=tuple(session.shown_csns(backup.suffix)) if count else (),
-        problem="; ".join(problems[:3]),
     )
 
 
@@ -241,22 +240,9 @@ def _require_reached(owner: Owner | None, home: Path) -> None:
         raise UsageProblem(reason=f"{reason}: give another, or --run-as")
 
 
-def _record(backup: Backup, problem: str, **facts: object) -> Drill:
-    nothing = {
-        "restore_seconds": 0.0,
-        "start_seconds": 0.0,
-        "search_seconds": 0.0,
-        "entries": 0,
-        "lookups": 0,
-        "context_csns": (),
-    }
-    return Drill(
-        backup=backup.id,
-        made=repository.now().isoformat(),
-        host=records.host(),
-        problem=problem,
-        **{**nothing, **facts},  # type: ignore[arg-type]
-    )
+def _record(backup: Backup, problem: str) -> Drill:
+    made = repository.now().isoformat()
+    return Drill(backup=backup.id, made=made, host=records.host(), problem=problem)
 
 
 # --- extract ----------------------------------------------------------------------------------------

@@ -96,25 +96,12 @@ def plan(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
     every = repository.listing(repo)
     found = every.of(suffix)
     repository.require_known_order(repo.path, found)
-    sets = repository.sets(every.backups)
-    reasons: dict[str, list[str]] = {one.id: [] for one in every.backups}
-    emptied = _emptied(every.backups)
-    sound = [
-        one for one in every.backups if not (one.id in emptied or records.of(repo, one).is_bad)
-    ]
-    good = _good(repo, sets, {one.id for one in sound})
-    for group in _by_suffix(every.backups):
-        _give_reasons(repo, group, good, policy, reasons)
-    for group in _by_suffix(sound):
-        _keep_alone(repo, group, good, reasons)
-    _keep_latest_sets(sets, good, reasons)
-    _keep_unread(every, sets, reasons)
-    _keep_together(sets, reasons)
+    reasons = _Reasons(repo, every, policy)
     asked = {one.id for one in found.backups}
-    sets = [each for each in sets if not asked.isdisjoint(one.id for one in each)]
+    sets = [each for each in reasons.sets if not asked.isdisjoint(one.id for one in each)]
     backups = [one for each in sets for one in each]
-    removed = [one for one in backups if not reasons[one.id]]
-    kept = [Kept(one.id, tuple(reasons[one.id])) for one in backups if reasons[one.id]]
+    removed = [one for one in backups if not reasons.of[one.id]]
+    kept = [Kept(one.id, tuple(reasons.of[one.id])) for one in backups if reasons.of[one.id]]
     return Pruned(
         tuple(sorted(kept, key=lambda one: one.id)),
         tuple(one.id for one in removed),
@@ -123,68 +110,84 @@ def plan(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
     )
 
 
+class _Reasons:
+    """Why each backup stays, of all suffixes, for those of a set stay or go together. of: by ID.
+
+    good: the IDs of those that count for a policy: all of their set can be restored, as far as is known."""
+
+    def __init__(self, repo: Repository, every: Listing, policy: Policy) -> None:
+        self.repo, self.policy = repo, policy
+        self.sets = repository.sets(every.backups)
+        self.of: dict[str, list[str]] = {one.id: [] for one in every.backups}
+        emptied = _emptied(every.backups)
+        sound = [
+            one
+            for one in every.backups
+            if one.id not in emptied and not records.of(repo, one).is_bad
+        ]
+        ids = {one.id for one in sound}
+        self.good = {
+            one.id
+            for each in self.sets
+            if all(one.id in ids for one in each) and self._problem(each[0]) is None
+            for one in each
+        }
+        for group in _by_suffix(every.backups):
+            self._keep_by_policy(group)
+        for group in _by_suffix(sound):
+            self._keep_alone(group)
+        self._keep_sets({repository.name_of(error) for error in every.broken})
+
+    def _problem(self, backup: Backup, alone: bool = False) -> LoaderError | None:
+        """The small files of another host's backups are not fetched for it."""
+        return repository.problem(self.repo, backup, not self.repo.is_remote, alone)
+
+    def _keep_by_policy(self, backups: Sequence[Backup]) -> None:
+        """`backups` of one suffix, the oldest first. Those that are not `good` take nobody's place."""
+        newest = [one for one in backups[::-1] if one.id in self.good]
+        if not newest:
+            for one in backups:
+                self.of[one.id].append("none of its suffix is known to be restorable")
+            return
+        self.of[backups[-1].id].append("the latest")
+        self.of[newest[0].id].append("the latest that can be restored")
+        for one in [one for one in newest if records.of(self.repo, one).is_proven][:1]:
+            self.of[one.id].append("the latest that was proven good")
+        for one, reason in _by_policy(newest, self.policy):
+            self.of[one.id].append(reason)
+
+    def _keep_alone(self, backups: Sequence[Backup]) -> None:
+        """`backups` of one suffix, the oldest first. The rest of the set of one that is not `good` may be damaged."""
+        for one in reversed(backups):
+            if one.id in self.good:
+                return
+            if self._problem(one, alone=True) is None:
+                self.of[one.id].append("the latest that can be restored by itself")
+                return
+
+    def _keep_sets(self, unread: Collection[str]) -> None:
+        """The latest set of the same suffixes stays, for a backup of one suffix takes no set's place; and so does the
+        rest of a set with a backup that stays, or whose manifest cannot be read: nobody knows what that one is."""
+        latest: dict[frozenset[object], Set] = {}
+        for each in self.sets:
+            if len(each) > 1 and each[0].id in self.good:
+                latest[frozenset(dn.key(one.suffix) for one in each)] = each
+        for each in latest.values():
+            self.of[each[0].id].append("the latest set that can be restored")
+        for each in self.sets:
+            for name in set(unread).intersection(each[0].members):
+                told = f"of the same moment as {name}, which cannot be read"
+                self.of[each[0].id].append(told)
+            stay = [one.id for one in each if self.of[one.id]]
+            for one in each:
+                if stay and not self.of[one.id]:
+                    self.of[one.id].append(f"of the same moment as {min(stay)}")
+
+
 def _emptied(backups: Sequence[Backup]) -> set[str]:
     """IDs of those without entries where others of the suffix have some: they may be those of a lost database."""
     filled = {dn.key(one.suffix) for one in backups if one.entries}
     return {one.id for one in backups if not one.entries and dn.key(one.suffix) in filled}
-
-
-def _good(repo: Repository, sets: Sequence[Set], sound: Collection[str]) -> set[str]:
-    """IDs of those that count for a policy: all of their set can be restored, as far as is known."""
-    return {
-        one.id
-        for each in sets
-        if all(one.id in sound for one in each) and _problem(repo, each[0]) is None
-        for one in each
-    }
-
-
-def _problem(repo: Repository, backup: Backup, alone: bool = False) -> LoaderError | None:
-    """The small files of another host's backups are not fetched for it."""
-    return repository.problem(repo, backup, not repo.is_remote, alone)
-
-
-def _keep_alone(
-    repo: Repository,
-    backups: Sequence[Backup],
-    good: Collection[str],
-    reasons: dict[str, list[str]],
-) -> None:
-    """`backups` of one suffix, the oldest first. The rest of the set of one that is not `good` may be damaged."""
-    for one in reversed(backups):
-        if one.id in good:
-            return
-        if _problem(repo, one, alone=True) is None:
-            reasons[one.id].append("the latest that can be restored by itself")
-            return
-
-
-def _keep_latest_sets(
-    sets: Sequence[Set], good: Collection[str], reasons: dict[str, list[str]]
-) -> None:
-    """A backup of one suffix takes no set's place."""
-    latest: dict[frozenset[object], Set] = {}
-    for each in sets:
-        if len(each) > 1 and each[0].id in good:
-            latest[frozenset(dn.key(one.suffix) for one in each)] = each
-    for each in latest.values():
-        reasons[each[0].id].append("the latest set that can be restored")
-
-
-def _keep_unread(every: Listing, sets: Sequence[Set], reasons: dict[str, list[str]]) -> None:
-    """Of what cannot be read nobody knows what it is; nor does it lose the others of its set."""
-    unread = {repository.name_of(error) for error in every.broken}
-    for each in sets:
-        for name in unread.intersection(each[0].members):
-            reasons[each[0].id].append(f"of the same moment as {name}, which cannot be read")
-
-
-def _keep_together(sets: Sequence[Set], reasons: dict[str, list[str]]) -> None:
-    for each in sets:
-        stay = [one.id for one in each if reasons[one.id]]
-        for one in each:
-            if stay and not reasons[one.id]:
-                reasons[one.id].append(f"of the same moment as {min(stay)}")
 
 
 def _by_suffix(backups: Sequence[Backup]) -> list[list[Backup]]:
@@ -192,27 +195,6 @@ def _by_suffix(backups: Sequence[Backup]) -> list[list[Backup]]:
     for one in backups:
         groups.setdefault(dn.key(one.suffix), []).append(one)
     return list(groups.values())
-
-
-def _give_reasons(
-    repo: Repository,
-    backups: Sequence[Backup],
-    good: Collection[str],
-    policy: Policy,
-    reasons: dict[str, list[str]],
-) -> None:
-    """`backups` of one suffix, the oldest first. Those that are not `good` take nobody's place."""
-    newest = [one for one in backups[::-1] if one.id in good]
-    if not newest:
-        for one in backups:
-            reasons[one.id].append("none of its suffix is known to be restorable")
-        return
-    reasons[backups[-1].id].append("the latest")
-    reasons[newest[0].id].append("the latest that can be restored")
-    for one in [one for one in newest if records.of(repo, one).is_proven][:1]:
-        reasons[one.id].append("the latest that was proven good")
-    for one, reason in _by_policy(newest, policy):
-        reasons[one.id].append(reason)
 
 
 def _by_policy(newest: Sequence[Backup], policy: Policy) -> Iterator[tuple[Backup, str]]:

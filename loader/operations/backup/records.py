@@ -58,12 +58,12 @@ class Drill:
     backup: Name
     made: str
     host: str
-    restore_seconds: Seconds
-    start_seconds: Seconds
-    search_seconds: Seconds
-    entries: Count
-    lookups: Count
-    context_csns: tuple[Csn, ...]
+    restore_seconds: Seconds = 0.0
+    start_seconds: Seconds = 0.0
+    search_seconds: Seconds = 0.0
+    entries: Count = 0
+    lookups: Count = 0
+    context_csns: tuple[Csn, ...] = ()
     problem: str = ""
     seal: Seal = ""
     format: int = FORMAT

@@ -298,46 +298,31 @@ class Lock:
         try:
             self.store.create(LOCK, self._encoded())
         except FileExistsError:
-            self._require_free()
-            self._take_over()
+            if not _content(self.store):
+                time.sleep(_SETTLE)  # it may be one that is just being written
+            holder = self._holder()
+            if holder is not None and not holder.is_gone:
+                raise self._locked(holder) from None
+            # Where nothing can be written over, nor can anybody remove what this run sends.
+            self._is_possible = self._overwrite(self._encoded())
+            if self._is_possible:
+                time.sleep(_SETTLE)
+                holder = self._holder()
+                if holder is None or not holder.is_same(self.own):
+                    raise self._locked(holder) from None
         self._is_held = self._is_possible
-
-    def _take_over(self) -> None:
-        try:
-            self.store.write(LOCK, self._encoded())
-        except RemoteFailed as error:
-            if not isinstance(error.__cause__, PermissionError):
-                raise
-            # Nor can anybody else there remove what this run sends.
-            log.info("%s/%s cannot be written over: %s", self.store.place, LOCK, error)
-            self._is_possible = False
-            return
-        time.sleep(_SETTLE)
-        found = self._found()
-        if found is None or not found.is_same(self.own):
-            raise self._locked(found)
-
-    def _require_free(self) -> None:
-        """Raise RemoteLocked while the holder may be at work. An empty lock may be one that is just being written."""
-        if not self._content():
-            time.sleep(_SETTLE)
-        found = self._found()
-        if found is not None and not found.is_gone:
-            raise self._locked(found)
 
     def require(self) -> None:
         """Before anything is published or removed. On a server that was too full for a lock, it is taken as soon as
         there is room. Raises RemoteLocked, RemoteFailed."""
-        if not self._is_possible:
-            return
-        if not self._is_held:
+        if self._is_held and not self._is_own(self.store):
+            reason = f"{LOCK} is another's, or was removed, while this run was at work"
+            raise RemoteFailed(place=self.store.place, reason=reason, advice=_LOST)
+        if self._is_possible and not self._is_held:
             try:
                 self.take()
             except RemoteFull:
                 log.info("%s is still too full for %s", self.store.place, LOCK)
-        elif not self._is_own(self.store):
-            reason = f"{LOCK} is another's, or was removed, while this run was at work"
-            raise RemoteFailed(place=self.store.place, reason=reason, advice=_LOST)
 
     def renew(self, store: Store) -> None:
         """Through a connection of its own: this is another thread."""
@@ -348,55 +333,49 @@ class Lock:
         """That the server is gone is no reason to hide what it broke; the lock lapses."""
         try:
             if self._is_held and self._is_own(self.store):
-                self._remove()
+                try:
+                    self.store.remove(LOCK)
+                except RemovalRefused:
+                    self._overwrite(b"")
         except LoaderError as error:
             log.warning("%s/%s could not be removed: %s", self.store.place, LOCK, error)
 
-    def _remove(self) -> None:
+    def _overwrite(self, content: bytes) -> bool:
+        """False if the server does not let a file be written over."""
         try:
-            self.store.remove(LOCK)
-        except RemovalRefused:
-            try:
-                self.store.write(LOCK, b"")
-            except RemoteFailed as error:
-                if not isinstance(error.__cause__, PermissionError):
-                    raise
-                log.info("%s/%s cannot be released: %s", self.store.place, LOCK, error)
+            self.store.write(LOCK, content)
+        except RemoteFailed as error:
+            if not isinstance(error.__cause__, PermissionError):
+                raise
+            log.info("%s/%s cannot be written over: %s", self.store.place, LOCK, error)
+            return False
+        return True
 
     def _encoded(self) -> bytes:
         return msgspec.json.encode(replace(self.own, renewed=_now()))
 
     def _is_own(self, store: Store) -> bool:
         try:
-            return self._parsed(_content(store)).is_same(self.own)
+            return typed.parse(_content(store), Holder, 1).is_same(self.own)
         except Unfit:
             return False
 
-    def _content(self) -> bytes:
-        return _content(self.store)
-
-    def _found(self) -> Holder | None:
+    def _holder(self) -> Holder | None:
         """None: nobody. Raises RemoteLocked if it cannot be read."""
-        text = self._content()
-        if not text:
-            return None
+        content = _content(self.store)
         try:
-            return self._parsed(text)
+            return typed.parse(content, Holder, 1) if content else None
         except Unfit as error:
             log.debug("%s/%s %s", self.store.place, LOCK, error)
             raise self._locked(None) from error
 
-    @staticmethod
-    def _parsed(text: bytes) -> Holder:
-        return typed.parse(text, Holder, 1)
-
-    def _locked(self, found: Holder | None) -> RemoteLocked:
+    def _locked(self, holder: Holder | None) -> RemoteLocked:
         return RemoteLocked(
             place=self.store.place,
             name=LOCK,
-            host=found.host if found else "an unknown host",
-            pid=found.pid if found else "unknown",
-            made=found.made if found else "an unknown time",
+            host=holder.host if holder else "an unknown host",
+            pid=holder.pid if holder else "unknown",
+            made=holder.made if holder else "an unknown time",
             lapse=units.duration(LAPSE),
         )
 

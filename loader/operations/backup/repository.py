@@ -17,7 +17,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import dn, naming
@@ -334,19 +334,14 @@ def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
     """By ID, or the latest (of a suffix), now or at some time; of a set the one that leads, unless a suffix is given.
     Raises NoSuchBackup, ManifestBroken; LatestBroken if the manifest of the latest cannot be read; BackupFromFuture if
     a clock was wrong (this host's, or that of a backup), so that nobody knows which one is the latest."""
-    repo = of(repo)
-    path = repo.path
-    if isinstance(which, datetime.datetime):
-        return _last(repo, _by(listing(path, suffix), which), suffix, f" made by {which}")
-    if which != LATEST:
-        if Path(which).name != which or not (path / which).is_dir() or which.endswith(PARTIAL):
-            with explained(path):
-                os.scandir(path).close()
-            raise NoSuchBackup(path=path, name=which)
-        return manifest.read(path / which)
-    found = listing(path, suffix)
-    require_known_order(path, found)
-    return _last(repo, found, suffix)
+    path = path_of(repo)
+    if not isinstance(which, str) or which == LATEST:
+        return _last(of(repo), listing(path, suffix), which, suffix)
+    if Path(which).name != which or not (path / which).is_dir() or which.endswith(PARTIAL):
+        with explained(path):
+            os.scandir(path).close()
+        raise NoSuchBackup(path=path, name=which)
+    return manifest.read(path / which)
 
 
 def is_named(which: Which) -> bool:
@@ -372,22 +367,19 @@ def require_known_order(repo: Path, found: Listing) -> None:
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
     """The backups that were taken at one moment: the latest such, now or at some time, or those of the same moment as
     an ID. The one that leads comes first. Raises what `find` does, and SetIncomplete."""
-    repo = of(repo)
-    path = repo.path
+    path = path_of(repo)
     if isinstance(which, str) and which != LATEST:
         backup = find(path, which)
         if not backup.members:
             raise NoSuchBackup(path=path, name=f"of all databases that has {which}")
         return members(path, backup)
     found = listing(path)
-    if which == LATEST:
-        require_known_order(path, found)
-    of_sets = Listing(tuple(one for one in found.backups if one.members), found.broken)
+    of_sets = replace(found, backups=tuple(one for one in found.backups if one.members))
     if not of_sets.backups:
+        if which == LATEST:
+            require_known_order(path, found)
         raise NoSuchBackup(path=path, name="of all databases of a configuration")
-    if isinstance(which, str):
-        return members(path, _last(repo, of_sets, None))
-    return members(path, _last(repo, _by(of_sets, which), None, f" made by {which}"))
+    return members(path, _last(of(repo), of_sets, which, None))
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
@@ -427,7 +419,17 @@ def problem(
     return None
 
 
-def _last(repo: Repository, found: Listing, suffix: str | None, when: str = "") -> Backup:
+def _last(repo: Repository, found: Listing, which: Which, suffix: str | None) -> Backup:
+    """which: LATEST or a time."""
+    when = ""
+    if isinstance(which, str):
+        require_known_order(repo.path, found)
+    else:  # what there was by then; of what cannot be read the name tells
+        when, stamp = f" made by {which}", _stamp(which)
+        found = Listing(
+            tuple(one for one in found.backups if one.when <= which),
+            tuple(error for error in found.broken if name_of(error)[:_STAMP] <= stamp),
+        )
     broken = broken_latest(found, suffix)
     if broken is not None:
         raise _latest_broken(repo, found, broken, when)
@@ -437,15 +439,6 @@ def _last(repo: Repository, found: Listing, suffix: str | None, when: str = "") 
     latest = found.backups[-1]
     same = latest.members if suffix is None else ()
     return next((one for one in found.backups if same and one.id == same[0]), latest)
-
-
-def _by(found: Listing, moment: datetime.datetime) -> Listing:
-    """What there was by then; of what cannot be read the name tells."""
-    stamp = _stamp(moment)
-    return Listing(
-        tuple(one for one in found.backups if one.when <= moment),
-        tuple(error for error in found.broken if name_of(error)[:_STAMP] <= stamp),
-    )
 
 
 def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
