@@ -7,17 +7,18 @@ An identity is a secret: no message has anything of one, nor what pyrage says ab
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from loader.errors import PackageMissing, UsageProblem
 from loader.storage import files, held
 
 SUFFIX = ".age"  # of the name of an encrypted file
 _LARGEST = 1 << 20  # bytes of a file of keys
+_READ = 1 << 20  # bytes that are read at once
 _ENCRYPTED = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
 _SSH = b"-----BEGIN "
 _NO_MATCH = "No matching keys"  # what pyrage says; it has one class for all that can go wrong
@@ -39,9 +40,17 @@ class Recipients:
     keys: tuple[Any, ...]
 
     def encrypt(self, data: bytes) -> bytes:
-        """pyrage keeps the interpreter lock meanwhile. The length differs each time: rage adds a stanza by chance."""
+        """The length differs each time: rage adds a stanza by chance."""
         sealed: bytes = _pyrage().encrypt(data, self.keys)
         return sealed
+
+    def encrypt_stream(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
+        """As one age file. pyrage keeps the interpreter lock meanwhile. Raises what `content` and `put` do."""
+        pyrage, stream = _pyrage(), _Stream(content, put)
+        try:
+            pyrage.encrypt_io(stream, stream, self.keys)
+        except (pyrage.EncryptError, OSError) as error:
+            raise stream.failure or error from error
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,6 +65,49 @@ class Identities:
             return data
         except pyrage.DecryptError as error:
             raise NotARecipient if _NO_MATCH in str(error) else Broken from None
+
+    def decrypt_stream(self, file: BinaryIO, put: Callable[[bytes], object]) -> None:
+        """Raises NotARecipient, Broken, and what reading and `put` do."""
+        pyrage = _pyrage()
+        stream = _Stream(iter(lambda: file.read(_READ), b""), put)
+        try:
+            pyrage.decrypt_io(stream, stream, self.keys)
+        except (pyrage.DecryptError, OSError) as error:
+            if stream.failure is not None:
+                raise stream.failure from error
+            raise NotARecipient if _NO_MATCH in str(error) else Broken from None
+
+
+class _Stream:
+    """What pyrage reads from and writes to. failure: what stopped it, of which pyrage tells no more than the text."""
+
+    def __init__(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
+        self._content, self._put = iter(content), put
+        self._rest = memoryview(b"")
+        self.failure: BaseException | None = None
+
+    def read(self, size: int) -> bytes:
+        try:
+            while not self._rest:
+                self._rest = memoryview(next(self._content))
+        except StopIteration:
+            return b""
+        except BaseException as error:
+            self.failure = error
+            raise
+        part, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(part)
+
+    def write(self, content: bytes) -> int:
+        try:
+            self._put(content)
+        except BaseException as error:
+            self.failure = error
+            raise
+        return len(content)
+
+    def flush(self) -> None:
+        """`put` keeps nothing back."""
 
 
 def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None:

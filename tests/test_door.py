@@ -23,7 +23,6 @@ ALLOWED: Mapping[str, str] = {
     "loader.mdb.environment": "a temporary directory",
     "loader.mdb.map_size": "an environment in the run directory",
     "loader.native.values.make_tables": "the checkout's own sources",
-    "loader.operations.backup.output": "the private directory that the caller made",
     "loader.operations.backup.pack": "the private directory that the caller made",
     "loader.operations.empty_suffix": "the run directory",
     "loader.operations.pieces": "the run directory",

@@ -30,13 +30,11 @@ from loader.cli.report import show_facts, show_json, show_table
 from loader.cli.written import Share
 from loader.defaults import LEVELS
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.operations.backup import places, records, repository
-from loader.operations.backup import verify as verifying
+from loader.operations.backup import prune, records, repository
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.places import Repo
 from loader.operations.backup.prune import Pruned
 from loader.operations.backup.records import Proofs, Verification
-from loader.operations.backup.verify import VerifyOptions
+from loader.operations.backup.repository import Repo
 
 
 @click.command("init")
@@ -51,7 +49,7 @@ def init_command(repo: Repo, as_json: bool) -> None:
     \b
       ditseed backup init -R /srv/backup
     """
-    is_new = places.init(repo)
+    is_new = repository.init(repo)
     if as_json:
         show_json({"repository": str(repo), "created": is_new})
     else:
@@ -76,14 +74,13 @@ def show_command(
       ditseed backup show latest -R /srv/backup
     """
     which = backup_of(name, as_of)
-    with places.at(repo) as place:
-        backup = repository.find(place.path, which, suffix)
-        place.bring_lists(backup)
-        proofs = records.of(place.path, backup)
+    with repository.at(repo) as place:
+        backup = repository.find(place, which, suffix)
+        proofs = records.of(place, backup)
         if as_json:
             show_json({"backup": dataclasses.asdict(backup), **dataclasses.asdict(proofs)})
         else:
-            show_facts(_facts(backup, proofs) | of_a_full(place.path, backup))
+            show_facts(_facts(backup, proofs) | of_a_full(backup))
 
 
 def _facts(one: Backup, proofs: Proofs) -> dict[str, object]:
@@ -176,13 +173,12 @@ def verify_command(
     """
     if scratch is not None and verify is None and isinstance(repo, Path):
         raise UsageProblem(reason="--tmp is for --verify, and for a repository on another host")
+    from loader.operations.backup import verify as verifying  # it takes long to load
+
     progress, asked = progress_of(progress_mode), names or (verifying.EVERY,)
-    with places.at(repo, progress, scratch) as place:
-        options = VerifyOptions(place.path, asked, suffix, sample, verify, scratch, identities)
-        found = verifying.verify(options, progress, place.bring)
-        for one in found:
-            if one.level != verifying.MANIFEST:
-                place.keep(one.backup, records.VERIFIED)
+    with repository.at(repo, progress, scratch) as place:
+        options = verifying.VerifyOptions(place, asked, suffix, sample, verify, scratch, identities)
+        found = verifying.verify(options, progress)
     if as_json:
         show_json({"verified": [dataclasses.asdict(one) for one in found]})
     else:
@@ -210,8 +206,8 @@ def prune_command(
       ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
     """
     policy = policy_of(kept)
-    with places.at(repo, changes=not dry_run, makes_room=True) as place:
-        found = place.prune(policy, suffix, dry_run)
+    with repository.at(repo, changes=not dry_run, makes_room=True) as place:
+        found = prune.prune(place, policy, suffix, dry_run)
     if as_json:
         show_json({**dataclasses.asdict(found), "dry_run": dry_run})
     else:

@@ -13,9 +13,9 @@ from loader.cli.report import show, show_json
 from loader.cli.written import Share
 from loader.errors import LoaderError
 from loader.operations.backup import check as checking
-from loader.operations.backup import places
+from loader.operations.backup import repository
 from loader.operations.backup.check import Check, Limits
-from loader.operations.backup.places import Repo
+from loader.operations.backup.repository import Repo
 
 
 @click.command("check")
@@ -98,14 +98,12 @@ def _limit(text: str | None) -> float | None:
 def _checked(repo: Repo, limits: Limits, suffix: str | None, metrics_file: Path | None) -> Check:
     each: dict[str, Check] = {}
     try:
-        with places.at(repo) as place:
-            found = checking.check(place.path, limits, suffix, place.bring_lists)
+        with repository.at(repo) as place:
+            found = checking.check(place, limits, suffix)
             if metrics_file is not None:
-                each = checking.each(place.path, limits, suffix, place.bring_lists)
+                each = checking.each(place, limits, suffix)
     except LoaderError as error:
         found = checking.unknown(error, limits)
     if metrics_file is not None:
-        from loader.operations.backup import metrics  # it takes long to import
-
-        metrics.write(each or {suffix or "": found}, metrics_file)
+        checking.write_metrics(each or {suffix or "": found}, metrics_file)
     return found

@@ -23,9 +23,9 @@ from loader.cli.options import (
 )
 from loader.cli.report import show_facts, show_json, tell
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations.backup import places, records
-from loader.operations.backup.places import Repo
+from loader.operations.backup import repository
 from loader.operations.backup.records import Drill
+from loader.operations.backup.repository import Repo
 
 
 @click.command("drill")
@@ -72,13 +72,11 @@ def drill_command(
     from loader.operations.backup.drill import DrillOptions, drill
 
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
-    with places.at(repo, progress, scratch) as place:
+    with repository.at(repo, progress, scratch) as place:
         options = DrillOptions(
-            place.path, which, suffix, config_path, scratch, user, identities=identities
+            place, which, suffix, config_path, scratch, user, identities=identities
         )
-        found = drill(options, progress, place.bring)
-        for one in found:
-            place.keep(one.backup, records.DRILLED)
+        found = drill(options, progress)
     if as_json:
         told = [dataclasses.asdict(one) for one in found]
         show_json({"drills": told} if len(told) > 1 else told[0])
@@ -141,13 +139,13 @@ def extract_command(
     Single entries, wherever they are:
       ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
     """
-    from loader.operations.backup.extract import ExtractOptions, extract  # it takes long to load
+    from loader.operations.backup.drill import ExtractOptions, extract  # it takes long to load
 
     standard.reserve_output()
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
-    with places.at(repo, progress, scratch) as place:
+    with repository.at(repo, progress, scratch) as place:
         options = ExtractOptions(
-            place.path,
+            place,
             which,
             suffix,
             dn,
@@ -157,6 +155,6 @@ def extract_command(
             scratch,
             identities,
         )
-        found = extract(options, progress, place.bring)
+        found = extract(options, progress)
     if log.verbosity() >= 0:
         tell(f"extracted: {units.number(found)} entries")

@@ -10,10 +10,10 @@ from loader import units
 from loader.cli.backup_shown import kind, newest
 from loader.cli.options import json_option, repo_option, suffix_option
 from loader.cli.report import show_error, show_json, show_table
-from loader.operations.backup import places, records, repository
+from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.places import Repo
 from loader.operations.backup.records import Proofs
+from loader.operations.backup.repository import Repo
 
 
 @click.command("list")
@@ -26,11 +26,11 @@ def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
     \b
       ditseed backup list -R /srv/backup
     """
-    with places.at(repo) as place:
-        found = repository.listing(place.path, suffix)
+    with repository.at(repo) as place:
+        found, read = repository.listing(place, suffix), not place.is_remote
         listed = [
-            (one, records.of(place.path, one), repository.problem(place.path, one, place.lists))
-            for one in (*found.backups, *found.future)
+            (one, records.of(place, one), repository.problem(place, one, read))
+            for one in found.every
         ]
     for error in (*found.broken, *(problem for _, _, problem in listed if problem)):
         show_error(error)

@@ -30,8 +30,8 @@ from loader.cli.options import (
     which_backup,
 )
 from loader.cli.report import show_facts, show_json
-from loader.operations.backup import places
-from loader.operations.backup.places import Repo
+from loader.operations.backup import repository
+from loader.operations.backup.repository import Repo
 
 if TYPE_CHECKING:
     from loader.operations.backup.restore import RestorePlan, RestoreReport
@@ -104,9 +104,9 @@ def restore_command(
         refuse_given(("discard",), "--replace")
     require_alone(every, ("-b", suffix), ("--target", target))
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
-    with places.at(repo, progress, scratch) as place:
+    with repository.at(repo, progress, scratch) as place:
         options = restoring.RestoreOptions(
-            place.path,
+            place,
             which,
             config_path,
             suffix,
@@ -118,9 +118,7 @@ def restore_command(
             discard,
         )
         found: Sequence[RestorePlan | RestoreReport] = (
-            restoring.plan(options, place.bring_lists)
-            if dry_run
-            else restoring.restore(options, progress, place.bring)
+            restoring.plan(options) if dry_run else restoring.restore(options, progress)
         )
     if as_json:
         told = [dataclasses.asdict(one) for one in found]

@@ -26,11 +26,11 @@ from loader.cli.options import (
 from loader.cli.report import show_facts, show_json
 from loader.cli.written import Size
 from loader.errors import UsageProblem
-from loader.operations.backup import manifest, pack, places, repository
+from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
-from loader.operations.backup.places import Repo
-from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host
+from loader.operations.backup.repository import Repo
+from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
 
 
 @click.command("run")
@@ -49,13 +49,6 @@ from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this
     "--init",
     is_flag=True,
     help="Create the repository first, if it is not there (see `ditseed backup init`).",
-)
-@click.option(
-    "--compress",
-    type=click.Choice(list(manifest.NAMES)),
-    default="zstd",
-    show_default=True,
-    help="How to compress the copy.",
 )
 @click.option(
     "--compress-level",
@@ -117,7 +110,6 @@ def run_command(
     source: Path | None,
     repo: Repo,
     init: bool,
-    compress: str,
     level: int,
     kind: str,
     incremental: bool,
@@ -167,24 +159,22 @@ def run_command(
         if talks:
             show_facts({"backup": f"none: {why_not}"})
         return
-    if incremental and compress != "zstd":
-        raise UsageProblem(reason="--incremental compresses with zstd: leave --compress out")
     _require_pages(kind, every, incremental)
     keys = recipients_of(recipients, recipients_files, incremental)
-    packing = Packing(compress, level, throttle, keep_free, keys, kind == manifest.LDIF)
+    packing = Packing(level, throttle, keep_free, keys, kind == manifest.LDIF)
     policy, progress = policy_of(kept), progress_of(progress_mode)
     if init:
-        places.init(repo)
-    with places.at(repo, progress, scratch, changes=True) as place:
+        repository.init(repo)
+    with repository.at(repo, progress, scratch, changes=True) as place:
         options = BackupOptions(
-            place.path, config_path, source, suffix, packing, policy, incremental, every
+            place, config_path, source, suffix, packing, policy, incremental, every
         )
-        made = place.run(options, progress)
+        made = run(options, progress)
         if as_json:
             show_json(dataclasses.asdict(made))
         elif talks:
-            for one in repository.members(place.path, made):
-                show_facts(_lines(one) | of_a_full(place.path, one))
+            for one in repository.members(place, made):
+                show_facts(_lines(one) | of_a_full(one))
 
 
 def _require_pages(kind: str, every: bool, incremental: bool) -> None:

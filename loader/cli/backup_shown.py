@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from loader import units
-from loader.operations.backup import manifest, shared
+from loader.operations.backup import manifest
 from loader.operations.backup.manifest import Backup
 
 
 def kind(one: Backup) -> str:
     """mdb, ldif; with what is special about the way it is stored."""
     words = [manifest.LDIF if one.is_ldif else manifest.MDB]
-    words += ["incremental"] * one.shares_pages + ["encrypted"] * one.is_encrypted
+    words += ["incremental"] * one.incremental + ["encrypted"] * one.is_encrypted
     return ", ".join(words)
 
 
@@ -21,9 +19,9 @@ def newest(one: Backup) -> str:
     return max((csn[:14] + "Z" for csn in one.newest_csns), default="-")
 
 
-def of_a_full(repo: Path, one: Backup) -> dict[str, object]:
+def of_a_full(one: Backup) -> dict[str, object]:
     """How much less was stored than all of it would take."""
-    if not one.shares_pages:
+    if not one.incremental:
         return {}
-    full = shared.full_bytes(repo / one.id, one)
+    full = one.full_bytes
     return {"stored, of a full": f"{100 * one.stored_bytes / full:.1f} % of {units.size(full)}"}

@@ -74,15 +74,6 @@ class Packs:
         with _explained(files[0].name.parent if files else Path()):
             self.native = _native.PagePacks(given, shape.page_size, shape.transaction)
 
-    def frames(self, number: int) -> int:
-        with _explained(Path()):
-            return self.native.size(number)[0]
-
-    def verify(self, number: int, frame: int) -> int:
-        """Bytes that were compared with their checksum. Raises BackupDamaged."""
-        with _explained(Path()):
-            return self.native.verify(number, frame)
-
     def restore(self, stored: Stored, out: BinaryIO, place: Path, meter: Meter) -> None:
         """Write it to `out`, an empty file, holes where it has zeros. Raises BackupDamaged, of `place` where no pack is
         to blame; OSError, of `out`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -21,7 +21,6 @@ from loader import units
 from loader.errors import (
     FULL,
     FULL_ERRNOS,
-    LoaderError,
     PackageMissing,
     RemoteFailed,
     RemoteFull,
@@ -31,9 +30,9 @@ from loader.errors import (
 
 _log = logging.getLogger(__name__)
 
-SCHEMES = {"s3": "loader.storage.s3", "sftp": "loader.storage.sftp"}
+SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # modules, for their packages are optional
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # such as ditseed gives
-_CHUNK = 4 << 20
+_CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes that are read, and asked for, at once
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
 _SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, an agent), and the host's in known_hosts."
@@ -85,27 +84,6 @@ def parse(text: str) -> Location:
 
 
 @dataclass(frozen=True)
-class Upload:
-    """A file that is sent in parts, with nothing under its name before it is finished. What fails is RemoteFailed."""
-
-    place: Location
-    parts: Any
-
-    def put(self, number: int, start: int, content: bytes) -> None:
-        """Parts have the numbers from 1 on in the order of their places, and may come in any."""
-        with told(self.place):
-            self.parts.put(number, start, content)
-
-    def finish(self) -> None:
-        with told(self.place):
-            self.parts.finish()
-
-    def give_up(self) -> None:
-        with suppress(LoaderError, FileNotFoundError), told(self.place):
-            self.parts.give_up()
-
-
-@dataclass(frozen=True)
 class Store:
     """A location that is connected. Names are relative to it, `DIRECTORY/FILE` or `FILE`."""
 
@@ -135,7 +113,8 @@ class Store:
 
     def chunks(self, name: str, size: int) -> Iterator[bytes]:
         """The first `size` bytes. Raises FileNotFoundError."""
-        with self._told(), self.system.reading(self._path(name), size) as file:
+        path = self._path(name)
+        with self._told(), self.system.open(path, "rb", block_size=_BLOCK, size=size) as file:
             while size and (chunk := file.read(min(size, _CHUNK))):
                 size -= len(chunk)
                 yield chunk
@@ -143,39 +122,25 @@ class Store:
     def put(self, source: Path, name: str) -> None:
         """Whole, or not under this name."""
         with self._writing(name):
-            self.system.put_whole(source, self._path(name))
+            self.system.put_file(str(source), self._path(name))
             stored, wanted = self._size(name), source.stat().st_size
         if stored != wanted:
             raise self._failed(f"{name} has {stored} bytes there, not {wanted}")
 
-    @contextmanager
-    def uploading(self, name: str) -> Iterator[Upload]:
-        """Finished at the end; given up if something is raised."""
-        with self._writing(name):
-            upload = Upload(self.place, self.system.upload(self._path(name)))
-        try:
-            yield upload
-            upload.finish()
-        except BaseException:
-            upload.give_up()
-            raise
-
-    def move(self, name: str, new: str) -> None:
-        with self._writing(new):
-            self.system.move_whole(self._path(name), self._path(new))
-
     def create(self, name: str, content: bytes) -> None:
-        """A new small file. Raises FileExistsError."""
+        """A new small file, if the server of S3 knows If-None-Match. Raises FileExistsError."""
         with self._writing(name):
-            self.system.create(self._path(name), content)
+            self.system.pipe_file(self._path(name), content, mode="create")
 
     def write(self, name: str, content: bytes) -> None:
         """A small file, in the place of whatever has that name."""
         with self._writing(name):
-            self.system.write(self._path(name), content)
+            self.system.pipe_file(self._path(name), content)
 
     def require_space(self, needed: int) -> None:
-        """Raises RemoteFull, if the server tells how much is free there."""
+        """Raises RemoteFull, if the server tells how much is free there; those of S3 do not."""
+        if self.place.scheme == "s3":
+            return
         with self._told():
             free = self.system.free_bytes(self.place.root)
         if free is not None and free < needed:
@@ -206,7 +171,8 @@ class Store:
         """With the directory that it is to be in."""
         with self._told():
             try:
-                self.system.makedirs(self._path(name.rpartition("/")[0]), exist_ok=True)
+                if self.place.scheme == "sftp":
+                    self.system.makedirs(self._path(name.rpartition("/")[0]), exist_ok=True)
                 yield
             except FileNotFoundError as error:
                 raise self._failed(str(error)) from error
@@ -227,7 +193,8 @@ def opened(place: Location) -> Iterator[Store]:
     try:
         yield Store(place, system)
     finally:
-        system.close()
+        if place.scheme == "sftp":
+            system.close()
 
 
 def _system(place: Location) -> Any:
@@ -243,10 +210,10 @@ def _system(place: Location) -> Any:
     with told(place):
         if place.scheme == "s3":
             patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
-            system = module.S3(
+            system = module.S3FileSystem(
                 config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True
             )
-            _warn_if_clear(system.endpoint)
+            _warn_if_clear(str(system.s3.meta.endpoint_url))
             return system
         named = {"port": place.port, "username": place.user}
         given = {name: value for name, value in named.items() if value}

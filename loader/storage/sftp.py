@@ -51,38 +51,43 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             self.makedirs(path.rpartition("/")[0] or "/")
             self.ftp.mkdir(path, mode)
 
-    def create(self, path: str, content: bytes) -> None:
-        """A new file. Raises FileExistsError."""
+    def pipe_file(
+        self, path: str, value: bytes, mode: str = "overwrite", **options: object
+    ) -> None:
+        """mode: "create" raises FileExistsError where there is a file."""
+        if mode == "create":
+            self._create(path, value)
+            return
+        with self._partial(path) as partial, self.ftp.open(partial, "wb") as file:
+            file.chmod(0o600)
+            file.write(value)
+
+    def _create(self, path: str, content: bytes) -> None:
         try:
             file = self.ftp.open(path, "wx")
         except OSError:
             if self.exists(path):
                 raise FileExistsError(path) from None
             raise
-        with self.removed_if_it_fails(path), file:
+        with self._removed_if_it_fails(path), file:
             file.write(content)
 
-    def write(self, path: str, content: bytes) -> None:
-        with self._partial(path) as partial, self.ftp.open(partial, "wb") as file:
-            file.chmod(0o600)
-            file.write(content)
-
-    def put_whole(self, source: Path, path: str) -> None:
+    def put_file(self, lpath: str, rpath: str, **options: object) -> None:
         """All of it or nothing has that name."""
-        with self._partial(path) as partial:
+        with self._partial(rpath) as partial:
             with self.ftp.open(partial, "wb") as file:
                 file.chmod(0o600)
-            self.ftp.put(str(source), partial)
+            self.ftp.put(lpath, partial)
 
     @contextmanager
     def _partial(self, path: str) -> Iterator[str]:
         partial = f"{path}{_PARTIAL}"
-        with self.removed_if_it_fails(partial):
+        with self._removed_if_it_fails(partial):
             yield partial
             self.ftp.posix_rename(partial, path)
 
     @contextmanager
-    def removed_if_it_fails(self, path: str) -> Iterator[None]:
+    def _removed_if_it_fails(self, path: str) -> Iterator[None]:
         """Half a file would keep a full server full, and half a lock would be a lock."""
         try:
             yield
@@ -114,41 +119,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
         _, unit, _, _, free, *_ = [answer.get_int64() for _ in range(11)]
         return int(unit * free)
 
-    def upload(self, path: str) -> Upload:
-        return Upload(self, path)
-
-    def move_whole(self, path: str, new: str) -> None:
-        self.ftp.posix_rename(path, new)
-
-    def reading(self, path: str, size: int) -> IO[bytes]:
-        file = self.ftp.open(path, "rb")
+    def open(self, path: str, mode: str = "rb", size: int = 0, **options: object) -> IO[bytes]:
+        file = self.ftp.open(path, mode)
         file.prefetch(size)  # one question after the other would wait for each answer
         return cast("IO[bytes]", file)
-
-
-class Upload:
-    """Of a file, in parts: it gets its name when it is whole."""
-
-    def __init__(self, system: Sftp, path: str) -> None:
-        self._system, self._ftp = system, system.ftp
-        self._path, self._partial = path, f"{path}{_PARTIAL}"
-        self._file = self._ftp.open(self._partial, "wb")
-        self._file.chmod(0o600)
-        self._file.set_pipelined()  # one answer after the other would take its time
-
-    def put(self, number: int, start: int, content: bytes) -> None:
-        with self._system.removed_if_it_fails(self._partial):
-            self._file.seek(start)
-            self._file.write(content)
-
-    def finish(self) -> None:
-        """paramiko closes a file without the answers to its last writes, some of which may have failed."""
-        with self._system.removed_if_it_fails(self._partial):
-            while self._file._reqs:
-                self._ftp._read_response(self._file._reqs.popleft())
-            self._file.close()
-            self._ftp.posix_rename(self._partial, self._path)
-
-    def give_up(self) -> None:
-        self._file.close()
-        self._ftp.remove(self._partial)

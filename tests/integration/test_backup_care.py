@@ -21,13 +21,12 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, BackupFromFuture, Locked, NoSpace, UsageProblem
 from loader.mdb import meta
-from loader.operations.backup import prune, records, repository, restore, sealed
+from loader.operations.backup import manifest, pack, prune, records, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup import verify as verifying
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.prune import Policy
-from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
 from loader.operations.backup.verify import VerifyOptions
 from loader.progress import Meter, Progress
@@ -75,8 +74,8 @@ def aged(repo: Path, days: Sequence[float]) -> list[str]:
         when = repository.now() - datetime.timedelta(days=ago)
         name = repository.new_id(repo, when, one.suffix)
         shutil.copytree(repo / one.id, repo / name)
-        told = sealed.sealed(dataclasses.replace(one, id=name, made=when.isoformat()))
-        (repo / name / "manifest.json").write_bytes(sealed.text(told))
+        told = manifest.sealed(dataclasses.replace(one, id=name, made=when.isoformat()))
+        (repo / name / "manifest.json").write_bytes(manifest.text(told))
         made.append(name)
     shutil.rmtree(repo / one.id)
     return made
@@ -96,7 +95,7 @@ def test_a_good_one(repo: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["data.mdb.zst", "pieces.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["pages.pack", "pages.map", "manifest.json"])
 def test_each_flipped_bit_is_found(repo: Path, name: str) -> None:
     path = repo / only(repo).id / name
     sound = path.read_bytes()
@@ -150,7 +149,7 @@ def test_the_last_good_one_is_never_removed(repo: Path) -> None:
     names = aged(repo, [0, 1, 2, 3])
     verifying.verify(VerifyOptions(repo, [names[0]]), QUIET)
     for name in names[2:]:
-        (repo / name / "data.mdb.zst").write_bytes(b"")
+        (repo / name / "pages.pack").write_bytes(b"")
         verifying.verify(VerifyOptions(repo, [name]), QUIET)
     (repo / "20200101T000000Z-mystery").mkdir()
     prune.prune(repo, Policy(last=1))
@@ -159,11 +158,11 @@ def test_the_last_good_one_is_never_removed(repo: Path) -> None:
     assert (repo / "20200101T000000Z-mystery").is_dir()
 
 
-@pytest.mark.parametrize("how", ["cut", "gone", "pieces.json"])
+@pytest.mark.parametrize("how", ["cut", "gone", "pages.map"])
 def test_one_that_cannot_be_restored_takes_no_place(repo: Path, source: Path, how: str) -> None:
     """Nobody has verified it, but its files tell."""
     names = aged(repo, [0.1, 1.1, 2.1])
-    data = repo / names[-1] / ("pieces.json" if how == "pieces.json" else "data.mdb.zst")
+    data = repo / names[-1] / ("pages.map" if how == "pages.map" else "pages.pack")
     data.unlink() if how == "gone" else data.write_bytes(data.read_bytes()[:-1])
     planned = prune.plan(repo, Policy(last=1))
     assert planned.removed == (names[0],)
@@ -178,7 +177,7 @@ def test_one_that_cannot_be_restored_takes_no_place(repo: Path, source: Path, ho
 def test_where_none_can_be_restored_all_stay(repo: Path) -> None:
     names = aged(repo, [0, 1, 2])
     for name in names:
-        (repo / name / "data.mdb.zst").write_bytes(b"")
+        (repo / name / "pages.pack").write_bytes(b"")
     assert prune.prune(repo, Policy(last=1)).removed == ()
 
 
@@ -252,8 +251,8 @@ def test_what_prune_refuses(repo: Path) -> None:
         prune.prune(repo, Policy(last=1))
     aged_wrongly = repository.listing(repo).backups[-1]
     made = repository.now() + datetime.timedelta(days=900)
-    wrong = sealed.sealed(dataclasses.replace(aged_wrongly, made=made.isoformat()))
-    (repo / wrong.id / "manifest.json").write_bytes(sealed.text(wrong))
+    wrong = manifest.sealed(dataclasses.replace(aged_wrongly, made=made.isoformat()))
+    (repo / wrong.id / "manifest.json").write_bytes(manifest.text(wrong))
     with pytest.raises(BackupFromFuture):
         prune.prune(repo, Policy(last=1))
 
@@ -296,11 +295,11 @@ def test_free_pages_need_no_room() -> None:
                 transaction.drop(junk)
         used = meta.read_meta(server.database_dir).used
         assert used > files.free_bytes(disk)
-        packing = Packing("none")
+        packing = Packing()
         asked = BackupOptions(disk / "repo", source=server.database_dir, packing=packing)
         made = taking.run(asked, QUIET)
         assert made.data_bytes < used // 4
-        too_much = Packing("none", keep_free=files.free_bytes(disk))
+        too_much = Packing(keep_free=files.free_bytes(disk))
         with pytest.raises(NoSpace, match="needed"):
             taking.run(dataclasses.replace(asked, packing=too_much), QUIET)
 
@@ -329,12 +328,12 @@ def test_a_directory_that_was_emptied_is_noticed(repo: Path, tmp_path: Path) -> 
         taking.run(BackupOptions(repo, source=emptied.database_dir), QUIET)
     assert ditseed(*asked).ok()
     assert ditseed(*asked, "--max-shrink", "40%").status == 1
-    more = sealed.sealed(dataclasses.replace(whole, entries=3))
-    (repo / whole.id / "manifest.json").write_bytes(sealed.text(more))
+    more = manifest.sealed(dataclasses.replace(whole, entries=3))
+    (repo / whole.id / "manifest.json").write_bytes(manifest.text(more))
     done = ditseed(*asked)
     assert done.status == 1
     assert "has fewer entries (1) than those before it (3)" in done.out
-    (repo / whole.id / "data.mdb.zst").write_bytes(b"")
+    (repo / whole.id / "pages.pack").write_bytes(b"")
     ditseed("backup", "verify", "-R", repo)
     done = ditseed(*asked)
     assert done.status == 1
@@ -379,7 +378,7 @@ def test_alerts_are_not_silent_without_a_backup(repo: Path, tmp_path: Path, what
     assert f'ditseed_backup_status{{suffix=""}} {done.status}.0' in told
 
 
-@pytest.mark.parametrize("name", ["pieces.json", "config.ldif", "data.mdb.zst"])
+@pytest.mark.parametrize("name", ["pages.map", "config.ldif", "pages.pack"])
 def test_a_file_that_is_gone(tmp_path: Path, name: str) -> None:
     """It is told by every verb that can know, before the work."""
     with closing(Slapd()) as server:
@@ -454,33 +453,19 @@ def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
     assert only(tmp_path / "repo")
 
 
-def test_a_piece_list_of_another_backup(repo: Path, source: Path) -> None:
-    """Nor does a manifest lead out of its directory: `file` is one of two names."""
+def test_a_map_of_another_backup(repo: Path, source: Path) -> None:
+    """Nor does a manifest lead out of its directory."""
     one = only(repo)
     path = repo / one.id / "manifest.json"
-    for facts in ({"file": "../x"}, {"id": "../x"}, {"file": "/etc/passwd"}):
-        told = sealed.sealed(dataclasses.replace(one, **facts))
-        path.write_bytes(sealed.text(told))
+    outside = [dataclasses.replace(one.files[0], name=name) for name in ("../x", "/etc/passwd")]
+    for facts in ({"files": outside[:1]}, {"id": "../x"}, {"files": outside[1:]}):
+        told = manifest.sealed(dataclasses.replace(one, **facts))
+        path.write_bytes(manifest.text(told))
         assert len(repository.listing(repo).broken) == 1
-    path.write_bytes(sealed.text(one))
-    listed = repo / one.id / "pieces.json"
-    listed.write_bytes(listed.read_bytes().replace(b'"data":8192', b'"data":8193'))
-    with pytest.raises(BackupDamaged, match="pieces"):
-        verifying.pack.verify_stored(repo / one.id, one, lambda number: True, {}, Meter("x"))
-
-
-# --- without ditseed --------------------------------------------------------------------------------
-
-
-def test_zstd_unpacks_it(repo: Path, tmp_path: Path) -> None:
-    """As docs/backup.md says: the same file that a restore makes."""
-    require(None if shutil.which("zstd") else "zstd is not installed")
-    one = only(repo)
-    unpacked, restored = tmp_path / "data.mdb", tmp_path / "restored"
-    packed = repo / one.id / one.file
-    subprocess.run(["zstd", "-q", "-d", packed, "-o", unpacked], check=True)
-    restore.restore(RestoreOptions(repo, "latest", target=restored), QUIET)
-    assert unpacked.read_bytes() == (restored / "data.mdb").read_bytes()
+    path.write_bytes(manifest.text(one))
+    (repo / one.id / "pages.map").write_bytes(b"")
+    with pytest.raises(BackupDamaged, match=r"pages.map"):
+        pack.verify(repo, one, lambda number: True, {}, Meter("x"))
 
 
 def test_the_units_are_units(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import NoEntry, ReadOnly, UsageProblem
-from loader.operations.backup import drill, records, repository, sealed
+from loader.operations.backup import drill, manifest, records, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.check import Limits, Status, check
 from loader.operations.backup.drill import DrillOptions
@@ -81,8 +81,8 @@ def test_a_good_backup(repo: Path, server: Slapd, scratch: Path) -> None:
 def test_what_is_not_as_the_manifest_says(repo: Path) -> None:
     (one,) = repository.listing(repo).backups
     newer = one.context_csns[0].replace("20", "21", 1)
-    wrong = sealed.sealed(dataclasses.replace(one, entries=7, context_csns=(newer,)))
-    (repo / one.id / "manifest.json").write_bytes(sealed.text(wrong))
+    wrong = manifest.sealed(dataclasses.replace(one, entries=7, context_csns=(newer,)))
+    (repo / one.id / "manifest.json").write_bytes(manifest.text(wrong))
     (found,) = drill.drill(DrillOptions(repo, "latest"), QUIET)
     assert "slapd shows 1,029 entries, the manifest says 7" in found.problem
     assert newer in found.problem
@@ -97,8 +97,9 @@ def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
     asked = DrillOptions(tmp_path, "latest", config_path=server.config_path)
     assert drill.drill(asked, QUIET)[0].is_good
     (one,) = repository.listing(tmp_path).backups
-    (tmp_path / one.id / one.file).write_bytes(bytes(one.stored_bytes))
-    assert "piece 0" in drill.drill(asked, QUIET)[0].problem
+    damaged = tmp_path / one.id / one.file
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    assert "its index" in drill.drill(asked, QUIET)[0].problem
 
 
 def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +206,8 @@ def test_a_repository_that_is_mounted_read_only(repo: Path, scratch: Path) -> No
     finally:
         subprocess.run(["umount", repo], check=True)
     assert records.of(repo, one) == records.Proofs()
-    (repo / one.id / one.file).write_bytes(bytes(one.stored_bytes))
+    damaged = repo / one.id / one.file
+    damaged.write_bytes(bytes(damaged.stat().st_size))
     repository.init(repo)
     subprocess.run(["mount", "--bind", "-o", "ro", repo, repo], check=True)
     try:

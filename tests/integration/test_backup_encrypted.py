@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -26,8 +25,8 @@ from loader.errors import (
     ManifestBroken,
     UsageProblem,
 )
-from loader.operations.backup import manifest, repository, restore, sealed
-from loader.operations.backup.manifest import Backup, StoredList, StoredPiece
+from loader.operations.backup import manifest, repository, restore
+from loader.operations.backup.manifest import Backup
 from loader.operations.backup.restore import RestoreOptions
 from loader.progress import Progress
 from tests.support.command import Done, ditseed
@@ -127,7 +126,11 @@ def test_each_recipient_restores_the_same_database(
 def test_what_needs_no_identity(repo: Path, keys: tuple[Key, Key, Key]) -> None:
     place = ("-R", repo)
     (one,) = ditseed("backup", "list", *place, "--json").ok().facts["backups"]
-    assert one["file"] == "data.mdb.zst.age"
+    assert [file["name"] for file in one["files"]] == [
+        "pages.map.age",
+        "pages.pack.age",
+        "config.ldif.age",
+    ]
     assert (repo / one["id"] / "config.ldif.age").is_file()
     shown = ditseed("backup", "show", "latest", *place).ok().out
     assert all((key.public in shown) is (key is not keys[2]) for key in keys)
@@ -149,15 +152,14 @@ def test_extract_drill_and_verify(
     ditseed("backup", "verify", "--verify", "pages", "--tmp", tmp_path, *key).ok()
 
 
-def test_without_compression_for_a_file_of_recipients(
+def test_for_a_file_of_recipients(
     source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
 ) -> None:
     path = tmp_path / "recipients"
     path.write_text(f"# ours\n{keys[1].public}\n")
     place = ("-R", tmp_path / "repo", "--config", source.config_path)
-    words = ("--recipients-file", path, "--compress", "none", "--json")
-    made = ditseed("backup", "run", "--init", *place, *words).ok().facts
-    assert (made["file"], made["recipients"]) == ("data.mdb.age", [keys[1].public])
+    made = ditseed("backup", "run", "--init", *place, "--recipients-file", path, "--json").ok()
+    assert made.facts["recipients"] == [keys[1].public]
     put_back(tmp_path / "repo", other, keys[1]).ok()
     assert_same(source, other)
 
@@ -170,9 +172,9 @@ def test_nothing_of_the_data_or_the_configuration_can_be_read(
     for number, words in enumerate(((), ("--recipient", keys[0].public))):
         repo = tmp_path / str(number)
         place = ("--config", source.config_path, "-R", repo)
-        ditseed("backup", "run", "--init", *place, "--compress", "none", *words).ok()
+        ditseed("backup", "run", "--init", *place, *words).ok()
         found.append(stored(repo))
-    for secret in (source_password(source), b"ou=people", b"olcRootPW"):
+    for secret in (source_password(source), b"ditseed pack 1", b"olcRootPW"):
         assert [secret in content for content in found] == [True, False], secret
 
 
@@ -186,14 +188,12 @@ def test_no_checksum_of_what_is_inside(
     source: Slapd, taken: Path, keys: tuple[Key, Key, Key], tmp_path: Path
 ) -> None:
     """Which would tell whether a guess is right."""
-    words = ("--config", source.config_path, "-R", tmp_path / "repo", "--compress", "none")
+    words = ("--config", source.config_path, "-R", tmp_path / "repo")
     ditseed("backup", "run", "--init", *words).ok()
     (plain,) = repository.listing(tmp_path / "repo").backups
-    known = json.loads((tmp_path / "repo" / plain.id / manifest.PIECES).read_text())
-    config = (tmp_path / "repo" / plain.id / manifest.CONFIG).read_bytes()
-    sums = {one["stored_sha256"] for one in known["pieces"]} | {hashlib.sha256(config).hexdigest()}
+    sums = {one for stored_file in plain.files for one in stored_file.sums}
     everything = stored(taken)
-    assert plain.config_sha256 in sums
+    assert len(sums) == 3
     assert not any(one.encode() in everything for one in sums)
     assert source_password(source) not in everything
     assert b"AGE-SECRET" not in everything
@@ -273,7 +273,7 @@ def unpacked(repo: Path, key: Key, target: Path) -> None:
     restore.restore(asked, QUIET)
 
 
-@pytest.mark.parametrize("name", ["data.mdb.zst.age", "config.ldif.age", "pieces.json"])
+@pytest.mark.parametrize("name", ["pages.pack.age", "config.ldif.age", "pages.map.age"])
 @pytest.mark.parametrize("place", [0, 1000, -1])
 def test_one_flipped_bit(
     repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, name: str, place: int
@@ -291,38 +291,27 @@ def test_one_flipped_bit(
     assert not (tmp_path / "look/data.mdb").exists()
 
 
-def forge(place: Path, made: Backup, pieces: tuple[StoredPiece, ...], **facts: Any) -> None:
-    """With checksums and seals that fit."""
-    text = StoredList(pieces).text()
-    (place / manifest.PIECES).write_bytes(text)
-    facts["pieces_sha256"] = hashlib.sha256(text).hexdigest()
-    forged = sealed.sealed(dataclasses.replace(made, **facts))
-    (place / manifest.MANIFEST).write_bytes(sealed.text(forged))
-
-
 def test_what_a_forger_changes(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
     """Checksums and seals fit; age notices."""
     (made,) = repository.listing(repo).backups
     place = repo / made.id
     flip(place / made.file, -1)
-    listed = manifest.pieces(place, made)
-    head, *rest = listed.pieces
-    content = (place / made.file).read_bytes()[head.start :][: head.stored]
-    changed = dataclasses.replace(head, stored_sha256=hashlib.sha256(content).hexdigest())
-    moved = dataclasses.replace(changed, start=head.start - 1)
-    shorter = dataclasses.replace(changed, data=head.data - 1)
-    cases = (
-        ((changed, *rest), made.data_bytes, "piece 0 cannot be decrypted"),
-        ((moved, *rest), made.data_bytes, "one behind the other"),
-        ((shorter, *rest), made.data_bytes - 1, "piece 0"),
+    sums = (hashlib.sha256((place / made.file).read_bytes()).hexdigest(),)
+    forged = tuple(
+        dataclasses.replace(one, sums=sums) if one.name == made.file else one for one in made.files
     )
-    for pieces, length, reason in cases:
-        forge(place, made, pieces, data_bytes=length)
-        with pytest.raises(BackupDamaged, match=reason):
-            unpacked(repo, keys[0], tmp_path / "look")
-    for facts in ({"recipients": ()}, {"file": "data.mdb.zst"}, {"recipients": ("a\nb",)}):
-        forge(place, made, listed.pieces, **facts)
+    forge(place, made, files=forged)
+    with pytest.raises(BackupDamaged, match="cannot be decrypted"):
+        unpacked(repo, keys[0], tmp_path / "look")
+    for facts in ({"recipients": ()}, {"is_ldif": True}, {"recipients": ("a\nb",)}):
+        forge(place, made, **facts)
         assert [type(one) for one in repository.listing(repo).broken] == [ManifestBroken]
+
+
+def forge(place: Path, made: Backup, **facts: Any) -> None:
+    """With a seal that fits."""
+    forged = manifest.sealed(dataclasses.replace(made, **facts))
+    (place / manifest.MANIFEST).write_bytes(manifest.text(forged))
 
 
 # --- killed, sent, read without ditseed -----------------------------------------------------------
@@ -356,23 +345,28 @@ def test_on_another_host(
         ditseed("backup", "restore", *restored, *key, env=env).ok()
         ditseed("backup", "drill", "latest", *place, *key, "--tmp", scratch, env=env).ok()
         names = {name.rpartition("/")[2] for name in server.keys(f"encrypted/{made['id']}/")}
-    assert {"data.mdb.zst.age", "config.ldif.age", "pieces.json", "manifest.json"} <= names
+    assert {"pages.pack.age", "config.ldif.age", "pages.map.age", "manifest.json"} <= names
     assert_same(source, other)
 
 
 def missing_tools() -> str | None:
-    missing = [tool for tool in ("age", "jq", "zstd") if shutil.which(tool) is None]
+    missing = [tool for tool in ("age", "zstd") if shutil.which(tool) is None]
     return f"{' and '.join(missing)} of Debian's packages" if missing else None
 
 
 def test_the_page_says_how_it_is_read_without_ditseed(
-    source: Slapd, other: Slapd, taken: Path, keys: tuple[Key, Key, Key], tmp_path: Path
+    source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
 ) -> None:
+    """One of entries."""
     require(missing_tools())
-    (lines,) = [block for block in PAGE.split("```") if "jq -r '.pieces[]" in block]
-    (place,) = taken.glob("*Z-*")
-    told = {"IDENTITY": str(keys[1].path), "TARGET": str(other.database_dir)}
+    words = ("--config", source.config_path, "-R", tmp_path / "repo", "--kind", "ldif")
+    ditseed("backup", "run", "--init", *words, "--recipient", keys[1].public).ok()
+    (lines,) = [
+        block for block in PAGE.split("```") if "data.ldif.zst.age" in block and "age -d" in block
+    ]
+    (place,) = (tmp_path / "repo").glob("*Z-*")
+    told = {"IDENTITY": str(keys[1].path), "TARGET": str(tmp_path)}
     subprocess.run(["bash", "-c", lines], cwd=place, env={**os.environ, **told}, check=True)
-    assert source_password(source) in stored(other.database_dir)
-    (other.database_dir / "config.ldif").unlink()
+    assert source_password(source) in stored(tmp_path)
+    other.slapadd((tmp_path / "data.ldif").read_text())
     assert_same(source, other)

@@ -19,27 +19,15 @@ import pytest
 from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from loader.errors import BackupDamaged, LoaderError, NoSpace
+from loader.errors import BackupDamaged, LoaderError, ManifestBroken, NoSpace
 from loader.mdb import environment
-from loader.mdb.pages import Packs
-from loader.operations.backup import (
-    drill,
-    manifest,
-    pack,
-    packs,
-    page_list,
-    prune,
-    records,
-    repository,
-    restore,
-    sealed,
-    sharing,
-)
+from loader.operations.backup import drill, manifest, pack, prune, records, repository, restore
 from loader.operations.backup import run as taking
 from loader.operations.backup import verify as verifying
 from loader.operations.backup.check import Limits, Status, check
 from loader.operations.backup.drill import DrillOptions
-from loader.operations.backup.manifest import Backup
+from loader.operations.backup.manifest import PAGES, Backup, StoredFile
+from loader.operations.backup.pack import PageMap
 from loader.operations.backup.prune import Policy
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
@@ -65,7 +53,7 @@ def put_back(repo: Path, name: str, target: Path) -> Path:
 
 
 def stored_bytes(repo: Path) -> int:
-    return sum(path.stat().st_size for path in (repo / packs.PAGES).iterdir())
+    return sum(path.stat().st_size for path in (repo / PAGES).iterdir())
 
 
 def assert_all_good(repo: Path) -> list[str]:
@@ -129,12 +117,11 @@ def repo(made: Chain, tmp_path: Path) -> Path:
 def test_what_changed_is_stored_and_no_more(made: Chain) -> None:
     first, *others = made.links
     for link in others:
-        listed = page_list.read(made.repo / link.id, link)
         assert link.stored_bytes < first.stored_bytes / 10
-        assert listed.full_bytes > first.stored_bytes * 0.9
-        assert len(listed.packs) > 1
+        assert link.full_bytes > first.stored_bytes * 0.9
+        assert len(link.packs) > 1
     full = repository.listing(made.fulls).backups[0]
-    assert first.stored_bytes < full.stored_bytes * 1.15  # the ids of its pages
+    assert first.stored_bytes == full.stored_bytes
 
 
 def test_each_link_is_the_full_backup_of_its_moment(made: Chain, tmp_path: Path) -> None:
@@ -151,11 +138,7 @@ def test_each_link_is_the_full_backup_of_its_moment(made: Chain, tmp_path: Path)
 def test_any_flipped_bit_is_found(made: Chain, repo: Path) -> None:
     """In the packs, the map and the lists: at their ends, and at some places in between."""
     last = made.links[-1]
-    files = [
-        *(repo / packs.PAGES).iterdir(),
-        repo / last.id / "pages.map",
-        repo / last.id / "pieces.json",
-    ]
+    files = [*(repo / PAGES).iterdir(), repo / last.id / "pages.map"]
     for path in files:
         content = path.read_bytes()
         for place in {
@@ -173,39 +156,58 @@ def test_any_flipped_bit_is_found(made: Chain, repo: Path) -> None:
     assert assert_all_good(repo)
 
 
-def test_a_frame_that_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And where it is damaged, every backup that needs it is."""
-    looked_at: list[tuple[int, int]] = []
-    plainly = Packs.verify
+    backups = repository.listing(repo).backups
+    for module in (manifest, pack):
+        monkeypatch.setattr(module, "CHUNK", 64 << 10)
+    looked_at: list[tuple[Path, int]] = []
+    plainly = pack._require_sum
 
-    def verify(self: Packs, number: int, frame: int) -> int:
-        looked_at.append((number, frame))
-        return plainly(self, number, frame)
+    def compare(path: Path, stored: StoredFile, number: int) -> int:
+        looked_at.append((path, number))
+        return plainly(path, stored, number)
 
-    monkeypatch.setattr(Packs, "verify", verify)
+    backups = tuple(_again(repo, one) for one in backups)
+    monkeypatch.setattr(pack, "_require_sum", compare)
     found = verifying.verify(VerifyOptions(repo), QUIET)
-    listed = [page_list.read(repo / one.backup, repository.find(repo, one.backup)) for one in found]
-    with monkeypatch.context() as unwatched:
-        unwatched.setattr(Packs, "verify", plainly)
-        frames = sum(
-            packs.opened(repo, one.packs[-1:], one.shape).frames(one.packs[-1].number)
-            for one in listed
-        )
-    assert len(looked_at) == frames
     assert [one.backup for one in found if not one.is_whole] == [], found
-    first = repo / packs.PAGES / packs.name(listed[0].packs[0])
+    chunks = {
+        (name, number)
+        for one in backups
+        for name, stored in one.stored()
+        for number in range(len(stored.sums))
+    }
+    assert len(looked_at) == len(chunks) > len(backups) * 3
+    first = repo / PAGES / backups[0].packs[0].name
     content = bytearray(first.read_bytes())
     content[100] ^= 4
     first.write_bytes(content)
     assert not any(one.is_good for one in verifying.verify(VerifyOptions(repo), QUIET))
 
 
+def _again(repo: Path, backup: Backup) -> Backup:
+    """With checksums of smaller chunks."""
+
+    def summed(path: Path, stored: StoredFile) -> StoredFile:
+        content = path.read_bytes()
+        chunks = [content[at:][: manifest.CHUNK] for at in range(0, len(content), manifest.CHUNK)]
+        sums = tuple(hashlib.sha256(one).hexdigest() for one in chunks)
+        return dataclasses.replace(stored, sums=sums)
+
+    place = repo / backup.id
+    files = tuple(summed(place / one.name, one) for one in backup.files)
+    packs = tuple(summed(repo / PAGES / one.name, one) for one in backup.packs)
+    changed = manifest.sealed(dataclasses.replace(backup, files=files, packs=packs))
+    (place / manifest.MANIFEST).write_bytes(manifest.text(changed))
+    return changed
+
+
 def test_a_part_is_not_taken_for_all_that_was_verified(made: Chain, repo: Path) -> None:
     """Of a small link a part of what it shares is more than what it stored itself."""
     last = made.links[-1]
-    place = repo / last.id
-    read = pack.verify_stored(place, last, lambda number: number != 1, {}, Meter("verify"))
-    assert last.stored_bytes < read < pack.needed_bytes(place, last)
+    read = pack.verify(repo, last, lambda number: number != 1, {}, Meter("verify"))
+    assert last.stored_bytes < read < last.needed_bytes
     for sample, is_proven in ((0.0, False), (1.0, True)):
         (found,) = verifying.verify(VerifyOptions(repo, [last.id], sample=sample), QUIET)
         assert found.is_good
@@ -217,8 +219,7 @@ def test_a_pack_that_is_not_the_right_one_is_refused(
     made: Chain, repo: Path, tmp_path: Path, case: str
 ) -> None:
     last = made.links[-1]
-    own = page_list.read(repo / last.id, last).packs[-1]
-    path = repo / packs.PAGES / packs.name(own)
+    path = repo / PAGES / last.packs[-1].name
     other = next(one for one in path.parent.iterdir() if one != path)
     content = path.read_bytes()
     path.unlink()
@@ -236,44 +237,49 @@ def test_a_pack_that_is_not_the_right_one_is_refused(
         assert check(repo, Limits(3600)).status is Status.CRITICAL
 
 
-@pytest.mark.parametrize("name", ["../outside", "0" * 63 + "/", "0" * 64])
+@pytest.mark.parametrize("name", ["../outside", "0" * 63 + "/.pack", "0" * 64 + ".pack"])
 def test_no_forged_list_leads_out_of_the_repository(
     made: Chain, repo: Path, tmp_path: Path, name: str
 ) -> None:
     last = made.links[-1]
-    listed = page_list.read(repo / last.id, last)
-    packs_named = (*listed.packs[:-1], dataclasses.replace(listed.packs[-1], sha256=name))
-    forge(repo, last, dataclasses.replace(listed, packs=packs_named))
-    with pytest.raises(BackupDamaged):
+    named = (*last.packs[:-1], dataclasses.replace(last.packs[-1], name=name))
+    changed = manifest.sealed(dataclasses.replace(last, packs=named))
+    (repo / last.id / manifest.MANIFEST).write_bytes(manifest.text(changed))
+    with pytest.raises((BackupDamaged, ManifestBroken)):
         put_back(repo, last.id, tmp_path / "there")
 
 
-def forge(repo: Path, backup: Backup, listed: page_list.PageList) -> None:
-    """Whoever forges the list forges the seal of the manifest too."""
-    place, text = repo / backup.id, listed.text()
-    (place / manifest.PIECES).write_bytes(text)
-    digest = hashlib.sha256(text).hexdigest()
-    changed = dataclasses.replace(backup, pieces_sha256=digest, format=listed.format)
-    (place / manifest.MANIFEST).write_bytes(sealed.text(sealed.sealed(changed)))
+def forge(repo: Path, backup: Backup, found: PageMap) -> None:
+    """Whoever forges the map forges the manifest too."""
+    place, text = repo / backup.id, found.text()
+    (place / manifest.MAP).write_bytes(text)
+    stored = StoredFile(manifest.MAP, len(text), (hashlib.sha256(text).hexdigest(),))
+    names = {use.name for use in found.packs}
+    changed = dataclasses.replace(
+        backup,
+        files=(stored, *(one for one in backup.files if one.name != manifest.MAP)),
+        packs=tuple(one for one in backup.packs if one.name in names),
+    )
+    (place / manifest.MANIFEST).write_bytes(manifest.text(manifest.sealed(changed)))
 
 
-def test_a_list_that_leaves_a_pack_out_is_refused(made: Chain, repo: Path, tmp_path: Path) -> None:
+def test_a_map_that_leaves_a_pack_out_is_refused(made: Chain, repo: Path, tmp_path: Path) -> None:
     last = made.links[-1]
-    listed = page_list.read(repo / last.id, last)
-    for number in range(len(listed.packs)):
-        left = listed.packs[:number] + listed.packs[number + 1 :]
-        forge(repo, last, dataclasses.replace(listed, packs=left))
+    found = pack.read_map(repo / last.id, last)
+    for number in range(len(found.packs)):
+        left = found.packs[:number] + found.packs[number + 1 :]
+        forge(repo, last, dataclasses.replace(found, packs=left))
         with pytest.raises(BackupDamaged, match="does not have"):
             put_back(repo, last.id, tmp_path / "there")
-    (again,) = [one for one in (sharing.earlier(repo, SUFFIX),) if not one.packs]
-    assert again.own == 0, "the next backup stores all pages"
+    again = pack.earlier(repo, repository.find(repo, last.id))
+    assert (again.own, again.uses) == (0, ()), "the next backup stores all pages"
 
 
 def test_what_is_put_together_has_its_checksum(made: Chain, repo: Path, tmp_path: Path) -> None:
     last = made.links[-1]
-    listed = page_list.read(repo / last.id, last)
-    first = dataclasses.replace(listed.pieces[0], xxh3="0" * 32)
-    forge(repo, last, dataclasses.replace(listed, pieces=(first, *listed.pieces[1:])))
+    found = pack.read_map(repo / last.id, last)
+    first = dataclasses.replace(found.pieces[0], xxh3="0" * 32)
+    forge(repo, last, dataclasses.replace(found, pieces=(first, *found.pieces[1:])))
     with pytest.raises(BackupDamaged, match="checksum of piece 0"):
         put_back(repo, last.id, tmp_path / "there")
 
@@ -302,11 +308,8 @@ def test_pruning_removes_what_nobody_needs(made: Chain, repo: Path, tmp_path: Pa
     found = prune.prune(repo, Policy(last=1))
     assert found.removed == tuple(one.id for one in made.links[:-1])
     last = made.links[-1]
-    needed = page_list.read(repo / last.id, last).packs
-    assert {path.name for path in (repo / packs.PAGES).iterdir()} == {
-        packs.name(use) for use in needed
-    }
-    assert stored_bytes(repo) == sum(use.stored for use in needed)
+    assert {path.name for path in (repo / PAGES).iterdir()} == {one.name for one in last.packs}
+    assert stored_bytes(repo) == sum(one.bytes for one in last.packs)
     assert found.freed == before - stored_bytes(repo)
     put_back(repo, last.id, tmp_path / "there")
 
@@ -352,12 +355,8 @@ def test_killed(made: Chain, repo: Path, point: str) -> None:
     assert ditseed(*command).status == 0
     assert_all_good(repo)
     assert not repository.unfinished_backups(repo)
-    needed = {
-        packs.name(use)
-        for one in repository.listing(repo).backups
-        for use in page_list.read(repo / one.id, one).packs
-    }
-    assert {path.name for path in (repo / packs.PAGES).iterdir()} == needed
+    needed = {use.name for one in repository.listing(repo).backups for use in one.packs}
+    assert {path.name for path in (repo / PAGES).iterdir()} == needed
 
 
 def test_a_disk_that_fills(made: Chain, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,18 +378,18 @@ def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks
     with loop_filesystem(16) as disk:
         repo, filler = disk / "repo", disk / "filler"
         shutil.copytree(made.repo, repo)
-        before, real = assert_all_good(repo), sharing.earlier
+        before, real = assert_all_good(repo), pack.earlier
 
-        def fill(place: Path, suffix: str, bring: repository.Bring) -> sharing.Earlier:
+        def fill(place: Path, backup: Backup) -> pack.Earlier:
             with filler.open("wb", buffering=0) as file, suppress(OSError):
                 while True:  # into what is reserved for root too
                     file.write(bytes(4 << 10))
                     os.fsync(file.fileno())
             if not looks:
                 monkeypatch.setattr(files, "require_space", lambda *told: None)
-            return real(place, suffix)
+            return real(place, backup)
 
-        monkeypatch.setattr(sharing, "earlier", fill)
+        monkeypatch.setattr(pack, "earlier", fill)
         with pytest.raises(NoSpace):
             take(made.server, repo)
         monkeypatch.undo()
@@ -417,6 +416,6 @@ def test_pages_that_are_the_same_count_once(made: Chain, repo: Path, tmp_path: P
     take(made.server, repo)
     add(range(PEOPLE + 101, PEOPLE + 108))
     last = take(made.server, repo)
-    assert all(use.used <= use.pages for use in page_list.read(repo / last.id, last).packs)
+    assert all(use.used <= use.pages for use in pack.read_map(repo / last.id, last).packs)
     found = put_back(repo, last.id, tmp_path / "there")
     assert environment.entry_count(found.parent) == last.entries

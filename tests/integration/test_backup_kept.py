@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import BackupFromFuture
-from loader.operations.backup import prune, records, repository, restore, sealed
+from loader.operations.backup import manifest, prune, records, repository, restore
 from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import MANIFEST, Backup
 from loader.operations.backup.prune import Policy
@@ -26,7 +26,6 @@ from loader.operations.backup.records import Verification
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
 from loader.progress import Progress
-from loader.storage import held
 from tests.integration.test_backup_sets import LOG, Logged, logged
 
 pytestmark = pytest.mark.slapd
@@ -104,8 +103,7 @@ class World:
     def copy(self, kind: str) -> None:
         template, found = self.made.kinds[kind]
         taken: set[str] = set()
-        with held.opened(self.repo) as home:
-            prune.remove_unfinished(home)
+        repository.Repository(self.repo).clean()
         follows = repository.follows(self.repo, self.now)
         for one in found:
             taken.add(repository.new_id(self.repo, self.now, one.suffix, taken))
@@ -120,8 +118,8 @@ class World:
                 entries=0 if kind == "emptied" else one.entries,
             )
             shutil.copytree(template / one.id, self.repo / name, copy_function=os.link)
-            self.rewrite(name, MANIFEST, sealed.text(sealed.sealed(copied)))
-            self.add(sealed.sealed(copied))
+            self.rewrite(name, MANIFEST, manifest.text(manifest.sealed(copied)))
+            self.add(manifest.sealed(copied))
         if (template / "pages").exists():
             shutil.copytree(template / "pages", self.repo / "pages", dirs_exist_ok=True)
 
@@ -154,7 +152,7 @@ class World:
             return
         one = self.chance.choice(sound[-4:])
         place = self.repo / one.id
-        how = self.chance.choice(["gone", "cut", "pieces", "config", "manifest", "bad", "data"])
+        how = self.chance.choice(["gone", "cut", "map", "config", "manifest", "bad", "data"])
         self.lost.add(one.id)
         if how == "gone":
             shutil.rmtree(place)
@@ -162,8 +160,8 @@ class World:
             self.rewrite(one.id, one.file, (place / one.file).read_bytes()[:-1])
         elif how == "data":
             (place / one.file).unlink(missing_ok=True)
-        elif how == "pieces":
-            (place / "pieces.json").unlink(missing_ok=True)
+        elif how == "map":
+            (place / "pages.map").unlink(missing_ok=True)
         elif how == "config":
             (place / one.config_file).unlink(missing_ok=True)
         elif how == "manifest":

@@ -113,7 +113,6 @@ def test_beside_a_writer_encrypted_and_throttled(people_ldif: Path, tmp_path: Pa
             "config.ldif.age",
             "data.ldif.zst.age",
             "manifest.json",
-            "pieces.json",
         }
         told = restore(tmp_path / "repo", target, "--identity", key.path, "--json").ok().facts
         assert told["entries"] >= 1029

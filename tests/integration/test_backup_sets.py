@@ -334,7 +334,7 @@ def test_one_suffix_is_pruned_and_sets_stay_whole(source: Logged, tmp_path: Path
         ditseed(*single, "--keep-last", 1).ok()
     assert whole(repo) == [third]
     assert len(ids(repo)) == 3
-    (repo / third / "data.mdb.zst").unlink()
+    (repo / third / "pages.pack").unlink()
     source.run(repo, "--keep-last", 1).ok()
     assert third not in whole(repo)
 

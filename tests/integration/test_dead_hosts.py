@@ -28,7 +28,7 @@ from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from fixtures.waiting import until
 from loader.mdb import context_csn
-from loader.operations.backup import records, repository, sealed
+from loader.operations.backup import manifest, records, repository
 from tests.support.adding import SUFFIX, TOP, people, write
 from tests.support.command import Done, ditseed, start
 from tests.support.nobody import NOBODY
@@ -655,8 +655,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def aged(repo: Path, **facts: object) -> None:
     """The backup, with another manifest, which is sealed."""
     (one,) = repository.listing(repo).backups
-    told = sealed.sealed(dataclasses.replace(one, **facts))
-    (repo / one.id / "manifest.json").write_bytes(sealed.text(told))
+    told = manifest.sealed(dataclasses.replace(one, **facts))
+    (repo / one.id / "manifest.json").write_bytes(manifest.text(told))
 
 
 def moment(hours: float) -> str:
@@ -685,7 +685,7 @@ def emptied(repo: Path) -> None:
 
 
 def found_damaged(repo: Path) -> None:
-    (data,) = repo.glob("*/data.mdb.zst")
+    (data,) = repo.glob("*/pages.pack")
     content = bytearray(data.read_bytes())
     content[len(content) // 2] ^= 1
     data.write_bytes(content)
@@ -698,7 +698,9 @@ def verified_long_ago(repo: Path) -> None:
     (one,) = repository.listing(repo).backups
     known = records.of(repo, one).verification
     assert known is not None
-    record.write_bytes(sealed.text(sealed.sealed(dataclasses.replace(known, made=moment(-999)))))
+    record.write_bytes(
+        manifest.text(manifest.sealed(dataclasses.replace(known, made=moment(-999))))
+    )
 
 
 def shrunk(repo: Path) -> None:
@@ -708,7 +710,7 @@ def shrunk(repo: Path) -> None:
     name = repository.new_id(repo, when, one.suffix)
     shutil.copytree(repo / one.id, repo / name)
     more = dataclasses.replace(one, id=name, made=when.isoformat(), entries=10 * one.entries)
-    (repo / name / "manifest.json").write_bytes(sealed.text(sealed.sealed(more)))
+    (repo / name / "manifest.json").write_bytes(manifest.text(manifest.sealed(more)))
 
 
 def nothing(_: Path) -> None:
@@ -772,11 +774,9 @@ Damage = Callable[[Path], object]
         pytest.param(
             "one", removed("2*/config.ldif"), CRITICAL, "config.ldif", id="config.ldif gone"
         ),
-        pytest.param(
-            "one", removed("2*/pieces.json"), CRITICAL, "pieces.json", id="pieces.json gone"
-        ),
-        pytest.param("one", removed("2*/data.mdb.zst"), CRITICAL, "data.mdb.zst", id="data gone"),
-        pytest.param("one", shortened("2*/data.mdb.zst"), CRITICAL, "data.mdb.zst", id="data cut"),
+        pytest.param("one", removed("2*/pages.map"), CRITICAL, "pages.map", id="pages.map gone"),
+        pytest.param("one", removed("2*/pages.pack"), CRITICAL, "pages.pack", id="data gone"),
+        pytest.param("one", shortened("2*/pages.pack"), CRITICAL, "pages.pack", id="data cut"),
         pytest.param("one", found_damaged, CRITICAL, "was found damaged", id="found damaged"),
         pytest.param("one", shrunk, WARNING, "has fewer entries", id="directory emptied before"),
         pytest.param("shared", removed("pages/*"), CRITICAL, "cannot be restored", id="pack gone"),

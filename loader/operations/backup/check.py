@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from loader.errors import LoaderError
 from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill, Proofs, Verification
-from loader.operations.backup.repository import Bring, there
+from loader.operations.backup.repository import Where
 from loader.operations.monitoring import Status
 
 SHRINK = 0.5
@@ -66,28 +66,26 @@ def _limit(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.0f}"
 
 
-def check(repo: Path, limits: Limits, suffix: str | None = None, bring: Bring = there) -> Check:
+def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
     """Never raises a LoaderError: what cannot be known is UNKNOWN."""
     try:
-        return _check(repo, limits, suffix, bring)
+        return _check(repo, limits, suffix)
     except (LoaderError, OSError) as error:
         return unknown(error, limits)
 
 
-def each(
-    repo: Path, limits: Limits, suffix: str | None = None, bring: Bring = there
-) -> dict[str, Check]:
+def each(repo: Where, limits: Limits, suffix: str | None = None) -> dict[str, Check]:
     """By suffix, of all that there are backups of, or of the one that is asked for. Raises NoSuchPath."""
     found = repository.listing(repo, suffix)
-    names = {dn.key(one.suffix): one.suffix for one in (*found.backups, *found.future)}
-    return {name: check(repo, limits, name, bring) for name in names.values()}
+    names = {dn.key(one.suffix): one.suffix for one in found.every}
+    return {name: check(repo, limits, name) for name in names.values()}
 
 
 def unknown(error: Exception, limits: Limits) -> Check:
     return Check(Status.UNKNOWN, str(error), 0, None, None, limits)
 
 
-def _check(repo: Path, limits: Limits, suffix: str | None, bring: Bring) -> Check:
+def _check(repo: Where, limits: Limits, suffix: str | None) -> Check:
     found = repository.listing(repo, suffix)
     if found.future:
         newest = found.future[-1]
@@ -101,7 +99,7 @@ def _check(repo: Path, limits: Limits, suffix: str | None, bring: Bring) -> Chec
         return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
     if not found.backups:
         what = f"no backup of {suffix}" if suffix else "no backup"
-        reason = f"{what} in {naming.with_operator_paths(str(repo))}"
+        reason = f"{what} in {naming.with_operator_paths(str(repository.path_of(repo)))}"
         return Check(Status.CRITICAL, reason, 0, None, None, limits)
     sets = repository.sets(found.backups)
     latest = sets[-1] if suffix is None else found.backups[-1:]
@@ -109,8 +107,8 @@ def _check(repo: Path, limits: Limits, suffix: str | None, bring: Bring) -> Chec
     proofs = [(one, records.of(repo, one)) for one in found.backups]
     verified = _youngest(known.verification for _, known in proofs)
     drilled = _youngest(known.drill for _, known in proofs)
-    problem = repository.problem(repo, latest[0], bring)
-    older = [repository.problem(repo, each[0], None) for each in sets[:-1]]
+    problem = repository.problem(repo, latest[0])
+    older = [repository.problem(repo, each[0], read=False) for each in sets[:-1]]
     count = [problem, *older].count(None)
     others = [*found.broken, *filter(None, older)]
     status, reason = (
@@ -195,3 +193,77 @@ def _too_few(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
         return ""
     has, had = units.number(latest.entries), units.number(int(usual))
     return f"the latest, {latest.id}, has fewer entries ({has}) than those before it ({had})"
+
+
+# --- for Prometheus -------------------------------------------------------------------------------
+
+_METRIC = "ditseed_backup"
+_Value = Callable[[Check, float], float | None]
+
+
+def _latest(of: Callable[[Backup], float]) -> _Value:
+    return lambda one, now: None if one.latest is None else float(of(one.latest))
+
+
+def _since(age: float | None, now: float) -> float:
+    """0: never, so that an alert on the time since then goes off."""
+    return 0.0 if age is None else now - age
+
+
+_GAUGES: Mapping[str, tuple[str, _Value]] = {
+    "status": (
+        "As `ditseed backup check` ends: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
+        lambda one, now: float(one.status),
+    ),
+    "count": (
+        "Backups that can be restored, as far as is known without reading their data.",
+        lambda one, now: float(one.count),
+    ),
+    "last_timestamp_seconds": (
+        "When the latest backup was made, as Unix time; 0: there is none, or which one it is is not known.",
+        lambda one, now: _since(one.age, now),
+    ),
+    "last_stored_bytes": (
+        "Bytes that the latest backup takes.",
+        _latest(lambda backup: backup.stored_bytes),
+    ),
+    "last_data_bytes": (
+        "Bytes of the database in the latest backup.",
+        _latest(lambda backup: backup.data_bytes),
+    ),
+    "last_entries": (
+        "Entries in the latest backup.",
+        _latest(lambda backup: backup.entries),
+    ),
+    "last_duration_seconds": (
+        "Seconds that copying the latest backup took.",
+        _latest(lambda backup: backup.seconds),
+    ),
+    "verified_timestamp_seconds": (
+        "When a backup was last verified and found good, as Unix time; 0: never.",
+        lambda one, now: _since(one.verify_age, now),
+    ),
+    "drilled_timestamp_seconds": (
+        "When a backup was last drilled and found good, as Unix time; 0: never.",
+        lambda one, now: _since(one.drill_age, now),
+    ),
+}
+
+
+def write_metrics(found: Mapping[str, Check], path: Path) -> None:
+    """found: by suffix; "" where it is of all. Whole or not at all."""
+    from prometheus_client.core import GaugeMetricFamily  # it takes long to import
+
+    from loader.operations import textfile
+
+    now = repository.now().timestamp()
+    written = f"{_METRIC}_written_timestamp_seconds"
+    families = [GaugeMetricFamily(written, "When this was found, as Unix time.", value=now)]
+    for name, (said, value_of) in _GAUGES.items():
+        family = GaugeMetricFamily(f"{_METRIC}_{name}", said, labels=["suffix"])
+        for suffix, one in found.items():
+            value = value_of(one, now)
+            if value is not None:
+                family.add_metric([suffix], value)
+        families.append(family)
+    textfile.write(families, path)

@@ -2,25 +2,33 @@
 
 It says how long a restore takes, and whether what comes back is what was backed up. Nothing of this host's slapd is
 touched: the drill's own listens on a socket that only its account can reach, has one database, and no syncrepl.
+
+An extract writes entries of a backup as LDIF that ldapadd takes: a subtree, or what a filter matches.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import logging
+import os
 import random
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import csn, units
-from loader.age import Identities
+from loader import csn, ldif, overlays, resources, schema, standard, units
+from loader.child import Child
 from loader.config import Config, Database
 from loader.errors import (
     BackupDamaged,
     ConnectionLost,
     LoaderError,
     MdbDamaged,
+    NoEntry,
     NoSuchBase,
     ServerDown,
     ToolFailed,
@@ -28,19 +36,23 @@ from loader.errors import (
 )
 from loader.mdb import meta, names
 from loader.mdb.look import summarise
-from loader.operations.backup import configured, encryption, records, repository
-from loader.operations.backup.contents import Contents
+from loader.operations.add import PROTECTED
+from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
-from loader.operations.backup.repository import Bring, Which, there
+from loader.operations.backup.repository import Repository, Where, Which
+from loader.operations.backup.restore import Contents
 from loader.operations.target import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
-from loader.server import account, configuration, private, private_slapd
+from loader.server import account, compiled_schema, configuration, private, private_slapd, tools
 from loader.server.session import Session
+from loader.sources import mdb
+from loader.sources.mdb import Part
 from loader.storage import files, temporary
 from loader.storage.files import Owner
 
+log = logging.getLogger(__name__)
 _SETTINGS = {
     "olcSizeLimit": [b"unlimited"],
     "olcTimeLimit": [b"unlimited"],
@@ -55,7 +67,7 @@ class DrillOptions:
     the account that slapd runs as; None takes the one of the database on this host, or nobody's. identities: files of
     keys."""
 
-    repo: Path
+    repo: Where
     which: Which
     suffix: str | None = None
     config_path: Path | None = None
@@ -80,65 +92,57 @@ class _Restored:
         return self.place / "data"
 
 
-def drill(options: DrillOptions, progress: Progress, bring: Bring = there) -> list[Drill]:
+def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
     """What came out, written down beside each backup: of one, or of a set if no suffix and no ID names one. Raises
     LoaderError where it could not be tried."""
-    with files.explained(options.repo):
-        chosen = repository.chosen(options.repo, options.which, options.suffix)
-        return [_drill(options, one, progress, bring) for one in chosen]
+    repo = repository.of(options.repo)
+    with files.explained(repo.path):
+        chosen = repository.chosen(repo, options.which, options.suffix)
+        return [records.keep(repo, _drill(options, repo, one, progress)) for one in chosen]
 
 
-def _drill(options: DrillOptions, backup: Backup, progress: Progress, bring: Bring) -> Drill:
-    identities = encryption.unlocked(options.repo, backup, options.identities)
-    problem = repository.problem(options.repo, backup, None, repository.is_named(options.which))
-    if problem is not None:
-        return records.keep(options.repo, _record(backup, problem=str(problem)))
-    try:
-        bring(backup)
-        made = _tried(options, backup, identities, progress)
-    except BackupDamaged as error:
-        made = _record(backup, problem=str(error))
-    return records.keep(options.repo, made)
+def _drill(options: DrillOptions, repo: Repository, backup: Backup, progress: Progress) -> Drill:
+    contents = Contents.of(repo.path, backup, options.identities, options.config_path)
+    alone = repository.is_named(options.which)
+    problem: LoaderError | None = repository.problem(repo, backup, False, alone)
+    if problem is None:
+        try:
+            repo.bring(backup)
+            return _tried(options, contents, progress)
+        except BackupDamaged as error:
+            problem = error
+    return _record(backup, problem=str(problem))
 
 
-def _tried(
-    options: DrillOptions, backup: Backup, identities: Identities | None, progress: Progress
-) -> Drill:
-    found = configured.of(options.repo, backup, options.config_path, identities)
+def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
+    found, backup = contents.config(), contents.backup
     database = found.database(backup.suffix)
     owner = _owner(options, database)
     if not backup.is_ldif:
-        require_readable_format(options.repo / backup.id / backup.file, backup.lmdb_format)
+        require_readable_format(contents.directory / backup.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
     files.require_space(top, backup.room)
     with temporary.directory("drill", top) as place, files.explained(top):
+        data = place / "data"
+        data.mkdir(mode=0o700)
         try:
-            return _drilled(options, backup, identities, found, database, owner, place, progress)
+            seconds = contents.put(data / meta.DATA, progress, "restore")
+            files.make_durable(data / meta.DATA)
+            killpoint("drill.restored")
+            restored = _Restored(place, backup, found, database, seconds)
+            return _started(options, restored, owner, progress)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             return _record(backup, problem=str(error))
 
 
-def _drilled(
-    options: DrillOptions,
-    backup: Backup,
-    identities: Identities | None,
-    found: Config,
-    database: Database,
-    owner: Owner | None,
-    place: Path,
-    progress: Progress,
+def _started(
+    options: DrillOptions, restored: _Restored, owner: Owner | None, progress: Progress
 ) -> Drill:
-    data = place / "data"
-    data.mkdir(mode=0o700)
-    contents = Contents(options.repo, backup, identities, options.config_path)
-    seconds = contents.put(data / meta.DATA, progress, "restore")
-    files.make_durable(data / meta.DATA)
-    killpoint("drill.restored")
-    restored = _Restored(place, backup, found, database, seconds)
-    stored = summarise(data, backup.suffix, newest=False)
+    data, backup, place = restored.data, restored.backup, restored.place
+    csns = tuple(summarise(data, backup.suffix, newest=False).context_csns)
     is_indexed = _UUID in names.indexed(data)
     settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
-    with private.configured(found, database, place, settings) as home:
+    with private.configured(restored.config, restored.database, place, settings) as home:
         account.change_owner(owner, place)
         _require_reached(owner, home)
         started = time.monotonic()
@@ -146,19 +150,19 @@ def _drilled(
             came_up = time.monotonic() - started
             killpoint("drill.started")
             with progress.step("search", backup.entries) as meter:
-                return _searched(
-                    options, restored, session, meter, came_up, is_indexed, stored.context_csns
-                )
+                found = _searched(options, restored, session, meter, is_indexed)
+    # Without an entry of the suffix, as in a database that nothing was loaded into, there is none to ask.
+    csns = found.context_csns or csns
+    problems = [found.problem] * bool(found.problem)
+    if lost := _lost(backup.context_csns, csns):
+        problems.append(f"contextCSN {lost} of the manifest is not there")
+    return dataclasses.replace(
+        found, start_seconds=round(came_up, 3), context_csns=csns, problem="; ".join(problems)
+    )
 
 
 def _searched(
-    options: DrillOptions,
-    restored: _Restored,
-    session: Session,
-    meter: Meter,
-    came_up: float,
-    is_indexed: bool,
-    stored: tuple[str, ...],
+    options: DrillOptions, restored: _Restored, session: Session, meter: Meter, is_indexed: bool
 ) -> Drill:
     backup, count, sample = restored.backup, 0, _Sample(options.lookups)
     for name in _names(session, restored.database):
@@ -169,19 +173,13 @@ def _searched(
     if count != backup.entries:
         shown, wanted = units.number(count), units.number(backup.entries)
         problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
-    # Without an entry of the suffix, as in a database that nothing was loaded into, there is none to ask.
-    csns = (tuple(session.shown_csns(backup.suffix)) if count else ()) or stored
-    if lost := _lost(backup.context_csns, csns):
-        problems.append(f"contextCSN {lost} of the manifest is not there")
-    return _record(
-        backup,
+    return dataclasses.replace(
+        _record(backup, "; ".join(problems[:3])),
         restore_seconds=round(restored.seconds, 3),
-        start_seconds=round(came_up, 3),
         search_seconds=round(meter.seconds, 3),
         entries=count,
         lookups=len(sample.chosen),
-        context_csns=csns,
-        problem="; ".join(problems[:3]),
+        context_csns=tuple(session.shown_csns(backup.suffix)) if count else (),
     )
 
 
@@ -242,19 +240,124 @@ def _require_reached(owner: Owner | None, home: Path) -> None:
         raise UsageProblem(reason=f"{reason}: give another, or --run-as")
 
 
-def _record(backup: Backup, problem: str, **facts: object) -> Drill:
-    nothing = {
-        "restore_seconds": 0.0,
-        "start_seconds": 0.0,
-        "search_seconds": 0.0,
-        "entries": 0,
-        "lookups": 0,
-        "context_csns": (),
-    }
-    return Drill(
-        backup=backup.id,
-        made=repository.now().isoformat(),
-        host=records.host(),
-        problem=problem,
-        **{**nothing, **facts},  # type: ignore[arg-type]
-    )
+def _record(backup: Backup, problem: str) -> Drill:
+    made = repository.now().isoformat()
+    return Drill(backup=backup.id, made=made, host=records.host(), problem=problem)
+
+
+# --- extract ----------------------------------------------------------------------------------------
+
+# Of slapo-ppolicy and slapo-lastbind: NO-USER-MODIFICATION.
+_OF_OVERLAYS = (
+    *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
+    *("pwdlastsuccess", "pwdaccounttmplockoutend", "authtimestamp"),
+)
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """`dn`: with all below it. `where`: an LDAP filter; one of the two.
+    config_path: for a filter and a backup without a configuration. identities: files of keys."""
+
+    repo: Where
+    which: Which
+    suffix: str | None = None
+    dn: str | None = None
+    where: str | None = None
+    keep_operational: bool = False
+    config_path: Path | None = None
+    scratch: Path | None = None
+    identities: tuple[Path, ...] = ()
+
+
+def extract(options: ExtractOptions, progress: Progress) -> int:
+    """Write them to standard output; how many. Raises NoEntry, NoSuchBackup, BackupDamaged."""
+    if (options.dn is None) == (options.where is None):
+        raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
+    descriptor, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
+    with files.explained(repo.path):
+        backup = repository.find(repo, options.which, options.suffix)
+        contents = Contents.of(repo.path, backup, options.identities, options.config_path)
+        repo.bring(backup)
+    top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
+    files.require_space(top, backup.room)
+    with temporary.directory("extract", top) as place, files.explained(top):
+        data = place / "data"
+        data.mkdir(mode=0o700)
+        contents.put(data / meta.DATA, progress)
+        with tempfile.TemporaryFile(dir=top) as made:
+            with (
+                progress.step("extract") as meter,
+                _entries(options, contents, place, meter) as source,
+            ):
+                target = Path(f"/proc/self/fd/{made.fileno()}")
+                # The meter counts entries where they are read; this is one more pass over the same.
+                left_out = [] if options.keep_operational else _left_out(contents)
+                found = ldif.shard(source, target, left_out, Meter("copy"), backup.id)
+            if not found.entries:
+                raise _missing(options, contents)
+            made.seek(0)
+            with os.fdopen(descriptor, "wb", closefd=False) as out:
+                shutil.copyfileobj(made, out)
+    return found.entries
+
+
+def _missing(options: ExtractOptions, contents: Contents) -> NoEntry:
+    """In words of the repository: where the backup was unpacked is gone by then."""
+    return NoEntry(path=contents.directory, dn=options.where or options.dn)
+
+
+def _left_out(contents: Contents) -> list[str]:
+    """What a server takes from no client: also what the schema of the configuration and of the modules that it loads
+    says, such as memberOf of slapo-memberof. Without either, the entries are of use as well."""
+    names = {*PROTECTED, *_OF_OVERLAYS, *map(str.lower, overlays.COMPUTED)}
+    if contents.config_path is not None or contents.backup.with_config:
+        try:
+            found = contents.config()
+            definitions = schema.definitions(found, compiled_schema.of_modules(found))
+            names.update(schema.protected(definitions))
+        except LoaderError as error:
+            log.warning("not known which attributes of modules no client may set: %s", error)
+    return sorted(names)
+
+
+@contextmanager
+def _entries(
+    options: ExtractOptions, contents: Contents, place: Path, meter: Meter
+) -> Iterator[int]:
+    """A descriptor that gives the LDIF."""
+    if options.where is not None:
+        with _filtered(options.where, contents, place, meter) as source:
+            yield source
+        return
+    with tempfile.TemporaryFile(dir=place) as file:
+        part = Part(place / "data", options.dn)
+        try:
+            mdb.stream(part, file.fileno(), False, resources.processors(), meter)
+        except NoEntry as error:
+            raise _missing(options, contents) from error
+        file.seek(0)
+        yield file.fileno()
+
+
+@contextmanager
+def _filtered(where: str, contents: Contents, place: Path, meter: Meter) -> Iterator[int]:
+    """slapcat knows every filter that slapd does; of -s it dies in 2.5.13, so the whole tree is searched. It writes
+    entries in the order of their IDs, so after a rename to a newer parent a child comes before that."""
+    found, suffix = contents.config(), contents.backup.suffix
+    database = found.database(suffix)
+    owner = account.of_directories([database.directory] if database.directory else [])
+    settings = {"olcDbDirectory": [bytes(place / "data")]}
+    words = ["-o", "ldif-wrap=no", "-b", suffix, "-a", where]
+    with private.configured(found, database, place, settings) as home:
+        account.change_owner(owner, place)
+        owned = owner or Owner(0, 0)
+        command = tools.server_tool_as(owned.uid, owned.gid, "slapcat", "-F", str(home), *words)
+        top = place.parent
+        with tempfile.TemporaryFile(dir=top) as told, tempfile.TemporaryFile(dir=top) as file:
+            with Child(command, stdout=told) as child:
+                child.check()
+            told.seek(0)
+            target = Path(f"/proc/self/fd/{file.fileno()}")
+            ldif.parents_first(told.fileno(), target, top, meter, contents.backup.id)
+            yield file.fileno()

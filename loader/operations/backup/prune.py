@@ -12,16 +12,14 @@ import dataclasses
 import datetime
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from loader import dn
-from loader.errors import BackupFromFuture, UsageProblem
-from loader.operations.backup import packs, records, repository
+from loader.errors import LoaderError, UsageProblem
+from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.repository import Bring, Listing, there
-from loader.run.lock import exclusive
+from loader.operations.backup.repository import Listing, Repository, Where
 from loader.run.log import killpoint
-from loader.storage import files, held
+from loader.storage import files
 
 _PERIODS = {
     "daily": "%Y-%m-%d",
@@ -69,88 +67,121 @@ class Pruned:
     unread: tuple[str, ...]
 
 
-def prune(
-    repo: Path,
-    policy: Policy,
-    suffix: str | None = None,
-    dry_run: bool = False,
-    lists: Bring | None = there,
-) -> Pruned:
+def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
     """Raises Locked, UsageProblem, BackupFromFuture."""
     if not policy:
         raise UsageProblem(reason="say what to keep: --keep-last, --keep-daily, --keep-within, ...")
-    with files.explained(repo):
+    found = repository.of(repo)
+    with files.explained(found.path):
         if dry_run:
-            return plan(repo, policy, suffix, lists)
-        repository.require(repo)
-        with held.opened(repo) as home, exclusive(home.path / repository.LOCK):
-            return pruned(home, policy, suffix)
+            return plan(found, policy, suffix)
+        with found.changing() as changed:
+            return pruned(changed, policy, suffix)
 
 
-def pruned(repo: held.Directory, policy: Policy, suffix: str | None) -> Pruned:
+def pruned(repo: Repository, policy: Policy, suffix: str | None) -> Pruned:
     """The same, with the lock held."""
-    planned = plan(repo.path, policy, suffix)
-    remove_unfinished(repo)
+    planned = plan(repo, policy, suffix)
+    repo.clean()
     for name in planned.removed:
-        _set_aside(repo, name)
+        repo.set_aside(name)
         killpoint("prune.middle")
-    remove_unfinished(repo)
-    return dataclasses.replace(planned, freed=planned.freed + collect(repo))
+    repo.clean()
+    return dataclasses.replace(planned, freed=planned.freed + repository.collect(repo))
 
 
-def collect(repo: held.Directory) -> int:
-    """Remove the packs that no backup needs; the bytes that they took. With the lock held."""
-    return packs.collect(repo, repository.listing(repo.path))
-
-
-def remove_unfinished(repo: held.Directory) -> None:
-    """What interrupted runs left. With the lock held."""
-    for path in repository.unfinished_backups(repo.path):
-        if path.suffix != files.PARTIAL:
-            _set_aside(repo, path.name)
-    for path in repository.unfinished_backups(repo.path):
-        files.remove_tree(path)
-
-
-def _set_aside(repo: held.Directory, name: str) -> None:
-    """It is no backup any more before it loses a file; what a kill leaves the next run removes."""
-    repo.take(repo.path / name, f"{name}{files.PARTIAL}")
-
-
-def plan(
-    repo: Path, policy: Policy, suffix: str | None = None, lists: Bring | None = there
-) -> Pruned:
+def plan(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
     """What would stay and go; of a set that goes, the backup that leads it first."""
+    repo = repository.of(repo)
     every = repository.listing(repo)
     found = every.of(suffix)
-    if found.future:
-        newest = found.future[-1]
-        raise BackupFromFuture(path=repo, name=newest.id, made=newest.made)
-    sets = repository.sets(every.backups)
-    reasons: dict[str, list[str]] = {one.id: [] for one in every.backups}
-    emptied = _emptied(every.backups)
-    sound = [
-        one for one in every.backups if not (one.id in emptied or records.of(repo, one).is_bad)
-    ]
-    good = _good(repo, sets, {one.id for one in sound}, lists)
-    for group in _by_suffix(every.backups):
-        _give_reasons(repo, group, good, policy, reasons)
-    for group in _by_suffix(sound):
-        _keep_alone(repo, group, good, lists, reasons)
-    _keep_latest_sets(sets, good, reasons)
-    _keep_unread(every, sets, reasons)
-    _keep_together(sets, reasons)
+    repository.require_known_order(repo.path, found)
+    reasons = _Reasons(repo, every, policy)
     asked = {one.id for one in found.backups}
-    sets = [each for each in sets if not asked.isdisjoint(one.id for one in each)]
+    sets = [each for each in reasons.sets if not asked.isdisjoint(one.id for one in each)]
     backups = [one for each in sets for one in each]
-    removed = [one for one in backups if not reasons[one.id]]
-    kept = [Kept(one.id, tuple(reasons[one.id])) for one in backups if reasons[one.id]]
+    removed = [one for one in backups if not reasons.of[one.id]]
+    kept = [Kept(one.id, tuple(reasons.of[one.id])) for one in backups if reasons.of[one.id]]
     return Pruned(
         tuple(sorted(kept, key=lambda one: one.id)),
         tuple(one.id for one in removed),
-        sum(one.stored_bytes for one in removed if not one.shares_pages),
+        sum(one.stored_bytes for one in removed if not one.incremental),
         tuple(repository.name_of(error) for error in found.broken),
     )
+
+
+class _Reasons:
+    """Why each backup stays, of all suffixes, for those of a set stay or go together. of: by ID.
+
+    good: the IDs of those that count for a policy: all of their set can be restored, as far as is known."""
+
+    def __init__(self, repo: Repository, every: Listing, policy: Policy) -> None:
+        self.repo, self.policy = repo, policy
+        self.sets = repository.sets(every.backups)
+        self.of: dict[str, list[str]] = {one.id: [] for one in every.backups}
+        emptied = _emptied(every.backups)
+        sound = [
+            one
+            for one in every.backups
+            if one.id not in emptied and not records.of(repo, one).is_bad
+        ]
+        ids = {one.id for one in sound}
+        self.good = {
+            one.id
+            for each in self.sets
+            if all(one.id in ids for one in each) and self._problem(each[0]) is None
+            for one in each
+        }
+        for group in _by_suffix(every.backups):
+            self._keep_by_policy(group)
+        for group in _by_suffix(sound):
+            self._keep_alone(group)
+        self._keep_sets({repository.name_of(error) for error in every.broken})
+
+    def _problem(self, backup: Backup, alone: bool = False) -> LoaderError | None:
+        """The small files of another host's backups are not fetched for it."""
+        return repository.problem(self.repo, backup, not self.repo.is_remote, alone)
+
+    def _keep_by_policy(self, backups: Sequence[Backup]) -> None:
+        """`backups` of one suffix, the oldest first. Those that are not `good` take nobody's place."""
+        newest = [one for one in backups[::-1] if one.id in self.good]
+        if not newest:
+            for one in backups:
+                self.of[one.id].append("none of its suffix is known to be restorable")
+            return
+        self.of[backups[-1].id].append("the latest")
+        self.of[newest[0].id].append("the latest that can be restored")
+        for one in [one for one in newest if records.of(self.repo, one).is_proven][:1]:
+            self.of[one.id].append("the latest that was proven good")
+        for one, reason in _by_policy(newest, self.policy):
+            self.of[one.id].append(reason)
+
+    def _keep_alone(self, backups: Sequence[Backup]) -> None:
+        """`backups` of one suffix, the oldest first. The rest of the set of one that is not `good` may be damaged."""
+        for one in reversed(backups):
+            if one.id in self.good:
+                return
+            if self._problem(one, alone=True) is None:
+                self.of[one.id].append("the latest that can be restored by itself")
+                return
+
+    def _keep_sets(self, unread: Collection[str]) -> None:
+        """The latest set of the same suffixes stays, for a backup of one suffix takes no set's place; and so does the
+        rest of a set with a backup that stays, or whose manifest cannot be read: nobody knows what that one is."""
+        latest: dict[frozenset[object], Set] = {}
+        for each in self.sets:
+            if len(each) > 1 and each[0].id in self.good:
+                latest[frozenset(dn.key(one.suffix) for one in each)] = each
+        for each in latest.values():
+            self.of[each[0].id].append("the latest set that can be restored")
+        for each in self.sets:
+            for name in set(unread).intersection(each[0].members):
+                told = f"of the same moment as {name}, which cannot be read"
+                self.of[each[0].id].append(told)
+            stay = [one.id for one in each if self.of[one.id]]
+            for one in each:
+                if stay and not self.of[one.id]:
+                    self.of[one.id].append(f"of the same moment as {min(stay)}")
 
 
 def _emptied(backups: Sequence[Backup]) -> set[str]:
@@ -159,86 +190,11 @@ def _emptied(backups: Sequence[Backup]) -> set[str]:
     return {one.id for one in backups if not one.entries and dn.key(one.suffix) in filled}
 
 
-def _good(repo: Path, sets: Sequence[Set], sound: Collection[str], lists: Bring | None) -> set[str]:
-    """IDs of those that count for a policy: all of their set can be restored, as far as is known."""
-    return {
-        one.id
-        for each in sets
-        if all(one.id in sound for one in each) and repository.problem(repo, each[0], lists) is None
-        for one in each
-    }
-
-
-def _keep_alone(
-    repo: Path,
-    backups: Sequence[Backup],
-    good: Collection[str],
-    lists: Bring | None,
-    reasons: dict[str, list[str]],
-) -> None:
-    """`backups` of one suffix, the oldest first. The rest of the set of one that is not `good` may be damaged."""
-    for one in reversed(backups):
-        if one.id in good:
-            return
-        if repository.problem(repo, one, lists, alone=True) is None:
-            reasons[one.id].append("the latest that can be restored by itself")
-            return
-
-
-def _keep_latest_sets(
-    sets: Sequence[Set], good: Collection[str], reasons: dict[str, list[str]]
-) -> None:
-    """A backup of one suffix takes no set's place."""
-    latest: dict[frozenset[object], Set] = {}
-    for each in sets:
-        if len(each) > 1 and each[0].id in good:
-            latest[frozenset(dn.key(one.suffix) for one in each)] = each
-    for each in latest.values():
-        reasons[each[0].id].append("the latest set that can be restored")
-
-
-def _keep_unread(every: Listing, sets: Sequence[Set], reasons: dict[str, list[str]]) -> None:
-    """Of what cannot be read nobody knows what it is; nor does it lose the others of its set."""
-    unread = {repository.name_of(error) for error in every.broken}
-    for each in sets:
-        for name in unread.intersection(each[0].members):
-            reasons[each[0].id].append(f"of the same moment as {name}, which cannot be read")
-
-
-def _keep_together(sets: Sequence[Set], reasons: dict[str, list[str]]) -> None:
-    for each in sets:
-        stay = [one.id for one in each if reasons[one.id]]
-        for one in each:
-            if stay and not reasons[one.id]:
-                reasons[one.id].append(f"of the same moment as {min(stay)}")
-
-
 def _by_suffix(backups: Sequence[Backup]) -> list[list[Backup]]:
     groups: dict[object, list[Backup]] = {}
     for one in backups:
         groups.setdefault(dn.key(one.suffix), []).append(one)
     return list(groups.values())
-
-
-def _give_reasons(
-    repo: Path,
-    backups: Sequence[Backup],
-    good: Collection[str],
-    policy: Policy,
-    reasons: dict[str, list[str]],
-) -> None:
-    """`backups` of one suffix, the oldest first. Those that are not `good` take nobody's place."""
-    newest = [one for one in backups[::-1] if one.id in good]
-    if not newest:
-        for one in backups:
-            reasons[one.id].append("none of its suffix is known to be restorable")
-        return
-    reasons[backups[-1].id].append("the latest")
-    reasons[newest[0].id].append("the latest that can be restored")
-    for one in [one for one in newest if records.of(repo, one).is_proven][:1]:
-        reasons[one.id].append("the latest that was proven good")
-    for one, reason in _by_policy(newest, policy):
-        reasons[one.id].append(reason)
 
 
 def _by_policy(newest: Sequence[Backup], policy: Policy) -> Iterator[tuple[Backup, str]]:

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from loader import naming
 from loader.errors import NoSuchBackup
-from loader.operations.backup import sealed
+from loader.operations.backup import manifest, repository
 from loader.operations.backup.manifest import Backup, Seal
-from loader.operations.backup.repository import now
+from loader.operations.backup.repository import Where
 from loader.storage import files
 from loader.typed import Count, Csn, Name, Seconds, Unfit
 
@@ -58,12 +58,12 @@ class Drill:
     backup: Name
     made: str
     host: str
-    restore_seconds: Seconds
-    start_seconds: Seconds
-    search_seconds: Seconds
-    entries: Count
-    lookups: Count
-    context_csns: tuple[Csn, ...]
+    restore_seconds: Seconds = 0.0
+    start_seconds: Seconds = 0.0
+    search_seconds: Seconds = 0.0
+    entries: Count = 0
+    lookups: Count = 0
+    context_csns: tuple[Csn, ...] = ()
     problem: str = ""
     seal: Seal = ""
     format: int = FORMAT
@@ -96,8 +96,8 @@ class Proofs:
         return any(one is not None and not one.is_good for one in (self.verification, self.drill))
 
 
-def of(repo: Path, backup: Backup) -> Proofs:
-    place = repo / backup.id
+def of(repo: Where, backup: Backup) -> Proofs:
+    place = repository.path_of(repo) / backup.id
     return Proofs(
         _read(place / VERIFIED, Verification, backup), _read(place / DRILLED, Drill, backup)
     )
@@ -105,7 +105,7 @@ def of(repo: Path, backup: Backup) -> Proofs:
 
 def _read(path: Path, kind: type[Record], backup: Backup) -> Record | None:
     try:
-        found: Record = sealed.read(path, kind, FORMAT)
+        found: Record = manifest.read_sealed(path, kind, FORMAT)
         if found.backup != backup.id:
             raise Unfit("is of another backup")
         age_of(found)
@@ -121,26 +121,28 @@ def age_of(record: Verification | Drill) -> float:
     """Seconds; 0 where a clock was wrong. Raises Unfit."""
     try:
         made = datetime.datetime.fromisoformat(record.made)
-        return max(0.0, (now() - made).total_seconds())
+        return max(0.0, (repository.now() - made).total_seconds())
     except (ValueError, TypeError) as error:
         raise Unfit(f"is of no time: {error}") from error
 
 
-def keep(repo: Path, record: Record) -> Record:
+def keep(repo: Where, record: Record) -> Record:
     """Write it down, in place of the last one; with its seal. Raises NoSuchBackup, where it was removed meanwhile.
 
     What was found counts in any case: of a repository that takes no file (full, mounted read-only) is only warned.
     """
-    made: Record = sealed.sealed(record)
+    path = repository.path_of(repo)
+    made: Record = manifest.sealed(record)
     name = VERIFIED if isinstance(record, Verification) else DRILLED
     try:
-        files.write_durably(repo / record.backup / name, sealed.text(made), 0o600)
+        files.write_durably(path / record.backup / name, manifest.text(made), 0o600)
+        repository.of(repo).keep(f"{record.backup}/{name}")
     except FileNotFoundError as error:
-        raise NoSuchBackup(path=repo, name=record.backup) from error
+        raise NoSuchBackup(path=path, name=record.backup) from error
     except OSError as error:
         log.warning(
             "%s: %s cannot be written, so `list`, `check` and `prune` will not know of this result: %s",
-            *(naming.with_operator_paths(str(repo / record.backup)), name, error.strerror),
+            *(naming.with_operator_paths(str(path / record.backup)), name, error.strerror),
         )
     return made
 

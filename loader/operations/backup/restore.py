@@ -1,4 +1,8 @@
-"""Put a backup into a database directory: unpacked beside its place, checked, then renamed."""
+"""Put a backup into a database directory: unpacked beside its place, checked, then renamed.
+
+`Contents` is the database of a backup as a data file, whichever kind of backup it is: pages are unpacked, LDIF is built
+again.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import dn, units
-from loader.config import DEFAULT_MODE
-from loader.errors import BackupDamaged, UsageProblem
+from loader import config, dn, schema, units
+from loader.age import Identities
+from loader.config import DEFAULT_MODE, Config, Database, Entry
+from loader.errors import BackupDamaged, LoaderError, UsageProblem
 from loader.mdb import copy, meta
 from loader.mdb.verify import Verified
-from loader.operations.backup import encryption, fitting, pack, repository
-from loader.operations.backup.contents import Contents
-from loader.operations.backup.fitting import RestoreTarget
-from loader.operations.backup.manifest import Backup
-from loader.operations.backup.member import machine
-from loader.operations.backup.origin import directory_of
-from loader.operations.backup.repository import Bring, Which, there
+from loader.operations import indexing, made_with
+from loader.operations.backup import pack, repository
+from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
+from loader.operations.backup.repository import Repository, Where, Which
+from loader.operations.backup.run import directory_of, machine
 from loader.operations.clone import require_space
 from loader.operations.indexing import Rebuilt
+from loader.operations.made_with import Origin
+from loader.operations.publish import TargetDatabase
 from loader.operations.target import (
     BuildDirectory,
     build_directory,
@@ -32,10 +37,94 @@ from loader.operations.target import (
 )
 from loader.progress import Progress
 from loader.run.log import killpoint
-from loader.server import configuration
-from loader.storage import files
+from loader.server import compiled_schema, configuration, private
+from loader.storage import files, temporary
 
 log = logging.getLogger(__name__)
+_BUILT = "built"  # beside the data file, while it is built from LDIF
+_ENVIRONMENT = "environment"  # beside the unpacked file, while indexes are made again
+_ANEW = (
+    "Give this configuration the schema and the multival that the backup was made with, or make the database anew from "
+    "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """config_path: what the backup is tried with, and LDIF is built for; None: the configuration that is part of it."""
+
+    repo: Path
+    backup: Backup
+    identities: Identities | None = None
+    config_path: Path | None = None
+
+    @classmethod
+    def of(
+        cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None
+    ) -> Contents:
+        """paths: files of keys. Raises BackupEncrypted, UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
+        return cls(repo, backup, pack.unlocked(repo / backup.id, backup, paths), config_path)
+
+    @property
+    def directory(self) -> Path:
+        return self.repo / self.backup.id
+
+    def config(self) -> Config:
+        """Raises ConfigUnreadable, BackupDamaged, BackupEncrypted, UsageProblem where there is none."""
+        if self.config_path is not None:
+            return configuration.read(self.config_path)
+        if not self.backup.with_config:
+            held = f"backup {self.backup.id} holds no configuration"
+            raise UsageProblem(reason=f"{held}: give --config, the one to try it with")
+        return config.parse(self.directory / self.backup.config_file, self.config_entries())
+
+    def config_entries(self) -> list[Entry]:
+        """Of the configuration that is part of it."""
+        content = pack.content(self.directory, self.backup, CONFIG, self.identities)
+        path = self.directory / self.backup.config_file
+        return configuration.entries_of(content, path)
+
+    def put(self, target: Path, progress: Progress, step: str = "unpack") -> float:
+        """Write the data file `target` into a private directory; seconds. Raises BackupDamaged, BackupEncrypted,
+        NoSpace, and of LDIF what a build raises."""
+        if self.backup.is_ldif:
+            return self._build(target, progress)
+        with progress.step(step) as meter:
+            pack.unpack(self.repo, self.backup, target, meter, self.identities)
+            return meter.seconds
+
+    def _build(self, target: Path, progress: Progress) -> float:
+        """Entries are what they were: nothing is refused for the schema's sake, and nothing is added."""
+        from loader.operations import build  # it takes long to load, and most backups are of pages
+
+        found, built = self.config(), target.with_name(_BUILT)
+        database = found.database(self.backup.suffix)
+        for stored in self.backup.files:
+            pack.require_sums(self.directory / stored.name, stored)
+        files.remove_tree(built)  # of a try that was killed
+        built.mkdir(mode=0o700)
+        try:
+            with (
+                pack.plain(
+                    self.directory, self.backup, self.identities, target.with_name(ENTRIES)
+                ) as entries,
+                temporary.directory("backup", configuration.tools_tmpdir()) as scratch,
+                private.configured(found, database, scratch) as home,
+            ):
+                options = build.BuildOptions(
+                    inputs=(entries,),
+                    config_path=home,
+                    suffix=self.backup.suffix,
+                    target=built,
+                    check_schema=False,
+                    complete_naming=False,
+                    glue=False,
+                )
+                report = build.build(options, progress, {})
+            files.publish(built / meta.DATA, target)
+        finally:
+            files.remove_tree(built)
+        return float(report["seconds"])
 
 
 @dataclass(frozen=True)
@@ -46,7 +135,7 @@ class RestoreOptions:
     directory of its database. identities: files of keys. `discard`: the data file that is replaced is not kept.
     """
 
-    repo: Path
+    repo: Where
     which: Which
     config_path: Path | None = None
     suffix: str | None = None
@@ -56,6 +145,17 @@ class RestoreOptions:
     every: bool = False
     identities: tuple[Path, ...] = ()
     discard: bool = False
+
+
+@dataclass(frozen=True)
+class RestoreTarget:
+    """Where it goes. `like`: a path whose owner a directory gets that must be made."""
+
+    directory: Path
+    mode: int
+    like: Path
+    database: Database | None
+    config: Config | None = None
 
 
 @dataclass(frozen=True)
@@ -117,52 +217,55 @@ class _Ready:
         )
 
 
-def plan(options: RestoreOptions, bring: Bring = there) -> tuple[RestorePlan, ...]:
+def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
     """Every check that needs no writing and no unpacking."""
-    with files.explained(options.repo):
-        found = _planned(options)
-        for one, _ in found:
-            _brought(options, one.backup, bring)
-        return tuple(one for one, _ in found)
+    repo = repository.of(options.repo)
+    with files.explained(repo.path):
+        planned = _planned(options, repo)
+        for one, _ in planned:
+            _require_restorable(options, repo, one.backup, read=True)
+        return tuple(one for one, _ in planned)
 
 
-def restore(
-    options: RestoreOptions, progress: Progress, bring: Bring = there
-) -> tuple[RestoreReport, ...]:
+def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport, ...]:
     """Restore. Whatever stops it before the first is put into its place, all directories hold what they held before,
     and the same call begins again."""
-    with files.explained(options.repo):
-        found = _planned(options)
+    repo = repository.of(options.repo)
+    with files.explained(repo.path):
+        planned = _planned(options, repo)
     with ExitStack() as stack:
         ready = []
-        for one, place in found:
-            with files.explained(options.repo):
-                _brought(options, one.backup, bring)
-            ready.append(stack.enter_context(_ready(options, one.backup, place, progress)))
+        for one, target in planned:
+            with files.explained(repo.path):
+                repo.bring(one.backup)
+                _require_restorable(options, repo, one.backup, read=True)
+            contents = Contents.of(repo.path, one.backup, options.identities, options.config_path)
+            ready.append(stack.enter_context(_ready(options, contents, target, progress)))
         for other in ready:
             require_target(other.shop.target, options.replace)
         return tuple(other.put() for other in ready)
 
 
-def _planned(options: RestoreOptions) -> list[tuple[RestorePlan, RestoreTarget]]:
+def _planned(options: RestoreOptions, repo: Repository) -> list[tuple[RestorePlan, RestoreTarget]]:
     """What goes where: one backup, or those of one moment. All are looked at before the first is read."""
     if not options.every:
         place = _place(options)
         suffix = place.database.suffix if place.database else options.suffix
-        backup = repository.find(options.repo, options.which, suffix)
+        backup = repository.find(repo, options.which, suffix)
         if suffix is None and backup.members and not repository.is_named(options.which):
-            names = ", ".join(one.suffix for one in repository.members(options.repo, backup))
+            names = ", ".join(one.suffix for one in repository.members(repo, backup))
             raise UsageProblem(
                 reason=f"the backups of one moment that {backup.id} leads are of {names}: say which one with -b"
             )
         found = [(backup, place)]
     else:
-        members = repository.find_set(options.repo, options.which)
+        members = repository.find_set(repo, options.which)
         found = [(one, _place(replace(options, suffix=one.suffix))) for one in members]
     for backup, place in found:
-        _require_restorable(options, backup)
-        encryption.unlocked(options.repo, backup, options.identities)
-        _require_fitting(options, backup, place)
+        if options.every or not repository.is_named(options.which):
+            _require_restorable(options, repo, backup, read=False, alone=False)
+        pack.unlocked(repo.path / backup.id, backup, options.identities)
+        _require_fitting(repo.path, backup, place)
         require_target(place.directory, options.replace)
     free = _require_space(found)
     return [
@@ -195,57 +298,84 @@ def _require_space(found: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, 
 
 
 def _require_restorable(
-    options: RestoreOptions, backup: Backup, lists: Bring | None = None, alone: bool = False
+    options: RestoreOptions, repo: Repository, backup: Backup, read: bool, alone: bool = True
 ) -> None:
-    """Of one that is named its own data will do."""
-    is_named = repository.is_named(options.which) and not options.every
-    problem = None if is_named else repository.problem(options.repo, backup, lists, alone)
+    problem = repository.problem(repo, backup, read, alone)
     if problem is not None:
         raise problem
 
 
-def _brought(options: RestoreOptions, backup: Backup, bring: Bring) -> None:
-    bring(backup)
-    _require_restorable(options, backup, there, alone=True)
-    pack.require_whole(options.repo / backup.id, backup)
-
-
 @contextmanager
 def _ready(
-    options: RestoreOptions, backup: Backup, place: RestoreTarget, progress: Progress
+    options: RestoreOptions, contents: Contents, target: RestoreTarget, progress: Progress
 ) -> Iterator[_Ready]:
     """Nothing of it stays where it is not put."""
     with (
-        files.explained(place.directory),
-        build_directory(place.directory, place.like) as shop,
+        files.explained(target.directory),
+        build_directory(target.directory, target.like) as shop,
     ):
         partial = shop.home / copy.PARTIAL
         try:
-            yield _unpacked(options, backup, place, shop, progress)
+            seconds = contents.put(partial, progress)
+            killpoint("restore.unpacked")
+            indexed = _fitted(contents, target, partial, progress)
+            for note in indexed.notes:
+                progress.say(note)
+            verified = checked(partial, options.verify, progress)
+            _tell_entries(contents.backup, verified.entries)
+            yield _Ready(options, contents.backup, target, shop, verified, indexed, seconds)
         except BaseException:
             partial.unlink(missing_ok=True)
-            files.remove_tree(partial.parent / fitting.ENVIRONMENT)
+            files.remove_tree(partial.parent / _ENVIRONMENT)
             raise
 
 
-def _unpacked(
-    options: RestoreOptions,
-    backup: Backup,
-    place: RestoreTarget,
-    shop: BuildDirectory,
-    progress: Progress,
-) -> _Ready:
-    partial = shop.home / copy.PARTIAL
-    identities = encryption.unlocked(options.repo, backup, options.identities)
-    contents = Contents(options.repo, backup, identities, options.config_path)
-    seconds = contents.put(partial, progress)
-    killpoint("restore.unpacked")
-    indexed = fitting.fitted(options.repo, backup, place, partial, identities, progress)
-    for note in indexed.notes:
-        progress.say(note)
-    verified = checked(partial, options.verify, progress)
-    _tell_entries(backup, verified.entries)
-    return _Ready(options, backup, place, shop, verified, indexed, seconds)
+def _fitted(
+    contents: Contents, target: RestoreTarget, partial: Path, progress: Progress
+) -> Rebuilt:
+    """Makes indexes again that the configuration would have made otherwise; which. Raises SchemaMissing,
+    MadeOtherwise."""
+    if target.config is None or target.database is None or contents.backup.is_ldif:
+        return Rebuilt()
+    origin = _origin(contents, target.config)
+    with progress.step("look") as meter:
+        found = made_with.look(partial, target.config, target.database, meter, origin)
+    found.require(contents.directory / contents.backup.file, target.config, _ANEW)
+    if found.rebuild:
+        database = TargetDatabase(target.config, target.database, target.directory)
+        with progress.step("index") as meter, _as_environment(partial) as made:
+            return indexing.rebuild(database, made, found.rebuild, partial.parent, meter)
+    return Rebuilt()
+
+
+def _origin(contents: Contents, now: Config) -> Origin | None:
+    """The configuration that was backed up. What is compiled into slapd is not in it."""
+    backup = contents.backup
+    if not backup.with_config:
+        return None
+    try:
+        own = [one for one in contents.config_entries() if one[0].lower() != schema.ROOT]
+        path = contents.directory / backup.config_file
+        found = config.parse(path, [*own, *compiled_schema.read(now)])
+        return Origin(found, found.database(backup.suffix))
+    except BackupDamaged as error:
+        log.warning("the configuration of the backup is not compared: %s", error)
+        return None
+    except (LoaderError, OSError) as error:
+        log.info("the configuration of %s is not compared: %s", backup.id, error)
+        return None
+
+
+@contextmanager
+def _as_environment(partial: Path) -> Iterator[Path]:
+    """A data file in a directory of its own for a while."""
+    home = partial.parent / _ENVIRONMENT
+    files.remove_tree(home)
+    home.mkdir(mode=0o700)
+    files.publish(partial, home / meta.DATA)
+    yield home
+    files.publish(home / meta.DATA, partial)
+    files.remove_tree(home)
 
 
 def _tell_entries(backup: Backup, found: int | None) -> None:
@@ -270,9 +400,9 @@ def _place(options: RestoreOptions) -> RestoreTarget:
     return RestoreTarget(directory, database.mode, options.config_path, database, found)
 
 
-def _require_fitting(options: RestoreOptions, backup: Backup, place: RestoreTarget) -> None:
+def _require_fitting(repo: Path, backup: Backup, place: RestoreTarget) -> None:
     """The right suffix, an LMDB that can read it, a maxsize that leaves room."""
-    stored = options.repo / backup.id / backup.file
+    stored = repo / backup.id / backup.file
     if not backup.is_ldif and backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
         raise BackupDamaged(
             path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}"

@@ -9,44 +9,47 @@ from __future__ import annotations
 
 import datetime
 import logging
+import os
+import platform
 import socket
-from collections.abc import Collection, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-from loader import naming, units
-from loader.errors import NoSuchSuffix, UsageProblem
+import zstandard
+
+from loader import dn, naming, resources, units
+from loader.config import Config, Database
+from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import copy, environment, free_list, look, meta, one_moment, snapshot
 from loader.mdb.one_moment import Log
+from loader.mdb.page_stream import paged
 from loader.mdb.snapshot import CopyableSnapshot
-from loader.operations.backup import (
-    ldif_stream,
-    origin,
-    pack,
-    prune,
-    repository,
-    sharing,
-)
-from loader.operations.backup.manifest import Backup
-from loader.operations.backup.member import Member
-from loader.operations.backup.origin import Origin, Origins
-from loader.operations.backup.output import ON_DISK, Outputs
-from loader.operations.backup.pack import PACKING, Packing
+from loader.operations.backup import manifest, pack, prune, repository
+from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
+from loader.operations.backup.pack import PACKING, Earlier, Packing, StoredPages
 from loader.operations.backup.prune import KEEP_ALL, Policy
-from loader.operations.backup.repository import Bring, there
+from loader.operations.backup.repository import Repository, Where
 from loader.operations.clone import OLD_READER, require_source
+from loader.piped import piped
 from loader.progress import Meter, Progress
-from loader.run.lock import exclusive
-from loader.run.log import Facts
+from loader.run.log import Facts, killpoint
 from loader.run.steps import Run, open_run
 from loader.server import configuration
+from loader.sources import mdb, sampling
+from loader.sources.mdb import Exported, Part
+from loader.sources.sampling import SampleSize
 from loader.storage import files, held, holders
 
 log = logging.getLogger(__name__)
 ROLES = PROVIDER, CONSUMER = "provider", "consumer"
 _PROVIDES = "syncprov"  # the overlay
+_READ = 256 << 10  # bytes of LDIF that are read at once
+_SAMPLE = SampleSize(5000, 0.0)  # entries that tell how long their LDIF is
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class BackupOptions:
     the configuration, at one moment. policy: by which backups of these suffixes are removed after a good one.
     incremental: only pages that the last such backup has not are stored."""
 
-    repo: Path
+    repo: Where
     config_path: Path | None = None
     source: Path | None = None
     suffix: str | None = None
@@ -66,54 +69,246 @@ class BackupOptions:
 
 
 def run(
-    options: BackupOptions,
-    progress: Progress,
-    timeouts: dict[str, float] | None = None,
-    bring: Bring = there,
-    outputs: Outputs = ON_DISK,
+    options: BackupOptions, progress: Progress, timeouts: dict[str, float] | None = None
 ) -> Backup:
-    """Take one backup; its manifest. Of several, that of the one whose `members` they are. Raises Locked while another
-    run is at work on the repository, NoCommonMoment."""
-    with files.explained(options.repo):
+    """Take one backup; its manifest. Of several, that of the one that leads. Raises Locked while another run is at work
+    on the repository, NoCommonMoment, NoSpace, RemoteFailed."""
+    repo = repository.of(options.repo)
+    with files.explained(repo.path):
         origins = _origins(options)
         for one in origins.databases:
             require_source(one.directory)
-        held.make_directories(options.repo, 0o700)
-        with held.opened(options.repo) as repo, exclusive(repo.path / repository.LOCK):
-            prune.remove_unfinished(repo)
-            prune.collect(repo)
+        held.make_directories(repo.path, 0o700)
+        with repo.changing() as changed:
+            changed.tidy()
             sources = [str(one.directory) for one in origins.databases]
-            home, asked = repo.path / repository.RUN, {"source": sources}
+            home, given = changed.path / repository.RUN, {"source": sources}
             with open_run(
-                home, "backup run", asked, progress, timeouts, restart=True, resumable=False
+                home, "backup run", given, progress, timeouts, restart=True, resumable=False
             ) as steps:
-                return _Steps(
-                    replace(options, repo=repo.path), origins, steps, bring, outputs
-                ).all()
+                return _Steps(options, changed, origins, steps).all()
+
+
+# --- what is backed up ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A database. `config`: cn=config as LDIF, credentials included."""
+
+    directory: Path
+    suffix: str | None
+    config: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Data first, then the accesslogs. logs: which are whose."""
+
+    databases: tuple[Origin, ...]
+    logs: tuple[Log, ...] = ()
 
 
 def _origins(options: BackupOptions) -> Origins:
+    """Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, UsageProblem."""
+    path = options.config_path
     if options.source is not None:
-        return origin.of_directory(options.source, options.suffix)
-    if options.config_path is None:
+        return Origins((Origin(options.source, options.suffix),))
+    if path is None:
         raise UsageProblem(reason="say what to back up: --config, or --from DIR")
-    if options.every:
-        return origin.all_of(options.config_path)
-    return origin.of_configuration(options.config_path, options.suffix)
+    config, text = configuration.read_with_text(path)
+    if not options.every:
+        database = config.database(options.suffix)
+        return Origins((Origin(directory_of(database, path), database.suffix, text),))
+    if not config.mdb_databases:
+        raise NoSuchSuffix(config=path, suffix="(any)", known="none")
+    logs = tuple(_logs(config))
+    databases = [Origin(directory_of(one, path), one.suffix, text) for one in config.mdb_databases]
+    _require_apart(databases)
+    is_log = {one.log for one in logs}
+    databases.sort(key=lambda one: one.directory in is_log)
+    return Origins(tuple(databases), logs)
+
+
+def directory_of(database: Database, path: Path) -> Path:
+    """Raises NoSuchPath."""
+    if database.directory is None:
+        raise NoSuchPath(path=f"{path}: the directory of {database.suffix}")
+    return database.directory
+
+
+def _logs(config: Config) -> list[Log]:
+    """Those that are kept in an mdb database."""
+    by_suffix = {dn.key(name): one for one in config.mdb_databases for name in one.suffixes}
+    return [
+        Log(log.directory, database.directory, database.suffix)
+        for database, name in config.logs
+        if (log := by_suffix.get(dn.key(name))) is not None
+        and database in config.mdb_databases
+        and log.directory is not None
+        and database.directory is not None
+    ]
+
+
+def _require_apart(databases: Sequence[Origin]) -> None:
+    """Two databases in one directory are none: slapd itself warns of it."""
+    suffixes: dict[Path, str | None] = {}
+    for one in databases:
+        if one.directory in suffixes:
+            both = f"{suffixes[one.directory]} and of {one.suffix}"
+            raise UsageProblem(reason=f"{one.directory} is the directory of {both}")
+        suffixes[one.directory] = one.suffix
+
+
+# --- one database ---------------------------------------------------------------------------------
+
+
+class _Member:
+    """A database of a run, from its snapshot to its backup in the repository. looked: facts of the manifest that were
+    so
+    before the snapshot. `made`: the manifest, once it is written."""
+
+    made: Backup
+
+    def __init__(
+        self, options: BackupOptions, repo: Repository, origin: Origin, looked: Facts
+    ) -> None:
+        self.options, self.repo, self.origin, self.looked = options, repo, origin, looked
+        self.source, self.id = origin.directory, str(looked["id"])
+        self.final = repo.path / self.id
+        self.partial = self.final.with_name(self.final.name + files.PARTIAL)
+        self.copied: Facts = {}
+        self._files = list[StoredFile]()
+        self._pages: StoredPages | None = None
+        self._earlier: Earlier | None = None
+
+    def look_back(self) -> Earlier:
+        """Which pages an incremental backup does not store. It needs no snapshot yet."""
+        if self._earlier is None:
+            suffix = str(self.looked["suffix"])
+            known = [
+                one for one in repository.listing(self.repo, suffix).backups if one.incremental
+            ]
+            self._earlier = pack.nothing()
+            if self.options.incremental and known:
+                self.repo.bring(known[-1])
+                self._earlier = pack.earlier(self.repo.path, known[-1])
+        return self._earlier
+
+    def copy(self, image: CopyableSnapshot, meter: Meter) -> None:
+        """Into a directory that no verb lists. Raises NoSpace, MdbDamaged."""
+        with held.private(self.partial) as home, paged(image, pack.PIECE, meter) as stream:
+            before, earlier = meter.seconds, self.look_back()
+            self._earlier = None
+            stored = pack.store(stream, home.path, earlier, self.options.packing, meter)
+        self._pages = stored
+        self._files = [stored.map, *[stored.own] * (not self.options.incremental)]
+        sizes = (stored.pages.data_bytes, stored.stored_bytes, stored.full_bytes)
+        self.copied = self._facts(stream.facts, meter.seconds - before, stream.entries, sizes)
+
+    def copy_entries(self, meter: Meter) -> None:
+        """The same of LDIF, parents first: for any version of OpenLDAP. Raises NoSpace, MdbDamaged."""
+        packing, before, size = self.options.packing, meter.seconds, 0
+        with held.private(self.partial) as home:
+
+            def export(descriptor: int) -> Exported:
+                jobs = resources.processors()
+                return mdb.stream(Part(self.source), descriptor, False, jobs, meter, home.path)
+
+            def compressed(parts: Iterable[bytes]) -> Iterator[bytes]:
+                nonlocal size
+                threads = resources.processors()
+                compressor = zstandard.ZstdCompressor(packing.level, threads=threads)
+                stream = compressor.compressobj()
+                for part in parts:
+                    size += len(part)
+                    yield stream.compress(part)
+                    killpoint("copy.middle")
+                yield stream.flush()
+
+            with piped(export, "read") as (descriptor, made):
+                parts = iter(lambda: os.read(descriptor, _READ), b"")
+                content = compressed(pack.paced(parts, packing.throttle))
+                stored = pack.write(home.path / packing.stored_name(ENTRIES), content, packing)
+        self._files = [stored]
+        sizes = (size, stored.bytes, stored.bytes)
+        facts, seconds = meta.read_meta(self.source), meter.seconds - before
+        self.copied = self._facts(facts, seconds, made.result().entries, sizes)
+
+    def _facts(
+        self, found: meta.MetaPage, seconds: float, entries: int | None, sizes: tuple[int, int, int]
+    ) -> Facts:
+        """entries: None where only the look before knows how many there were. sizes: of the data, as stored, and as it
+        would be in a full backup."""
+        return {
+            "seconds": round(seconds, 3),
+            "txnid": found.txnid,
+            "lmdb_format": found.format,
+            "page_size": found.page_size,
+            "map_size": found.map_size,
+            **dict(zip(("data_bytes", "stored_bytes", "full_bytes"), sizes, strict=True)),
+            **({} if entries is None else {"entries": entries}),
+        }
+
+    def write(self, members: tuple[str, ...]) -> None:
+        """Everything on the disk, before the name."""
+        packing = self.options.packing
+        with held.private(self.partial) as home:
+            if self.origin.config is not None:
+                config = home.path / packing.stored_name(CONFIG)
+                self._files.append(pack.write(config, [self.origin.config], packing))
+            self.made = self._described(members)
+            files.write_durably(home.path / MANIFEST, manifest.text(self.made), 0o600)
+
+    def publish(self) -> None:
+        if self.options.incremental and self._pages is not None:
+            pack.publish(self.repo.path, self.partial, self._pages)
+            killpoint("publish.middle")
+        files.publish(self.partial, self.final)
+
+    def forget(self) -> None:
+        """Nothing of it stays."""
+        files.remove_tree(self.partial)
+        files.remove_tree(self.final)
+
+    def _described(self, members: tuple[str, ...]) -> Backup:
+        """The manifest. Facts are those of the snapshot; the others were taken just before it."""
+        packing, incremental = self.options.packing, self.options.incremental
+        described = Backup(
+            **{**self.looked, **self.copied},
+            host=socket.gethostname(),
+            source=str(self.source.absolute()),
+            machine=machine(),
+            files=tuple(self._files),
+            packs=self._pages.packs if self._pages is not None and incremental else (),
+            incremental=incremental,
+            is_ldif=packing.ldif,
+            members=members,
+            recipients=packing.recipients.names if packing.recipients else (),
+            ditseed=version("ditseed"),
+        )
+        return manifest.sealed(described)
+
+
+def machine() -> str:
+    """What LMDB files depend on: word size and byte order."""
+    bits = 64 if sys.maxsize > 2**32 else 32
+    return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"
+
+
+# --- the steps ------------------------------------------------------------------------------------
 
 
 class _Steps:
     def __init__(
-        self, options: BackupOptions, origins: Origins, run: Run, bring: Bring, outputs: Outputs
+        self, options: BackupOptions, repo: Repository, origins: Origins, run: Run
     ) -> None:
-        self.options, self.origins, self.run = options, origins, run
-        self.bring, self.outputs = bring, outputs
-        self.repo = options.repo
+        self.options, self.repo, self.origins, self.run = options, repo, origins, run
 
     def all(self) -> Backup:
         looked = self.run.do("look", self._look)["databases"]
         members = [
-            Member(self.options, one, facts)
+            _Member(self.options, self.repo, one, facts)
             for one, facts in zip(self.origins.databases, looked, strict=True)
         ]
         try:
@@ -125,69 +320,67 @@ class _Steps:
                 for one in members:
                     one.forget()
             raise
-        for one in members:
-            _tell_no_entries(one.made)
+        made = [one.made for one in members]
+        self.repo.send(made)
+        for backup in made:
+            _tell_no_entries(backup)
         if self.options.policy:
-            self.run.do("prune", lambda meter: self._prune(members))
-        return members[0].made
+            self.run.do("prune", lambda meter: self._prune(made))
+        return made[0]
 
     def _look(self, meter: Meter) -> Facts:
         """What the manifests say of the databases was so before their snapshots were taken."""
-        when, ids, found = repository.now(), set[str](), []
+        when, ids, databases = repository.now(), set[str](), []
         follows = repository.follows(self.repo, when)
         _tell_clock(self.repo, when)
         for one in self.origins.databases:
             facts = _looked(one)
-            facts["id"] = repository.new_id(self.repo, when, facts["suffix"], ids)
+            facts["id"] = repository.new_id(self.repo.path, when, facts["suffix"], ids)
             ids.add(facts["id"])
-            found.append({"made": when.isoformat(), "follows": follows, **facts})
-        self._require_space()
-        return {"databases": found}
+            databases.append({"made": when.isoformat(), "follows": follows, **facts})
+        self.repo.require_space(self._predicted(), self.options.packing.keep_free)
+        return {"databases": databases}
 
-    def _require_space(self) -> None:
-        """Free pages, which are not packed, are counted only where it matters. How much has changed nobody knows
-        beforehand."""
-        how = self.options.packing
-        if self.options.incremental and sharing.is_begun(self.repo):
-            self.outputs.require_room(self.repo, 0, how.keep_free)
-            return
-        places = [one.directory for one in self.origins.databases]
-        self.outputs.require_room(self.repo, self._predicted(places), how.keep_free)
-
-    def _predicted(self, places: Sequence[Path]) -> int:
-        how = self.options.packing
-        if how.ldif:
-            level = how.level if how.compression == "zstd" else None
-            return ldif_stream.predicted(places[0], level)
-        needed = sum(pack.predicted(meta.data_file(one), how) for one in places)
-        if files.free_bytes(self.repo) < needed + how.keep_free:
-            needed = sum(map(self._predicted_exactly, places))
+    def _predicted(self) -> int:
+        """Bytes that will be stored. Free pages, which are not packed, are counted only where it matters. How much has
+        changed since the last incremental backup nobody knows beforehand."""
+        packing, directories = (
+            self.options.packing,
+            [one.directory for one in self.origins.databases],
+        )
+        if packing.ldif:  # raises EmptyInput: nothing can be restored from no entries
+            sample = sampling.of_database(directories[0], _SAMPLE, Meter("sample"))
+            stored = len(zstandard.ZstdCompressor(packing.level).compress(sample.text))
+            return stored * sample.total // len(sample.names)
+        if self.options.incremental and self.repo.packs():
+            return 0
+        needed = sum(pack.predicted(meta.data_file(one), packing) for one in directories)
+        if files.free_bytes(self.repo.path) < needed + packing.keep_free:
+            needed = sum(map(self._predicted_exactly, directories))
         return needed
 
-    def _predicted_exactly(self, place: Path) -> int:
-        facts, freed = free_list.read(place)
+    def _predicted_exactly(self, directory: Path) -> int:
+        facts, freed = free_list.read(directory)
         free = sum(freed.values()) * facts.page_size
-        return pack.predicted(meta.data_file(place), self.options.packing, free)
+        return pack.predicted(meta.data_file(directory), self.options.packing, free)
 
-    def _copy(self, members: Sequence[Member], meter: Meter) -> Facts:
+    def _copy(self, members: Sequence[_Member], meter: Meter) -> Facts:
         """All snapshots are held from before the first is copied. What that one is compared with is read meanwhile."""
         if self.options.packing.ldif:
-            members[0].copy_entries(self.outputs, meter)
+            members[0].copy_entries(meter)
             return {"databases": [members[0].copied]}
-        places = [one.source for one in members]
         with ThreadPoolExecutor(1, "earlier") as pool:
-            looked_back = pool.submit(members[0].look_back, self.bring)
-            with _images(places, self.origins.logs) as found:
+            looked_back = pool.submit(members[0].look_back)
+            with _images([one.source for one in members], self.origins.logs) as images:
                 looked_back.result()
-                for one, image in zip(members, found, strict=True):
-                    one.copy(image, self.bring, self.outputs, meter)
+                for one, image in zip(members, images, strict=True):
+                    one.copy(image, meter)
         return {"databases": [one.copied for one in members]}
 
-    def _prune(self, members: Sequence[Member]) -> Facts:
-        with held.opened(self.repo) as repo:
-            found = [prune.pruned(repo, self.options.policy, one.made.suffix) for one in members]
-        removed = [name for one in found for name in one.removed]
-        return {"removed": removed, "freed": sum(one.freed for one in found)}
+    def _prune(self, made: Sequence[Backup]) -> Facts:
+        pruned = [prune.pruned(self.repo, self.options.policy, one.suffix) for one in made]
+        removed = [name for one in pruned for name in one.removed]
+        return {"removed": removed, "freed": sum(one.freed for one in pruned)}
 
 
 @contextmanager
@@ -200,7 +393,7 @@ def _images(places: Sequence[Path], logs: Sequence[Log]) -> Iterator[list[Copyab
             yield every
 
 
-def _tell_clock(repo: Path, when: datetime.datetime) -> None:
+def _tell_clock(repo: Where, when: datetime.datetime) -> None:
     newest = repository.newest(repo)
     if newest is None:
         return
@@ -231,14 +424,14 @@ def _looked(one: Origin) -> Facts:
     }
 
 
-def _written(members: Sequence[Member]) -> Facts:
+def _written(members: Sequence[_Member]) -> Facts:
     names = tuple(one.id for one in members) if len(members) > 1 else ()
     for one in members:
         one.write(names)
     return {}
 
 
-def _published(members: Sequence[Member]) -> Facts:
+def _published(members: Sequence[_Member]) -> Facts:
     """The first is there last: where it is, the others are."""
     for one in (*members[1:], members[0]):
         one.publish()

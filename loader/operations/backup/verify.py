@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.age import Identities
-from loader.errors import BackupDamaged, LoaderError, ManifestBroken, MdbDamaged, NoSuchPath
+from loader.errors import BackupDamaged, ManifestBroken, MdbDamaged, NoSuchPath
 from loader.mdb import copy
-from loader.operations.backup import encryption, manifest, pack, records, repository
-from loader.operations.backup.contents import Contents
+from loader.operations.backup import pack, records, repository
 from loader.operations.backup.manifest import Backup
+from loader.operations.backup.pack import Compared
 from loader.operations.backup.records import Verification
-from loader.operations.backup.repository import Bring, there
-from loader.operations.backup.shared import Compared
+from loader.operations.backup.repository import Repository, Where
+from loader.operations.backup.restore import Contents
 from loader.operations.target import checked
-from loader.progress import Meter, Progress
+from loader.progress import Progress
 from loader.storage import files, held
 
 STORED, MANIFEST = "stored", "manifest"  # levels besides those of `ditseed verify`
@@ -32,7 +31,7 @@ class VerifyOptions:
     loader.mdb.verify; None leaves the database packed. scratch: where it is unpacked. identities: files of keys for
     that."""
 
-    repo: Path
+    repo: Where
     names: Sequence[str] = (EVERY,)
     suffix: str | None = None
     sample: float = 1.0
@@ -41,14 +40,16 @@ class VerifyOptions:
     identities: tuple[Path, ...] = ()
 
 
-def verify(options: VerifyOptions, progress: Progress, bring: Bring = there) -> list[Verification]:
+def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
     """What was found, one for each backup; written down beside each. Raises NoSuchBackup, NoSpace; ManifestBroken
     if that of a named one cannot be read."""
     compared: Compared = {}
-    with files.explained(options.repo):
+    repo = repository.of(options.repo)
+    with files.explained(repo.path):
         backups, broken = chosen(options)
-        asked = [(one, _unlocked(options, one)) for one in backups]
-        found = [_verified(options, *one, compared, progress, bring) for one in asked]
+        for one in backups:
+            _contents(options, repo, one)
+        found = [_verified(options, repo, one, compared, progress) for one in backups]
     return [*found, *map(_of_broken, broken)]
 
 
@@ -66,11 +67,11 @@ def _of_broken(error: ManifestBroken) -> Verification:
     )
 
 
-def _unlocked(options: VerifyOptions, backup: Backup) -> Identities | None:
-    """What is stored needs none."""
+def _contents(options: VerifyOptions, repo: Repository, backup: Backup) -> Contents | None:
+    """None if the database stays packed: what is stored needs no identity. Raises what `Contents.of` does."""
     if options.level is None:
         return None
-    return encryption.unlocked(options.repo, backup, options.identities)
+    return Contents.of(repo.path, backup, options.identities)
 
 
 def chosen(options: VerifyOptions) -> tuple[list[Backup], Sequence[ManifestBroken]]:
@@ -79,77 +80,52 @@ def chosen(options: VerifyOptions) -> tuple[list[Backup], Sequence[ManifestBroke
         asked = options.names
         return [repository.find(options.repo, name, options.suffix) for name in asked], ()
     found = repository.listing(options.repo, options.suffix)
-    return [*found.backups, *found.future], found.broken
+    return list(found.every), found.broken
 
 
 def _verified(
-    options: VerifyOptions,
-    backup: Backup,
-    identities: Identities | None,
-    compared: Compared,
-    progress: Progress,
-    bring: Bring,
+    options: VerifyOptions, repo: Repository, backup: Backup, compared: Compared, progress: Progress
 ) -> Verification:
-    started, problem, read, stored = time.monotonic(), "", 0, backup.stored_bytes
+    started, problem, read, chance = time.monotonic(), "", 0, random.Random()
     try:
-        bring(backup)
-        stored = pack.needed_bytes(options.repo / backup.id, backup)
+        repo.bring(backup)
+        repo.require_whole(backup, read=False)
         with progress.step(f"verify {backup.id}") as meter:
-            read = _stored(options, backup, compared, meter)
-        if options.level is not None:
-            _unpacked(options, backup, identities, options.level, progress)
+            read = pack.verify(
+                *(
+                    repo.path,
+                    backup,
+                    lambda number: number == 0 or chance.random() < options.sample,
+                ),
+                *(compared, meter),
+            )
+        contents = _contents(options, repo, backup)
+        if contents is not None:
+            _unpacked(options, contents, progress)
     except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
         problem = str(error)
     return records.keep(
-        options.repo,
+        repo,
         Verification(
             backup=backup.id,
             made=repository.now().isoformat(),
             host=records.host(),
             level=options.level or STORED,
             read=read,
-            stored=stored,
+            stored=backup.needed_bytes,
             seconds=round(time.monotonic() - started, 3),
             problem=problem,
         ),
     )
 
 
-def _stored(options: VerifyOptions, backup: Backup, compared: Compared, meter: Meter) -> int:
-    """Bytes that were compared. Raises BackupDamaged."""
-    place = options.repo / backup.id
-    if backup.with_config:
-        manifest.config(place, backup)
-    chance = random.Random()
-    return pack.verify_stored(
-        place,
-        backup,
-        lambda number: number == 0 or chance.random() < options.sample,
-        compared,
-        meter,
-    )
-
-
-def _unpacked(
-    options: VerifyOptions,
-    backup: Backup,
-    identities: Identities | None,
-    level: str,
-    progress: Progress,
-) -> None:
-    scratch = options.scratch or Path(tempfile.gettempdir())
+def _unpacked(options: VerifyOptions, contents: Contents, progress: Progress) -> None:
+    scratch, backup = options.scratch or Path(tempfile.gettempdir()), contents.backup
     files.require_space(scratch, backup.room)
     with held.scratch(scratch, "ditseed-verify-") as home, files.explained(scratch):
         partial = home.path / copy.PARTIAL
-        contents = Contents(options.repo, backup, identities)
         contents.put(partial, progress, f"unpack {backup.id}")
-        verified = checked(partial, level, progress)
+        verified = checked(partial, options.level, progress)
     if verified.entries not in (None, backup.entries):
         reason = f"holds {verified.entries} entries, the manifest says {backup.entries}"
-        raise BackupDamaged(path=options.repo / backup.id / backup.file, reason=reason)
-
-
-def problem_of(found: Sequence[Verification]) -> LoaderError | None:
-    """The first that is bad, as an error."""
-    bad = next((one for one in found if not one.is_good), None)
-    return None if bad is None else BackupDamaged(path=bad.backup, reason=bad.problem)
+        raise BackupDamaged(path=contents.repo / backup.id / backup.file, reason=reason)

@@ -15,7 +15,7 @@ from typing import Any
 from loader import backmdb, config, exports, glue, indexes, ldif, manifest, schema, syncrepl, typed
 from loader.config import Config, Database
 from loader.operations import hidden_values
-from loader.operations.backup import check, repository, sealed
+from loader.operations.backup import check, repository
 from loader.operations.backup import manifest as backup_manifest
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.restore import plan as restore_plan
@@ -114,11 +114,12 @@ class Backup(Target):
         place = self.repo / self.name
         place.mkdir(parents=True, exist_ok=True)
         data = b"x" * 4096
-        (place / "data.mdb").write_bytes(data)
-        piece = backup_manifest.StoredPiece(4096, 0, 4096, hashlib.sha256(data).hexdigest())
-        pieces = backup_manifest.StoredList((piece,)).text()
-        (place / backup_manifest.PIECES).write_bytes(pieces)
-        from loader.operations.backup.member import machine
+        files = []
+        for name in (backup_manifest.MAP, backup_manifest.PACK):
+            (place / name).write_bytes(data)
+            sums = [hashlib.sha256(data).hexdigest()]
+            files.append({"name": name, "bytes": len(data), "sums": sums})
+        from loader.operations.backup.run import machine
 
         self.facts: dict[str, Any] = {
             "id": self.name,
@@ -138,12 +139,9 @@ class Backup(Target):
             "source_apparent": 4096,
             "source_allocated": 4096,
             "data_bytes": 4096,
-            "stored_bytes": 4096,
-            "file": "data.mdb",
-            "compression": "none",
-            "pieces": 1,
-            "pieces_sha256": hashlib.sha256(pieces).hexdigest(),
-            "with_config": False,
+            "stored_bytes": 8192,
+            "full_bytes": 8192,
+            "files": files,
             "ditseed": "0.1.0",
             "format": backup_manifest.FORMAT,
         }
@@ -157,7 +155,7 @@ class Backup(Target):
         found = repository.listing(self.repo)
         for one in (*found.backups, *found.future):
             backup_list_cmd._row(one)
-            json.dumps(sealed.text(one).decode())
+            json.dumps(manifest.text(one).decode())
         if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
             raise Wrong("OK without a backup")
         check.check(self.repo, limits).line()
@@ -168,7 +166,7 @@ def _resealed(text: bytes) -> bytes:
     """As somebody would write it who may write in the repository, so that more than the seal is tried."""
     with suppress(Unfit):
         found = typed.parse(text, backup_manifest.Backup, backup_manifest.FORMAT)
-        return sealed.text(sealed.sealed(found))
+        return backup_manifest.text(backup_manifest.sealed(found))
     return text
 
 
