@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import dn, naming, units
-from loader.errors import LoaderError
+from loader.errors import LoaderError, of_system
 from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill, Proofs, Verification
@@ -69,9 +69,11 @@ def _limit(seconds: float | None) -> str:
 def check(repo: Path, limits: Limits, suffix: str | None = None, bring: Bring = there) -> Check:
     """Never raises a LoaderError: what cannot be known is UNKNOWN."""
     try:
-        return _check(repo, limits, suffix, bring)
-    except (LoaderError, OSError) as error:
+        return judged(repo, limits, suffix, bring)
+    except LoaderError as error:
         return unknown(error, limits)
+    except OSError as error:
+        return unknown(of_system(error, repo), limits)
 
 
 def each(
@@ -83,11 +85,12 @@ def each(
     return {name: check(repo, limits, name, bring) for name in names.values()}
 
 
-def unknown(error: Exception, limits: Limits) -> Check:
+def unknown(error: LoaderError, limits: Limits) -> Check:
     return Check(Status.UNKNOWN, str(error), 0, None, None, limits)
 
 
-def _check(repo: Path, limits: Limits, suffix: str | None, bring: Bring) -> Check:
+def judged(repo: Path, limits: Limits, suffix: str | None, bring: Bring = there) -> Check:
+    """Raises LoaderError, OSError if nothing can be known."""
     found = repository.listing(repo, suffix)
     if found.future:
         newest = found.future[-1]

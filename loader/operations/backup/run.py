@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import naming, units
-from loader.errors import NoSuchSuffix, UsageProblem
+from loader.errors import NoSuchSuffix, SystemFailed, UsageProblem
 from loader.mdb import copy, environment, free_list, look, meta, one_moment, snapshot
 from loader.mdb.one_moment import Log
 from loader.mdb.snapshot import CopyableSnapshot
@@ -87,9 +87,13 @@ def run(
             with open_run(
                 home, "backup run", asked, progress, timeouts, restart=True, resumable=False
             ) as steps:
-                return _Steps(
+                made = _Steps(
                     replace(options, repo=repo.path), origins, steps, bring, outputs
                 ).all()
+            if not (options.repo / made.id).is_dir():
+                reason = f"it was unmounted or moved while backup {made.id} was written"
+                raise SystemFailed(path=options.repo, reason=reason)
+            return made
 
 
 def _origins(options: BackupOptions) -> Origins:
