@@ -435,7 +435,8 @@ class Part:
 
 @final
 class Synced:
-    """What a provider told. names_present: whatever it did not name is gone. cut: there was more."""
+    """What a provider told. names_present: whatever it did not name is gone. cut: there was more. repeated: entryUUIDs
+    of 16 bytes that came more than once for entries that are there."""
 
     @property
     def entries(self) -> int: ...
@@ -443,6 +444,8 @@ class Synced:
     def present(self) -> int: ...
     @property
     def deleted(self) -> int: ...
+    @property
+    def repeated(self) -> list[bytes]: ...
     @property
     def cookie(self) -> bytes | None: ...
     @property

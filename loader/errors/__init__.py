@@ -88,6 +88,7 @@ from loader.errors.host import ToolMissing as ToolMissing
 from loader.errors.host import ToolUnreachable as ToolUnreachable
 from loader.errors.host import UsageProblem as UsageProblem
 from loader.errors.host import VolumeTooSmall as VolumeTooSmall
+from loader.errors.host import of_system as of_system
 from loader.errors.load import AddLost as AddLost
 from loader.errors.load import AddRefused as AddRefused
 from loader.errors.load import AllRejected as AllRejected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 from loader.errors.base import LoaderError
 
@@ -149,6 +150,13 @@ class SystemFailed(LoaderError):
     code, exit_status = "storage.failed", 13
     message = "{path}: {reason}"
     hint = "The operating system reported this error. Check the disk (dmesg), then run the same command again."
+
+
+def of_system(error: OSError, about: object) -> SystemFailed:
+    """`about`: what failed if the system names no file."""
+    is_named = isinstance(error.filename, str | bytes)  # a number for os.listdir(DESCRIPTOR)
+    path = os.fsdecode(error.filename) if is_named else about
+    return SystemFailed(path=path, reason=error.strerror or error)
 
 
 class LibldapMissing(LoaderError):

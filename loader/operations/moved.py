@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -152,11 +151,9 @@ class MovedContainers:
     def require_renamed(self, uuids: Sequence[str]) -> None:
         """Of entryUUIDs that were met under more than one DN: each is that of one entry. Raises SharedUuid."""
         distinct = list(dict.fromkeys(uuids))
-        for at in range(0, len(distinct), twins.AT_ONCE):
-            some = distinct[at : at + twins.AT_ONCE]
-            self._asking(
-                partial(twins.require_none, base=self.base, uuids=some, subentries=self.subentries)
-            )
+        self._asking(
+            lambda server: twins.require_none(server, self.base, distinct, self.subentries)
+        )
 
     def _now(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
         """Where that entry is now, and its entryCSN; nowhere when it was deleted."""

@@ -15,7 +15,13 @@ AT_ONCE = 200  # entryUUIDs in one search
 
 
 def require_none(server: Session, base: str, uuids: Sequence[str], subentries: bool) -> None:
-    """`subentries`: the server shows them on request. Raises SharedUuid."""
+    """Raises SharedUuid if the server has two entries with one of these entryUUIDs. `subentries`: it shows them on
+    request."""
+    for at in range(0, len(uuids), AT_ONCE):
+        _require_none(server, base, uuids[at : at + AT_ONCE], subentries)
+
+
+def _require_none(server: Session, base: str, uuids: Sequence[str], subentries: bool) -> None:
     places: dict[str, list[str]] = {}
     where = "(|{})".format("".join(f"(entryUUID={uuid})" for uuid in uuids))
     for shown in (False, True) if subentries else (False,):

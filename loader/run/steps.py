@@ -34,10 +34,10 @@ from loader.errors import (
     NoSpace,
     NotPermitted,
     StepTimeout,
-    SystemFailed,
     chain,
     is_resumable,
     keeps_run_directory,
+    of_system,
 )
 from loader.progress import Meter, Progress
 from loader.run.lock import exclusive, locking_process
@@ -234,10 +234,9 @@ def _own_error(error: BaseException, directory: Path) -> LoaderError:
     if isinstance(error, LoaderError):
         return error
     if isinstance(error, OSError):
-        path = directory if error.filename is None else os.fsdecode(error.filename)
-        if error.errno in FULL_ERRNOS:
-            return NoSpace(path=path, lack=FULL)
-        return SystemFailed(path=path, reason=error.strerror or error)
+        known = of_system(error, directory)
+        is_full = error.errno in FULL_ERRNOS
+        return NoSpace(path=known.facts["path"], lack=FULL) if is_full else known
     first = str(error).partition("\n")[0]
     return Internal(what=f"{type(error).__name__}: {first}", path=directory)
 

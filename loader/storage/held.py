@@ -320,7 +320,7 @@ def reading(path: Path, links: bool = True) -> int:
 
 
 def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
-    """A file with a secret, or a pipe of the shell (-y <(command)), open for reading. Links are followed as in
+    """A file of passwords or keys, or a pipe of the shell (-y <(command)), open for reading. Links are followed as in
     `reading`.
 
     Raises UsageProblem if another account owns the file or may write to it, and unless it `may_be_read` by others, if
@@ -335,11 +335,11 @@ def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
             mend = "put it into a file that belongs to the account that runs ditseed"
             uid = status.st_uid
-            raise UsageProblem(reason=f"{name} is secret, but belongs to uid {uid}: {mend}")
+            raise UsageProblem(reason=f"{name} belongs to uid {uid}: {mend}")
         if status.st_mode & (_OTHERS_WRITE if may_be_read else stat.S_IRWXG | stat.S_IRWXO):
             can = "write to it" if may_be_read else "read or write it"
-            mend = f"chmod 600 {shlex.quote(name)}"
-            raise UsageProblem(reason=f"{name} is secret, but others can {can}: {mend}")
+            mend = f"chmod {'go-w' if may_be_read else '600'} {shlex.quote(name)}"
+            raise UsageProblem(reason=f"{name}: others can {can}: {mend}")
         with named(path):
             return os.open(through(descriptor), os.O_RDONLY | os.O_CLOEXEC), status
     finally:

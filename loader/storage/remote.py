@@ -35,6 +35,7 @@ _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # such as ditseed gives
 _CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes that are read, and asked for, at once
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
+_BUCKET_HINT = "Create the bucket with the tools of the provider, or correct its name after s3://."
 _SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, an agent), and the host's in known_hosts."
 _HINT = "Look whether the server runs and can be reached, then run the same command again: no backup there has changed."
 
@@ -175,15 +176,16 @@ class Store:
                     self.system.makedirs(self._path(name.rpartition("/")[0]), exist_ok=True)
                 yield
             except FileNotFoundError as error:
-                raise self._failed(str(error)) from error
+                advice = _BUCKET_HINT if self.place.scheme == "s3" else _HINT
+                raise self._failed(str(error), advice) from error
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         with told(self.place):
             yield
 
-    def _failed(self, reason: str) -> RemoteFailed:
-        return RemoteFailed(place=self.place, reason=reason, advice=_HINT)
+    def _failed(self, reason: str, advice: str = _HINT) -> RemoteFailed:
+        return RemoteFailed(place=self.place, reason=reason, advice=advice)
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from loader import csn, resources
 from loader.errors import MdbDamaged, RefreshUseless, RunMismatch, TreeRestless
 from loader.mdb import context_csn, environment
-from loader.operations import hidden_values
+from loader.operations import hidden_values, twins
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
@@ -82,6 +83,10 @@ class RefreshSteps:
         killpoint("sync.middle")
         if told.cut:
             raise RefreshUseless(uri=self.provider.uri, sent=told.entries, held=self.start["held"])
+        if told.repeated:  # two entries share it, or one changed or moved during the answer
+            uuids = [str(uuid.UUID(bytes=one)) for one in told.repeated]
+            with session(self.provider) as provider:
+                twins.require_none(provider, asked.base, uuids, subentries=False)
         claimed = csns_of(told.cookie.decode()) if told.cookie else self.start["reached"]
         return {
             "sent": told.entries,

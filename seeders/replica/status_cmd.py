@@ -135,8 +135,8 @@ def _show_seed(found: Status, expected: Mapping[str, float]) -> None:
     if found.process is not None:
         facts["process"] = found.process
     elif not found.done:
-        how = "failed" if found.failure else "interrupted"
-        facts["state"] = f"{how}; the same `{found.verb}` command resumes"
+        how = "failed; once that is corrected," if found.failure else "interrupted;"
+        facts["state"] = f"{how} the same `{found.verb}` command resumes"
     if found.done:
         show("finished")
     show_facts(facts)
@@ -150,8 +150,8 @@ def _show_loads(loads: Sequence[Facts]) -> None:
     rows = []
     for one in loads:
         failure = one["failure"]
-        how = f"failed: {_failure(failure)}" if failure else "interrupted"
-        state = one["process"] or f"{how}; the same command resumes"
+        how = f"failed: {_failure(failure)}; once that is corrected," if failure else "interrupted;"
+        state = one["process"] or f"{how} the same command resumes"
         is_moving = one["process"] is not None and not one["done"]
         rate = f"{one['rate']:,.0f}/s" if is_moving and one["rate"] else "-"
         left = units.duration(one["left"]) if is_moving and one["left"] is not None else "-"

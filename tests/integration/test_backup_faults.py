@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -17,7 +19,7 @@ from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
-from loader.errors import LoaderError, NoSpace
+from loader.errors import LoaderError, NoSpace, SystemFailed
 from loader.mdb import environment
 from loader.operations.backup import drill, pack, records, repository
 from loader.operations.backup import run as taking
@@ -31,6 +33,7 @@ from loader.progress import Progress
 from loader.storage import files
 from tests.support.command import ditseed, start
 from tests.support.require import require
+from tests.support.stopping import Stopping
 
 pytestmark = pytest.mark.slapd
 QUIET = Progress("none")
@@ -197,6 +200,23 @@ def test_throttled(server: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert time.monotonic() - started > (made.data_bytes - 8192) / rate
 
 
+def test_the_repository_is_unmounted_meanwhile(server: Slapd) -> None:
+    """umount -l leaves the open directory usable, but the backup is not where the operator looks for it."""
+    require(missing_loop_filesystem())
+    with loop_filesystem(20) as disk:
+        command = ("backup", "run", "--init", "--from", server.database_dir, "-R", disk)
+        process = start(*command, env={"DITSEED_STOP_AT": "copy.middle"})
+        stopped = Stopping(process)
+        stopped.wait_for_stop()
+        subprocess.run(["umount", "-l", disk], check=True)
+        try:
+            stopped.go_on()
+            _, err = process.communicate()
+        finally:
+            subprocess.run(["mount", "-o", "loop", disk.with_name("image"), disk], check=True)
+    assert (process.returncode, "was unmounted or moved" in err) == (SystemFailed.exit_status, True)
+
+
 def test_an_old_reader_is_named(
     people_ldif: Path,
     tmp_path: Path,
@@ -242,6 +262,15 @@ def test_a_flipped_configuration(server: Slapd, repo: Path) -> None:
     assert drill.drill(tried, QUIET)[0].is_good
     done = ditseed("backup", "extract", "latest", "-R", repo, "--filter", "(ou=*)")
     assert (done.status, "config.ldif" in done.err) == (63, True)
+
+
+def test_a_disk_that_fails(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(repository, "listing", failing)
+    line = check(repo, Limits(3600)).line()
+    assert line.startswith(f"BACKUP UNKNOWN - {repo}: Input/output error |")
 
 
 def test_age_of_the_last_verification(repo: Path) -> None:

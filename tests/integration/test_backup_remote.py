@@ -530,6 +530,7 @@ def test_what_else_stops_it(source: Slapd, other: Slapd, bucket: Remote) -> None
     ]
     for done, error in cases:
         assert done.status == error.exit_status, done.err
+    assert "Create the bucket" in cases[-1][0].err
     assert bucket.backup("check").status == Status.UNKNOWN
     assert bucket.names() == []
 

@@ -257,6 +257,9 @@ def test_a_consumer_that_is_behind_and_certificates(
         (expired, authority) = of_rule(done, "certificate")
         assert (expired["severity"], authority["severity"]) == ("critical", "ok")
         assert [one["severity"] for one in of_rule(done, "backup")] == ["critical"]
+        done = examined(server, state, "--json", "-R", tmp_path / "none")
+        assert of_rule(done, "backup") == []
+        assert f"{SUFFIX}: backups" in [one["what"] for one in done.facts["not_looked_at"]]
         account = ("-H", provider.uri, "-D", "cn=replicator")
         account += ("-y", str(provider.replicator_password_file))
         done = examined(server, state, "--json", *account)

@@ -12,7 +12,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import RefreshRefused, SharedUuid
 from tests.support.command import ditseed
-from tests.support.seeding import Pair, pair
+from tests.support.seeding import Pair, consumer_of, pair
 from tests.support.stopping import begin
 
 pytestmark = pytest.mark.slapd
@@ -99,3 +99,21 @@ def test_a_refresh_does_not_guess_which_of_them_was_deleted(both: Pair) -> None:
     done = ditseed("replica", "refresh", *both.bind, *config)
     assert done.status == RefreshRefused.exit_status, done.err
     assert "share the entryUUID 11111111-2222-4333-8444-555555555555" in done.err
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_refresh_finds_them_at_the_provider_alone(both: Pair, known: int) -> None:
+    """`known`: how many of them the consumer has. The restarted provider names all entries that did not change."""
+    records = both.provider.slapcat().split("\n\n")
+    foreign = tuple(f"dn: {dn}\n" for dn in TWINS[known:])
+    ldif = both.scratch / "some.ldif"
+    ldif.write_text("\n\n".join(one for one in records if not one.startswith(foreign)))
+    both.provider.ldapmodify(_change(both.provider.suffix, f"known: {known}"))
+    both.provider.restart()
+    with consumer_of(both) as behind:
+        behind.consumer.slapadd(ldif)
+        before = (behind.consumer.database_dir / "data.mdb").read_bytes()
+        config = ("--config", behind.consumer.config_path, "-b", behind.consumer.suffix)
+        done = ditseed("replica", "refresh", *behind.bind, *config)
+        _expect_named(done.status, done.err)
+        assert (behind.consumer.database_dir / "data.mdb").read_bytes() == before

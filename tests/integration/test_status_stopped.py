@@ -112,7 +112,9 @@ def test_why_it_was_refused(both: Pair, tmp_path: Path) -> None:
     assert f"hint: {failure['hint']}" in done.err
     assert row(said, "error") == f"{failure['message']} [{failure['code']}]"
     assert row(said, "hint") == failure["hint"]
-    assert row(said, "state") == "failed; the same `replica seed` command resumes"
+    assert row(said, "state") == (
+        "failed; once that is corrected, the same `replica seed` command resumes"
+    )
 
 
 def test_stopped_by_a_signal(both: Pair) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from fnmatch import filter as matching
 from pathlib import Path
 
 import pytest
 
 from fixtures import storage_vm
+from loader.operations import storage
 from tests.integration.test_storage_check import images, partitioned
 from tests.support.require import require
 from tests.support.vm import program
@@ -55,6 +60,11 @@ def facts(**changes):
 
 {body}
 """
+# Rules whose commands the VM does not run, with the reason.
+NOT_RUN = {
+    "nosync": "`ditseed tune` needs a slapd: tests/integration/test_tune_cmd.py",
+    "maxsize.used": "`ditseed tune` needs a slapd: tests/integration/test_tune_cmd.py",
+}
 
 FILE_SYSTEMS = r"""
 sh('''
@@ -97,9 +107,9 @@ assert os.path.exists("/run/mnt/sub/db/data.mdb")
 
 mended("/run/mnt/a b", "filesystem.journal")
 sh("tune2fs -l /dev/ubdb | grep -q has_journal")
-for option in ("sync", "discard", "nobarrier"):
+for option, rule in (("sync", "mount.sync"), ("discard", "mount.discard"), ("nobarrier", "mount.barrier")):
     sh(f'mount -o remount,{option} "/run/mnt/a b"')
-    mended("/run/mnt/a b", "mount.barrier" if option == "nobarrier" else "mount." + option)
+    mended("/run/mnt/a b", rule)
 sh('mount -o remount,ro "/run/mnt/a b"')
 mended("/run/mnt/a b", "filesystem.read_only")
 for words, rule in (("ext3 defaults", "fstab.kind"), ("ext4 nobarrier", "fstab.barrier")):
@@ -144,6 +154,15 @@ mount /dev/vg/uneven /run/mnt/uneven
 # A group without free extents.
 database("/run/mnt/full/db", 700 << 20)
 mended("/run/mnt/full/db", "maxsize", "/dev/ubdd")
+before = os.statvfs("/run/mnt/full").f_blocks
+def scarce(situation):
+    return facts(space=replace(situation.facts.space, free=0))(situation)
+mend("/run/mnt/full/db", "space", change=scarce)
+assert os.statvfs("/run/mnt/full").f_blocks > before
+Path("/run/fstab").write_text("/dev/packed/data /run/mnt/full xfs delaylog,ikeep\n")
+mended("/run/mnt/full", "fstab.removed")
+mended("/run/mnt/full", "fstab.deprecated")
+sh("umount /run/mnt/full && mount /run/mnt/full")
 
 mended("/run/mnt/uneven", "stripes")
 mended("/run/mnt/uneven", "readahead")
@@ -153,6 +172,24 @@ sh("lvs vg/uneven_striped && lvremove -q -y vg/uneven_striped")
 sh("lvcreate -q -y -Wn -i 2 -I 64k -l 16 -n old vg && mkfs.ext4 -q /dev/vg/old && lvremove -q -y vg/old")
 mend("/run/mnt/uneven", "volume.uneven", before="lvs vg >/dev/null\n")
 sh("umount /run/mnt/uneven && lvremove -q -y vg/uneven vg/uneven_striped")
+
+# A linear volume, and stripes on partitions of one disk.
+sh('''
+printf "size=90MiB,type=lvm\nsize=90MiB,type=lvm\n" | sfdisk -q /dev/ubdh
+pvcreate -q /dev/ubdh1 /dev/ubdh2
+vgextend -q vg /dev/ubdh1 /dev/ubdh2
+lvcreate -q -y -Wn -l 10 -n linear vg /dev/ubdb
+lvcreate -q -y -Wn -i 2 -I 64k -l 10 -n same vg /dev/ubdh1 /dev/ubdh2
+mkdir /run/mnt/linear /run/mnt/same
+mkfs.ext4 -q -b 4096 /dev/vg/linear && mount /dev/vg/linear /run/mnt/linear
+mkfs.ext4 -q -b 4096 /dev/vg/same && mount /dev/vg/same /run/mnt/same
+''')
+for name, rule in (("linear", "volume.linear"), ("same", "volume.same_disk")):
+    mend("/run/mnt/" + name, rule)
+    sh(f"mount /dev/vg/{name}_striped /run/mnt/{name}")
+    assert not findings("/run/mnt/" + name, rule)
+    sh(f"umount /run/mnt/{name} /run/mnt/{name} && lvremove -q -y vg/{name} vg/{name}_striped")
+sh("vgreduce -q vg /dev/ubdh1 /dev/ubdh2")
 
 # A thin pool that fills (in the facts), in a group that has room; then it is enlarged beyond that.
 sh('''
@@ -185,10 +222,33 @@ RUNS = {
     "file systems": (FILE_SYSTEMS, (300, 120, 400, 120), ("dm-mod",)),
     "volumes": (
         VOLUMES,
-        (400, 300, 300, 700, 700, 700, 700),
+        (400, 300, 300, 700, 700, 700, 700, 200),
         ("dm-mod", "dm-thin-pool", "dm-mirror"),
     ),
 }
+
+
+def _printing() -> Iterator[str]:
+    """Rules, as patterns, of findings with commands, from the source."""
+    for path in Path(storage.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
+                mend = [*node.args[5:6], *(one.value for one in node.keywords if one.arg == "mend")]
+                if mend and ast.unparse(mend[0]) != "()":
+                    yield (
+                        re.sub(r"\{.*?\}", "*", ast.unparse(node.args[1]))
+                        .removeprefix("f")
+                        .strip("'")
+                    )
+
+
+def test_each_rule_with_a_command_has_a_case() -> None:
+    """A new rule fails here until the VM runs what it prints, or NOT_RUN says why it does not."""
+    printing = {*_printing()}
+    cases = {*re.findall(r'"([a-z_.]+)"', FILE_SYSTEMS + VOLUMES)}
+    assert len(printing) > 20
+    assert not [rule for rule in printing if not matching([*cases, *NOT_RUN], rule)]
+    assert printing - cases >= NOT_RUN.keys()
 
 
 @pytest.mark.parametrize("name", RUNS)

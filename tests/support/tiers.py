@@ -353,7 +353,7 @@ TABLE = (
     ),
     Matrix("tests/integration/test_storage_plan.py::test_its_script", 1, _MATRIX),
     Matrix(
-        "tests/integration/test_storage_mended.py",
+        "tests/integration/test_storage_mended.py::test_what_is_printed",
         0,
         "two minutes in the storage VM",
         "tests/integration/test_storage_check.py",

@@ -123,6 +123,15 @@ def test_an_identity_that_others_can_read_or_write(key: Key, tmp_path: Path, mod
         age.identities([path])
 
 
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_recipients_that_others_can_change(key: Key, tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "recipients"
+    path.write_text(key.public)
+    path.chmod(mode)
+    with pytest.raises(UsageProblem, match="chmod go-w"):
+        age.recipients([], [path])
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_an_identity_of_another_account(key: Key, tmp_path: Path) -> None:
     path = tmp_path / "key"

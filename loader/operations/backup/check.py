@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import dn, naming, units
-from loader.errors import LoaderError
+from loader.errors import LoaderError, of_system
 from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill, Proofs, Verification
@@ -69,9 +69,11 @@ def _limit(seconds: float | None) -> str:
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
     """Never raises a LoaderError: what cannot be known is UNKNOWN."""
     try:
-        return _check(repo, limits, suffix)
-    except (LoaderError, OSError) as error:
+        return judged(repo, limits, suffix)
+    except LoaderError as error:
         return unknown(error, limits)
+    except OSError as error:
+        return unknown(of_system(error, repo), limits)
 
 
 def each(repo: Where, limits: Limits, suffix: str | None = None) -> dict[str, Check]:
@@ -81,11 +83,12 @@ def each(repo: Where, limits: Limits, suffix: str | None = None) -> dict[str, Ch
     return {name: check(repo, limits, name) for name in names.values()}
 
 
-def unknown(error: Exception, limits: Limits) -> Check:
+def unknown(error: LoaderError, limits: Limits) -> Check:
     return Check(Status.UNKNOWN, str(error), 0, None, None, limits)
 
 
-def _check(repo: Where, limits: Limits, suffix: str | None) -> Check:
+def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
+    """Raises LoaderError, OSError if nothing can be known."""
     found = repository.listing(repo, suffix)
     if found.future:
         newest = found.future[-1]

@@ -32,6 +32,7 @@ from loader.errors import (
     NoSuchBackup,
     NoSuchPath,
     SetIncomplete,
+    SystemFailed,
 )
 from loader.operations.backup import manifest, pack
 from loader.operations.backup.manifest import PACK_NAME, PAGES, Backup
@@ -77,9 +78,12 @@ class Repository:
 
     @contextmanager
     def changing(self) -> Iterator[Repository]:
-        """Holds the repository open and locked. Raises Locked."""
+        """Holds the repository open and locked. Raises Locked; SystemFailed if another one is at its path."""
         with held.opened(self.path) as directory, exclusive(directory.path / LOCK):
             yield Repository(directory.path)
+            if not self.path.exists() or not os.path.samestat(self.path.stat(), directory.status):
+                reason = "it was unmounted or moved while ditseed worked in it"
+                raise SystemFailed(path=self.path, reason=reason)
 
     def size(self, name: str) -> int:
         """Raises BackupDamaged if it is missing or no regular file, NotPermitted."""

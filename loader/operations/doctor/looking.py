@@ -34,6 +34,7 @@ from loader.errors import (
     NotLmdb,
     ToolFailed,
     UsageProblem,
+    of_system,
 )
 from loader.mdb import context_csn, free_list, meta, readers, verify
 from loader.mdb import look as contents
@@ -89,9 +90,11 @@ class Looker:
     def at(self, what: str, look: Callable[[], Fact]) -> Fact | None:
         try:
             return look()
-        except (LoaderError, OSError) as error:
+        except LoaderError as error:
             self.missed(what, str(error))
-            return None
+        except OSError as error:
+            self.missed(what, str(of_system(error, what)))
+        return None
 
 
 def usual_place() -> Path:
@@ -246,8 +249,8 @@ def _idlexp(config: Config, one: Configured) -> int | None:
 
 
 def _backup(repo: Path, suffix: str) -> Backup:
-    """What `backup check` says, with the age that it allows."""
-    result = backup_check.check(repo, backup_check.Limits(26 * 3600.0), suffix)
+    """What `backup check` says, with the age that it allows. Raises LoaderError, OSError if it cannot know anything."""
+    result = backup_check.judged(repo, backup_check.Limits(26 * 3600.0), suffix)
     return Backup(str(repo), int(result.status), result.reason)
 
 

@@ -11,6 +11,7 @@ from loader.storage.mounts import FstabEntry, Mount
 from loader.storage.survey import Facts
 
 _XFS = "xfs(5), Removed mount options"
+_MOUNT = "mount(8), ext4(5)"
 # Option of XFS -> the version of Linux that refuses it.
 _REMOVED = {
     **dict.fromkeys(("barrier", "nobarrier"), "4.19"),
@@ -38,11 +39,14 @@ def _mounted(facts: Facts) -> Iterator[Finding]:
     if options & _NO_BARRIER:
         yield _no_barrier(facts)
     if "sync" in options:
-        yield _harmful(
-            mount,
+        yield Finding(
+            Severity.WARNING,
+            "mount.sync",
+            mount.target,
             "sync",
             "Every write waits for the disk, also those between two commits.",
             (f"mount -o remount,async {quote(mount.target)}",),
+            _MOUNT,
         )
     if "data=journal" in options:
         yield _harmful(mount, "data=journal", "All data is written twice, first to the journal.")
@@ -84,10 +88,9 @@ def _no_barrier(facts: Facts) -> Finding:
     )
 
 
-def _harmful(mount: Mount, option: str, why: str, mend: tuple[str, ...] = ()) -> Finding:
-    return Finding(
-        Severity.WARNING, f"mount.{option}", mount.target, option, why, mend, "mount(8), ext4(5)"
-    )
+def _harmful(mount: Mount, option: str, why: str) -> Finding:
+    rule = f"mount.{option}"
+    return Finding(Severity.WARNING, rule, mount.target, option, why, source=_MOUNT)
 
 
 def _planned(facts: Facts) -> Iterator[Finding]:

@@ -112,6 +112,7 @@ pub struct Synced {
     entries: u64,
     present: u64,
     deleted: u64,
+    repeated: Vec<Vec<u8>>,
     cookie: Option<Vec<u8>>,
     names_present: bool,
     cut: bool,
@@ -119,9 +120,16 @@ pub struct Synced {
 
 impl From<wire::sync::SyncCounts> for Synced {
     fn from(found: wire::sync::SyncCounts) -> Self {
-        let wire::sync::SyncCounts { entries, present, deleted, cookie, names_present, cut } =
-            found;
-        Self { entries, present, deleted, cookie, names_present, cut }
+        let wire::sync::SyncCounts {
+            entries,
+            present,
+            deleted,
+            repeated,
+            cookie,
+            names_present,
+            cut,
+        } = found;
+        Self { entries, present, deleted, repeated, cookie, names_present, cut }
     }
 }
 

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use common::Counters;
+use extsort::TupleSorter;
 use ldif::Output;
 use tree::Names;
 
@@ -26,7 +27,8 @@ const ID_SET: u8 = 0xa3;
 const PRESENT: i32 = 0;
 const DELETE: i32 = 3;
 
-const UUID: usize = 16;
+/// Bytes of memory that sort the entryUUIDs at the provider; what is beyond goes to a temporary file.
+const SORTING: usize = 64 << 20;
 
 /// Where what is told goes: LDIF of entries, and entryUUIDs of 16 bytes each.
 #[derive(Debug, Clone)]
@@ -42,6 +44,8 @@ pub struct SyncCounts {
     pub entries: u64,
     pub present: u64,
     pub deleted: u64,
+    /// entryUUIDs that came more than once for entries at the provider.
+    pub repeated: Vec<Vec<u8>>,
     /// Where the next refresh may begin; `None`: where this one did.
     pub cookie: Option<Vec<u8>>,
     /// What is neither among the entries nor among those that are present is gone.
@@ -64,7 +68,7 @@ pub fn sync(
     let filter = filter::encode(&asked.filter)?;
     let controls = Controls { paged: &[], sync: Some(&requested(cookie)) };
     write(&mut request, id, asked, &filter, &controls);
-    let mut taker = SyncReceiver::new(files, drop)?;
+    let mut taker = SyncReceiver::new(files, drop, counters)?;
     channel.gather(true);
     channel.send(request.bytes())?;
     loop {
@@ -110,18 +114,22 @@ struct SyncReceiver {
     changed: Output,
     present: Output,
     deleted: Output,
+    /// entryUUIDs of the entries at the provider.
+    met: TupleSorter<u128>,
     recorder: Recorder,
     text: Vec<u8>,
     synced: SyncCounts,
 }
 
 impl SyncReceiver {
-    fn new(files: &Files, drop: Names) -> Result<Self> {
+    fn new(files: &Files, drop: Names, counters: &Counters) -> Result<Self> {
+        let scratch = files.present.parent().unwrap_or(Path::new("."));
         let create = |path: &Path| Output::create(path, 0);
         Ok(Self {
             changed: create(&files.changed)?,
             present: create(&files.present)?,
             deleted: create(&files.deleted)?,
+            met: TupleSorter::new(SORTING, 1, scratch, counters.flag()),
             recorder: Recorder::new(drop),
             text: Vec::new(),
             synced: SyncCounts::default(),
@@ -135,7 +143,10 @@ impl SyncReceiver {
         match state {
             PRESENT => self.named(uuid, false, counters),
             DELETE => self.named(uuid, true, counters),
-            _ => self.whole(&message.entry()?, counters),
+            _ => {
+                self.met.push(number(uuid)?)?;
+                self.whole(&message.entry()?, counters)
+            }
         }
     }
 
@@ -149,8 +160,9 @@ impl SyncReceiver {
     }
 
     fn named(&mut self, uuid: &[u8], deleted: bool, counters: &Counters) -> Result<()> {
-        if uuid.len() != UUID {
-            return Err(Error::protocol("an entryUUID that has not 16 bytes"));
+        let number = number(uuid)?;
+        if !deleted {
+            self.met.push(number)?;
         }
         let (output, count) = if deleted {
             (&mut self.deleted, &mut self.synced.deleted)
@@ -185,10 +197,23 @@ impl SyncReceiver {
         Ok(())
     }
 
-    fn finish(self) -> Result<SyncCounts> {
+    fn finish(mut self) -> Result<SyncCounts> {
         for output in [self.changed, self.present, self.deleted] {
             output.finish()?;
         }
+        let (mut before, repeated) = (None, &mut self.synced.repeated);
+        for uuid in self.met.finish()? {
+            let uuid = uuid?.to_be_bytes();
+            if before.replace(uuid) == Some(uuid) {
+                repeated.push(uuid.to_vec());
+            }
+        }
+        repeated.dedup();
         Ok(self.synced)
     }
+}
+
+fn number(uuid: &[u8]) -> Result<u128> {
+    let wrong = |_| Error::protocol("an entryUUID that has not 16 bytes");
+    uuid.try_into().map(u128::from_be_bytes).map_err(wrong)
 }
