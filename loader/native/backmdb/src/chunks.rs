@@ -102,7 +102,7 @@ impl<'a> Chunks<'a> {
         crate::lock(&self.state).stopped = true;
     }
 
-    /// The next chunk, copied into a buffer that was used before; `None` at the end of all inputs.
+    /// The next chunk. `buffer` becomes memory for the one after it; `None` at the end of all inputs.
     pub fn next(&self, mut buffer: Vec<u8>) -> Result<Option<Chunk>> {
         let mut state = crate::lock(&self.state);
         loop {
@@ -182,17 +182,14 @@ impl<'a> State<'a> {
             return Ok(None);
         };
         top.include = if self.includes { Records::find_include(&block) } else { None };
-        let length = top.include.as_ref().map_or(block.bytes.len(), |found| found.span.start);
-        buffer.clear();
-        buffer.extend_from_slice(&block.bytes[..length]);
+        let end = block.bytes.len();
+        let span = top.include.as_ref().map_or(end..end, |found| found.span.clone());
         // An included file may end as it likes: what comes next says whether it was whole.
         let (line, last) = (block.line, block.last && alone && top.include.is_none());
-        if let Some(found) = &top.include {
-            top.blocks.take_back(found.span.end);
-        }
+        let bytes = top.blocks.take(span.start, span.end, std::mem::take(buffer));
         let (number, path) = (self.next, top.path.clone());
         self.next += 1;
-        Ok(Some(Chunk { number, path, bytes: std::mem::take(buffer), line, last }))
+        Ok(Some(Chunk { number, path, bytes, line, last }))
     }
 }
 

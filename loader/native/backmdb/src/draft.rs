@@ -88,13 +88,18 @@ impl EntryLines {
         }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        let (mut odd, mut before) = (0, 0_u8);
-        self.bytes.extend(value.iter().map(|&byte| {
-            odd |= byte & 0x80 | u8::from(byte == 0) | u8::from(byte == b' ' && before == b' ');
-            before = byte;
-            byte.to_ascii_lowercase()
-        }));
-        if odd != 0 {
+        let (mut words, mut odd, mut before) = (value.chunks_exact(8), false, 0);
+        for word in &mut words {
+            let (lower, is_odd) = fold(u64_of(word), &mut before);
+            self.bytes.extend_from_slice(&lower.to_le_bytes());
+            odd |= is_odd;
+        }
+        // Text that slapd would not change follows the last bytes, for a whole word.
+        let (rest, mut last) = (words.remainder(), [b'x'; 8]);
+        last[..rest.len()].copy_from_slice(rest);
+        let (lower, is_odd) = fold(u64_of(&last), &mut before);
+        self.bytes.extend_from_slice(&lower.to_le_bytes()[..rest.len()]);
+        if odd || is_odd {
             self.bytes.truncate(at);
             return None;
         }
@@ -165,6 +170,26 @@ impl EntryLines {
     }
 }
 
+fn u64_of(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// Eight characters in lower case, and whether one of them is NUL or beyond ASCII, or two are spaces in a row. `before`:
+/// the highest bit of the lowest byte is set if the character before these is a space.
+#[inline]
+fn fold(word: u64, before: &mut u64) -> (u64, bool) {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * EACH;
+    // Of ASCII characters no sum carries into the next byte; what others make of it does not count.
+    let above = |word: u64, least: u8| word.wrapping_add(u64::from(0x80 - least) * EACH);
+    let is_nul = !above(word, 1);
+    let is_space = !above(word ^ u64::from(b' ') * EACH, 1) & HIGH;
+    let is_twice = is_space & (is_space << 8 | *before);
+    *before = is_space >> 56;
+    let is_upper = above(word, b'A') & !above(word, b'Z' + 1) & HIGH;
+    (word | is_upper >> 2, (word | is_nul | is_twice) & HIGH != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -175,7 +200,7 @@ mod tests {
     proptest! {
         /// The fast way and the slow one agree wherever the fast one answers.
         #[test]
-        fn text_has_the_normal_form_of_its_rules(value in "[ -~\\t\\x00\\x7fA-Z éß]{0,12}") {
+        fn text_has_the_normal_form_of_its_rules(value in "[ -~\\t\\x00\\x7fA-Z éß]{0,40}") {
             let (value, mut draft) = (value.as_bytes(), EntryLines::default());
             draft.add_bytes(b"before");
             let Some(pair) = draft.add_text(value) else {

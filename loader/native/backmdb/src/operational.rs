@@ -115,7 +115,8 @@ impl Operational {
 
     fn add_csn(&self, draft: &mut EntryLines, position: u32) {
         let number = self.first + u64::from(position);
-        let value = draft.add_bytes(&csn_at(&self.csn_pattern, number));
+        let value = draft.add_bytes(&self.csn_pattern);
+        number_csn(&mut draft.bytes[value.at..], number);
         draft.add_line(self.csn, ValueSpans { value, normal: value }, false);
     }
 }
@@ -134,12 +135,16 @@ pub fn csn_pattern(now: &str, server_id: u16) -> Vec<u8> {
 
 /// The CSN of that number, from a pattern.
 pub fn csn_at(pattern: &[u8], number: u64) -> Vec<u8> {
-    let (micros, count) = (number >> 24, number & 0xff_ffff);
     let mut text = pattern.to_vec();
+    number_csn(&mut text, number);
+    text
+}
+
+fn number_csn(text: &mut [u8], number: u64) {
+    let (micros, count) = (number >> 24, number & 0xff_ffff);
     let at = "20260101000000.".len();
     digits(&mut text[at..at + 6], micros, 10);
     digits(&mut text[at + 8..at + 14], count, 16);
-    text
 }
 
 /// Fills `place` with the last digits of a number.

@@ -78,9 +78,16 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// Takes back what the last call gave out from `length` on; the next call gives it out again.
-    pub fn take_back(&mut self, length: usize) {
-        self.given = self.given.min(length);
+    /// Moves the first `length` bytes of the last block out without a copy. The next block begins at `resume` of that one,
+    /// and is read into `spare`.
+    pub fn take(&mut self, length: usize, resume: usize, mut spare: Vec<u8>) -> Vec<u8> {
+        self.line += count_lines(&self.buffer[..resume]);
+        self.given = 0;
+        spare.clear();
+        spare.extend_from_slice(&self.buffer[resume..]);
+        let mut taken = std::mem::replace(&mut self.buffer, spare);
+        taken.truncate(length);
+        taken
     }
 
     fn forget_given(&mut self) {
@@ -92,6 +99,7 @@ impl<R: Read> Blocks<R> {
 
     fn fill(&mut self, wanted: usize) -> Result<()> {
         let missing = wanted.saturating_sub(self.buffer.len());
+        self.buffer.reserve(missing);
         let read = self.source.by_ref().take(missing as u64).read_to_end(&mut self.buffer);
         self.ended = match read.map_err(Error::from) {
             Ok(count) => count < missing,

@@ -1,6 +1,6 @@
 //! Reading sorted postings.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use common::lock;
 
@@ -61,9 +61,11 @@ impl Sorted {
 
     fn visit_store<I: Item, V: Visitor>(
         &self,
-        store: Store<I>,
+        store: Arc<Store<I>>,
         visitor: &mut V,
     ) -> std::result::Result<(), V::Error> {
+        let store = Arc::into_inner(store)
+            .ok_or_else(|| Error::damaged("postings are visited while a writer still has some"))?;
         let closed: FinishedIndex<I> =
             store.close(self.means.memory / 16 / self.threads, self.threads);
         let mut telling = BatchJoiner { visitor, key: None };

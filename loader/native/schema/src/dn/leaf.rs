@@ -30,6 +30,11 @@ enum AvaPosition {
 
 /// Position of the separator behind the first RDN. In a name `;` begins options.
 fn leaf_end(text: &[u8]) -> Option<usize> {
+    let special = |byte: &u8| matches!(byte, b',' | b';' | b'+' | b'\\' | b'"');
+    let first = text.iter().position(special)?;
+    if text[first] == b',' {
+        return Some(first);
+    }
     let mut place = AvaPosition::Name;
     let mut at = 0;
     while let Some(&byte) = text.get(at) {

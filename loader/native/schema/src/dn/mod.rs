@@ -67,7 +67,10 @@ impl Schema {
     /// Reads one RDN, for instance the first half of [`split_leaf`].
     pub fn rdn(&self, text: &[u8]) -> Result<Rdn, InvalidValue> {
         within_limit(text)?;
-        self.both_forms(parse::rdn(text)?)
+        match self.plain_rdn(text) {
+            Some(rdn) => Ok(rdn),
+            None => self.both_forms(parse::rdn(text)?),
+        }
     }
 }
 

@@ -184,6 +184,11 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// Whether the text is an attribute name without options.
+pub fn is_name(text: &[u8]) -> bool {
+    text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().copied().all(is_name_byte)
+}
+
 #[inline]
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'

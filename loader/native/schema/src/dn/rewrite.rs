@@ -23,6 +23,22 @@ struct PartialAva<'a> {
 }
 
 impl Schema {
+    /// Reads an RDN of one value of [text](Self::is_text) that no form of it changes but in case, as most entries have it.
+    /// Returns `None` for any other, valid or not.
+    pub(super) fn plain_rdn(&self, text: &[u8]) -> Option<Rdn> {
+        let (name, value) = text.split_at(memchr::memchr(b'=', text)?);
+        let value = &value[1..];
+        if value.is_empty() || !parse::is_name(name) || !write::is_plain(value) {
+            return None;
+        }
+        let attribute = self.attribute(name).filter(|attribute| self.is_text(*attribute))?;
+        let name = self.get(attribute).name.as_bytes();
+        let pretty = [name, b"=", value].concat();
+        let mut normal = pretty.clone();
+        normal[name.len()..].make_ascii_lowercase();
+        Some(Rdn { pretty, normal, avas: vec![Ava { attribute, value: value.to_vec() }] })
+    }
+
     /// An RDN of an entry: pretty, and normal as made from the pretty one.
     pub(super) fn both_forms(&self, raw: RawRdn<'_>) -> Result<Rdn, InvalidValue> {
         let parts = self.parts(raw, DnForm::Pretty, 0)?;

@@ -19,9 +19,14 @@ static PLAIN: [bool; 256] = {
     plain
 };
 
+/// Whether the value stands in a DN string as it is.
+pub fn is_plain(value: &[u8]) -> bool {
+    value.iter().all(|&byte| PLAIN[byte as usize])
+}
+
 /// Appends the value with UTF-8 left as it is.
 pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
-    if value.iter().all(|&byte| PLAIN[byte as usize]) {
+    if is_plain(value) {
         out.extend_from_slice(value);
         return Ok(());
     }
@@ -30,7 +35,7 @@ pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
 
 /// Escapes what stands in `out` from `start` on.
 pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
-    if out[start..].iter().all(|&byte| PLAIN[byte as usize]) {
+    if is_plain(&out[start..]) {
         return Ok(());
     }
     let tail = out.split_off(start);
