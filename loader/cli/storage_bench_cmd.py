@@ -8,10 +8,11 @@ from typing import Any
 import click
 import msgspec
 
-from loader.cli import options, trees
+from loader.cli import options
 from loader.cli.bench_shown import show_bench
 from loader.cli.report import show_json
-from loader.cli.written import Size
+from loader.cli.trees import Tree
+from loader.declared import Size
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage.bench import bench as benches
 from loader.operations.storage.bench import chart as drawing
@@ -151,7 +152,7 @@ def bench_command(
     if chart is not None:
         drawing.require(chart)
     wishes = Wishes(entries, sync_entries, searches, seed, fio_size)
-    recipe = trees.recipe_of(_TEMPLATE, _tree(entries, seed), SUFFIX)
+    recipe = Tree(entries=entries, seed=seed).spec(_TEMPLATE, SUFFIX)
     report = benches.bench(targets, recipe, wishes, options.progress_of(progress_mode))
     if chart is not None:
         drawing.draw(report, chart)
@@ -172,7 +173,3 @@ def _require(targets: Targets) -> None:
     for one in targets.backends:
         if one not in BACKENDS:
             raise UsageProblem(reason=f"--backend {one}: there are {', '.join(BACKENDS)}")
-
-
-def _tree(entries: int, seed: int) -> dict[str, Any]:
-    return {"entries": entries, "seed": seed, "defines": (), "operational": False}

@@ -11,7 +11,7 @@ import msgspec
 from loader import resources, units
 from loader.cli import options
 from loader.cli.report import show, show_json
-from loader.cli.written import Size
+from loader.declared import Size
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage import layout, making, plan
 from loader.operations.storage.plan import Disk, Plan, Wishes
