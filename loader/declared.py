@@ -16,7 +16,7 @@ that of the option, and shown by --help unless "show_default" is False.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from inspect import Parameter, signature
 from pathlib import Path
@@ -52,9 +52,11 @@ def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
             if isinstance(hint, type) and is_dataclass(hint)
         }
 
+        names = {one: [field.name for field, _ in _declared(groups[one])] for one in groups}
+
         def run(**values: object) -> int | None:
             given = {
-                one: _built(groups[one], values)
+                one: _built(groups[one], names[one], values)
                 if one in groups
                 else _or(values[one], defaults[one])
                 for one in hints
@@ -99,25 +101,27 @@ def _visible_first(parameters: list[click.Parameter]) -> list[click.Parameter]:
     return [one for one in parameters if one not in hidden or not taken.intersection(one.opts)]
 
 
-def _declared(group: type[Any]) -> Iterator[tuple[Field[Any], object]]:
+def _declared(group: type[Any]) -> list[tuple[Field[Any], object]]:
     """The fields that are options, with their types: those of the class itself, then those of its bases."""
     hints = get_type_hints(group, include_extras=True)
     names = dict.fromkeys(
         name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ())
     )
     of_name = {one.name: one for one in fields(group)}
-    for name in names:
-        if name in of_name and get_origin(hints[name]) is Annotated:
-            yield of_name[name], hints[name]
+    return [
+        (of_name[name], hints[name])
+        for name in names
+        if name in of_name and get_origin(hints[name]) is Annotated
+    ]
 
 
 def _of_group(group: type[Any]) -> list[click.Parameter]:
     return [_parameter(one.name, hint, one.default) for one, hint in _declared(group)]
 
 
-def _built(group: type[Any], values: Mapping[str, object]) -> object:
+def _built(group: type[Any], names: Iterable[str], values: Mapping[str, object]) -> object:
     """What was not given has the default of its field."""
-    given = {one.name: values.get(one.name) for one, _ in _declared(group)}
+    given = {name: values.get(name) for name in names}
     return group(**{name: value for name, value in given.items() if value is not None})
 
 
