@@ -27,7 +27,7 @@ from loader.cli.options import (
     which_backup,
 )
 from loader.cli.report import show_facts, show_json, show_table
-from loader.cli.written import Share
+from loader.declared import Share
 from loader.defaults import LEVELS
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.backup import prune, records, repository

@@ -10,7 +10,7 @@ import click
 from loader import units
 from loader.cli.options import json_option, metrics_option, repo_option, suffix_option
 from loader.cli.report import show, show_json
-from loader.cli.written import Share
+from loader.declared import Share
 from loader.errors import LoaderError
 from loader.operations.backup import check as checking
 from loader.operations.backup import repository

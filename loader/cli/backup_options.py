@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from loader import units
-from loader.cli.options import Function, stack
+from loader.cli.options import stack
+from loader.declared import Function
 from loader.errors import UsageProblem
 from loader.operations.backup.prune import Policy
 

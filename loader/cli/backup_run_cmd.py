@@ -24,7 +24,7 @@ from loader.cli.options import (
     suffix_option,
 )
 from loader.cli.report import show_facts, show_json
-from loader.cli.written import Size
+from loader.declared import Size
 from loader.errors import UsageProblem
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import Backup

@@ -2,73 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import click
-
-from loader.cli import options, recording, trees
+from loader.cli import recording
+from loader.cli.recording import RecordedRun
 from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
+from loader.cli.trees import TreeInput
+from loader.declared import Argument
+from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import build as operation
-from loader.operations.build import MOST_SHARDS, BuildOptions
+from loader.operations.build import BuildOptions
 
 
-@click.command("build")
-@click.argument("inputs", metavar="[LDIF]...", nargs=-1)
-@trees.from_option
-@trees.tree_options
-@options.config_option
-@options.suffix_option
-@options.target_option
-@click.option(
-    "-g",
-    "--no-glue",
-    "glue",
-    is_flag=True,
-    callback=options.negated,
-    help="Do not build the databases glued to it (subordinate), as slapadd -g.",
-)
-@options.engine_option
-@options.placing_options
-@options.verify_new_option(operation.FULL)
-@click.option(
-    "-w",
-    "--write-context-csn",
-    "write_context",
-    is_flag=True,
-    help="Write contextCSN from the entries' entryCSN, as slapadd -w.",
-)
-@click.option(
-    "-S",
-    "--server-id",
-    type=click.IntRange(0, 4095),
-    help="Server ID for generated entryCSNs (default: olcServerID).",
-)
-@click.option(
-    "--shards",
-    type=click.IntRange(1, MOST_SHARDS),
-    help="With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
-)
-@options.native_options
-@options.space_option
-@options.dry_run_option
-@options.timeout_option
-@options.restart_option
-@options.progress_option
-@options.json_option
-@recording.recorded
+@declare("build")
 def command(
-    inputs: tuple[str, ...],
-    config_path: Path,
-    dry_run: bool,
-    timeouts: tuple[str, ...],
-    restart: bool,
-    progress_mode: str,
-    as_json: bool,
-    suffix: str | None,
-    **building: Any,
+    inputs: Annotated[tuple[str, ...], Argument("[LDIF]...")],
+    tree: TreeInput,
+    options: BuildOptions,
+    run: RecordedRun,
 ) -> int:
     """Load LDIF (plain, .zst, .gz, an export directory, - for stdin) into the database directory of a configuration.
 
@@ -92,17 +46,15 @@ def command(
       ditseed build /srv/export --config /etc/ldap/slapd.d --replace --maxsize auto
       ditseed build --from accounts -n 30000000 --config /etc/ldap/slapd.d --maxsize auto
     """
-    files, tree = trees.source_of(building, inputs, None)
-    asked = BuildOptions(files, config_path, suffix, tree=tree, **building)
-    progress = options.progress_of(progress_mode)
-    if dry_run:
-        facts = operation.plan(asked, progress)
+    files, synthetic = tree.input(inputs, None)
+    options = dataclasses.replace(options, inputs=files, tree=synthetic)
+    if run.dry_run:
+        facts = operation.plan(options, run.progress)
     else:
-        facts = operation.build(
-            asked, progress, options.timeouts_of(timeouts, operation.STEPS), restart
-        )
+        timeouts = run.timeouts_of(operation.STEPS)
+        facts = operation.build(options, run.progress, timeouts, run.restart)
     recording.note(facts)
-    if as_json:
+    if run.as_json:
         show_json(facts)
     else:
         show_facts(_readable(facts))

@@ -5,25 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import click
-
 from loader import log, standard, units
-from loader.cli.options import (
-    dry_run_option,
-    json_option,
-    progress_of,
-    progress_option,
-    scratch_option,
-    verify_copy_option,
-)
+from loader.cli.options import DryRun, Shown
 from loader.cli.report import show_facts, show_json, tell, tell_json
+from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.operations import clone_pipe
 from loader.operations.clone import (
     CloneOptions,
     ClonePlan,
     CloneReport,
-    Reflink,
     clone,
     plan,
     warnings,
@@ -32,53 +23,8 @@ from loader.operations.clone import (
 _PIPE = Path("-")
 
 
-@click.command(name="clone")
-@click.argument("source", type=click.Path(path_type=Path, readable=False))
-@click.argument("target", type=click.Path(path_type=Path, readable=False))
-@click.option(
-    "--replace",
-    is_flag=True,
-    help="Replace the database in TARGET once the clone is checked.",
-)
-@click.option(
-    "--compact",
-    is_flag=True,
-    help="Leave out free pages, and write the used pages in the order of their keys.",
-)
-@click.option(
-    "--reflink",
-    type=click.Choice(["auto", "never", "always"]),
-    default="auto",
-    show_default=True,
-    help="Share blocks with SOURCE on xfs and btrfs instead of copying them; `auto` does so unless a process has "
-    "SOURCE open.",
-)
-@verify_copy_option
-@click.option(
-    "--skip",
-    "token",
-    metavar="TOKEN",
-    help="With TARGET -: skip what the receiver has already; the receiver prints the token.",
-)
-@scratch_option(
-    "With --compact and TARGET -: directory for the compacted copy until it is sent (default: $TMPDIR or /tmp)."
-)
-@dry_run_option
-@json_option
-@progress_option
-def command(
-    source: Path,
-    target: Path,
-    replace: bool,
-    compact: bool,
-    reflink: Reflink,
-    verify: str | None,
-    token: str | None,
-    scratch: Path | None,
-    dry_run: bool,
-    as_json: bool,
-    progress_mode: str,
-) -> None:
+@declare("clone")
+def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> None:
     """Copy the database in directory SOURCE into directory TARGET, while slapd is running or not.
 
     The copy is a consistent snapshot and takes only the space that is in use, however large the file
@@ -101,40 +47,35 @@ def command(
     The same without the free pages:
       ditseed clone /var/lib/ldap - --compact --tmp /srv/tmp | ssh ldap2 ditseed clone - /var/lib/ldap
     """
-    if target == _PIPE:
+    sends, receives = options.target == _PIPE, options.source == _PIPE
+    if sends:
         standard.reserve_output()
-    progress = progress_of(progress_mode)
-    if _PIPE in (source, target):
-        _require_fitting(source, target, compact, reflink, dry_run)
-    if scratch is not None and not (compact and target == _PIPE):
-        raise UsageProblem(reason="--tmp is for --compact with TARGET -")
-    if target != _PIPE and token is not None:
-        raise UsageProblem(reason="--skip is for a copy that is sent to stdout (TARGET -)")
-    if target == _PIPE:
-        sending = clone_pipe.SendOptions(source, token, compact, scratch)
-        _tell_sent(clone_pipe.send(sending, progress), as_json)
-        return
-    if source == _PIPE:
-        taken = clone_pipe.ReceiveOptions(target, replace, verify)
-        _show(clone_pipe.plan(taken) if dry_run else clone_pipe.receive(taken, progress), as_json)
-        return
-    options = CloneOptions(source, target, replace, verify, compact, reflink)
-    _show(plan(options) if dry_run else clone(options, progress), as_json)
+    _require_fitting(options, dry_run)
+    if sends:
+        _tell_sent(clone_pipe.send(options, shown.progress), shown.as_json)
+    elif receives:
+        found = clone_pipe.plan(options) if dry_run else clone_pipe.receive(options, shown.progress)
+        _show(found, shown.as_json)
+    else:
+        _show(plan(options) if dry_run else clone(options, shown.progress), shown.as_json)
 
 
-def _require_fitting(
-    source: Path, target: Path, compact: bool, reflink: str, dry_run: bool
-) -> None:
-    if source == target:
+def _require_fitting(options: CloneOptions, dry_run: bool) -> None:
+    sends, receives = options.target == _PIPE, options.source == _PIPE
+    if sends and receives:
         raise UsageProblem(reason="one of SOURCE and TARGET has to be a directory")
-    if reflink == "always":
+    if (sends or receives) and options.reflink == "always":
         raise UsageProblem(reason="--reflink always is for a clone from directory to directory")
-    if compact and source == _PIPE:
+    if options.compact and receives:
         raise UsageProblem(reason="--compact belongs to the sending side: give it there")
-    if target == _PIPE and dry_run:
+    if sends and dry_run:
         raise UsageProblem(
             reason="--dry-run works on the receiving side, or for a clone into a directory"
         )
+    if options.scratch is not None and not (options.compact and sends):
+        raise UsageProblem(reason="--tmp is for --compact with TARGET -")
+    if options.token is not None and not sends:
+        raise UsageProblem(reason="--skip is for a copy that is sent to stdout (TARGET -)")
 
 
 _Found = ClonePlan | CloneReport | clone_pipe.ReceivePlan | clone_pipe.ReceiveReport

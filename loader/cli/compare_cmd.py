@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
-
-import click
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from loader import plain, units
-from loader.cli.access import bind_options, connection_of, second_of, second_options
-from loader.cli.options import json_option, limit_option, progress_of, progress_option
+from loader.cli.access import Bind, ConsumerAccount, connection_of, second_of
+from loader.cli.options import Shown
 from loader.cli.report import show, show_json, show_table
+from loader.common_options import Limit
+from loader.declared import Argument
+from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.compare import (
     IGNORED,
@@ -28,38 +30,50 @@ from loader.sources.location import require_once
 _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 
 
-@click.command("compare")
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
-@bind_options
-@second_options("B")
-@click.option(
-    "--consumer-base",
-    metavar="BASE",
-    help="Base DN at B (default: -b).",
-)
-@click.option(
-    "--ignore",
-    "ignored",
-    multiple=True,
-    metavar="ATTR",
-    help="Ignore this attribute; may be repeated.",
-)
-@click.option(
-    "--user-attributes",
-    is_flag=True,
-    help="Compare user attributes only: ignore entryUUID, entryCSN, timestamps ...",
-)
-@click.option("--with-context-csn", is_flag=True, help="Compare contextCSN too.")
-@click.option(
-    "--show-attributes",
-    is_flag=True,
-    help="Name the attributes that differ (reads those entries again).",
-)
-@limit_option(LIMIT, "Number of differing entries to name.")
-@json_option
-@progress_option
-def command(a: str, b: str, as_json: bool, progress_mode: str, **options: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _SecondPlace(ConsumerAccount):
+    consumer_bind_dn: Annotated[
+        str | None, "--consumer-bind-dn DN", "Bind DN at B (default: -D)."
+    ] = None
+    consumer_password_file: Annotated[
+        str | None, "--consumer-password-file FILE", "Password file at B (default: -y)."
+    ] = None
+    consumer_mechanism: Annotated[
+        str | None,
+        "--consumer-mechanism MECH",
+        "SASL mechanism at B (default: -Y, unless --consumer-bind-dn is given).",
+    ] = None
+    consumer_base: Annotated[str | None, "--consumer-base BASE", "Base DN at B (default: -b)."] = (
+        None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Comparing:
+    ignored: Annotated[
+        tuple[str, ...],
+        "--ignore ATTR",
+        "Ignore this attribute; may be repeated.",
+    ] = ()
+    user_attributes: Annotated[
+        bool, "Compare user attributes only: ignore entryUUID, entryCSN, timestamps ..."
+    ] = False
+    with_context_csn: Annotated[bool, "Compare contextCSN too."] = False
+    show_attributes: Annotated[
+        bool, "Name the attributes that differ (reads those entries again)."
+    ] = False
+    limit: Annotated[Limit, "Number of differing entries to name."] = LIMIT
+
+
+@declare("compare")
+def command(
+    a: Annotated[str, Argument("A")],
+    b: Annotated[str, Argument("B")],
+    bind: Bind,
+    second: _SecondPlace,
+    comparing: _Comparing,
+    shown: Shown,
+) -> int:
     """Compare two places that hold entries; change nothing.
 
     A and B are each a server (ldap://, ldaps://, ldapi://), LDIF (a file, a quoted pattern, or a
@@ -77,35 +91,26 @@ def command(a: str, b: str, as_json: bool, progress_mode: str, **options: Any) -
       ditseed compare /srv/restored ldapi:/// -Y EXTERNAL
       ditseed compare /var/lib/ldap /srv/spare/ldap
     """
-    report = compare(_options(a, b, **options), progress_of(progress_mode))
-    show_json(_facts(report)) if as_json else _show(report)
+    require_once((a, b))
+    at_a = connection_of(bind)
+    at_b = dataclasses.replace(second_of(at_a, second), base=second.consumer_base or at_a.base)
+    attributes = comparing.show_attributes
+    options = CompareOptions(
+        a=comparable(a, at_a, attributes),
+        b=comparable(b, at_b, attributes),
+        ignore=_ignored(comparing),
+        limit=comparing.limit,
+        show_attributes=attributes,
+    )
+    report = compare(options, shown.progress)
+    show_json(_facts(report)) if shown.as_json else _show(report)
     return EXIT_OK if report.equal else EXIT_DIFFERENT
 
 
-def _options(
-    a: str,
-    b: str,
-    *,
-    ignored: tuple[str, ...],
-    user_attributes: bool,
-    with_context_csn: bool,
-    show_attributes: bool,
-    limit: int,
-    **bind: Any,
-) -> CompareOptions:
-    base = bind.pop("consumer_base")
-    require_once((a, b))
-    connection = connection_of(bind)
-    second = second_of(connection, bind)
-    standing = [name for name in IGNORED if not (with_context_csn and name == CONTEXT_CSN)]
-    servers_own = SERVER_ATTRIBUTES if user_attributes else ()
-    return CompareOptions(
-        a=comparable(a, connection, show_attributes),
-        b=comparable(b, dataclasses.replace(second, base=base or connection.base), show_attributes),
-        ignore=(*standing, *servers_own, *ignored),
-        limit=limit,
-        show_attributes=show_attributes,
-    )
+def _ignored(comparing: _Comparing) -> tuple[str, ...]:
+    usual = [name for name in IGNORED if not (comparing.with_context_csn and name == CONTEXT_CSN)]
+    of_servers = SERVER_ATTRIBUTES if comparing.user_attributes else ()
+    return (*usual, *of_servers, *comparing.ignored)
 
 
 def _facts(report: CompareReport) -> dict[str, Any]:

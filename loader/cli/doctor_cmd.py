@@ -4,51 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
 import msgspec
 
 from loader import units
-from loader.cli import access, findings, options
+from loader.cli import findings
+from loader.cli.access import Account, connection_of
+from loader.cli.options import Json, refuse_given
 from loader.cli.report import show, show_error, show_json
+from loader.common_options import OptionalConfig, Suffix
+from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
 from loader.operations import doctor
 from loader.operations.doctor import Report, Request
 
 
-@click.command("doctor")
-@options.optional_config_option
-@options.suffix_option
-@click.option(
-    "-R",
-    "--repo",
-    type=click.Path(path_type=Path, readable=False),
-    help="Directory that holds the backups.",
-)
-@click.option("--check", "is_check", is_flag=True, help="Report as a monitoring plugin.")
-@click.option(
-    "--fix",
-    "is_fix",
-    is_flag=True,
-    help="Clear dead readers, and put back what killed runs have left set.",
-)
-@click.option(
-    "-H",
-    "--uri",
-    metavar="URI",
-    help="The provider to ask for its contextCSN (default: that of syncrepl).",
-)
-@access.account_options
-@options.json_option
+@declare("doctor")
 def command(
-    config_path: Path | None,
-    suffix: str | None,
-    repo: Path | None,
-    is_check: bool,
-    is_fix: bool,
-    as_json: bool,
-    **connecting: Any,
+    config_path: OptionalConfig,
+    suffix: Suffix,
+    repo: Annotated[Path | None, "-R --repo", "Directory that holds the backups."],
+    is_check: Annotated[bool, "--check", "Report as a monitoring plugin."],
+    is_fix: Annotated[
+        bool, "--fix", "Clear dead readers, and put back what killed runs have left set."
+    ],
+    uri: Annotated[
+        str | None,
+        "-H --uri URI",
+        "The provider to ask for its contextCSN (default: that of syncrepl).",
+    ],
+    account: Account,
+    as_json: Json,
 ) -> int:
     """Examine the databases of this host's slapd: what is wrong, and the command that mends it.
 
@@ -67,10 +54,9 @@ def command(
       ditseed doctor --check -R /srv/backup
       ditseed doctor --fix
     """
-    connection = access.connection_of(connecting)
-    request = Request(suffix, repo, connection, is_check)
+    request = Request(suffix, repo, connection_of(account, uri), is_check)
     if is_check:
-        options.refuse_given(["is_fix"], "a run without --check")
+        refuse_given(["is_fix"], "a run without --check")
         return _checked(config_path, request, as_json)
     report = doctor.examine(config_path, request)
     if is_fix:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
-
-import click
+from typing import Annotated, Any
 
 from loader import defaults, log, resources, standard, units
-from loader.cli import access, options, recording, trees
+from loader.cli import access, recording
+from loader.cli.access import Servers
+from loader.cli.options import is_given, refuse_given
+from loader.cli.recording import RecordedRun
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
+from loader.cli.trees import TreeInput, TreeOutput, TreeSuffix, generate
+from loader.common_options import Compress, ExportLimits
+from loader.declared import Argument
+from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.operations import export_mdb
 from loader.operations.export_mdb import DumpOptions, StreamReport
 from loader.operations.shards import Finished
-from loader.progress import Progress
 from loader.sources.location import STDIN, Kind, locate
 from loader.sources.mdb import Part
 
@@ -25,53 +29,33 @@ _PIECES = (
 )
 
 
-@click.command("export")
-@click.argument("source", metavar="[DIR]", required=False)
-@trees.from_option
-@trees.tree_options
-@trees.tree_suffix_option
-@access.providers_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, readable=False),
-    required=True,
-    help="Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
-)
-@access.reading_options(
-    jobs="Number of parallel connections to each server (default: one per processor, at most 4), or of workers "
-    "for DIR (default: one per processor)."
-)
-@options.max_rate_option(0, "; 0: no limit")
-@click.option(
-    "--max-latency",
-    type=click.FloatRange(0, min_open=True),
-    help="Slow down while the server takes longer than this many milliseconds to answer a small search.",
-)
-@click.option(
-    "--compress",
-    type=click.Choice(["zstd", "none"]),
-    help=f"How to compress shards (default: {defaults.COMPRESS} for a directory, none for stdout).",
-)
-@options.dry_run_option
-@options.timeout_option
-@options.restart_option
-@options.progress_option
-@options.json_option
-@recording.recorded
+@dataclass(frozen=True, kw_only=True)
+class _Output:
+    output: Annotated[
+        Path,
+        "-o --output",
+        "Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
+    ]
+    compress: Annotated[
+        Compress,
+        f"How to compress shards (default: {defaults.COMPRESS} for a directory, none for stdout).",
+    ] = None
+
+    @property
+    def directory(self) -> Path | None:
+        """None for stdout."""
+        return None if str(self.output) == STDIN else self.output.absolute()
+
+
+@declare("export")
 def command(
-    source: str | None,
-    output: Path,
-    template: str | None,
-    tree_suffix: str | None,
-    compress: str | None,
-    progress_mode: str,
-    as_json: bool,
-    jobs: int | None,
-    dry_run: bool,
-    timeouts: tuple[str, ...],
-    restart: bool,
-    **given: Any,
+    source: Annotated[str | None, Argument("[DIR]")],
+    tree: TreeInput,
+    tree_suffix: TreeSuffix,
+    servers: Servers,
+    to: _Output,
+    limits: ExportLimits,
+    run: RecordedRun,
 ) -> None:
     """Export a running server, by several parallel searches, or the database in DIR: all user and operational
     attributes, as LDIF that loads in the order of the manifest (parents first).
@@ -95,89 +79,74 @@ def command(
       ditseed export /var/lib/ldap -o /srv/export
       ditseed export /var/lib/ldap -o - | ssh ldap2 slapadd -q -b dc=example,dc=com
     """
-    progress = options.progress_of(progress_mode)
-    if template is not None:
-        strange = (
-            "source",
-            "dry_run",
-            "timeouts",
-            *(name for name in given if name not in trees.OF_TREE),
+    if tree.template is not None:
+        strange = ("source", "dry_run", "timeouts", *_OF_SERVERS, *_LIMITS)
+        refuse_given(strange, "a server or a database, not for a template")
+        place = TreeOutput(
+            output=str(to.output), compress=to.compress, jobs=limits.jobs, restart=run.restart
         )
-        options.refuse_given(strange, "a server or a database, not for a template")
-        recipe = trees.recipe_of(template, given, tree_suffix)
-        trees.generate(recipe, str(output), progress, as_json, jobs, compress, restart)
+        generate(tree.spec(tree.template, tree_suffix), place, run)
         return
-    trees.no_tree(given)
-    to = None if str(output) == STDIN else output.absolute()
-    if to is None:
+    tree.refuse()
+    if to.directory is None:
         standard.reserve_output()
-    asked = _Asked(to, compress, progress, as_json, jobs, dry_run, timeouts, restart)
-    made = _of_server(asked, given) if source is None else _of_database(asked, source, given)
-    if made is not None:
+    exported = (
+        _of_server(servers, to, limits, run)
+        if source is None
+        else _of_database(source, servers, to, limits, run)
+    )
+    if exported is not None:
         without = "the server has no syncprov" if source is None else "none is stored"
-        _show(made, output, as_json, without)
+        _show(exported, to.output, run.as_json, without)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is the same for a server and a database. output: None is stdout."""
-
-    output: Path | None
-    compress: str | None
-    progress: Progress
-    as_json: bool
-    jobs: int | None
-    dry_run: bool
-    timeouts: tuple[str, ...]
-    restart: bool
+_OF_SERVERS = tuple(one.name for one in fields(Servers))
+_LIMITS = tuple(one.name for one in fields(ExportLimits) if one.name != "jobs")
 
 
-def _of_server(asked: _Asked, given: dict[str, Any]) -> Finished | None:
+def _of_server(
+    servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun
+) -> Finished | None:
     """None for a plan, which was shown."""
     # Here, since python-ldap takes longer to load than a small database to be read.
     from loader.operations.export import STEPS, ExportOptions, export, plan
 
-    if asked.output is None:
+    if to.directory is None:
         raise UsageProblem(reason=_PIECES)
-    latency = given.pop("max_latency")
-    limits = {name: given.pop(name) for name in ("pieces", "max_rate", "page")}
-    connection, replicas = access.providers_of(given)
-    wanted = ExportOptions(
+    connection, replicas = access.providers_of(servers)
+    options = ExportOptions(
         connection,
-        asked.output,
-        asked.jobs or resources.connections(),
-        max_latency=latency and latency / 1000,
-        compress=asked.compress or defaults.COMPRESS,
+        to.directory,
+        to.compress or defaults.COMPRESS,
         replicas=replicas,
-        **limits,
+        **{**vars(limits), "jobs": limits.jobs or resources.connections()},
     )
-    if asked.dry_run:
-        _show_plan(plan(wanted, asked.progress), asked.as_json)
+    if run.dry_run:
+        _show_plan(plan(options, run.progress), run.as_json)
         return None
-    timeouts = options.timeouts_of(asked.timeouts, STEPS)
-    return export(wanted, asked.progress, timeouts, asked.restart)
+    return export(options, run.progress, run.timeouts_of(STEPS), run.restart)
 
 
-def _of_database(asked: _Asked, source: str, given: dict[str, Any]) -> Finished | None:
-    """None for a plan or a stream, of which was told."""
-    base = given.pop("base") if options.is_given("base") else None
-    options.refuse_given(given, "a server, not for a database")
-    part, jobs = (
-        Part(locate(source, Kind.DATABASE).path, base),
-        asked.jobs or resources.processors(),
-    )
-    if asked.dry_run:
-        _show_plan(export_mdb.plan(part, asked.output), asked.as_json)
+def _of_database(
+    source: str, servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun
+) -> Finished | None:
+    """None for a plan or a stream, which were reported."""
+    base = servers.base if is_given("base") else None
+    others = (name for name in (*_OF_SERVERS, *_LIMITS) if name != "base")
+    refuse_given(others, "a server, not for a database")
+    part = Part(locate(source, Kind.DATABASE).path, base)
+    jobs = limits.jobs or resources.processors()
+    if run.dry_run:
+        _show_plan(export_mdb.plan(part, to.directory), run.as_json)
         return None
-    if asked.output is None:
-        options.refuse_given(("restart", "timeouts"), "an export into a directory")
-        packed = asked.compress == "zstd"
-        made = export_mdb.stream_database(part, jobs, packed, asked.progress)
-        _tell_streamed(made, asked.as_json)
+    if to.directory is None:
+        refuse_given(("restart", "timeouts"), "an export into a directory")
+        sent = export_mdb.stream_database(part, jobs, to.compress == "zstd", run.progress)
+        _tell_streamed(sent, run.as_json)
         return None
-    timeouts = options.timeouts_of(asked.timeouts, export_mdb.STEPS)
-    wanted = DumpOptions(part, asked.output, jobs, asked.compress or defaults.COMPRESS)
-    return export_mdb.export_database(wanted, asked.progress, timeouts, asked.restart)
+    options = DumpOptions(part, to.directory, jobs, to.compress or defaults.COMPRESS)
+    timeouts = run.timeouts_of(export_mdb.STEPS)
+    return export_mdb.export_database(options, run.progress, timeouts, run.restart)
 
 
 def _show_plan(facts: dict[str, Any], as_json: bool) -> None:

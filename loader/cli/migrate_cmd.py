@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import click
-
 from loader import units
-from loader.cli import options
+from loader.cli.options import Run
 from loader.cli.report import show, show_facts, show_json
+from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import migrate as operation
-from loader.operations.build import FULL
 from loader.operations.build.finish import INVALID
 from loader.operations.migrate import AGAIN, MigrateOptions
 
 _RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
 
 
-@click.command("migrate")
-@click.argument("source", type=click.Path(path_type=Path, readable=False))
-@click.argument("target", type=click.Path(path_type=Path, readable=False))
-@options.config_option
-@options.suffix_option
-@options.placing_options
-@options.verify_new_option(FULL)
-@options.memory_option
-@options.scratch_option("Directory for temporary files (default: beside the new database).")
-@options.threads_option
-@options.space_option
-@options.dry_run_option
-@options.timeout_option
-@options.restart_option
-@options.progress_option
-@options.json_option
-def command(
-    config_path: Path,
-    dry_run: bool,
-    timeouts: tuple[str, ...],
-    restart: bool,
-    progress_mode: str,
-    as_json: bool,
-    **asked: Any,
-) -> int:
+@declare("migrate")
+def command(options: MigrateOptions, run: Run) -> int:
     """Make the database in directory SOURCE again in directory TARGET, for the slapd of another OpenLDAP.
 
     The databases of OpenLDAP 2.4 to 2.6 and of 2.7 have different formats, and neither slapd opens the other's. SOURCE
@@ -63,13 +37,11 @@ def command(
       DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/opt/openldap/libexec:/usr/bin:/bin' \\
           ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d
     """
-    wanted = MigrateOptions(config_path=config_path, **asked)
-    progress = options.progress_of(progress_mode)
-    if dry_run:
-        return _show_plan(operation.plan(wanted, progress), as_json)
-    steps = options.timeouts_of(timeouts, operation.STEPS)
-    found = operation.migrate(wanted, progress, steps, restart)
-    if as_json:
+    if run.dry_run:
+        return _show_plan(operation.plan(options, run.progress), run.as_json)
+    timeouts = run.timeouts_of(operation.STEPS)
+    found = operation.migrate(options, run.progress, timeouts, run.restart)
+    if run.as_json:
         show_json(found)
     else:
         show_facts(_lines(found))

@@ -1,30 +1,139 @@
-"""Options that several verbs share, and what may be asked of those that are given."""
+"""Options of the command line itself: what a run shows, and which options were given where."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
+from click import Choice
 from click.core import ParameterSource
 
+from loader import common_options as common
 from loader import log, units
-from loader.cli.written import Moment, Repository, Size
-from loader.defaults import ENGINES, LEVELS
+from loader.declared import Function, Written, decorator
 from loader.errors import UsageProblem
 from loader.progress import Progress
-from loader.storage import temporary
+from loader.storage import remote
+from loader.storage.remote import Location
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Options = TypeVar("Options", bound=DataclassInstance)
+
 RECORDER = "ditseed.recorder"  # in the context of a command: what records the steps of its run
+Json = Annotated[bool, "--json", "Print the report as JSON."]
+DryRun = Annotated[bool, "Run all checks and show the plan; change nothing."]
+Restart = Annotated[bool, "Discard an earlier run, finished or not, and start over."]
+ProgressMode = Annotated[
+    str,
+    "--progress",
+    Choice(("auto", "terminal", "plain", "json", "none")),
+    {"show_default": False},
+    "How to show progress on stderr.",
+]
 
 
-def negated(context: click.Context, option: click.Parameter, value: bool) -> bool:
-    """Of a flag --no-SOMETHING whose parameter is SOMETHING."""
-    return not value
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What a verb prints."""
+
+    as_json: Json = False
+    progress_mode: ProgressMode = "auto"
+
+    @property
+    def progress(self) -> Progress:
+        return progress_of(self.progress_mode)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Shown):
+    """A run of named steps, which can be resumed."""
+
+    dry_run: DryRun = False
+    timeouts: Annotated[
+        tuple[str, ...],
+        "--timeout [STEP=]SECONDS",
+        "Time after which a step without progress fails (default: derived from its measured rate).",
+    ] = ()
+    restart: Restart = False
+
+    def timeouts_of(self, steps: Sequence[str]) -> dict[str, float]:
+        """("read=600", "90") -> {"read": 600.0, "*": 90.0}; `steps` are those that the verb has."""
+        seconds_of: dict[str, float] = {}
+        for text in self.timeouts:
+            step, equals, value = text.rpartition("=")
+            if equals and step not in steps:
+                raise UsageProblem(reason=f"--timeout {text}: the steps are {', '.join(steps)}")
+            seconds = units.parse_duration(value)
+            if seconds <= 0:
+                raise UsageProblem(reason=f"--timeout {text}: must be more than 0 seconds")
+            seconds_of[step if equals else "*"] = seconds
+        return seconds_of
+
+
+def refuse_given(names: Iterable[str], only: str) -> None:
+    """Raise UsageProblem for any of these that stands on the command line: they are for `only`."""
+    spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
+    for name in names:
+        if is_given(name):
+            raise UsageProblem(reason=f"{spelled[name]} is only for {only}")
+
+
+def is_given(name: str) -> bool:
+    """Does that parameter of the running command stand on its command line? (A profile serves many verbs.)"""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def keep_strongest(
+    given: Options, deciding: Sequence[str], following: Sequence[str] = ()
+) -> Options:
+    """Of options that exclude each other, keep those from one place: command line before variables before the profile.
+    Those in `following` go with them."""
+    context = click.get_current_context()
+    known = {one.name: one.default for one in fields(given)}
+    names = [name for name in (*deciding, *following) if getattr(given, name, None)]
+    places = {name: context.get_parameter_source(name) or ParameterSource.DEFAULT for name in names}
+    first = min((places[name] for name in deciding if name in places), default=None)
+    weaker = [name for name, place in places.items() if first is not None and place > first]
+    return replace(given, **{name: known[name] for name in weaker})
+
+
+def progress_of(mode: str) -> Progress:
+    """Recorded, where a report of the run is wanted."""
+    recorder = click.get_current_context().meta.get(RECORDER)
+    return Progress("none" if mode == "auto" and log.verbosity() < 0 else mode, recorder=recorder)
+
+
+# For the verbs of `ditseed backup`, which state their options to click.
+
+
+class Moment(Written):
+    """A time of day on a date, not in the future."""
+
+    name, kind = "time", datetime.datetime
+
+    def parse(self, text: str) -> datetime.datetime:
+        found = units.parse_moment(text)
+        if found > datetime.datetime.now(datetime.timezone.utc):
+            raise UsageProblem(reason=f"{text} is in the future")
+        return found
+
+
+class Repository(click.Path):
+    """A directory, or a location on another host."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and remote.is_remote(value):
+            return remote.parse(value)
+        return value if isinstance(value, Location) else super().convert(value, param, ctx)
 
 
 def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
@@ -36,17 +145,6 @@ def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Func
         return function
 
     return apply
-
-
-_CONFIG: dict[str, Any] = {
-    "type": click.Path(path_type=Path, readable=False),
-    "help": "The server's slapd.d directory or slapd.conf.",
-}
-config_option = click.option("--config", "config_path", required=True, **_CONFIG)
-optional_config_option = click.option("--config", "config_path", **_CONFIG)
-suffix_option = click.option(
-    "-b", "--suffix", metavar="SUFFIX", help="Suffix of the database (default: the only one)."
-)
 
 
 repo_option = click.option(
@@ -77,138 +175,22 @@ def backup_of(name: str | None, as_of: datetime.datetime | None) -> str | dateti
     raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
 
 
-target_option = click.option(
-    "--target",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="DIR",
-    help="Write into DIR instead of the configured directory; the configuration is not changed.",
-)
-space_option = click.option(
-    "--no-space-check",
-    "check_space",
-    is_flag=True,
-    callback=negated,
-    help="Go on where the file system seems to have too little room for the new database.",
-)
-placing_options = stack(
-    click.option(
-        "--replace", is_flag=True, help="Replace an existing database once the new one is checked."
-    ),
-    click.option(
-        "--maxsize",
-        type=Size(auto=True),
-        help="Set maxsize, in a slapd.d too; for a slapd.conf the line to change is printed. `auto` "
-        "computes it.",
-    ),
-)
-
-
-def verify_option(
-    levels: Sequence[str], default: str | None, said: str, **more: Any
-) -> Callable[[Function], Function]:
-    """--verify with some of the levels of loader.defaults.LADDER."""
-    return click.option(
-        "--verify",
-        type=click.Choice(levels),
-        default=default,
-        show_default=default is not None,
-        help=said,
-        **more,
-    )
-
-
-def verify_new_option(*more: str) -> Callable[[Function], Function]:
-    """Of what a build makes; `more`: levels above those of a copy."""
-    return verify_option(
-        [*LEVELS, *more], "quick", "How thoroughly to check the new database, as `ditseed verify`."
-    )
-
-
-verify_copy_option = verify_option(
-    LEVELS,
-    None,
-    "How thoroughly to check the copy before it is put into place, as `ditseed verify` (default: pages up to 16 GiB, "
-    "else quick).",
-)
-
-
-def jobs_option(said: str, default: int | None = None) -> Callable[[Function], Function]:
-    """-j, of whatever works in parallel."""
-    return click.option(
-        "-j",
-        "--jobs",
-        type=click.IntRange(1),
-        default=default,
-        show_default=default is not None,
-        help=said,
-    )
-
-
-def limit_option(default: int, said: str, least: int = 0) -> Callable[[Function], Function]:
-    """--limit: how much of what was found is named."""
-    return click.option(
-        "--limit", type=click.IntRange(least), default=default, show_default=True, help=said
-    )
-
-
-def max_rejects_option(what: str) -> Callable[[Function], Function]:
-    """--max-rejects and --rejects; `what` stops or fails."""
-    return stack(
-        click.option(
-            "--max-rejects",
-            type=click.IntRange(0),
-            default=0,
-            show_default=True,
-            help=f"Maximum number of rejected entries before {what}.",
-        ),
-        click.option(
-            "--rejects",
-            type=click.Path(path_type=Path, readable=False),
-            metavar="FILE",
-            help="File for rejected entries, as LDIF (default: in the run directory).",
-        ),
-    )
-
-
-def max_rate_option(least: int, said: str) -> Callable[[Function], Function]:
-    """--max-rate; 0 without it."""
-    return click.option(
-        "--max-rate",
-        type=click.IntRange(least),
-        callback=lambda context, option, value: value or 0,
-        metavar="N",
-        help=f"At most N entries per second, over all connections{said}.",
-    )
+optional_config_option = decorator("config_path", common.OptionalConfig)
+suffix_option = decorator("suffix", common.Suffix)
+target_option = decorator("target", common.Target)
+verify_copy_option = decorator("verify", common.VerifyCopy)
+json_option = decorator("as_json", Json)
+progress_option = decorator("progress_mode", Annotated[ProgressMode, {"default": "auto"}])
+dry_run_option = decorator("dry_run", DryRun)
 
 
 def scratch_option(said: str) -> Callable[[Function], Function]:
-    return click.option(
-        "--tmp",
-        "scratch",
-        type=click.Path(path_type=Path, readable=False),
-        metavar="DIR",
-        callback=_lasting,
-        help=said,
-    )
-
-
-def _lasting(context: click.Context, parameter: click.Parameter, place: Path | None) -> Path | None:
-    """Raises DirectoryUnsafe. The verb itself reports a directory that does not exist or cannot be used."""
-    with suppress(OSError):
-        if place is not None and place.is_dir():
-            temporary.lasting(place)
-    return place
+    return decorator("scratch", Annotated[common.Scratch, said])
 
 
 def metrics_option(said: str) -> Callable[[Function], Function]:
     """--metrics of what a monitoring system asks again and again; recording.py has that of a run."""
-    return click.option(
-        "--metrics",
-        "metrics_file",
-        type=click.Path(path_type=Path, readable=False),
-        metavar="FILE",
-        help=said,
-    )
+    return decorator("metrics_file", Annotated[common.Metrics, said])
 
 
 kept_meanwhile_option = scratch_option(
@@ -216,117 +198,8 @@ kept_meanwhile_option = scratch_option(
 )
 
 
-def run_dir_option(where: str = "in the database directory") -> Callable[[Function], Function]:
-    return click.option(
-        "--run-dir",
-        type=click.Path(path_type=Path, readable=False),
-        metavar="DIR",
-        help=f"Directory for the state of the run (default: {where}).",
-    )
-
-
-engine_option = click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default=ENGINES[0],
-    show_default=True,
-    help="Program that writes the database: native is ditseed itself.",
-)
-threads_option = jobs_option("Number of threads (default: one per processor).")
-memory_option = click.option(
-    "--memory",
-    type=Size(),
-    help="Memory for sorting (default: a quarter of the available memory).",
-)
-native_options = stack(
-    memory_option,
-    scratch_option("Directory for temporary files (default: beside the database)."),
-    threads_option,
-    max_rejects_option("the build fails"),
-    click.option(
-        "--no-value-check",
-        "check_values",
-        is_flag=True,
-        callback=negated,
-        help="Accept values that violate their syntax, as slapadd does by default.",
-    ),
-    click.option(
-        "--allow-file-urls",
-        "file_urls",
-        is_flag=True,
-        help="Allow `attribute:< file:///path` and `include: file:///path` to read files of this host.",
-    ),
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-progress_option = click.option(
-    "--progress",
-    "progress_mode",
-    type=click.Choice(["auto", "terminal", "plain", "json", "none"]),
-    default="auto",
-    help="How to show progress on stderr.",
-)
-dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Run all checks and show the plan; change nothing."
-)
-consumer_suffix_option = click.option(
-    "--suffix",
-    metavar="SUFFIX",
-    help="Suffix of the consumer's database (default: -b, else its only database).",
-)
-restart_option = click.option(
-    "--restart", is_flag=True, help="Discard an earlier run, finished or not, and start over."
-)
-timeout_option = click.option(
-    "--timeout",
-    "timeouts",
-    multiple=True,
-    metavar="[STEP=]SECONDS",
-    help="Time after which a step without progress fails (default: derived from its measured rate).",
-)
-
-
-def refuse_given(names: Iterable[str], only: str) -> None:
-    """Raise UsageProblem for any of these that stands on the command line: they are for `only`."""
-    spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
-    for name in names:
-        if is_given(name):
-            raise UsageProblem(reason=f"{spelled[name]} is only for {only}")
-
-
-def is_given(name: str) -> bool:
-    """Does that parameter of the running command stand on its command line? (A profile serves many verbs.)"""
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
-def keep_strongest(
-    given: dict[str, Any], deciding: Sequence[str], following: Sequence[str] = ()
-) -> None:
-    """Of options that exclude each other, keep those from one place: command line before variables before the profile.
-    Those in `following` go with them."""
-    context = click.get_current_context()
-    names = [name for name in (*deciding, *following) if given.get(name)]
-    places = {name: context.get_parameter_source(name) or ParameterSource.DEFAULT for name in names}
-    first = min((places[name] for name in deciding if name in places), default=None)
-    for name, place in places.items():
-        if first is not None and place > first:
-            given[name] = () if isinstance(given[name], tuple) else None
-
-
-def progress_of(mode: str) -> Progress:
-    """Recorded, where a report of the run is wanted."""
-    recorder = click.get_current_context().meta.get(RECORDER)
-    return Progress("none" if mode == "auto" and log.verbosity() < 0 else mode, recorder=recorder)
-
-
-def timeouts_of(texts: tuple[str, ...], steps: tuple[str, ...]) -> dict[str, float]:
-    """("read=600", "90") -> {"read": 600.0, "*": 90.0}; `steps` are those there are."""
-    found: dict[str, float] = {}
-    for text in texts:
-        step, equals, value = text.rpartition("=")
-        if equals and step not in steps:
-            raise UsageProblem(reason=f"--timeout {text}: the steps are {', '.join(steps)}")
-        seconds = units.parse_duration(value)
-        if seconds <= 0:
-            raise UsageProblem(reason=f"--timeout {text}: must be more than 0 seconds")
-        found[step if equals else "*"] = seconds
-    return found
+def verify_option(
+    levels: Sequence[str], default: str | None, said: str
+) -> Callable[[Function], Function]:
+    """--verify with some of the levels of loader.defaults.LADDER."""
+    return decorator("verify", Annotated[str | None, Choice(levels), said], default)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
 from loader.cli import ending, options
 from loader.cli.ending import Ending
-from loader.cli.options import Function
+from loader.cli.options import Run
+from loader.common_options import Metrics
 from loader.errors import NoSuchPath, UsageProblem
 from loader.operations.reports.report import RunReport
 from loader.progress import Recorder
 from loader.storage import files
 
 _RECORDING = "ditseed.recording"
-_WISHES = ("report_path", "metrics_path")
 
 
 @dataclass
@@ -53,20 +52,25 @@ class _Recording:
                 page.write(told, shlex.join(["ditseed", *sys.argv[1:]]), self.report)
 
 
-def recorded(function: Function) -> Function:
-    """--report and --metrics of a verb that shows its steps with `options.progress_of`."""
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun(Run):
+    """A run whose end can be written into files."""
 
-    @functools.wraps(function)
-    def run(
-        *arguments: Any, report_path: Path | None, metrics_path: Path | None, **given: Any
-    ) -> Any:
-        if given.get("dry_run"):
-            options.refuse_given(_WISHES, "a run, not for --dry-run")
-        elif report_path or metrics_path:
-            _begin(metrics_path, report_path)
-        return function(*arguments, **given)
+    report_path: Annotated[
+        Path | None,
+        "--report FILE",
+        "Write a page about the run into FILE (HTML) once it has ended: its steps, rates, sizes and rejects.",
+    ] = None
+    metrics_path: Annotated[
+        Metrics,
+        "Write what came of the run into FILE, for Prometheus' node_exporter, also if it fails.",
+    ] = None
 
-    return _OPTIONS(run)  # type: ignore[return-value]
+    def begin(self) -> None:
+        if self.dry_run:
+            options.refuse_given(("report_path", "metrics_path"), "a run, not for --dry-run")
+        elif self.report_path or self.metrics_path:
+            _begin(self.metrics_path, self.report_path)
 
 
 def note(facts: Mapping[str, Any], planned: Mapping[str, float] | None = None) -> None:
@@ -104,23 +108,3 @@ def _required(path: Path, option: str) -> Path:
         raise UsageProblem(reason=f"{option} {path}: something that is not a file is there")
     files.require_writable(path.parent)
     return path
-
-
-_FILE: dict[str, Any] = {
-    "type": click.Path(path_type=Path, readable=False),
-    "metavar": "FILE",
-}
-_OPTIONS = options.stack(
-    click.option(
-        "--report",
-        "report_path",
-        help="Write a page about the run into FILE (HTML) once it has ended: its steps, rates, sizes and rejects.",
-        **_FILE,
-    ),
-    click.option(
-        "--metrics",
-        "metrics_path",
-        help="Write what came of the run into FILE, for Prometheus' node_exporter, also if it fails.",
-        **_FILE,
-    ),
-)

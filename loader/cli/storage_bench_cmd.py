@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import msgspec
+from click import IntRange
 
-from loader.cli import options, trees
-from loader.cli.bench_shown import show_bench
-from loader.cli.report import show_json
-from loader.cli.written import Size
+from loader import units
+from loader.cli.options import Shown, refuse_given
+from loader.cli.report import show, show_json, show_table
+from loader.cli.trees import Tree
+from loader.common_options import Scratch
+from loader.declared import Argument, Size
+from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage.bench import bench as benches
 from loader.operations.storage.bench import chart as drawing
 from loader.operations.storage.bench import loop_volumes
 from loader.operations.storage.bench.installation import BACKENDS, SUFFIX
-from loader.operations.storage.bench.results import Targets, Wishes
+from loader.operations.storage.bench.results import Disk, Load, Report, Row, Targets, Wishes
 
 _TEMPLATE = "people"
 
@@ -33,104 +39,62 @@ class Words(click.ParamType[tuple[str, ...]]):
         return tuple(word for word in value.split(",") if word)
 
 
-@click.command("bench")
-@click.argument("directories", nargs=-1, metavar="[DIR]...", type=click.Path(path_type=Path))
-@click.option(
-    "-n",
-    "--entries",
-    type=click.IntRange(1),
-    default=20_000,
-    show_default=True,
-    metavar="N",
-    help="Number of entries that are loaded without sync.",
-)
-@click.option(
-    "--sync-entries",
-    type=click.IntRange(0),
-    default=1_000,
-    show_default=True,
-    metavar="N",
-    help="Number of entries that are loaded with sync, each a transaction; 0: none.",
-)
-@click.option(
-    "--searches",
-    type=click.IntRange(0),
-    default=20_000,
-    show_default=True,
-    metavar="N",
-    help="Number of searches; 0: none.",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=1,
-    show_default=True,
-    help="Random seed; a different seed makes different entries.",
-)
-@click.option(
-    "--fio-size",
-    type=Size(),
-    default="256M",
-    show_default=True,
-    help="Size of the file that fio reads and writes; 0: none.",
-)
-@click.option(
-    "--fs",
-    "kinds",
-    type=Words(),
-    default="",
-    metavar="KIND,...",
-    help="Make these file systems on loop devices, and measure them: "
-    f"{', '.join(loop_volumes.KINDS)}.",
-)
-@click.option(
-    "--volume-size",
-    type=Size(),
-    default="1G",
-    show_default=True,
-    help="With --fs: size of each.",
-)
-@options.scratch_option("Directory for the files of --fs (default: /tmp).")
-@click.option(
-    "--slapadd",
-    "root",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="ROOT",
-    help="Measure another OpenLDAP as well: the one in this root directory, entered by chroot.",
-)
-@click.option(
-    "--backend",
-    "backends",
-    type=Words(),
-    default="mdb",
-    show_default=True,
-    metavar="NAME,...",
-    help=f"With --slapadd: its backends that are measured ({', '.join(BACKENDS)}).",
-)
-@click.option(
-    "--chart",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="FILE",
-    help="Draw the result into FILE.svg or FILE.png.",
-)
-@options.progress_option
-@options.json_option
-def bench_command(
-    directories: tuple[Path, ...],
-    entries: int,
-    sync_entries: int,
-    searches: int,
-    seed: int,
-    fio_size: int,
-    kinds: tuple[str, ...],
-    volume_size: int,
-    scratch: Path | None,
-    root: Path | None,
-    backends: tuple[str, ...],
-    chart: Path | None,
-    progress_mode: str,
-    as_json: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Places:
+    """What is measured."""
+
+    directories: Annotated[tuple[Path, ...], Argument("[DIR]..."), click.Path(path_type=Path)] = ()
+    kinds: Annotated[
+        tuple[str, ...] | None,
+        "--fs KIND,...",
+        Words(),
+        f"Make these file systems on loop devices, and measure them: {', '.join(loop_volumes.KINDS)}.",
+    ] = ()
+    volume_size: Annotated[int, Size(), {"default": "1G"}, "With --fs: size of each."] = 1 << 30
+    scratch: Annotated[Scratch, "Directory for the files of --fs (default: /tmp)."] = None
+    root: Annotated[
+        Path | None,
+        "--slapadd ROOT",
+        click.Path(path_type=Path, file_okay=False),
+        "Measure another OpenLDAP as well: the one in this root directory, entered by chroot.",
+    ] = None
+    backends: Annotated[
+        tuple[str, ...] | None,
+        "--backend NAME,...",
+        Words(),
+        {"default": "mdb", "show_default": True},
+        f"With --slapadd: its backends that are measured ({', '.join(BACKENDS)}).",
+    ] = ("mdb",)
+    chart: Annotated[Path | None, "--chart FILE", "Draw the result into FILE.svg or FILE.png."] = (
+        None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loads:
+    """How much is done in each place."""
+
+    entries: Annotated[
+        int, "-n --entries N", IntRange(1), "Number of entries that are loaded without sync."
+    ] = 20_000
+    sync_entries: Annotated[
+        int,
+        "--sync-entries N",
+        IntRange(0),
+        "Number of entries that are loaded with sync, each a transaction; 0: none.",
+    ] = 1_000
+    searches: Annotated[int, "--searches N", IntRange(0), "Number of searches; 0: none."] = 20_000
+    seed: Annotated[int, "Random seed; a different seed makes different entries."] = 1
+    fio_size: Annotated[
+        int,
+        Size(),
+        {"default": "256M"},
+        "Size of the file that fio reads and writes; 0: none.",
+    ] = 256 << 20
+
+
+@declare("bench")
+def bench_command(places: _Places, loads: _Loads, shown: Shown) -> int:
     """Measure how fast databases are loaded and searched in each DIR, and what they take there.
 
     In a directory of its own in each DIR, which is removed afterwards: slapadd -q (nosync), slapadd, which syncs each
@@ -146,16 +110,18 @@ def bench_command(
       ditseed storage bench --fs ext2,ext3,ext4,xfs,btrfs --tmp /srv/scratch --chart bench.svg
       ditseed storage bench /srv --slapadd /srv/bullseye --backend bdb,hdb,mdb --json
     """
-    targets = Targets(directories, kinds, volume_size, root, backends, scratch)
+    targets = Targets(
+        *(places.directories, places.kinds or (), places.volume_size),
+        *(places.root, places.backends or (), places.scratch),
+    )
     _require(targets)
-    if chart is not None:
-        drawing.require(chart)
-    wishes = Wishes(entries, sync_entries, searches, seed, fio_size)
-    recipe = trees.recipe_of(_TEMPLATE, _tree(entries, seed), SUFFIX)
-    report = benches.bench(targets, recipe, wishes, options.progress_of(progress_mode))
-    if chart is not None:
-        drawing.draw(report, chart)
-    if as_json:
+    if places.chart is not None:
+        drawing.require(places.chart)
+    recipe = Tree(entries=loads.entries, seed=loads.seed).spec(_TEMPLATE, SUFFIX)
+    report = benches.bench(targets, recipe, Wishes(**vars(loads)), shown.progress)
+    if places.chart is not None:
+        drawing.draw(report, places.chart)
+    if shown.as_json:
         show_json(msgspec.to_builtins(report))
     else:
         show_bench(report)
@@ -166,13 +132,67 @@ def _require(targets: Targets) -> None:
     if not targets.directories and not targets.kinds:
         raise UsageProblem(reason="say what to measure: DIR, or --fs")
     if not targets.kinds:
-        options.refuse_given(("volume_size",), "--fs")
+        refuse_given(("volume_size",), "--fs")
     if targets.root is None:
-        options.refuse_given(("backends",), "--slapadd")
+        refuse_given(("backends",), "--slapadd")
     for one in targets.backends:
         if one not in BACKENDS:
             raise UsageProblem(reason=f"--backend {one}: there are {', '.join(BACKENDS)}")
 
 
-def _tree(entries: int, seed: int) -> dict[str, Any]:
-    return {"entries": entries, "seed": seed, "defines": (), "operational": False}
+_HEADINGS = (
+    *("file system", "engine", "slapadd -q", "slapadd", "nosync is", "ditseed build"),
+    *("searches", "per second", "size", "on disk", "on disk (build)"),
+)
+_DISK = ("file system", "write", "read", "random reads", "fsyncs")
+
+
+def show_bench(report: Report) -> None:
+    show_table(_HEADINGS, [_cells(row) for row in report.rows])
+    disks = [(row.name, row.disk) for row in report.rows if row.disk]
+    if disks:
+        show("")
+        show_table(_DISK, [_disk(name, disk) for name, disk in disks])
+    show("", *_notes(report))
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.name,
+        f"back-{row.backend} {row.version}",
+        f"{row.nosync.seconds:.2f} s",
+        units.rate(row.sync.entries, row.sync.seconds) if row.sync else "-",
+        f"{row.times:.0f} times as fast" if row.times else "-",
+        f"{row.native.seconds:.2f} s" if row.native else "-",
+        f"{row.searched.seconds:.2f} s" if row.searched else "-",
+        f"{row.searched.rate:.0f}" if row.searched else "-",
+        units.size(row.nosync.apparent),
+        units.size(row.nosync.allocated),
+        _size(row.native),
+    ]
+
+
+def _size(load: Load | None) -> str:
+    return units.size(load.allocated) if load else "-"
+
+
+def _disk(name: str, disk: Disk) -> list[str]:
+    speeds = [f"{units.size(one)}/s" for one in (disk.write, disk.read)]
+    return [name, *speeds, f"{disk.random_reads:.0f}/s", f"{disk.fsyncs:.0f}/s"]
+
+
+def _notes(report: Report) -> Iterator[str]:
+    wishes, first = report.wishes, report.rows[0]
+    entries = units.number(first.nosync.entries)
+    yield f"slapadd -q and ditseed build: {entries} entries, until all is on the disk, on {report.host}"
+    if first.sync:
+        yield f"slapadd: {units.number(first.sync.entries)} entries, each synced; a whole load takes as much an entry"
+    if first.searched:
+        yield (
+            f"searches: {units.number(wishes.searches)} for an indexed attribute at random, one after the other by one "
+            "client on this host; the database was not in memory before"
+        )
+    if any(row.disk for row in report.rows):
+        yield f"fio: direct, 1 at a time, in a file of {units.size(wishes.fio_size)}; random reads and fsyncs of 4 KiB"
+    for row in report.rows:
+        yield from (f"{row.name}: {one.what} not measured: {one.why}" for one in row.unmeasured)

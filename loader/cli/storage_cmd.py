@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import click
 import msgspec
 
 from loader import units
-from loader.cli import findings, options
+from loader.cli import findings
+from loader.cli.options import Json, is_given, refuse_given
 from loader.cli.report import show, show_json
 from loader.cli.storage_bench_cmd import bench_command
 from loader.cli.storage_migrate_cmd import migrate_command
 from loader.cli.storage_plan_cmd import plan_command
 from loader.cli.storage_watch_cmd import watch_command
+from loader.common_options import OptionalConfig, Suffix
+from loader.declared import Argument
+from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.storage import check as checking
 from loader.operations.storage.check import Report
@@ -27,19 +32,12 @@ def command() -> None:
     """What a database stands on, checked, planned, timed and moved: file system, logical volume, disks, memory."""
 
 
-command.add_command(bench_command)
-command.add_command(migrate_command)
-command.add_command(plan_command)
-command.add_command(watch_command)
-
-
-@command.command("check")
-@click.argument("path", required=False, type=click.Path(path_type=Path, readable=False))
-@options.optional_config_option
-@options.suffix_option
-@options.json_option
+@declare("check")
 def check_command(
-    path: Path | None, config_path: Path | None, suffix: str | None, as_json: bool
+    path: Annotated[Path | None, Argument()],
+    config_path: OptionalConfig,
+    suffix: Suffix,
+    as_json: Json,
 ) -> int:
     """Check the storage below PATH: a data.mdb, a database directory, or any directory.
 
@@ -64,10 +62,10 @@ def check_command(
 
 
 def _report(path: Path | None, config: Path | None, suffix: str | None) -> Report:
-    if path is not None and options.is_given("config_path"):
+    if path is not None and is_given("config_path"):
         raise UsageProblem(reason="give PATH or --config, not both")
     if path is not None:  # whatever a profile says of --config
-        options.refuse_given(["suffix"], "--config")
+        refuse_given(["suffix"], "--config")
         return checking.check(path)
     if config is None:
         raise UsageProblem(reason="say what to check: PATH, or --config")
@@ -143,3 +141,7 @@ def _about(device: Device, situation: Situation) -> str:
         words += [f"scheduler {device.scheduler}"] if device.scheduler else []
         words += [device.write_cache] if device.write_cache else []
     return ", ".join((*words, f"readahead {units.size(device.read_ahead)}"))
+
+
+for one in (bench_command, check_command, migrate_command, plan_command, watch_command):
+    command.add_command(one)

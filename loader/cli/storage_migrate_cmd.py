@@ -9,12 +9,15 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Annotated
 
-import click
 import msgspec
+from click import FloatRange
 
-from loader.cli import options
+from loader.cli.options import Shown
 from loader.cli.report import for_people, show, show_facts, show_json, tell
+from loader.declared import Argument
+from loader.declared import command as declare
 from loader.errors import (
     EXIT_DIFFERENT,
     EXIT_OK,
@@ -39,52 +42,31 @@ _STOPPED = (
 )
 
 
-@click.command("migrate")
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
-@click.option(
-    "--service",
-    nargs=2,
-    metavar="STOP START",
-    help="Commands that stop and start the service (default: systemctl stop slapd, systemctl start slapd).",
-)
-@click.option(
-    "-H",
-    "--uri",
-    metavar="URI",
-    help="Server that must answer afterwards (default: ldapi:/// for slapd).",
-)
-@click.option(
-    "--fstab",
-    default=str(mounts.FSTAB),
-    show_default=True,
-    metavar="FILE",
-    help="The fstab to change.",
-)
-@click.option(
-    "--watch",
-    "seconds",
-    type=click.FloatRange(0),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time that the service must stay up after its start.",
-)
-@click.option("--rollback", is_flag=True, help="Go back to the former volume, from whichever step.")
-@click.option("--apply", is_flag=True, help="Do it, once you have typed FROM to confirm.")
-@options.json_option
-@options.progress_option
+@declare("migrate")
 def migrate_command(
-    source: str,
-    target: str,
-    service: tuple[str, str] | None,
-    uri: str | None,
-    fstab: str,
-    seconds: float,
-    rollback: bool,
-    apply: bool,
-    as_json: bool,
-    progress_mode: str,
+    source: Annotated[str, Argument("FROM")],
+    target: Annotated[str, Argument("TO")],
+    service: Annotated[
+        tuple[str, str] | None,
+        "--service",
+        {"nargs": 2, "metavar": "STOP START"},
+        "Commands that stop and start the service (default: systemctl stop slapd, systemctl start slapd).",
+    ],
+    uri: Annotated[
+        str | None,
+        "-H --uri URI",
+        "Server that must answer afterwards (default: ldapi:/// for slapd).",
+    ],
+    rollback: Annotated[bool, "Go back to the former volume, from whichever step."],
+    apply: Annotated[bool, "Do it, once you have typed FROM to confirm."],
+    shown: Shown,
+    fstab: Annotated[str, "--fstab FILE", "The fstab to change."] = str(mounts.FSTAB),
+    seconds: Annotated[
+        float,
+        "--watch SECONDS",
+        FloatRange(0),
+        "Time that the service must stay up after its start.",
+    ] = 30.0,
 ) -> int:
     """Move what is in FROM to the volume that is mounted on TO, and mount that volume on FROM instead.
 
@@ -104,18 +86,18 @@ def migrate_command(
     wishes = Wishes(source, target, stop, start, uri or ("" if service else _LDAPI), fstab, seconds)
     known = moving.known(source)
     if rollback:
-        return _back(_known(known, wishes, bool(service)), apply, as_json, progress_mode)
+        return _back(_known(known, wishes, bool(service)), apply, shown)
     moving.require_forward(known is not None and known.goes_back, source)
     plan, anew = _planned(known, wishes, bool(service))
     if known is not None and known.is_done and not anew:
         tell("This migration is finished. --rollback goes back to the former volume.")
-        if as_json:
+        if shown.as_json:
             show_json({"plan": msgspec.to_builtins(plan), "done": known.done})
         return EXIT_OK
-    if not _agreed(plan, _MIGRATION, told.forward(plan), apply, as_json):
+    if not _agreed(plan, _MIGRATION, told.forward(plan), apply, shown.as_json):
         return EXIT_OK
     with _standing(source):
-        _report(moving.migrate(plan, options.progress_of(progress_mode), anew), as_json)
+        _report(moving.migrate(plan, shown.progress, anew), shown.as_json)
     return EXIT_OK
 
 
@@ -181,11 +163,11 @@ def _begun(known: Known) -> str:
     return f"begun on {when}, finished so far: {', '.join(known.done)}"
 
 
-def _back(plan: Plan, apply: bool, as_json: bool, progress_mode: str) -> int:
+def _back(plan: Plan, apply: bool, shown: Shown) -> int:
     tell("What the service has written to the new volume is not on the former one.")
-    if _agreed(plan, "rollback", told.back(plan), apply, as_json):
-        facts = moving.roll_back(plan, options.progress_of(progress_mode))
-        _report(facts, as_json)
+    if _agreed(plan, "rollback", told.back(plan), apply, shown.as_json):
+        facts = moving.roll_back(plan, shown.progress)
+        _report(facts, shown.as_json)
         if facts["not_mounted"]:
             tell(
                 f"The service runs on the former volume, but the new one is not mounted on {plan.wishes.target}. If "

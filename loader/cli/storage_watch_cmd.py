@@ -1,45 +1,75 @@
-"""`ditseed storage watch`."""
+"""`ditseed storage watch`.
+
+A terminal shows its rows and a chart of the last rounds, other outputs get a line for each round. The figures of all
+layers and the verdict come last.
+"""
 
 from __future__ import annotations
 
+import math
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import click
 import msgspec
+from click import Choice
 
-from loader import units
-from loader.cli import options, watch_live, watch_options, watch_shown
-from loader.cli.report import show, show_json, show_json_line
+from loader import plain, units
+from loader.cli.options import Json, refuse_given
+from loader.cli.report import show, show_json, show_json_line, show_table
+from loader.common_options import Metrics
+from loader.declared import Argument, Milliseconds
+from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage.watch import layers
 from loader.operations.storage.watch import state as states
-from loader.operations.storage.watch.layers import Layer, Target
-from loader.operations.storage.watch.state import Limits, State
+from loader.operations.storage.watch.layers import PROBES, Layer, Target
+from loader.operations.storage.watch.state import LayerState, Limits, State, is_hung
+from loader.operations.storage.watch.verdict import Figures
 from loader.operations.storage.watch.watching import Watch, Wishes
 
 _ONE_CHECKS = ("warning", "critical")
 _ONE_WATCHES = ("interval", "samples", "window", "half_life", "words", "probes", "metrics_file")
 
 
-@click.command("watch")
-@click.argument("path", required=False, type=click.Path(path_type=Path, readable=False))
-@watch_options.watch_options
-@options.json_option
+@dataclass(frozen=True, kw_only=True)
+class _Watched:
+    words: Annotated[
+        tuple[str, ...],
+        "--layer NAME=PATH",
+        "Time these instead of the layers below PATH, from the top down.",
+    ] = ()
+    probes: Annotated[
+        tuple[str, ...],
+        "--probe",
+        Choice(tuple(PROBES)),
+        "Time this beside the layers, too: flock of a file, a write that ends when the disks have it. Repeatable.",
+    ] = ()
+    state_file: Annotated[
+        Path | None,
+        "--state FILE",
+        "Write what is known to FILE after each round; with --check, read it.",
+    ] = None
+    metrics_file: Annotated[
+        Metrics, "Write FILE after each round for node_exporter's textfile collector (NAME.prom)."
+    ] = None
+    is_check: Annotated[bool, "--check", "Judge --state, as a monitoring plugin."] = False
+    warning: Annotated[
+        float | None, "-w --warning MS", Milliseconds(), "WARNING if a davg is above."
+    ] = None
+    critical: Annotated[
+        float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."
+    ] = None
+
+
+@declare("watch")
 def watch_command(
-    path: Path | None,
-    words: tuple[str, ...],
-    probes: tuple[str, ...],
-    is_check: bool,
-    state_file: Path | None,
-    metrics_file: Path | None,
-    warning: float | None,
-    critical: float | None,
-    as_json: bool,
-    **more: Any,
+    path: Annotated[Path | None, Argument()], wishes: Wishes, watched: _Watched, as_json: Json
 ) -> int:
     """Time reads of every layer below PATH, and tell which layer adds the delay.
 
@@ -61,25 +91,18 @@ def watch_command(
       ditseed storage watch /var/lib/ldap --probe flock --probe write
       ditseed storage watch --layer lv=/dev/vg/ldap --layer leg1=/dev/sdb --layer leg2=/dev/sdc
     """
-    if is_check:
-        options.refuse_given(_ONE_WATCHES, "a watch, not --check")
-        return _checked(path, state_file, Limits(warning, critical), as_json)
-    options.refuse_given(_ONE_CHECKS, "--check")
-    if (path is None) == (not words):
+    if watched.is_check:
+        refuse_given(_ONE_WATCHES, "a watch, not --check")
+        limits = Limits(watched.warning, watched.critical)
+        return _checked(path, watched.state_file, limits, as_json)
+    refuse_given(_ONE_CHECKS, "--check")
+    if (path is None) == (not watched.words):
         raise UsageProblem(reason="say what to watch: PATH, or --layer")
-    found = layers.given(words) if path is None else layers.below(path)
-    beside = layers.beside(probes, found, path)
-    wishes = Wishes(
-        more["interval"], more["window"], _half_life(more["half_life"]), more["samples"]
-    )
-    return _watch(found, beside, wishes, Kept(state_file, metrics_file, as_json))
-
-
-def _half_life(text: str) -> float:
-    seconds = units.parse_duration(text)
-    if not seconds:
+    if not wishes.half_life:
         raise UsageProblem(reason="--half-life: a time above 0 is needed")
-    return seconds
+    found = layers.given(watched.words) if path is None else layers.below(path)
+    beside = layers.beside(watched.probes, found, path)
+    return _watch(found, beside, wishes, Kept(watched.state_file, watched.metrics_file, as_json))
 
 
 def _checked(path: Path | None, state: Path | None, limits: Limits, as_json: bool) -> int:
@@ -106,10 +129,10 @@ class Kept(msgspec.Struct, frozen=True):
         if self.as_json:
             yield lambda state: show_json_line(msgspec.to_builtins(state))
             return
-        with watch_live.shown() as show_live:
+        with _shown() as show_live:
             if show_live is None:
                 show(*headings)
-            yield show_live or (lambda state: show(watch_shown.line(state)))
+            yield show_live or (lambda state: show(_line(state)))
 
     def write(self, found: State) -> None:
         if self.state is not None:
@@ -125,7 +148,7 @@ def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kep
     last: State | None = None
     status = EXIT_OK
     try:
-        headings = watch_shown.headings(found, beside, wishes)
+        headings = _headings(found, beside, wishes)
         with kept.shown(headings) as show_round, Watch(found, wishes, beside) as watch:
             for last in watch.rounds():
                 kept.write(last)
@@ -137,5 +160,162 @@ def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kep
         if number != signal.SIGINT or wishes.samples is not None:
             status = 128 + number
     if last is not None and not kept.as_json:
-        watch_shown.show_summary(last)
+        _show_summary(last)
     return status
+
+
+def _headings(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes) -> list[str]:
+    """Above the lines."""
+    names = [one.name for one in found] + [one.layer.name for one in beside]
+    numbered = [f"  {number}  {name}" for number, name in enumerate(names, 1)]
+    columns = " ".join(f"{number:>9}" for number, _ in enumerate(names, 1))
+    every = f"one read of each in every {wishes.interval:g} s; times in milliseconds"
+    return [every, *numbered, "", f"{'time':<20} {columns}"]
+
+
+def _line(state: State) -> str:
+    """Of one round: the last time of each layer."""
+    cells = " ".join(f"{_cell(one, state):>9}" for one in state.rows)
+    return f"{units.moment(state.written).replace('+00:00', 'Z'):<20} {cells}"
+
+
+def _cells(one: LayerState, state: State, names: Sequence[str]) -> list[str]:
+    """Of one row; its last time as `line` has it."""
+    figures = {"last": _cell(one, state)}
+    return [
+        figures.get(name) or (_ms(getattr(one.figures, name)) if one.figures else "-")
+        for name in names
+    ]
+
+
+def _cell(one: LayerState, state: State) -> str:
+    if one.in_flight_since is not None:
+        return f"({(state.written - one.in_flight_since) * 1000:.0f}...)"
+    if one.is_error:
+        return "failed"
+    return "-" if one.problem or one.figures is None else _ms(one.figures.last)
+
+
+def _show_summary(state: State) -> None:
+    """Figures of all layers, notes, and the verdict as the last line."""
+    show("")
+    heads = ("layer", "bytes", "reads", "missed", *Figures.__struct_fields__[:-1], "p99.9", "adds")
+    added = {one.layer: one.seconds for one in state.verdict}
+    rows = []
+    for one in state.rows:
+        figures = msgspec.structs.astuple(one.figures) if one.figures else ()
+        times = [_ms(value) for value in figures] or ["-"] * len(Figures.__struct_fields__)
+        adds = added.get(one.name) if one.on else None
+        rows.append(
+            (
+                one.name,
+                one.size or "-",
+                one.reads,
+                one.missed,
+                *times,
+                "-" if adds is None else _ms(adds),
+            )
+        )
+    show_table(heads, rows)
+    show("", *_notes(state), f"verdict: {state.told}")
+
+
+def _notes(state: State) -> list[str]:
+    notes: dict[str, list[str]] = {}
+    for one in state.rows:
+        problem = [f"not measured: {one.problem}"] if one.problem and not one.is_error else []
+        problem += [f"{one.failed} failed, the last with: {one.error}"] if one.failed else []
+        for note in (*one.notes, *problem):
+            notes.setdefault(note, []).append(one.name)
+    everywhere = len(state.rows)
+    return [
+        f"note: {note}" if len(names) == everywhere > 1 else f"note: {', '.join(names)}: {note}"
+        for note, names in notes.items()
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3f}"
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+_ASCII = "_.-=+*%#"
+_COLUMNS = ("last", "davg", "emax")
+_NAME, _NUMBER = 32, 10  # columns
+_LEAST = 1e-6  # seconds
+_ROUNDS = 1000  # that are kept of each row: more than a terminal has columns
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[State], None] | None]:
+    """A function that shows a round in the place of the one before; None where stdout is no terminal, or a dumb one."""
+    # Here, because rich takes longer to import than `--help` or an error takes to be shown.
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(file=sys.stdout)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield None
+        return
+    bars = _ASCII if console.options.ascii_only else _BARS
+    heights: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_ROUNDS))
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+
+        def show_round(state: State) -> None:
+            for one in state.rows:
+                heights[one.name].append(height_of(one, state))
+            live.update(_drawn(state, heights, console.width, bars), refresh=True)
+
+        yield show_round
+
+
+def height_of(one: LayerState, state: State) -> float:
+    """Seconds: of the last read, or for how long one that hangs has been under way; 0 where nothing was measured."""
+    last = one.figures.last if one.figures and (one.problem is None or one.is_error) else 0.0
+    since = one.in_flight_since
+    if since is None or not is_hung(one, state.interval, state.written):
+        return last
+    return max(last, state.written - since)
+
+
+def _drawn(state: State, heights: Mapping[str, Sequence[float]], width: int, bars: str) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    room = max(8, width - _NAME - len(_COLUMNS) * _NUMBER - 2)
+    shown = {one.name: list(heights[one.name])[-room:] for one in state.rows}
+    scale = Scale.of(height for row in shown.values() for height in row)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("milliseconds", width=_NAME - 1, no_wrap=True, overflow="ellipsis")
+    for name in _COLUMNS:
+        table.add_column(name, justify="right", width=_NUMBER - 1, no_wrap=True)
+    table.add_column(scale.told(bars), no_wrap=True, overflow="crop")
+    for one in state.rows:
+        line = "".join(scale.bar(height, bars) for height in shown[one.name])
+        texts = (one.name, *_cells(one, state, _COLUMNS), line)
+        table.add_row(*(Text(plain.printable(text)) for text in texts))
+    return Group(table, Text(""), Text(plain.printable(state.told)))
+
+
+class Scale:
+    """Of whole powers of ten, in seconds."""
+
+    def __init__(self, least: float, most: float) -> None:
+        self._low = math.floor(math.log10(max(least, _LEAST)))
+        self._high = max(self._low + 1, math.ceil(math.log10(max(most, _LEAST))))
+
+    @classmethod
+    def of(cls, heights: Iterable[float]) -> Scale:
+        known = [one for one in heights if one]
+        return cls(min(known, default=_LEAST), max(known, default=_LEAST))
+
+    def bar(self, height: float, bars: str) -> str:
+        """A blank where nothing was measured."""
+        if not height:
+            return " "
+        share = (math.log10(max(height, _LEAST)) - self._low) / (self._high - self._low)
+        return bars[min(len(bars) - 1, max(0, int(share * len(bars))))]
+
+    def told(self, bars: str) -> str:
+        return f"{bars[0]} {10**self._low * 1000:g} to {bars[-1]} {10**self._high * 1000:g} ms"

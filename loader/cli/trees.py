@@ -3,120 +3,132 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
+from click import IntRange
 
 from loader import defaults, resources, standard, units
 from loader.cli import recording
-from loader.cli.options import refuse_given, stack
+from loader.cli.options import Restart, Shown, refuse_given
 from loader.cli.report import show_facts, show_json
+from loader.common_options import Compress, Jobs
 from loader.errors import UsageProblem
 from loader.operations.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
-from loader.progress import Progress
 from loader.sources import dit
 from loader.sources.dit import Range, Template, TreeSpec
 from loader.sources.location import STDIN, Kind, ldif_inputs, locate
 from loader.sources.synthetic import Synthetic
 
-_TREE = (
-    click.option(
-        "-n",
-        "--entries",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Number of entries of the kind whose count the template leaves open.",
-    ),
-    click.option(
-        "--seed",
-        type=int,
-        default=1,
-        show_default=True,
-        help="Random seed; a different seed makes different entries.",
-    ),
-    click.option(
-        "--define",
-        "defines",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Set a `define` of a makeldif template; may be repeated.",
-    ),
-    click.option(
-        "--operational",
-        is_flag=True,
-        help="Add operational attributes (entryUUID, entryCSN, names, times), so that builds are reproducible.",
-    ),
-)
-# What a tree follows from, wherever one is made; a verb may have a suffix of its own.
-tree_options = stack(*_TREE)
-tree_suffix_option = click.option(
-    "--suffix",
-    "tree_suffix",
-    metavar="DN",
-    help="Suffix of the tree (default: that of the template).",
-)
-from_option = click.option(
-    "--from",
-    "template",
-    metavar="TEMPLATE",
-    help="Use a template of `ditseed generate`, by name or path, instead of LDIF.",
-)
-OF_TREE = ("entries", "seed", "defines", "operational")
+TreeSuffix = Annotated[
+    str | None, "--suffix DN", "Suffix of the tree (default: that of the template)."
+]
 
 
-def source_of(
-    options: dict[str, Any], inputs: Sequence[str], suffix: str | None
-) -> tuple[tuple[Path, ...], Synthetic | None]:
-    """Take the options of a tree out of a command's arguments. LDIF, or the tree in its place."""
-    name = options.pop("template")
-    if name is None:
-        if not inputs:
-            raise UsageProblem(reason="nothing to load: give LDIF files, or --from TEMPLATE -n N")
-        no_tree(options)
-        return ldif_inputs(inputs), None
-    if inputs:
-        reason = f"give either --from {name} or LDIF files ({inputs[0]}), not both"
-        raise UsageProblem(reason=reason)
-    return (), Synthetic(recipe_of(name, options, suffix))
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """What a tree follows from, besides its template."""
+
+    entries: Annotated[
+        int | None,
+        "-n --entries N",
+        IntRange(min=1),
+        "Number of entries of the kind whose count the template leaves open.",
+    ] = None
+    seed: Annotated[int, "Random seed; a different seed makes different entries."] = 1
+    defines: Annotated[
+        tuple[str, ...],
+        "--define NAME=VALUE",
+        "Set a `define` of a makeldif template; may be repeated.",
+    ] = ()
+    operational: Annotated[
+        bool,
+        "Add operational attributes (entryUUID, entryCSN, names, times), so that builds are reproducible.",
+    ] = False
+
+    def spec(self, name: str, suffix: str | None) -> TreeSpec:
+        """Raises NoSuchTemplate, UsageProblem."""
+        template = locate(name, Kind.TEMPLATE)
+        defines = dict(map(_define, self.defines))
+        return TreeSpec(
+            *(template.path, template.lists, self.seed, suffix, self.entries, defines),
+            self.operational,
+        )
 
 
-def recipe_of(name: str, options: dict[str, Any], suffix: str | None) -> TreeSpec:
-    """What the options of a tree say, taken out of a command's arguments. Raises NoSuchTemplate, UsageProblem."""
-    found = locate(name, Kind.TEMPLATE)
-    given = {one: options.pop(one) for one in OF_TREE}
-    defines = dict(map(_define, given.pop("defines")))
-    return TreeSpec(found.path, found.lists, suffix=suffix, defines=defines, **given)
+@dataclass(frozen=True, kw_only=True)
+class TreeInput(Tree):
+    """A tree in the place of LDIF."""
+
+    template: Annotated[
+        str | None,
+        "--from TEMPLATE",
+        "Use a template of `ditseed generate`, by name or path, instead of LDIF.",
+    ] = None
+
+    def input(
+        self, inputs: Sequence[str], suffix: str | None
+    ) -> tuple[tuple[Path, ...], Synthetic | None]:
+        """LDIF files, or the tree. Raises UsageProblem for both, or neither."""
+        if self.template is None:
+            if not inputs:
+                raise UsageProblem(
+                    reason="nothing to load: give LDIF files, or --from TEMPLATE -n N"
+                )
+            self.refuse()
+            return ldif_inputs(inputs), None
+        if inputs:
+            reason = f"give either --from {self.template} or LDIF files ({inputs[0]}), not both"
+            raise UsageProblem(reason=reason)
+        return (), Synthetic(self.spec(self.template, suffix))
+
+    def refuse(self) -> None:
+        """Raises UsageProblem for options of a tree without a template."""
+        refuse_given((*Tree.__dataclass_fields__, "tree_suffix"), "--from TEMPLATE")
 
 
-def generate(
-    recipe: TreeSpec,
-    output: str,
-    progress: Progress,
-    as_json: bool,
-    jobs: int | None,
-    compress: str | None,
-    restart: bool,
-    piece: str | None = None,
-    shard_entries: int = SHARD_ENTRIES,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class TreeOutput:
+    """Which part of a tree is generated, and where to."""
+
+    piece: Annotated[
+        str | None,
+        "--range A:B",
+        "Make only entries A to B-1 of the tree, counted from 0; all ranges joined are the whole tree.",
+    ] = None
+    output: Annotated[
+        str,
+        "-o --output DIR|-",
+        {"show_default": False},
+        "Directory for shards and a manifest; -: plain LDIF to stdout.",
+    ] = STDIN
+    compress: Annotated[
+        Compress, "How to compress shards (default: zstd for a directory, none for stdout)."
+    ] = None
+    jobs: Jobs = None
+    shard_entries: Annotated[int, IntRange(min=1), "Entries per file."] = SHARD_ENTRIES
+    restart: Restart = False
+
+
+def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
     """Make the tree, or the piece of it that --range asks for, and report it."""
-    streamed = output == STDIN
+    streamed = to.output == STDIN
     if streamed:
         standard.reserve_output()
     template = recipe.compiled()
-    packing = compress or ("none" if streamed else defaults.COMPRESS)
-    part, threads = _range_of(template, piece), jobs or resources.processors()
-    asked = GenerateOptions(recipe, template, part, threads, packing, shard_entries)
+    packing = to.compress or ("none" if streamed else defaults.COMPRESS)
+    part, threads = _range_of(template, to.piece), to.jobs or resources.processors()
+    asked = GenerateOptions(recipe, template, part, threads, packing, to.shard_entries)
     if streamed:
         plain = packing == "none"
-        to = standard.output("LDIF" if plain else "packed LDIF", readable=plain)
-        to_stream(asked, to, progress)
+        stdout = standard.output("LDIF" if plain else "packed LDIF", readable=plain)
+        to_stream(asked, stdout, shown.progress)
         return
-    done = to_directory(asked, Path(output), progress, restart)
+    done = to_directory(asked, Path(to.output), shown.progress, to.restart)
     made = done.manifest
-    recording.note({"output": output, **done.report})
-    if as_json:
+    recording.note({"output": to.output, **done.report})
+    if shown.as_json:
         show_json(done.report)
         return
     show_facts(
@@ -126,7 +138,7 @@ def generate(
             "shards": len(made.shards),
             "bytes on disk": units.size(sum(one.bytes for one in made.shards)),
             "finished": made.finished,
-            "directory": output,
+            "directory": to.output,
         }
     )
 
@@ -152,10 +164,3 @@ def _define(text: str) -> tuple[str, str]:
     if not (name and equals):
         raise UsageProblem(reason=f"--define {text}: write NAME=VALUE")
     return name, value
-
-
-def no_tree(options: dict[str, Any]) -> None:
-    """Take them out where there is no template. Raises UsageProblem for any that is given."""
-    refuse_given([*OF_TREE, "tree_suffix"], "--from TEMPLATE")
-    for name in OF_TREE:
-        del options[name]

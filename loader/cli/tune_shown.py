@@ -6,30 +6,39 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import click
-
-from loader.cli import access, options
+from loader.cli.access import Server, connection_of
+from loader.cli.options import DryRun, Json, is_given, keep_strongest
 from loader.cli.report import show, show_json, show_table
+from loader.common_options import OptionalConfig
 from loader.errors import UsageProblem
 from loader.operations.add import lending
 from loader.operations.tune.plan import EDIT, Outcome, State
 from loader.operations.tune.target import Target, opened
 from loader.server.options import Connection
 
-target_options = options.stack(
-    options.optional_config_option,
-    access.connection_options,
-    click.option(
-        "--apply",
-        is_flag=True,
-        help="Make the change; without it, the change is only shown. A slapd.conf is never edited: the lines to change "
-        "are shown.",
-    ),
-    options.dry_run_option,
-    options.json_option,
-)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change(Server):
+    """Of which server settings are shown, and whether they are changed."""
+
+    config_path: OptionalConfig = None
+    apply: Annotated[
+        bool,
+        "Make the change; without it, the change is only shown. A slapd.conf is never edited: the lines to change are "
+        "shown.",
+    ] = False
+    dry_run: DryRun = False
+    as_json: Json = False
+
+    @property
+    def applies(self) -> bool:
+        return self.apply and not self.dry_run
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.apply or self.dry_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,25 +50,19 @@ class Further:
     show: Callable[[], None]
 
 
-def taken(given: dict[str, Any]) -> tuple[bool, bool, str | None, bool]:
-    """(make the change, print JSON, suffix, a change was asked for)."""
-    apply, dry_run = given.pop("apply"), given.pop("dry_run")
-    return apply and not dry_run, given.pop("as_json"), given["base"], apply or dry_run
-
-
 @contextmanager
-def target_of(given: dict[str, Any], apply: bool) -> Iterator[Target]:
+def target_of(change: Change) -> Iterator[Target]:
     """What a killed `ditseed add` left loosened there is tightened before anything else is changed."""
-    options.keep_strongest(given, ("config_path", "uri"))
-    path: Path | None = given.pop("config_path")
-    account = [name for name in ("bind_dn", "mechanism") if given[name]]
-    named = bool(given["uri"]) or any(path is None or options.is_given(name) for name in account)
+    change = keep_strongest(change, ("config_path", "uri"))
+    path = change.config_path
+    account = [name for name in ("bind_dn", "mechanism") if getattr(change, name)]
+    named = bool(change.uri) or any(path is None or is_given(name) for name in account)
     if (path is not None) == named:
         raise UsageProblem(
             reason="say which server: either --config slapd.d or slapd.conf, or -H ldapi:/// -Y EXTERNAL"
         )
-    where: Path | Connection = access.connection_of(given) if path is None else path
-    if apply and isinstance(where, Connection):
+    where: Path | Connection = connection_of(change) if path is None else path
+    if change.applies and isinstance(where, Connection):
         lending.release(where)
     with opened(where) as target:
         yield target

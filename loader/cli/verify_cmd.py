@@ -4,66 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
-
-import click
 
 from loader import units
-from loader.cli.options import (
-    dry_run_option,
-    json_option,
-    limit_option,
-    memory_option,
-    progress_of,
-    progress_option,
-    scratch_option,
-    suffix_option,
-    threads_option,
-    verify_option,
-)
+from loader.cli.options import DryRun, Shown
 from loader.cli.report import show, show_facts, show_json
-from loader.defaults import LADDER
+from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.mdb.verify import LIMIT, Problem, Resources
+from loader.mdb.verify import Problem
 from loader.operations.verify import VerifyOptions, VerifyPlan, VerifyReport, plan, verify_database
 
-_path = click.Path(path_type=Path, readable=False)
 
-
-@click.command(name="verify")
-@click.argument("place", metavar="[DIR]", required=False, type=_path)
-@verify_option(
-    LADDER,
-    None,
-    "How thoroughly to check (default: the highest level that takes a few minutes; indexes needs --config).",
-)
-@click.option(
-    "--config",
-    "config_path",
-    type=_path,
-    help="The server's slapd.d or slapd.conf, for schema and indexes, and for the directory if DIR is not given.",
-)
-@suffix_option
-@limit_option(LIMIT, "Number of problems of each kind to show; all are counted.", least=1)
-@memory_option
-@scratch_option("Directory for temporary files (default: $TMPDIR or /tmp).")
-@threads_option
-@dry_run_option
-@json_option
-@progress_option
-def command(
-    place: Path | None,
-    verify: str | None,
-    config_path: Path | None,
-    suffix: str | None,
-    limit: int,
-    memory: int | None,
-    scratch: Path | None,
-    jobs: int | None,
-    dry_run: bool,
-    as_json: bool,
-    progress_mode: str,
-) -> int:
+@declare("verify")
+def command(options: VerifyOptions, shown: Shown, dry_run: DryRun = False) -> int:
     """Check whether the database in directory DIR (or a data file) is sound; change nothing.
 
     \b
@@ -82,14 +34,14 @@ def command(
       ditseed verify --config /etc/ldap/slapd.d --verify indexes
       ditseed verify /srv/copy/data.mdb --verify pages --json
     """
-    means = Resources(memory, jobs, scratch, limit)
-    options = VerifyOptions(place, config_path, suffix, verify, means)
     if dry_run:
         planned = plan(options)
-        show_json(dataclasses.asdict(planned)) if as_json else show_facts(_plan_lines(planned))
+        show_json(dataclasses.asdict(planned)) if shown.as_json else show_facts(
+            _plan_lines(planned)
+        )
         return EXIT_OK
-    found = verify_database(options, progress_of(progress_mode))
-    show_json(dataclasses.asdict(found)) if as_json else _show(found)
+    found = verify_database(options, shown.progress)
+    show_json(dataclasses.asdict(found)) if shown.as_json else _show(found)
     return EXIT_OK if found.sound else EXIT_DIFFERENT
 
 

@@ -14,10 +14,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from click import IntRange
 
 from loader import _native, naming, resources, units
+from loader.common_options import Limit, Sorting, TemporaryDirectory
 from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, SharedUuid, UsageProblem
 from loader.ldif import with_counters
@@ -92,14 +96,14 @@ class AuditReport:
         return not self.problems
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What a look may take: memory in bytes (None: a part of what there is), threads, room for what does not fit."""
+@dataclass(frozen=True, kw_only=True)
+class Resources(Sorting):
+    """What an audit may use. `limit`: how many problems of each kind are named."""
 
-    memory: int | None = None
-    jobs: int | None = None
-    scratch: Path | None = None
-    limit: int = field(default=LIMIT)
+    limit: Annotated[
+        Limit, IntRange(1), "Number of problems of each kind to show; all are counted."
+    ] = LIMIT
+    scratch: TemporaryDirectory = None
 
 
 def default_level(place: Path) -> str:

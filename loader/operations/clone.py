@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from loader import units
+from loader.common_options import Scratch, VerifyCopy
+from loader.declared import Argument
 from loader.errors import NoSpace, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, environment, growth, meta, verify
 from loader.mdb.copy import Copied, CopyMode
@@ -38,12 +40,27 @@ class CloneOptions:
     one by size, and pages are looked at while they are copied. `reflink`:
     "auto" shares blocks where the file system can, but with no database in use."""
 
-    source: Path
-    target: Path
-    replace: bool = False
-    verify: str | None = None
-    compact: bool = False
-    reflink: Reflink = "auto"
+    source: Annotated[Path, Argument()]
+    target: Annotated[Path, Argument()]
+    replace: Annotated[bool, "Replace the database in TARGET once the clone is checked."] = False
+    verify: VerifyCopy = None
+    compact: Annotated[
+        bool, "Leave out free pages, and write the used pages in the order of their keys."
+    ] = False
+    reflink: Annotated[
+        Reflink,
+        "Share blocks with SOURCE on xfs and btrfs instead of copying them; `auto` does so unless a process has SOURCE "
+        "open.",
+    ] = "auto"
+    token: Annotated[
+        str | None,
+        "--skip TOKEN",
+        "With TARGET -: skip what the receiver has already; the receiver prints the token.",
+    ] = None
+    scratch: Annotated[
+        Scratch,
+        "With --compact and TARGET -: directory for the compacted copy until it is sent (default: $TMPDIR or /tmp).",
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from loader.errors import LoaderError
 from loader.mdb import clone_stream, copy, meta, verify
 from loader.mdb.clone_stream import SendResult
 from loader.mdb.look import summarise
-from loader.operations.clone import require_source
+from loader.operations.clone import CloneOptions, require_source
 from loader.operations.target import (
     BuildDirectory,
     build_directory,
@@ -29,17 +29,6 @@ MODE = 0o600  # of what is received
 
 
 @dataclass(frozen=True)
-class SendOptions:
-    """token: what the receiver has, as it says. scratch: a directory with room for the copy, if it is compacted; None
-    is $TMPDIR or /tmp."""
-
-    source: Path
-    token: str | None = None
-    compact: bool = False
-    scratch: Path | None = None
-
-
-@dataclass(frozen=True)
 class SendReport:
     """A stream that went out whole. Bytes, seconds; skipped: what the receiver had."""
 
@@ -49,15 +38,6 @@ class SendReport:
     length: int
     skipped: int
     seconds: float
-
-
-@dataclass(frozen=True)
-class ReceiveOptions:
-    """As CloneOptions, without a source."""
-
-    target: Path
-    replace: bool = False
-    verify: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +67,7 @@ class ReceiveReport:
     seconds: float
 
 
-def send(options: SendOptions, progress: Progress) -> SendReport:
+def send(options: CloneOptions, progress: Progress) -> SendReport:
     """Send to stdout. The stream is not for people's eyes: refuses a terminal."""
     descriptor = standard.output("the copy")
     source, token = options.source, options.token
@@ -107,7 +87,7 @@ def send(options: SendOptions, progress: Progress) -> SendReport:
 
 
 def _send_compacted(
-    options: SendOptions, descriptor: int, progress: Progress
+    options: CloneOptions, descriptor: int, progress: Progress
 ) -> tuple[SendResult, float]:
     scratch = options.scratch or Path(tempfile.gettempdir())
     with ExitStack() as holding:
@@ -121,7 +101,7 @@ def _send_compacted(
             return sent, seconds + meter.seconds
 
 
-def plan(options: ReceiveOptions) -> ReceivePlan:
+def plan(options: CloneOptions) -> ReceivePlan:
     """Nothing is read from stdin."""
     with files.explained(options.target):
         require_target(options.target, options.replace)
@@ -135,7 +115,7 @@ def plan(options: ReceiveOptions) -> ReceivePlan:
         )
 
 
-def receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
+def receive(options: CloneOptions, progress: Progress) -> ReceiveReport:
     """Receive from stdin. Whatever stops it, the target holds the database that it held before."""
     descriptor = standard.input("the copy")
     plan(options)
@@ -145,7 +125,7 @@ def receive(options: ReceiveOptions, progress: Progress) -> ReceiveReport:
 
 
 def _receive(
-    options: ReceiveOptions, descriptor: int, progress: Progress, place: BuildDirectory
+    options: CloneOptions, descriptor: int, progress: Progress, place: BuildDirectory
 ) -> ReceiveReport:
     try:
         with progress.step("receive") as meter:

@@ -6,11 +6,16 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+from click import Choice
 
 from loader import backmdb, glue, schema, settings, syncrepl, units
+from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
+from loader.declared import Argument
 from loader.defaults import LADDER
 from loader.errors import (
     IndexesUnknown,
@@ -47,15 +52,22 @@ _TABLES: tuple[Table, ...] = (
 
 
 @dataclass(frozen=True)
-class VerifyOptions:
+class VerifyOptions(Resources):
     """`place`: an environment directory or data file; None: that of the configuration. `level`: one of
     loader.defaults.LADDER; None picks the highest that takes minutes."""
 
-    place: Path | None
-    config_path: Path | None = None
-    suffix: str | None = None
-    level: str | None = None
-    means: Resources = field(default_factory=Resources)
+    place: Annotated[Path | None, Argument("[DIR]")] = None
+    config_path: Annotated[
+        OptionalConfig,
+        "The server's slapd.d or slapd.conf, for schema and indexes, and for the directory if DIR is not given.",
+    ] = None
+    suffix: Suffix = None
+    level: Annotated[
+        str | None,
+        "--verify",
+        Choice(LADDER),
+        "How thoroughly to check (default: the highest level that takes a few minutes; indexes needs --config).",
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -114,9 +126,9 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
     known = known_to_core(*subject.required(), place) if level == INDEXES else None
     begun = time.monotonic()
     with progress.step("verify") as meter:
-        verdict = verify.audit(place, level, options.means, meter, known)
+        verdict = verify.audit(place, level, options, meter, known)
         if level in _EACH_ENTRY and verdict.sound:
-            verdict = _with_shared_uuids(verdict, place, options.means, meter)
+            verdict = _with_shared_uuids(verdict, place, options, meter)
     seconds = time.monotonic() - begun
     if subject.configured is not None:
         verdict = _as_replica(verdict, *subject.configured)

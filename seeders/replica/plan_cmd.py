@@ -6,69 +6,44 @@ import dataclasses
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import click
 
 from loader import resources, units
-from loader.cli import access, options
+from loader.cli import access
+from loader.cli.access import Consumer, Server
+from loader.cli.options import Shown
 from loader.cli.report import show, show_facts, show_json, show_table
+from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, UsageProblem
 from loader.sources.location import Kind, locate
 from seeders.replica.planning import making
 from seeders.replica.planning import plan as plans
 from seeders.replica.planning.making import PlanOptions
 from seeders.replica.planning.plan import SeedPlan, StrategyPlan
-from seeders.replica.strategies import SeedOptions
+from seeders.replica.strategies import SeedOptions, SeedRules
 
 _UNKNOWN = "not known"
 _NOT_ASKED = "it needs other options"
 
 
-@click.command("plan")
-@access.connection_options_beside_w
-@options.optional_config_option
-@options.consumer_suffix_option
-@access.consumer_options(required=False)
-@click.option(
-    "--from",
-    "source",
-    multiple=True,
-    help="LDIF or an export (ldif, online), or the provider's database directory (clone). Repeat it for both.",
-)
-@options.engine_option
-@options.placing_options
-@options.verify_new_option()
-@click.option(
-    "-w",
-    "--write-context-csn",
-    "write_context",
-    is_flag=True,
-    help="ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only).",
-)
-@click.option(
-    "--allow-hidden",
-    is_flag=True,
-    help="Plan even if the account cannot read all values, or cannot read them as they are stored.",
-)
-@access.reading_options(
-    "Number of parallel connections to the provider (default: one per processor, at most 4).",
-    "search, online: ",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="FILE",
-    help="Write the plan into FILE, for `ditseed replica seed --plan FILE`.",
-)
-@options.progress_option
-@options.json_option
+@declare("plan")
 def command(
-    output: Path | None,
-    progress_mode: str,
-    as_json: bool,
-    **given: Any,
+    server: Server,
+    source: Annotated[
+        tuple[str, ...],
+        "--from",
+        "LDIF or an export (ldif, online), or the provider's database directory (clone). Repeat it for both.",
+    ],
+    rules: SeedRules,
+    at: Consumer,
+    output: Annotated[
+        Path | None,
+        "-o --output FILE",
+        "Write the plan into FILE, for `ditseed replica seed --plan FILE`.",
+    ],
+    shown: Shown,
 ) -> None:
     """Measure, and say which strategy to seed a replica by, how long each step will take, and why others cannot be
     taken.
@@ -86,10 +61,25 @@ def command(
       ditseed replica seed --plan /root/replica.plan -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --config /etc/ldap/slapd.d
     """
-    made = making.make(_options_of(given), options.progress_of(progress_mode))
+    found = [locate(text, Kind.LDIF, Kind.DATABASE) for text in source]
+    connection = access.connection_of(server)
+    asked = SeedOptions(
+        **{
+            **vars(rules),
+            "suffix": connection.base if rules.suffix is None else rules.suffix,
+            "jobs": rules.jobs or resources.connections(),
+        },
+        connection=connection if connection.uri else None,
+        consumer=access.consumer_of(connection, at),
+    )
+    ldif, databases = (
+        tuple(path for one in found if one.kind is kind for path in one.paths)
+        for kind in (Kind.LDIF, Kind.DATABASE)
+    )
+    made = making.make(PlanOptions(asked, ldif, databases), shown.progress)
     if output is not None:
         plans.write(made, output)
-    if as_json:
+    if shown.as_json:
         show_json(dataclasses.asdict(made))
     else:
         _tell(made)
@@ -97,23 +87,6 @@ def command(
             show("", f"carry it out with: {_command(made, output)}")
     if made.chosen is None:
         click.get_current_context().exit(EXIT_DIFFERENT)
-
-
-def _options_of(given: dict[str, Any]) -> PlanOptions:
-    found = [locate(text, Kind.LDIF, Kind.DATABASE) for text in given.pop("source")]
-    connection = access.connection_of(given)
-    consumer, suffix = access.consumer_of(connection, given), given.pop("suffix")
-    given["jobs"] = given["jobs"] or resources.connections()
-    asked = SeedOptions(
-        strategy="",
-        suffix=connection.base if suffix is None else suffix,
-        connection=connection if connection.uri else None,
-        consumer=consumer,
-        **given,
-    )
-    ldif = tuple(path for one in found if one.kind is Kind.LDIF for path in one.paths)
-    databases = tuple(path for one in found if one.kind is Kind.DATABASE for path in one.paths)
-    return PlanOptions(asked, ldif, databases)
 
 
 def _tell(plan: SeedPlan) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import backmdb, csn, glue, syncrepl
+from loader.common_options import AllowHidden, Config, ConsumerSuffix, RunDir
 from loader.errors import (
     IndexesUnknown,
     NoContextCSN,
@@ -44,12 +45,12 @@ _ANEW = "Seed the replica anew (ditseed replica seed --replace)."
 class RefreshOptions:
     """`connection` is the provider."""
 
-    config_path: Path
-    connection: Connection
-    suffix: str | None = None
-    run_dir: Path | None = None
+    config_path: Config
+    connection: Connection = field(default_factory=Connection)
+    suffix: ConsumerSuffix = None
+    allow_hidden: AllowHidden = False
+    run_dir: RunDir = None
     verify: str = "quick"
-    allow_hidden: bool = False
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""

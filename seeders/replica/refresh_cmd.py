@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import dataclasses
 
-import click
-
-from loader.cli import access, options
+from loader.cli import access
+from loader.cli.options import Run
 from loader.cli.report import for_people, show_facts, show_json
+from loader.declared import command as declare
 from loader.errors import UsageProblem
 from seeders.replica import refresh as refreshing
 from seeders.replica.refresh import RefreshOptions
 
 
-@click.command("refresh")
-@access.connection_options
-@options.config_option
-@options.consumer_suffix_option
-@click.option(
-    "--allow-hidden",
-    is_flag=True,
-    help="Refresh even if the account cannot read all values, or cannot read them as they are stored.",
-)
-@options.run_dir_option()
-@options.dry_run_option
-@options.timeout_option
-@options.restart_option
-@options.progress_option
-@options.json_option
-def command(
-    config_path: Path,
-    suffix: str | None,
-    allow_hidden: bool,
-    run_dir: Path | None,
-    dry_run: bool,
-    timeouts: tuple[str, ...],
-    restart: bool,
-    progress_mode: str,
-    as_json: bool,
-    **connecting: Any,
-) -> None:
+@declare("refresh")
+def command(server: access.Server, options: RefreshOptions, run: Run) -> None:
     """Bring the database of a stopped consumer up to date, before its slapd starts.
 
     For a seed that has been waiting. The provider (-H -D -y) is asked for everything changed or deleted since the
@@ -53,23 +27,17 @@ def command(
       ditseed replica refresh -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --config /etc/ldap/slapd.d
     """
-    connection = access.connection_of(connecting)
+    connection = access.connection_of(server)
     if not connection.uri:
         raise UsageProblem(reason="give the provider: -H URI")
-    asked = RefreshOptions(
-        config_path=config_path,
-        connection=connection,
-        suffix=connection.base if suffix is None else suffix,
-        run_dir=run_dir,
-        allow_hidden=allow_hidden,
-    )
-    progress = options.progress_of(progress_mode)
-    if dry_run:
-        facts = refreshing.plan(asked)
+    suffix = connection.base if options.suffix is None else options.suffix
+    options = dataclasses.replace(options, connection=connection, suffix=suffix)
+    if run.dry_run:
+        facts = refreshing.plan(options)
     else:
-        allowed = options.timeouts_of(timeouts, refreshing.STEPS)
-        facts = refreshing.refresh(asked, progress, allowed, restart)
-    if as_json:
+        timeouts = run.timeouts_of(refreshing.STEPS)
+        facts = refreshing.refresh(options, run.progress, timeouts, run.restart)
+    if run.as_json:
         show_json(facts)
     else:
         show_facts(for_people(facts))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-import click
-
-from loader.cli import access, options
+from loader.cli import access
+from loader.cli.options import Json
 from loader.cli.report import show, show_json
+from loader.declared import command as declare
 from loader.errors import UsageProblem
 from seeders.replica import preparing
 
 
-@click.command("release")
-@access.connection_options
-@click.option(
-    "--forget",
-    is_flag=True,
-    help="Ask no server: forget what was left at one that is gone for good.",
-)
-@options.json_option
-def command(forget: bool, as_json: bool, **connecting: Any) -> None:
+@declare("release")
+def command(
+    server: access.Server,
+    forget: Annotated[bool, "Ask no server: forget what was left at one that is gone for good."],
+    as_json: Json,
+) -> None:
     """Restore the provider's session log to what it was before `replica seed --prepare-provider`.
 
     Only once the replica has caught up (ditseed replica verify). It is better to keep the session log: without one,
@@ -35,7 +32,7 @@ def command(forget: bool, as_json: bool, **connecting: Any) -> None:
       ditseed replica release -H ldap://provider -D cn=admin,cn=config -y /root/config.pw -b dc=example,dc=com
       ditseed replica release -H ldap://removed -b dc=example,dc=com --forget
     """
-    connection = access.connection_of(connecting)
+    connection = access.connection_of(server)
     if forget:
         if connection.uri is None:
             raise UsageProblem(reason="--forget needs -H, the URI that the reminder names")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
+from click import Choice
 
 from loader import resources
-from loader.cli import access, options, recording
-from loader.cli.options import Function
+from loader.cli import access, recording
+from loader.cli.access import Consumer, Servers
+from loader.cli.options import is_given, refuse_given
+from loader.cli.recording import RecordedRun
 from loader.cli.report import for_people, show_facts, show_json
+from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.server.options import Connection
 from seeders.replica import seed as seeding
@@ -24,102 +28,77 @@ _OF_CONSUMER = ("uri", "bind_dn", "password_file", "mechanism")
 # The parameters of a field of SeedOptions, if they have other names.
 _PARAMETERS = {"consumer": tuple(f"consumer_{name}" for name in _OF_CONSUMER), "replicas": ()}
 _READING = ("jobs", "pieces", "page")
+_NOT_ALWAYS = {name for one in STRATEGIES.values() for name in one.takes}  # not every strategy
 
 
-def _account_options(name: str, purpose: str) -> Callable[[Function], Function]:
+@dataclass(frozen=True, kw_only=True)
+class _Entries:
+    """Where they come from."""
+
+    strategy: Annotated[
+        str | None,
+        Choice(list(STRATEGIES)),
+        "Source of the entries: a search, LDIF or a database directory; online loads into a running consumer (default: "
+        "that of --plan).",
+    ] = None
+    plan_path: Annotated[
+        Path | None,
+        "--plan FILE",
+        "Carry out a plan of `ditseed replica plan -o FILE`: its strategy, --from and timeouts.",
+    ] = None
+    source: Annotated[
+        tuple[Path, ...],
+        "--from",
+        "ldif, online: LDIF files or an export directory; clone: a database directory.",
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Preparing:
     """As whom the provider is prepared."""
-    return options.stack(
-        click.option(
-            f"--{name}-bind-dn",
-            metavar="DN",
-            help=f"Bind DN for {purpose} (default: -D).",
-        ),
-        click.option(
-            f"--{name}-password-file",
-            metavar="FILE",
-            help=f"Password file for --{name}-bind-dn (default: -y).",
-        ),
-    )
+
+    prepare_provider: Annotated[
+        bool,
+        "Prepare the provider so that it sends the replica only what changed: set a session log, and make a few writes "
+        "that change nothing.",
+    ] = False
+    admin_bind_dn: Annotated[
+        str | None,
+        "--admin-bind-dn DN",
+        "Bind DN for the writes of --prepare-provider (default: -D).",
+    ] = None
+    admin_password_file: Annotated[
+        str | None, "--admin-password-file FILE", "Password file for --admin-bind-dn (default: -y)."
+    ] = None
+    config_bind_dn: Annotated[
+        str | None,
+        "--config-bind-dn DN",
+        "Bind DN for changing the provider's cn=config (default: -D).",
+    ] = None
+    config_password_file: Annotated[
+        str | None,
+        "--config-password-file FILE",
+        "Password file for --config-bind-dn (default: -y).",
+    ] = None
+
+    def admin(self, provider: Connection) -> Admin | None:
+        """None without --prepare-provider."""
+        if not self.prepare_provider:
+            return None
+        if provider.uri is None:
+            raise UsageProblem(reason="--prepare-provider needs the provider: -H URI")
+        config, data = (access.second_of(provider, self, name) for name in ("config", "admin"))
+        return Admin(config, data)
 
 
-@click.command("seed")
-@click.option(
-    "--strategy",
-    type=click.Choice(list(STRATEGIES)),
-    help="Source of the entries: a search, LDIF or a database directory; online loads into a running consumer "
-    "(default: that of --plan).",
-)
-@click.option(
-    "--plan",
-    "plan_path",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="FILE",
-    help="Carry out a plan of `ditseed replica plan -o FILE`: its strategy, --from and timeouts.",
-)
-@access.providers_options_beside_w
-@options.optional_config_option
-@options.consumer_suffix_option
-@access.consumer_options(required=False)
-@click.option(
-    "--from",
-    "source",
-    multiple=True,
-    type=click.Path(path_type=Path, readable=False),
-    help="ldif, online: LDIF files or an export directory; clone: a database directory.",
-)
-@click.option(
-    "--prepare-provider",
-    is_flag=True,
-    help="Prepare the provider so that it sends the replica only what changed: set a session log, and make a few "
-    "writes that change nothing.",
-)
-@_account_options("admin", "the writes of --prepare-provider")
-@_account_options("config", "changing the provider's cn=config")
-@options.engine_option
-@options.placing_options
-@options.verify_new_option()
-@click.option(
-    "-w",
-    "--write-context-csn",
-    "write_context",
-    is_flag=True,
-    help="ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only).",
-)
-@click.option(
-    "--allow-hidden",
-    is_flag=True,
-    help="Seed even if the account cannot read all values, or cannot read them as they are stored.",
-)
-@click.option(
-    "--keep-export",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="search: export into DIR first, build from the export, and keep it.",
-)
-@access.reading_options(
-    "Number of parallel connections to each provider (default: one per processor, at most 4).",
-    "search, online: ",
-)
-@click.option(
-    "--nosync",
-    is_flag=True,
-    help="online: switch nosync on during the load, as `ditseed add --nosync`.",
-)
-@options.run_dir_option()
-@options.dry_run_option
-@options.timeout_option
-@options.restart_option
-@options.progress_option
-@options.json_option
-@recording.recorded
+@declare("seed")
 def command(
-    dry_run: bool,
-    timeouts: tuple[str, ...],
-    restart: bool,
-    progress_mode: str,
-    as_json: bool,
-    plan_path: Path | None,
-    **given: Any,
+    entries: _Entries,
+    servers: Servers,
+    options: SeedOptions,
+    at: Consumer,
+    preparing: _Preparing,
+    run: RecordedRun,
 ) -> None:
     """Fill a consumer's empty database, so that its own syncrepl only fetches what has changed since.
 
@@ -142,59 +121,56 @@ def command(
       ditseed replica seed --plan /root/replica.plan -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --config /etc/ldap/slapd.d
     """
-    followed = Followed.read(plan_path, given) if plan_path else None
-    if given["strategy"] is None:
+    followed = Followed.read(entries.plan_path, entries.strategy) if entries.plan_path else None
+    name = followed.row.strategy if followed else entries.strategy
+    if name is None:
         raise UsageProblem(reason="give --strategy, or --plan FILE of `ditseed replica plan`")
-    strategy = STRATEGIES[given["strategy"]]
-    _refuse_unfitting(given)
-    serving = [strategy] if options.is_given("timeouts") else [*STRATEGIES.values()]
+    source = entries.source or (tuple(map(Path, followed.row.source)) if followed else ())
+    strategy = STRATEGIES[name]
+    _refuse_unfitting(strategy.takes, source, len(servers.uris))
+    serving = [strategy] if is_given("timeouts") else [*STRATEGIES.values()]
     steps = dict.fromkeys(step for one in serving for step in one.steps)
-    allowed = options.timeouts_of(timeouts, tuple(steps))
-    asked, progress = _options_of(strategy.takes, given), options.progress_of(progress_mode)
+    timeouts = run.timeouts_of(tuple(steps))
+    connection, replicas = access.providers_of(servers)
+    options = replace(
+        options,
+        strategy=name,
+        source=source,
+        suffix=connection.base if options.suffix is None else options.suffix,
+        connection=connection if connection.uri else None,
+        replicas=replicas,
+        consumer=access.consumer_of(connection, at),
+        admin=preparing.admin(connection),
+        jobs=options.jobs or resources.connections(),
+    )
+    unfitting = {
+        one.name: one.default for one in fields(options) if one.name in _NOT_ALWAYS - strategy.takes
+    }
+    options = SeedOptions(**{**vars(options), **unfitting})
     if followed:
-        allowed = followed.timeouts(allowed)
+        timeouts = followed.timeouts(timeouts)
         recording.note({}, followed.seconds)
-        followed.require_same(asked)
-    how = (progress, allowed, restart, followed.seconds if followed else {})
-    facts = seeding.plan(asked, progress) if dry_run else seeding.seed(asked, *how)
+        followed.require_same(options)
+    facts = (
+        seeding.plan(options, run.progress)
+        if run.dry_run
+        else seeding.seed(
+            *(options, run.progress, timeouts, run.restart), followed.seconds if followed else {}
+        )
+    )
     recording.note(facts)
-    if as_json:
+    if run.as_json:
         show_json(facts)
     else:
         show_facts(for_people(facts))
 
 
-def _refuse_unfitting(given: Mapping[str, Any]) -> None:
+def _refuse_unfitting(takes: Collection[str], source: tuple[Path, ...], providers: int) -> None:
     """Options on the command line that the chosen strategy does not take. A profile serves all strategies."""
-    chosen = STRATEGIES[given["strategy"]].takes
-    for field in sorted({name for one in STRATEGIES.values() for name in one.takes} - chosen):
+    for field in sorted(_NOT_ALWAYS - set(takes)):
         takers = ", ".join(name for name, one in STRATEGIES.items() if field in one.takes)
-        options.refuse_given(_PARAMETERS.get(field, (field,)), f"--strategy {takers}")
-    if "replicas" not in chosen and len(given["uris"]) > 1 and options.is_given("uris"):
+        refuse_given(_PARAMETERS.get(field, (field,)), f"--strategy {takers}")
+    if "replicas" not in takes and providers > 1 and is_given("uris"):
         raise UsageProblem(reason="-H several times is only for --strategy search")
-    if given["source"]:
-        options.refuse_given(_READING, "reading a provider (-H), not LDIF (--from)")
-
-
-def _options_of(takes: Collection[str], given: dict[str, Any]) -> SeedOptions:
-    """What the strategy takes of what was given."""
-    connection, replicas = access.providers_of(given)
-    more = {"consumer": access.consumer_of(connection, given), "replicas": replicas}
-    admin, suffix = _admin_of(connection, given), given.pop("suffix")
-    jobs = given["jobs"] or resources.connections()
-    fields = {**given, **more, "jobs": jobs}
-    return SeedOptions(
-        suffix=connection.base if suffix is None else suffix,
-        connection=connection if connection.uri else None,
-        admin=admin,
-        **{name: fields[name] for name in {"strategy", "run_dir", *takes}},
-    )
-
-
-def _admin_of(provider: Connection, given: dict[str, Any]) -> Admin | None:
-    """As whom the provider is prepared; None: it is not."""
-    wanted = given.pop("prepare_provider")
-    config, data = (access.second_of(provider, given, name) for name in ("config", "admin"))
-    if wanted and provider.uri is None:
-        raise UsageProblem(reason="--prepare-provider needs the provider: -H URI")
-    return Admin(config, data) if wanted else None
+    if source:
+        refuse_given(_READING, "reading a provider (-H), not LDIF (--from)")

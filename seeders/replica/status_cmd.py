@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
-import click
 import msgspec
 
 from loader import units
-from loader.cli import options
+from loader.cli.options import Json, is_given
 from loader.cli.report import show, show_facts, show_json, show_table
+from loader.common_options import ConsumerSuffix, OptionalConfig, RunDir
+from loader.declared import command as declare
 from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.log import Facts, Row
@@ -21,25 +23,18 @@ from seeders.replica.status import Status
 from seeders.replica.strategies import online, stopped
 
 
-@click.command("status")
-@options.optional_config_option
-@click.option(
-    "--consumer",
-    "consumer",
-    metavar="URI",
-    help="URI of a running server, as given for the seeding, instead of --config.",
-)
-@click.option("-b", "--base", metavar="DN", help="Base DN, as given for the seeding.")
-@options.consumer_suffix_option
-@options.run_dir_option()
-@options.json_option
+@declare("status")
 def command(
-    config_path: Path | None,
-    consumer: str | None,
-    base: str | None,
-    suffix: str | None,
-    run_dir: Path | None,
-    as_json: bool,
+    config_path: OptionalConfig,
+    consumer: Annotated[
+        str | None,
+        "--consumer URI",
+        "URI of a running server, as given for the seeding, instead of --config.",
+    ],
+    base: Annotated[str | None, "-b --base DN", "Base DN, as given for the seeding."],
+    suffix: ConsumerSuffix,
+    run_dir: RunDir,
+    as_json: Json,
 ) -> None:
     """Show what a seeding has done so far, while it is running or after it was interrupted or refused.
 
@@ -55,9 +50,9 @@ def command(
       ditseed replica status --config /etc/ldap/slapd.d
       ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
     """
-    if options.is_given("consumer") and not options.is_given("config_path"):
+    if is_given("consumer") and not is_given("config_path"):
         config_path = None
-    if options.is_given("config_path") and not options.is_given("consumer"):
+    if is_given("config_path") and not is_given("consumer"):
         consumer = None
     if (config_path is None) == (consumer is None):
         raise UsageProblem(

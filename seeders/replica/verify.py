@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
+from loader.common_options import Limit, OptionalConfig
 from loader.config import Config
+from loader.declared import Duration
 from loader.errors import ConfigHidden, NoSuchSuffix
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport
 from loader.progress import Progress
@@ -27,11 +29,16 @@ class VerifyOptions:
     """`wait` in seconds: how long the replica may need to catch up from the moment it is asked; None: as long as that
     should take. `config_path`: the consumer's configuration, where it can be read here; else its cn=config is asked."""
 
-    provider: Connection
-    consumer: Connection
-    config_path: Path | None = None
-    wait: float | None = None
-    limit: int = 20
+    provider: Connection = field(default_factory=Connection)
+    consumer: Connection = field(default_factory=Connection)
+    config_path: OptionalConfig = None
+    wait: Annotated[
+        float | None,
+        "--wait SECONDS",
+        Duration(),
+        "How long to wait for the replica to catch up (default: derived from what the provider has to send).",
+    ] = None
+    limit: Annotated[Limit, "Number of differing entries to name."] = 20
 
 
 def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport, str]:

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
-import click
+from dataclasses import dataclass
+from typing import Annotated
 
 from loader import errors, units
-from loader.cli import access, options
+from loader.cli.access import Consumer, ConsumerUri, Server, connection_of, consumer_of
+from loader.cli.options import Shown
 from loader.cli.report import show, show_facts, show_json
+from loader.declared import command as declare
 from loader.operations.compare import CompareReport, Sample
 from seeders.replica import preparing
 from seeders.replica import verify as checking
 from seeders.replica.verify import VerifyOptions
 
 
-@click.command("verify")
-@access.connection_options
-@access.consumer_options(required=True)
-@options.optional_config_option
-@click.option(
-    "--wait",
-    metavar="SECONDS",
-    help="How long to wait for the replica to catch up (default: derived from what the provider has to send).",
-)
-@options.limit_option(20, "Number of differing entries to name.")
-@options.progress_option
-@options.json_option
-def command(
-    config_path: Path | None,
-    wait: str | None,
-    limit: int,
-    progress_mode: str,
-    as_json: bool,
-    **connecting: Any,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Consumer(Consumer):
+    consumer_uri: Annotated[ConsumerUri, {"required": True}] = None
+
+
+@declare("verify")
+def command(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) -> int:
     """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
 
     While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind; also
@@ -53,13 +40,12 @@ def command(
       ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
           -y /root/replicator.pw --consumer ldap://new-replica
     """
-    provider = access.connection_of(connecting)
-    consumer = access.consumer_of(provider, connecting)
-    assert consumer is not None
-    seconds = None if wait is None else units.parse_duration(wait)
-    asked = VerifyOptions(provider, consumer, config_path, seconds, limit)
-    waited, report, how = checking.verify(asked, options.progress_of(progress_mode))
-    if as_json:
+    provider = connection_of(server)
+    options = dataclasses.replace(
+        options, provider=provider, consumer=consumer_of(provider, at) or provider
+    )
+    waited, report, how = checking.verify(options, shown.progress)
+    if shown.as_json:
         said = {"waited": waited, "compared_as": how, **dataclasses.asdict(report)}
         show_json({**said, "equal": report.equal})
     else:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import click
+from click import IntRange
 
 from loader import units
-from loader.cli.options import (
-    json_option,
-    progress_of,
-    progress_option,
-    restart_option,
-    threads_option,
-)
+from loader.cli.options import Json, Shown
 from loader.cli.report import show_facts, show_json
-from loader.cli.trees import generate, recipe_of, tree_options, tree_suffix_option
+from loader.cli.trees import Tree, TreeOutput, TreeSuffix, generate
+from loader.declared import Argument
+from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.operations.generate import SHARD_ENTRIES
 from loader.sources.dit import TreeSpec
 from seeders.synthetic import learn_cmd, templates
 from seeders.synthetic.operations_cmd import operations
+
+TemplateName = Annotated[str, Argument("TEMPLATE")]
 
 
 class Generate(click.Group):
@@ -39,49 +37,9 @@ def command() -> None:
     """Make a synthetic tree from a template."""
 
 
-command.add_command(learn_cmd.command)
-
-
-@command.command("tree")
-@click.argument("template_name", metavar="TEMPLATE")
-@click.option(
-    "--range",
-    "piece",
-    metavar="A:B",
-    help="Make only entries A to B-1 of the tree, counted from 0; all ranges joined are the whole tree.",
-)
-@click.option(
-    "-o",
-    "--output",
-    default="-",
-    metavar="DIR|-",
-    help="Directory for shards and a manifest; -: plain LDIF to stdout.",
-)
-@click.option(
-    "--compress",
-    type=click.Choice(["zstd", "none"]),
-    help="How to compress shards (default: zstd for a directory, none for stdout).",
-)
-@threads_option
-@click.option(
-    "--shard-entries",
-    type=click.IntRange(min=1),
-    default=SHARD_ENTRIES,
-    show_default=True,
-    help="Entries per file.",
-)
-@tree_options
-@tree_suffix_option
-@restart_option
-@json_option
-@progress_option
+@declare("tree")
 def tree(
-    template_name: str,
-    output: str,
-    as_json: bool,
-    progress_mode: str,
-    tree_suffix: str | None,
-    **options: Any,
+    template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: TreeSuffix, shown: Shown
 ) -> None:
     """Make a synthetic tree from TEMPLATE: `people`, or the path of a template file of your own.
 
@@ -97,16 +55,16 @@ def tree(
       ditseed generate show people 17                                look at entry 17
       ditseed generate templates                                     what is shipped
     """
-    recipe = recipe_of(template_name, options, tree_suffix)
-    generate(recipe, output, progress_of(progress_mode), as_json, **options)
+    generate(tree.spec(template_name, tree_suffix), to, shown)
 
 
-@command.command("show")
-@click.argument("template_name", metavar="TEMPLATE")
-@click.argument("number", type=click.IntRange(min=0))
-@tree_options
-@tree_suffix_option
-def show(template_name: str, number: int, tree_suffix: str | None, **options: Any) -> None:
+@declare("show")
+def show(
+    template_name: TemplateName,
+    number: Annotated[int, Argument(), IntRange(min=0)],
+    tree: Tree,
+    tree_suffix: TreeSuffix,
+) -> None:
     """Print entry NUMBER of TEMPLATE, as `generate` would make it. Entry 0 is the suffix.
 
     Without -n, the tree is the smallest that contains it: give -n if the template has kinds whose
@@ -116,19 +74,15 @@ def show(template_name: str, number: int, tree_suffix: str | None, **options: An
     Example:
       ditseed generate show people 17000000
     """
-    template = recipe_of(template_name, options, tree_suffix).compiled(otherwise=number + 1)
+    template = tree.spec(template_name, tree_suffix).compiled(otherwise=number + 1)
     if number >= template.entries:
         raise UsageProblem(reason=f"the tree has entries 0 to {units.number(template.entries - 1)}")
     sys.stdout.buffer.write(template.entry(number))
     sys.stdout.buffer.flush()
 
 
-command.add_command(operations)
-
-
-@command.command("templates")
-@json_option
-def list_templates(as_json: bool) -> None:
+@declare("templates")
+def list_templates(as_json: Json) -> None:
     """List the templates that come with ditseed.
 
     \b
@@ -141,3 +95,7 @@ def list_templates(as_json: bool) -> None:
 
 def _described(path: Path) -> str:
     return TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
+
+
+for one in (learn_cmd.command, tree, show, operations, list_templates):
+    command.add_command(one)

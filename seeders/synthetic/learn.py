@@ -77,4 +77,4 @@ def _of_server(options: LearnOptions, output: Path, progress: Progress) -> None:
     from loader.operations.export import ExportOptions, export
 
     assert options.connection is not None
-    export(ExportOptions(options.connection, output, options.jobs), progress, {})
+    export(ExportOptions(options.connection, output, jobs=options.jobs), progress, {})

@@ -4,41 +4,34 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
-
-import click
+from typing import Annotated
 
 from loader import resources, standard, units
-from loader.cli import access, options
+from loader.cli.access import Server, connection_of
+from loader.cli.options import Shown, is_given
 from loader.cli.report import show_facts, show_json
+from loader.common_options import Jobs
+from loader.declared import Argument
+from loader.declared import command as declare
 from loader.errors import UsageProblem
 from seeders.synthetic.learn import LearnOptions, learn
 
 
-@click.command("learn")
-@click.argument("sources", metavar="[SOURCE]...", nargs=-1)
-@access.connection_options
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="TEMPLATE|-",
-    help="The template file to write; -: standard output.",
-)
-@options.jobs_option(
-    "Number of threads, or of connections to a server (default: one per processor, at most 4 connections)."
-)
-@click.option("--replace", is_flag=True, help="Overwrite an existing template.")
-@options.json_option
-@options.progress_option
+@declare("learn")
 def command(
-    sources: tuple[str, ...],
-    output: str,
-    jobs: int | None,
-    replace: bool,
-    as_json: bool,
-    progress_mode: str,
-    **connecting: Any,
+    sources: Annotated[tuple[str, ...], Argument("[SOURCE]...")],
+    server: Server,
+    output: Annotated[
+        str,
+        "-o --output TEMPLATE|-",
+        "The template file to write; -: standard output.",
+    ],
+    jobs: Annotated[
+        Jobs,
+        "Number of threads, or of connections to a server (default: one per processor, at most 4 connections).",
+    ],
+    replace: Annotated[bool, "Overwrite an existing template."],
+    shown: Shown,
 ) -> None:
     """Learn a template from a real tree; it generates similar trees of any size.
 
@@ -53,9 +46,9 @@ def command(
       ditseed generate learn -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o ours.toml
       ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
     """
-    base = connecting["base"] if options.is_given("base") or not sources else None
-    connection = access.connection_of(connecting)
-    if sources and options.is_given("uri"):
+    base = server.base if is_given("base") or not sources else None
+    connection = connection_of(server)
+    if sources and is_given("uri"):
         raise UsageProblem(reason="give either SOURCE or -H, not both")
     place = None if output == "-" else Path(output)
     if place is None:
@@ -64,7 +57,7 @@ def command(
         raise UsageProblem(reason=f"{place} exists already; --replace overwrites it")
     usual = resources.processors() if sources else resources.connections()
     asked = LearnOptions(sources, None if sources else connection, base, place, jobs or usual)
-    learned = learn(asked, options.progress_of(progress_mode))
+    learned = learn(asked, shown.progress)
     if place is None:
         sys.stdout.write(learned.template)
         return
@@ -74,7 +67,7 @@ def command(
         "entries of the main kind": learned.main,
         "entries left out": learned.left_out,
     }
-    if as_json:
+    if shown.as_json:
         show_json({**facts, "template": place})
         return
     numbers = {name: units.number(count) for name, count in facts.items()}

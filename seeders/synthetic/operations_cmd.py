@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
+from click import Choice, FloatRange, IntRange
 
 from loader import resources, standard
-from loader.cli.options import progress_of, progress_option, threads_option
-from loader.cli.trees import recipe_of, tree_options, tree_suffix_option
-from loader.cli.written import Share
+from loader.cli.options import ProgressMode, progress_of
+from loader.cli.trees import Tree, TreeSuffix
+from loader.common_options import Jobs
+from loader.declared import Argument, Share
+from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.sources import dit
 from loader.sources.dit import PlanOptions
@@ -21,71 +24,66 @@ READS = ("search", "bind")
 MIX = {"jsonl": "search=80,bind=15,modify=5", "ldif": "modify=70,add=15,delete=10,modrdn=5"}
 
 
-@click.command("operations")
-@click.argument("template_name", metavar="TEMPLATE")
-@click.option(
-    "--operations",
-    "count",
-    type=click.IntRange(1),
-    required=True,
-    metavar="K",
-    help="Number of operations.",
-)
-@click.option(
-    "--mix",
-    metavar="NAME=SHARE,...",
-    help="Shares of search, bind, modify, add, delete, modrdn "
-    f"(default: {MIX['jsonl']}; with --format ldif {MIX['ldif']}).",
-)
-@click.option(
-    "--miss",
-    type=Share(zero=True),
-    default="5%",
-    show_default=True,
-    metavar="SHARE",
-    help="Share of searches that find nothing and of binds with a wrong password.",
-)
-@click.option(
-    "--skew",
-    type=click.FloatRange(0, 20, min_open=True),
-    default=0.9,
-    show_default=True,
-    help="Exponent of Zipf's law for the choice of entries; a higher one concentrates operations on fewer entries.",
-)
-@click.option(
-    "--search",
-    "looks",
-    metavar="ATTRIBUTE[*][=WEIGHT],...",
-    help="Attributes to search by; with *, by an initial substring (default: as the template's attributes suggest).",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(list(MIX)),
-    default="jsonl",
-    show_default=True,
-    help="Format of the plan: one line of JSON for each operation, or LDIF changes.",
-)
-@click.option(
-    "-o", "--output", default="-", metavar="FILE|-", help="Output file (default: standard output)."
-)
-@threads_option
-@tree_options
-@tree_suffix_option
-@progress_option
+@dataclass(frozen=True, kw_only=True)
+class _Operations:
+    count: Annotated[int, "--operations K", IntRange(1), "Number of operations."]
+    mix: Annotated[
+        str | None,
+        "--mix NAME=SHARE,...",
+        "Shares of search, bind, modify, add, delete, modrdn "
+        f"(default: {MIX['jsonl']}; with --format ldif {MIX['ldif']}).",
+    ] = None
+    miss: Annotated[
+        float,
+        "--miss SHARE",
+        Share(zero=True),
+        {"default": "5%"},
+        "Share of searches that find nothing and of binds with a wrong password.",
+    ] = 0.05
+    skew: Annotated[
+        float,
+        FloatRange(0, 20, min_open=True),
+        "Exponent of Zipf's law for the choice of entries; a higher one concentrates operations on fewer entries.",
+    ] = 0.9
+    looks: Annotated[
+        str | None,
+        "--search ATTRIBUTE[*][=WEIGHT],...",
+        "Attributes to search by; with *, by an initial substring (default: as the template's attributes suggest).",
+    ] = None
+    form: Annotated[
+        str,
+        "--format",
+        Choice(list(MIX)),
+        "Format of the plan: one line of JSON for each operation, or LDIF changes.",
+    ] = "jsonl"
+    output: Annotated[
+        str,
+        "-o --output FILE|-",
+        {"show_default": False},
+        "Output file (default: standard output).",
+    ] = "-"
+    jobs: Jobs = None
+
+    def plan(self, seed: int) -> PlanOptions:
+        return PlanOptions(
+            *(
+                self.count,
+                shares(self.mix or MIX[self.form], self.form),
+                self.miss,
+                self.skew,
+                seed,
+            ),
+            *(parse_search_option(self.looks), self.form == "ldif"),
+        )
+
+
+@declare("operations")
 def operations(
-    template_name: str,
-    count: int,
-    mix: str | None,
-    miss: float,
-    skew: float,
-    looks: str | None,
-    form: str,
-    output: str,
-    jobs: int | None,
-    progress_mode: str,
-    tree_suffix: str | None,
-    **options: Any,
+    template_name: Annotated[str, Argument("TEMPLATE")],
+    options: _Operations,
+    tree: Tree,
+    tree_suffix: TreeSuffix,
+    progress_mode: ProgressMode = "auto",
 ) -> None:
     """Make a load plan for the tree of TEMPLATE: give -n, --seed and --suffix as for the tree itself.
 
@@ -98,25 +96,16 @@ def operations(
       ditseed generate operations accounts -n 1000 --operations 100 --search 'uid=80,mail=15,cn*=5'
       ditseed generate operations people -n 1000 --operations 500 --format ldif | ldapmodify -H ldap://test ...
     """
-    seed = options["seed"]
-    template = recipe_of(template_name, options, tree_suffix).compiled()
-    wishes = PlanOptions(
-        count,
-        shares(mix or MIX[form], form),
-        miss,
-        skew,
-        seed,
-        parse_search_option(looks),
-        form == "ldif",
-    )
-    with progress_of(progress_mode).step("operations", count) as meter:
-        if output == "-":
-            to = standard.output("the plan", readable=True)
-            dit.plan(template, wishes, to, jobs or resources.processors(), meter)
+    template = tree.spec(template_name, tree_suffix).compiled()
+    plan, jobs = options.plan(tree.seed), options.jobs or resources.processors()
+    with progress_of(progress_mode).step("operations", options.count) as meter:
+        if options.output == "-":
+            stdout = standard.output("the plan", readable=True)
+            dit.plan(template, plan, stdout, jobs, meter)
             return
-        path = Path(output)
+        path = Path(options.output)
         with files.explained(path), files.creating(path) as file:
-            dit.plan(template, wishes, file.fileno(), jobs or resources.processors(), meter)
+            dit.plan(template, plan, file.fileno(), jobs, meter)
             os.fsync(file.fileno())
 
 

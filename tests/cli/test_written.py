@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loader.cli.load_report import Sampled
-from loader.cli.written import Share
+from loader.cli.tune_cmd import Sampled
+from loader.declared import Share
 from loader.errors import UsageProblem
 from loader.sources.sampling import SampleSize
 

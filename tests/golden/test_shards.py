@@ -50,7 +50,7 @@ def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
         return None
     server_id = int(case.options[case.options.index("-S") + 1]) if "-S" in case.options else 0
     last_mod = "lastmod off" not in case.settings.database_lines
-    now = input_time(BuildOptions((ldif,), Path())) if last_mod else None
+    now = input_time(BuildOptions(Path(), (ldif,))) if last_mod else None
     making = GeneratedAttributes(now, server_id, None, "", aliases=shapes.SAME)
     whole = Slice(source, plan.shared, plan.cuts[0], plan.leaves, making)
     stream = directory / "stream.ldif"

@@ -24,7 +24,6 @@ from fixtures.golden.records import SUFFIX
 from fixtures.golden.worn import CASE, wear
 from fixtures.slapd import Slapd
 from loader.mdb import meta
-from loader.mdb.verify import Resources
 from loader.operations.verify import VerifyOptions, VerifyReport, verify_database
 from loader.progress import Progress
 from tests.golden.everything import CASES
@@ -52,8 +51,9 @@ def worn(server: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 
 
 def look(server: Slapd, place: Path, level: str = "indexes") -> VerifyReport:
-    means = Resources(memory=32 << 20, jobs=2)
-    options = VerifyOptions(place, server.config_path, server.suffix, level, means)
+    options = VerifyOptions(
+        place, server.config_path, server.suffix, level, memory=32 << 20, jobs=2
+    )
     return verify_database(options, Progress("none"))
 
 

@@ -69,7 +69,7 @@ class Reading:
             return [path for path in waiting[:1] if waiting.pop(0) and path.stat().st_size]
 
         how = {"now": "20260101000000Z", "seeding": True, "verify": FULL}
-        options = BuildOptions((), self.target.config_path, **how)
+        options = BuildOptions(self.target.config_path, **how)
         place = target_database(options.config_path, SUFFIX, False)
         with open_run(self.scratch / "run", "test", {}, Progress("none")) as run:
             work = NativeSteps(options, run, place)

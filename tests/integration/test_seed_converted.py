@@ -77,7 +77,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert ours.slapcat()
         monkeypatch.setattr(version, "release", lambda: (2, 7, 0))
         back = SeedOptions(
-            "clone", newer.config_path, suffix=newer.suffix, source=(ours.database_dir,)
+            "clone", config_path=newer.config_path, suffix=newer.suffix, source=(ours.database_dir,)
         )
         assert seeding.seed(back, Progress("none"), {})["converted"] == "data format 1 to 3"
         assert meta.read_meta(newer.database_dir).format == 3

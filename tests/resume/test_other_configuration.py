@@ -60,7 +60,7 @@ def test_a_slapd_conf_is_the_same_each_time_it_is_read(ldif: Path) -> None:
     settings = Settings(global_lines=("index_intlen 16",))
     with closing(Slapd(settings, form="conf")) as server:
         first, second = (configuration.read(server.config_path) for _ in range(2))
-        options = BuildOptions((ldif,), server.config_path)
+        options = BuildOptions(server.config_path, (ldif,))
         assert first.entries != second.entries
         assert made(first, options) == made(second, options)
         _with_an_index(server)

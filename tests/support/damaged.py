@@ -68,7 +68,11 @@ class Worn:
     def look(self, path: Path) -> AuditReport:
         """What verify says of a damaged copy, on all rungs."""
         return audit(
-            path, LADDER[-1], Resources(32 << 20, 2, limit=10**6), Meter("verify"), self.known
+            path,
+            LADDER[-1],
+            Resources(memory=32 << 20, jobs=2, limit=10**6),
+            Meter("verify"),
+            self.known,
         )
 
 

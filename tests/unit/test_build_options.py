@@ -14,7 +14,7 @@ CONFIG = Path("/etc/ldap/slapd.d")
 
 
 def options(*inputs: Path, **more: object) -> BuildOptions:
-    return BuildOptions(inputs, CONFIG, **more)  # type: ignore[arg-type]
+    return BuildOptions(CONFIG, inputs, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from loader.operations.build import BuildOptions, proven
 from loader.server import version
 
 SUFFIX = "dc=example,dc=com"
-PLAIN = BuildOptions((Path("x.ldif"),), Path("/etc/ldap/slapd.d"))
+PLAIN = BuildOptions(Path("/etc/ldap/slapd.d"), (Path("x.ldif"),))
 
 
 def database(number: int, suffix: str, **values: str) -> Entry:
@@ -54,7 +54,7 @@ def test_what_is_refused(entries: list[Entry], words: str) -> None:
 
 
 def test_a_context_csn_in_an_entry_of_its_own() -> None:
-    options = BuildOptions(PLAIN.inputs, PLAIN.config_path, write_context=True)
+    options = BuildOptions(PLAIN.config_path, PLAIN.inputs, write_context=True)
     with pytest.raises(NotProven, match="sync_use_subentry"):
         ask(options, database(1, SUFFIX, olcSyncUseSubentry="TRUE"))
 

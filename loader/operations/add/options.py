@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any
 
+import click
+from click import Choice, IntRange
+
+from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.defaults import state_dir
 from loader.errors import UsageProblem
 from loader.server.options import Connection
@@ -18,26 +23,54 @@ from loader.sources.synthetic import Synthetic
 ON_EXISTS = ("error", "skip", "replace", "newer")
 
 
+class Batch(click.ParamType[int]):
+    """Entries, or `auto`, which is 0."""
+
+    name = "batch"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return 0 if value == "auto" else int(IntRange(1).convert(value, param, ctx))
+
+
 @dataclass(frozen=True)
-class AddOptions:
+class AddOptions(Rejecting):
     """LDIF files (or directories of them), or a `tree`, into a running server.
 
     `batch`: entries a transaction, 0 finds out, 1 makes none. `max_rate`: entries/s, 0 is without limit.
     `as_replication`: everything is sent as it stands but contextCSN (lending.py).
     """
 
-    connection: Connection
-    inputs: tuple[Path, ...]
-    jobs: int = 3
-    batch: int = 0
-    on_exists: str = ON_EXISTS[0]
-    max_rejects: int = 0
-    rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
-    max_rate: int = 0
-    nosync: bool = False
-    keep_operational: bool = False
+    connection: Connection = field(default_factory=Connection)
+    inputs: tuple[Path, ...] = ()
+    jobs: Annotated[int, "-j --jobs", IntRange(1), "Number of parallel connections."] = 3
+    batch: Annotated[
+        int,
+        "--batch N|auto",
+        Batch(),
+        {"default": "auto", "show_default": True},
+        "Entries per transaction; 1: no transactions, each entry by itself.",
+    ] = 0
+    on_exists: Annotated[
+        str, Choice(ON_EXISTS), "What to do with an entry that exists already."
+    ] = ON_EXISTS[0]
+    max_rejects: Annotated[
+        MaxRejects, "Maximum number of rejected entries before the load stops."
+    ] = field(default=0, kw_only=True)
+    max_rate: Annotated[
+        MaxRate, IntRange(1), "At most N entries per second, over all connections."
+    ] = 0
+    nosync: Annotated[
+        bool,
+        "Switch nosync on during the load (through cn=config); it is switched off again however the load ends.",
+    ] = False
+    keep_operational: Annotated[
+        bool,
+        "Send entryUUID, creatorsName, createTimestamp ... as well, with the relax control.",
+    ] = False
+    run_dir: Annotated[
+        RunDir, "Directory for the state of the run (default: below the state directory)."
+    ] = None
     as_replication: bool = False
-    run_dir: Path | None = None
     tree: Synthetic | None = None  # in the place of inputs
 
     @property

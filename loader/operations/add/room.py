@@ -34,7 +34,7 @@ def require(connection: Connection, given: LdifFiles, first: str | None) -> None
         config, database = found
         room, readers = map_room.look(database)
         place = TargetDatabase(config, database, database.directory or Path())
-        target = native.target_of(BuildOptions((), config.path, database.suffix), place)
+        target = native.target_of(BuildOptions(config.path, suffix=database.suffix), place)
         load = guard.forecast(target, given, room.available, Meter("sample"))
     except (LoaderError, OSError) as error:
         log.info("room in the map was not looked at: %s", error)

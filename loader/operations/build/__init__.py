@@ -15,7 +15,6 @@ from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
 from loader.operations.build.made_for import made_for
 from loader.operations.build.options import FULL, BuildOptions
-from loader.operations.build.shard_count import MOST as MOST_SHARDS
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
 from loader.run.log import Facts
@@ -25,7 +24,6 @@ from loader.storage import temporary
 
 __all__ = [
     "FULL",
-    "MOST_SHARDS",
     "STEPS",
     "BuildOptions",
     "build",

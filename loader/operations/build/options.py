@@ -6,20 +6,36 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from loader.defaults import ENGINES, LADDER
+from click import Choice, IntRange
+
+from loader.common_options import (
+    Config,
+    Engine,
+    Placing,
+    Rejecting,
+    Sorting,
+    SpaceCheck,
+    Suffix,
+    Target,
+    VerifyNew,
+    WriteContextCsn,
+)
+from loader.defaults import ENGINES, LADDER, LEVELS
 from loader.errors import UsageProblem
 from loader.sources import Source
 from loader.sources.ldif_files import LdifFiles
 from loader.sources.synthetic import Synthetic
 
 FULL = LADDER[-1]  # every entry read again, every index made again: a level of --verify
+MOST_SHARDS = 256
 _ONCE = "--dry-run and a replica read the input more than once: put the stream into a file first"
 _FILES = "leave it out, or `ditseed generate TEMPLATE -o DIR` first"
 
 
 @dataclass(frozen=True)
-class BuildOptions:
+class BuildOptions(Placing, Sorting, Rejecting):
     """What to load (LDIF files, or directories of them; or a `tree`), and into the database of which configuration.
 
     `maxsize`: None takes the configured one, "auto" computes it, a number sets it; the last two change a
@@ -28,31 +44,46 @@ class BuildOptions:
     its entries), and nothing in it may be newer.
     """
 
-    inputs: tuple[Path, ...]
-    config_path: Path
-    suffix: str | None = None
-    replace: bool = False
-    maxsize: int | str | None = None
-    write_context: bool = False
-    engine: str = ENGINES[0]
-    verify: str = "quick"
+    config_path: Config
+    inputs: tuple[Path, ...] = ()
+    suffix: Suffix = None
+    target: Target = None
+    glue: Annotated[
+        bool,
+        "-g --no-glue",
+        "Do not build the databases glued to it (subordinate), as slapadd -g.",
+    ] = True
+    engine: Engine = ENGINES[0]
+    verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
+    write_context: Annotated[
+        WriteContextCsn, "Write contextCSN from the entries' entryCSN, as slapadd -w."
+    ] = False
+    server_id: Annotated[
+        int | None,
+        "-S --server-id",
+        IntRange(0, 4095),
+        "Server ID for generated entryCSNs (default: olcServerID).",
+    ] = None
+    shards: Annotated[
+        int | None,
+        IntRange(1, MOST_SHARDS),
+        "With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
+    ] = None
+    check_values: Annotated[
+        bool,
+        "--no-value-check",
+        "Accept values that violate their syntax, as slapadd does by default.",
+    ] = True
+    file_urls: Annotated[
+        bool,
+        "--allow-file-urls",
+        "Allow `attribute:< file:///path` and `include: file:///path` to read files of this host.",
+    ] = False
+    check_space: SpaceCheck = True
     seeding: bool = False
-    server_id: int | None = None  # of entryCSNs that are made; None: the configuration's
-    target: Path | None = None
-    shards: int | None = None  # slapadds that share the work; None: as many as help
-    # The native engine's:
-    memory: int | None = None  # bytes; None: a quarter of what there is
-    jobs: int | None = None  # None: the processors there are
-    scratch: Path | None = None  # for what does not fit into memory; None: in the run directory
-    max_rejects: int = 0
-    rejects: Path | None = None  # LDIF of refused entries; None: in the run directory
-    check_space: bool = True  # on the disk, before the load
-    check_values: bool = True
     check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
     complete_naming: bool = True  # entries that lack a value of their RDN get it, as slapadd has it
-    file_urls: bool = False  # `attribute:< file:...` is read
     tree: Synthetic | None = None  # in the place of inputs
-    glue: bool = True  # with the databases that are glued to this one (slapadd without -g)
     # Of a part of a glued tree:
     now: str | None = None  # the time of attributes that are made; None: as inputs.moment tells
     claimed: tuple[str, ...] | None = (
@@ -109,7 +140,7 @@ class BuildOptions:
         self.files.require_fitting(self.rejects)
 
     def _only_native(self) -> Iterator[str]:
-        default = BuildOptions((), Path())
+        default = BuildOptions(Path())
         if self.verify == FULL:
             yield f"--verify {FULL}"
         for name, option in _NATIVE.items():

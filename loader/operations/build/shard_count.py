@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from loader import backmdb, resources
-from loader.operations.build.options import BuildOptions
+from loader.operations.build.options import MOST_SHARDS, BuildOptions
 from loader.operations.publish import TargetDatabase
 
-MOST = 256
 # Entries of a slice: fewer are not worth a slapadd that starts, and more make each of them slower.
 _FEW = 50_000
 _MANY = 64  # slices that are cut for speed alone
@@ -24,7 +23,7 @@ def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, need
     processors = resources.processors()
     fitting = -(-needed * processors * _SHARE // resources.memory())
     for_speed = min(_MANY, entries // _FEW)
-    return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST))
+    return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST_SHARDS))
 
 
 def _why_not(options: BuildOptions, place: TargetDatabase) -> str | None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import defaults
+from loader.common_options import ExportLimits
 from loader.server.options import Connection
 from loader.sources.narrowing import Narrowing
 
 
 @dataclass(frozen=True)
-class ExportOptions:
-    """What to read, and where to. `jobs` in connections; `pieces` 0: as many as jobs, one of a small tree. `page` in
-    entries, 0: only where a limit demands pages."""
+class ExportOptions(ExportLimits):
+    """What to read, and where to."""
 
     connection: Connection
     output: Path
-    jobs: int = 2  # to each provider
-    pieces: int = 0
-    max_rate: int = 0  # entries a second; 0 is as fast as can be
-    max_latency: float | None = None  # seconds that the server may take for a small question
-    page: int = 0
+    jobs: int = field(default=2, kw_only=True)  # to each provider
     compress: str = defaults.COMPRESS
     narrowing: Narrowing | None = None  # for a partial replica: not all entries, not whole
     looked: bool = False  # the caller has seen what the server hides, and goes on

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from click import Choice
 
 from loader import settings
+from loader.common_options import Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
+from loader.declared import Argument
+from loader.defaults import LEVELS
 from loader.errors import EmptyInput, UsageProblem
 from loader.mdb import look
 from loader.mdb.look import DatabaseSummary
-from loader.operations.build.options import BuildOptions
+from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
 from loader.server import configuration
 from loader.sources import mdb
@@ -18,21 +24,16 @@ from loader.storage import files
 
 
 @dataclass(frozen=True)
-class MigrateOptions:
+class MigrateOptions(Placing, Sorting):
     """`source`, `target`: database directories. `config_path`: of the slapd that will use the target. `suffix`: its
     database there (None: the one that has the source's). The rest as in BuildOptions."""
 
-    source: Path
-    target: Path
-    config_path: Path
-    suffix: str | None = None
-    replace: bool = False
-    maxsize: int | str | None = None
-    verify: str = "quick"
-    memory: int | None = None
-    jobs: int | None = None
-    scratch: Path | None = None
-    check_space: bool = True
+    source: Annotated[Path, Argument()]
+    target: Annotated[Path, Argument()]
+    config_path: Config
+    suffix: Suffix = None
+    verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
+    check_space: SpaceCheck = True
 
     @property
     def part(self) -> Part:
@@ -51,7 +52,6 @@ class MigrateOptions:
         """Entries are taken as they are stored, as for a replica; values that their syntax forbids are counted."""
         beside = not files.same(place.database.directory, self.target)
         return BuildOptions(
-            inputs=(),
             config_path=self.config_path,
             suffix=place.database.suffix,
             replace=self.replace,

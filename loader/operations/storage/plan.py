@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from math import lcm
 from shlex import quote
+from typing import Annotated
 
 import msgspec
+from click import Choice, IntRange
 
-from loader import units
+from loader import resources, units
+from loader.declared import Size
 from loader.errors import DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall
 from loader.operations.storage import commands, hardware, layout, making, reading
 from loader.operations.storage.findings import PAGE
@@ -40,24 +44,39 @@ class Disk(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...] = ()
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
     """Sizes in bytes. `stripes` and `size`: None for as many disks, and as much of them, as there are.
 
     `redundant`: each stripe on two disks.
     """
 
-    database: int
-    memory: int
-    kind: str = "xfs"
-    stripes: int | None = None
-    stripe_size: int = STRIPE
-    extent_size: int = EXTENT
-    group: str = "ldap"
-    volume: str = "data"
-    mount: str = "/srv/ldap"
-    size: int | None = None
-    unequal: bool = False
-    redundant: bool = False
+    database: Annotated[int, "--database-size", Size(), "Size of the database."]
+    kind: Annotated[str, "--fs", Choice(making.KINDS), "File system."] = "xfs"
+    stripes: Annotated[
+        int | None,
+        IntRange(1),
+        "Number of stripes (default: one on each disk, or on each two with --redundant).",
+    ] = None
+    stripe_size: Annotated[int, Size(), {"show_default": False}, "Stripe size (default: 64K)."] = (
+        STRIPE
+    )
+    extent_size: Annotated[int, Size(), {"show_default": False}, "Extent size (default: 4M)."] = (
+        EXTENT
+    )
+    size: Annotated[
+        int | None, "--volume-size", Size(), "Size of the volume (default: all of the disks)."
+    ] = None
+    memory: Annotated[
+        int, Size(), {"required": False}, "Memory of the server (default: of this host)."
+    ] = field(default_factory=resources.memory)
+    group: Annotated[str, "--vg", "Name of the volume group."] = "ldap"
+    volume: Annotated[str, "--lv", "Name of the logical volume."] = "data"
+    mount: Annotated[str, "Mount point."] = "/srv/ldap"
+    unequal: Annotated[bool, "Do without what larger disks have more than the smallest."] = False
+    redundant: Annotated[
+        bool, "Keep everything on two disks: raid10 on 4 disks or more, a mirror (raid1) on 2."
+    ] = False
 
     @property
     def copies(self) -> int:

@@ -139,7 +139,7 @@ def of_sample(
 def target_of(config: Config, database: Database) -> BuildTarget:
     """Of builds of a sample. Raises NotProven."""
     place = TargetDatabase(config, database, database.directory or Path())
-    return native.target_of(BuildOptions((), config.path, database.suffix), place)
+    return native.target_of(BuildOptions(config.path, suffix=database.suffix), place)
 
 
 def _of_server(provider: Connection, wanted: SampleSize, meter: Meter) -> Sample:

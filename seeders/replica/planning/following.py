@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from loader.errors import UsageProblem
 from loader.server import configuration
@@ -23,19 +22,16 @@ class Followed:
     row: StrategyPlan
 
     @classmethod
-    def read(cls, path: Path, given: dict[str, Any]) -> Followed:
-        """With the strategy and the source put into the options `given`, which go before those of the plan. Raises
-        UsageProblem."""
+    def read(cls, path: Path, strategy: str | None) -> Followed:
+        """`strategy` goes before that of the plan. Raises UsageProblem."""
         plan = plans.read(path)
-        wanted = given["strategy"] or plan.chosen
+        wanted = strategy or plan.chosen
         row = next((one for one in plan.strategies if one.strategy == wanted), None)
         if row is None:
             raise UsageProblem(reason=f"--plan {path}: by it, no strategy can be carried out")
         if not row.feasible:
             reason = f"--plan {path}: by it, --strategy {wanted} cannot be taken: {row.reason}"
             raise UsageProblem(reason=reason)
-        given["strategy"] = row.strategy
-        given["source"] = given["source"] or tuple(Path(one) for one in row.source)
         return cls(path, plan, row)
 
     def timeouts(self, asked: Mapping[str, float]) -> dict[str, float]:

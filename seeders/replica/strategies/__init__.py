@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
+
+import click
 
 from loader import defaults
+from loader.common_options import (
+    AllowHidden,
+    ConsumerSuffix,
+    Engine,
+    Jobs,
+    OptionalConfig,
+    Page,
+    Pieces,
+    Placing,
+    Reading,
+    RunDir,
+    VerifyNew,
+    WriteContextCsn,
+)
 from loader.config import Config, Database
 from loader.progress import Progress
 from loader.run.log import Facts
@@ -17,32 +33,57 @@ from loader.server.session import Session
 from seeders.replica.partial import Partial
 from seeders.replica.preparing import Admin
 
+_READ = "search, online: number of"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedRules(Placing, Reading):
+    """What a plan of a seeding needs to know. `config_path` is the configuration of a stopped consumer."""
+
+    config_path: OptionalConfig = None
+    suffix: ConsumerSuffix = None
+    engine: Engine = defaults.ENGINES[0]
+    verify: VerifyNew = "quick"
+    write_context: Annotated[
+        WriteContextCsn,
+        "ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only).",
+    ] = False
+    allow_hidden: AllowHidden = False
+    jobs: Annotated[
+        Jobs,
+        f"{_READ} parallel connections to each provider (default: one per processor, at most 4).",
+    ] = None
+    pieces: Annotated[
+        Pieces,
+        f"{_READ} searches into which the tree is divided; 0: as many as jobs. If a connection breaks, one of them is "
+        "repeated.",
+    ] = 0
+    page: Annotated[
+        Page, "search, online: entries per page; 0: no paging unless a limit requires it."
+    ] = 0
+
 
 @dataclass(frozen=True)
-class SeedOptions:
+class SeedOptions(SeedRules):
     """`connection` is the provider, `source` is --from: LDIF, an export directory, or a database directory.
-    `config_path` is the configuration of a stopped consumer, `consumer` is a running one."""
+    `consumer` is a running one."""
 
-    strategy: str
-    config_path: Path | None = None
+    strategy: str = ""
     consumer: Connection | None = None
-    suffix: str | None = None
     connection: Connection | None = None
     source: tuple[Path, ...] = ()
-    run_dir: Path | None = None
-    replace: bool = False
-    maxsize: int | str | None = None
-    write_context: bool = False
-    engine: str = defaults.ENGINES[0]
-    jobs: int = 2
-    pieces: int = 0
-    page: int = 0
-    verify: str = "quick"
-    nosync: bool = False
-    allow_hidden: bool = False
-    keep_export: Path | None = None  # read into this directory first, and leave the export there
     admin: Admin | None = None  # --prepare-provider
     replicas: tuple[Connection, ...] = ()  # more providers of the same tree
+    keep_export: Annotated[
+        Path | None,
+        "--keep-export DIR",
+        click.Path(path_type=Path, file_okay=False),
+        "search: export into DIR first, build from the export, and keep it.",
+    ] = None
+    nosync: Annotated[
+        bool, "online: switch nosync on during the load, as `ditseed add --nosync`."
+    ] = False
+    run_dir: RunDir = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from loader import resources
 from loader.operations import hidden_values
 from loader.operations.export import ExportOptions, export_steps, trial_plan
 from loader.progress import Progress
@@ -28,8 +29,8 @@ def reading(
     return ExportOptions(
         first,
         output,
-        options.jobs,
-        options.pieces,
+        jobs=options.jobs or resources.connections(),
+        pieces=options.pieces,
         page=options.page,
         narrowing=partial.narrowing() if partial else None,
         # The preflight has looked at what the provider hides; an export that is kept tells others of it.

@@ -267,7 +267,7 @@ def _schema(found: Config, database: Database) -> None:
 
 _READERS: tuple[Callable[[Config, Database], object], ...] = (
     lambda found, one: backmdb.settings(found, one),
-    lambda found, one: proven.settings(found, one, BuildOptions((), Path())),
+    lambda found, one: proven.settings(found, one, BuildOptions(Path())),
     lambda found, one: syncrepl.of_database(found, one, None),
     lambda found, one: syncrepl.of_database(found, one, "ldap://provider"),
     lambda found, one: glue.subordinates(found, one),

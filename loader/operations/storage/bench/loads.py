@@ -34,7 +34,7 @@ def by_slapadd(trial: Trial, tree: Tree, *, quick: bool, meter: Meter) -> Load:
 def by_ditseed(trial: Trial, tree: Tree) -> Load:
     """The whole of `ditseed build`: the configuration read, the database made, checked and put into place."""
     config = Path(trial.configured(tree.entries))
-    options = BuildOptions((tree.path,), config, target=trial.directory)
+    options = BuildOptions(config, (tree.path,), target=trial.directory)
 
     def load() -> None:
         building.build(options, Progress("none"), {})

@@ -7,10 +7,14 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Annotated
 
 import msgspec
+from click import FloatRange, IntRange
 
+from loader.declared import Duration
 from loader.errors import LoaderError, chain
 from loader.operations.storage.watch import verdict
 from loader.operations.storage.watch.layers import Layer, Target, of_layer
@@ -153,13 +157,27 @@ def _is_dead(error: Exception) -> bool:
     return any(isinstance(one, OSError) and one.errno in _DEAD for one in chain(error))
 
 
-class Wishes(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Wishes:
     """Seconds. `window`: of how many reads davg and dstd_dev are. `samples`: rounds, None: until it is ended."""
 
-    interval: float = 3.0
-    window: int = 100
-    half_life: float = 300.0
-    samples: int | None = None
+    interval: Annotated[
+        float,
+        "--interval SECONDS",
+        FloatRange(0.05),
+        "Time between two reads of a layer.",
+    ] = 3.0
+    window: Annotated[int, IntRange(2), "Number of reads that davg and dstd_dev are of."] = 100
+    half_life: Annotated[
+        float,
+        "--half-life TIME",
+        Duration(),
+        {"default": "5m"},
+        "Half-life with which emin and emax are released.",
+    ] = 300.0
+    samples: Annotated[int | None, IntRange(1), "End after that many rounds (default: never)."] = (
+        None
+    )
 
 
 class _Record:
