@@ -26,8 +26,8 @@ from loader.errors import (
     ToolFailed,
     UsageProblem,
 )
-from loader.mdb import meta, names
-from loader.mdb.look import summarise
+from loader.mdb import meta
+from loader.mdb.contents import indexes, summarise
 from loader.operations.backup import configured, encryption, records, repository
 from loader.operations.backup.contents import Contents
 from loader.operations.backup.manifest import Backup
@@ -136,7 +136,7 @@ def _drilled(
     killpoint("drill.restored")
     restored = _Restored(place, backup, found, database, seconds)
     stored = summarise(data, backup.suffix, newest=False)
-    is_indexed = _UUID in names.indexed(data)
+    is_indexed = _UUID in indexes(data)
     settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
     with private.configured(found, database, place, settings) as home:
         account.change_owner(owner, place)

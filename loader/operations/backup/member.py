@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loader.mdb import meta
-from loader.mdb.page_stream import PageStream, paged
+from loader.mdb.pages import PageStream, paged
 from loader.mdb.snapshot import CopyableSnapshot
 from loader.operations.backup import ldif_stream, manifest, pack, sealed, sharing
 from loader.operations.backup.manifest import Backup, StoredList

@@ -16,7 +16,7 @@ from loader import units
 from loader.age import Identities, Recipients
 from loader.errors import BackupDamaged
 from loader.mdb import meta
-from loader.mdb.copying import PageBlock
+from loader.mdb.copy import PageBlock
 from loader.operations.backup import encryption, manifest, shared
 from loader.operations.backup.manifest import Backup, StoredList, StoredPiece
 from loader.operations.backup.output import Output

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import BackupDamaged, NoSuchPath
-from loader.mdb.copying import PageBlock
-from loader.mdb.page_stream import PageStream
-from loader.mdb.pages import Known, Shape, Sifted
+from loader.mdb.copy import PageBlock
+from loader.mdb.pages import Known, PageStream, Shape, Sifted
 from loader.operations.backup import manifest, pack, packs, page_list, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.output import Output

@@ -49,6 +49,11 @@ proptest! {
             prop_assert_eq!(table.record().flags, content.flags);
             let count: usize = content.rows.iter().map(|(_, values)| values.len()).sum();
             prop_assert_eq!(table.record().entries, count as u64);
+            let mut cursor = table.cursor().unwrap();
+            for row in content.rows.iter().rev() {
+                prop_assert_eq!(cursor.previous().unwrap().as_ref(), Some(row));
+            }
+            prop_assert!(cursor.previous().unwrap().is_none());
             let (keys, pages) = keys(table);
             let walked = by_table.get(name).copied().unwrap_or_default();
             prop_assert_eq!(pages, walked);
