@@ -110,7 +110,7 @@ def test_a_configuration_of_another_format_is_refused_once(there: Slapd) -> None
 def test_an_index_that_lost_its_entries_is_found_and_made_again(
     there: Slapd, made: Made, tmp_path: Path
 ) -> None:
-    attributes = contents.indexes(there.database_dir)
+    attributes = list(contents.indexes(there.database_dir))
     assert "objectClass" in attributes
     edits.empty_indexes(there.database_dir, attributes[:1])
     kinds = {one.kind for one in _verified(there).problems}
@@ -158,7 +158,7 @@ def test_a_real_2_7_goes_on_with_them(installed: Slapd, made: Made, tmp_path: Pa
     installed.start()
     installed.ldapmodify(_CHANGES)
     installed.stop()
-    attributes = contents.indexes(installed.database_dir)
+    attributes = list(contents.indexes(installed.database_dir))
     copy = tmp_path / "copy"
     ditseed("clone", installed.database_dir, copy, env=env).ok()
     edits.empty_indexes(installed.database_dir, attributes)
