@@ -34,7 +34,7 @@ def reading(place: Path) -> Iterator[Contents]:
     Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
     """
     with (
-        snapshot.held(place) as held,
+        snapshot.held(place, clears=False) as held,
         meta.explained(meta.data_file(place), held.path),
     ):
         yield Contents(held.path, txn=held.txn)

@@ -65,8 +65,9 @@ def _entries(contents: Contents) -> int:
 
 
 @contextmanager
-def held(place: Path) -> Iterator[Snapshot]:
+def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
     """The present snapshot of an environment directory, in use or not, or of a data file that nobody writes to.
+    `clears`: slots of dead processes are released first.
 
     Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
     """
@@ -76,7 +77,7 @@ def held(place: Path) -> Iterator[Snapshot]:
             yield Snapshot(path, txn)
         return
     with slot(place) as reader, checked_file(meta.data_file(place)) as path:
-        yield Snapshot(path, reader.take("slot")["txn"])
+        yield Snapshot(path, reader.take("slot" if clears else "look")["txn"])
 
 
 @contextmanager
@@ -94,7 +95,8 @@ class Slot:
     child: Child
 
     def take(self, what: str) -> dict[str, Any]:
-        """Takes the present snapshot in the place of the one before. `what`: slot, or image for its meta page, too."""
+        """Takes the present snapshot in the place of the one before. `what`: slot; image for its meta page, too; look,
+        which leaves slots of dead processes as they are."""
         assert self.child.process.stdin is not None
         assert self.child.process.stdout is not None
         with suppress(BrokenPipeError):  # how it ended tells more
@@ -168,12 +170,13 @@ def _hold(text: str) -> None:
     """Takes a snapshot for each line of stdin, until that ends."""
     path = meta.data_file(Path(text))
     with opened(Path(text)) as environment, explained(path), os.fdopen(os.dup(0), "rb") as lines:
-        environment.reader_check()
         transaction: Transaction = None
         try:
             for line in lines:
                 if transaction is not None:
                     transaction.abort()
+                if line != b"look\n":
+                    environment.reader_check()
                 page = b""
                 if line == b"image\n":
                     transaction, page = _begun(environment, path)

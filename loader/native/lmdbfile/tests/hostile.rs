@@ -191,7 +191,7 @@ fn other_versions_are_refused() {
     bytes[20] = 2;
     std::fs::write(&path, bytes).unwrap();
     let error = Reader::open(&path).unwrap_err();
-    assert!(error.to_string().contains("LMDB file format other than 1"), "{error}");
+    assert!(error.to_string().contains("data format 2 is of no released LMDB"), "{error}");
 }
 
 /// Every single page that is lost is noticed.

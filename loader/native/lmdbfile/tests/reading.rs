@@ -51,7 +51,8 @@ proptest! {
             prop_assert_eq!(table.record().entries, count as u64);
             let mut cursor = table.cursor().unwrap();
             for row in content.rows.iter().rev() {
-                prop_assert_eq!(cursor.previous().unwrap().as_ref(), Some(row));
+                let found = cursor.previous().unwrap();
+                prop_assert_eq!(found.as_ref(), Some(row));
             }
             prop_assert!(cursor.previous().unwrap().is_none());
             let (keys, pages) = keys(table);
