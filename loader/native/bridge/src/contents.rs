@@ -191,7 +191,7 @@ impl Contents {
     }
 }
 
-fn attribute<'a>(number: u32, values: &'a [Vec<u8>]) -> Attribute<'a> {
+fn attribute(number: u32, values: &[Vec<u8>]) -> Attribute<'_> {
     let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
     let values = values.iter().map(Vec::as_slice).collect();
     Attribute { number, count, values, ..Attribute::default() }
@@ -218,7 +218,7 @@ pub fn entry_with<'py>(
             new.sorted = old.sorted;
             new.has_normals = old.has_normals;
             if new.has_normals {
-                new.normals = new.values.clone();
+                new.normals.clone_from(&new.values);
             }
         }
         Ok(id2e::write(&parts.with(new)))
@@ -227,11 +227,11 @@ pub fn entry_with<'py>(
 }
 
 #[pyfunction]
-pub fn new_entry<'py>(
-    py: Python<'py>,
+pub fn new_entry(
+    py: Python<'_>,
     flags: u32,
     attributes: Vec<(u32, Vec<Vec<u8>>)>,
-) -> Bound<'py, PyBytes> {
+) -> Bound<'_, PyBytes> {
     let attributes = attributes.iter().map(|(number, values)| attribute(*number, values)).collect();
     PyBytes::new(py, &id2e::write(&Parts { flags, attributes }))
 }

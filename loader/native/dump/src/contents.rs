@@ -203,7 +203,7 @@ impl Contents {
         let Some(index) = index else { return range(0, u64::MAX, &mut latest) };
         let (mut seconds, mut left) = (index.cursor()?, most.unwrap_or(u64::MAX));
         while left > 0 {
-            let Some((_, values)) = seconds.previous()? else { break };
+            let Some(values) = seconds.previous()? else { break };
             latest.clear();
             match idl::read(&values) {
                 Some((IndexRecord::List, ids)) => {

@@ -119,7 +119,7 @@ impl Head {
 
     /// Meta page `number` with this transaction and map size, which says the same else.
     pub fn page(&self, number: u64, txn: u64, map_size: u64) -> Vec<u8> {
-        self.layout.meta_page(number, &Meta { txn, map_size, ..self.meta })
+        self.layout.meta_page(number, &Meta { map_size, txn, ..self.meta })
     }
 
     /// Both meta pages of a copy of this snapshot: LMDB can start from either. Transaction N writes meta page N % 2

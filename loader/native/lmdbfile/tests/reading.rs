@@ -50,9 +50,9 @@ proptest! {
             let count: usize = content.rows.iter().map(|(_, values)| values.len()).sum();
             prop_assert_eq!(table.record().entries, count as u64);
             let mut cursor = table.cursor().unwrap();
-            for row in content.rows.iter().rev() {
+            for (_, values) in content.rows.iter().rev() {
                 let found = cursor.previous().unwrap();
-                prop_assert_eq!(found.as_ref(), Some(row));
+                prop_assert_eq!(found.as_ref(), Some(values));
             }
             prop_assert!(cursor.previous().unwrap().is_none());
             let (keys, pages) = keys(table);

@@ -110,8 +110,8 @@ impl<'r> Cursor<'r> {
         Ok(Some((node.key, value)))
     }
 
-    /// The key before the one in hand, at first the last, with all its values; `None` before the first.
-    pub fn previous(&mut self) -> Result<Option<(Vec<u8>, Vec<Vec<u8>>)>> {
+    /// All values of the key before the one in hand, at first of the last key; `None` before the first.
+    pub fn previous(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
         self.named(|cursor| {
             let store = cursor.store();
             let found = match cursor.state {
@@ -123,21 +123,18 @@ impl<'r> Cursor<'r> {
                 return Ok(None);
             }
             cursor.state = State::Given;
-            let node = cursor.keys.node()?;
-            let key = node.key.to_vec();
             let Some(mut path) = cursor.values.take() else {
+                let node = cursor.keys.node()?;
                 let is_large = node.flags & node::BIGDATA != 0;
-                return Ok(Some((
-                    key,
-                    vec![if is_large { &cursor.large } else { node.data }.to_vec()],
-                )));
+                let value = if is_large { &cursor.large } else { node.data };
+                return Ok(Some(vec![value.to_vec()]));
             };
             let mut values = vec![path.node()?.key.to_vec()];
             while path.next(store)? {
                 values.push(path.node()?.key.to_vec());
             }
             cursor.keys.budget = path.budget;
-            Ok(Some((key, values)))
+            Ok(Some(values))
         })
     }
 
