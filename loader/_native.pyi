@@ -129,6 +129,9 @@ class NativeError(Exception):
                            entry, and table, stand in the message
       internal             a bug: a thread panicked, or a call had no place where it was made
       mdb.no_such_base     the database has no entry of that name
+      lmdb.foreign      no file of a released 64-bit LMDB
+      lmdb.encrypted    an environment of LMDB 1.0 with encryption
+      lmdb.checksums    an environment of LMDB 1.0 with page checksums
       lmdb.damaged      a data file with pages that make no sense; the message names page and table
       lmdb.no_space     no space or quota for a copy
       lmdb.full         a copy would outgrow its map size
@@ -634,6 +637,106 @@ class IndexCost:
     @property
     def presence(self) -> int:
         """Records of the key of a presence index."""
+
+@final
+class TableRecord:
+    """A B+tree of a data file. root: its page, None while it is empty. pages: branch, leaf and overflow pages, without
+    those of the trees that values have of their own."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def pages(self) -> int: ...
+    @property
+    def root(self) -> int | None: ...
+
+@final
+class MetaPage:
+    """The newer of the two meta pages at the beginning of a data file, or the one in `start` if it is `alone`.
+
+    Raises NativeError (lmdb.foreign, lmdb.encrypted, lmdb.checksums, lmdb.damaged).
+    """
+
+    def __new__(cls, start: bytes, *, alone: bool = False) -> MetaPage: ...
+    @property
+    def format(self) -> int:
+        """1 is LMDB 0.9, 3 is LMDB 1.0."""
+    @property
+    def page_size(self) -> int:
+        """Bytes."""
+    @property
+    def map_size(self) -> int:
+        """Bytes; slapd's maxsize when it last wrote."""
+    @property
+    def pages(self) -> int:
+        """Up to the last one ever used, free ones included."""
+    @property
+    def used(self) -> int:
+        """Bytes of these pages; a sparse file shows more."""
+    @property
+    def txnid(self) -> int: ...
+    @property
+    def free(self) -> TableRecord:
+        """Pages that can be used again, by the transaction that freed them."""
+    @property
+    def main(self) -> TableRecord:
+        """The table of tables."""
+    def page(self, number: int, txnid: int, map_size: int) -> bytes:
+        """A whole meta page of another number, transaction and map size, which says the same else."""
+    def of_copy(self) -> bytes:
+        """Both meta pages of a copy of the snapshot as it stands."""
+
+@final
+class Contents:
+    """Reads single facts of a snapshot of a data file. txn: the transaction for which a reader slot is held, None if
+    nobody writes; it reads the newest snapshot. meta: the meta page of the snapshot, if that one is wanted.
+
+    All calls raise NativeError (lmdb.damaged, build.damaged, lmdb.io).
+    """
+
+    def __new__(
+        cls, path: _Path, *, txn: int | None = None, meta: bytes | None = None
+    ) -> Contents: ...
+    @property
+    def tables(self) -> dict[str, TableRecord]: ...
+    def freed(self, since: int) -> dict[int, int]:
+        """The transactions from `since` on that have freed pages, and how many of these are not used again."""
+    def attributes(self) -> dict[int, str]:
+        """The attribute descriptions of ad2i by their numbers."""
+    def suffixes(self) -> list[tuple[str, int]]:
+        """Normalised, with their entry IDs."""
+    def last_id(self) -> int:
+        """The greatest entry ID, 0 if there is none."""
+    def values(self, id: int, name: str) -> list[bytes] | None:
+        """Of an attribute of an entry, also those in id2v; None if there is no such entry."""
+    def first_values(
+        self, after: int, names: Sequence[str], most: int
+    ) -> list[tuple[int, list[str]]]:
+        """Of at most `most` entries behind the ID `after`: the ID, and the first value of each of these attributes,
+        empty where an entry has none."""
+    def newest_csns(self, stop: str | None = None, most: int | None = None) -> list[str]:
+        """The greatest entryCSN of each server ID, by the index of entryCSN from its last second back to that of
+        `stop`, and of at most `most` entries, those with the highest IDs of a second. Without an index all entries are
+        read."""
+    def csns_after(self, since: str) -> list[tuple[int, str]]:
+        """IDs of the entries whose entryCSN is greater, and it."""
+    def index_counts(self, name: str) -> list[tuple[bytes, int]]:
+        """The keys of an index, and how many IDs each has."""
+    def probe(self) -> None:
+        """Reads the first and the last record of every table."""
+
+def entry_with(entry: bytes, number: int, values: Sequence[bytes], *, normals: bool) -> bytes:
+    """The value in id2e with these values of one attribute, in its place or behind all others. normals: its normal
+    forms are the same values if it had any; else it has none.
+
+    Raises NativeError (build.damaged: no entry; build.unproven: the values are in id2v).
+    """
+
+def new_entry(flags: int, attributes: Sequence[tuple[int, Sequence[bytes]]]) -> bytes:
+    """The value in id2e of an entry with these object class flags, and of each attribute its number in ad2i and
+    values."""
 
 @final
 class IndexCosts:

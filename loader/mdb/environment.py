@@ -10,7 +10,7 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -233,34 +233,6 @@ def require_table(environment: Environment, name: str) -> Handle:
     return found
 
 
-def entry_count(place: Path) -> int:
-    """Entries in the database (records of id2e; a parent that was never added counts too)."""
-    return row_counts(place, ("id2e",))[0]
-
-
-@isolated.isolated
-def row_counts(place: Path, names: Sequence[str]) -> list[int]:
-    """Records of tables that every database has."""
-    with opened(place) as environment:
-        tables = [require_table(environment, name) for name in names]
-        with environment.begin() as transaction:
-            return [rows(transaction, one) for one in tables]
-
-
 def rows(transaction: Transaction, handle: Handle) -> int:
     """Records of a table, duplicates counted."""
     return int(transaction.stat(handle)["entries"])
-
-
-@isolated.isolated
-def oldest_reader_lag(place: Path) -> int:
-    """Transactions by which the oldest reader is behind; what was freed since then cannot be used again."""
-    with opened(place) as environment:
-        last = int(environment.info()["last_txnid"])
-        lines = environment.readers().splitlines()[1:]
-    held = [
-        int(fields[2])
-        for fields in (line.split() for line in lines)
-        if len(fields) == 3 and fields[2].isdigit()
-    ]
-    return max((last - txnid for txnid in held), default=0)

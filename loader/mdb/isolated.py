@@ -15,14 +15,13 @@ import os
 import signal
 import struct
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from loader import errors, units
+from loader import errors
 from loader.errors import LoaderError, MdbDamaged
 from loader.mdb import meta
 from loader.progress import Meter
@@ -113,38 +112,13 @@ def _heard(child: Child, meter: Meter | None) -> bytes:
     if meter is None:
         return child.process.stdout.read()
     told = b""
-    watcher = threading.Thread(target=watch_reading, args=(child, meter), daemon=True)
     with meter.cancelling(child.kill):
-        watcher.start()
         for line in child.process.stdout:
             if line.startswith(_MOVED.encode()):
                 meter.add(int(line))
             else:
                 told = line
-        watcher.join()
     return told
-
-
-def watch_reading(child: Child, meter: Meter, every: float = 0.25) -> None:
-    """Count the bytes a child reads until it ends, as the kernel counts them."""
-    from subprocess import TimeoutExpired
-
-    before = 0
-    while child.process.poll() is None:
-        now = _bytes_read(child.process.pid, before)
-        meter.add(size=now - before)
-        meter.note = f"{units.size(now)} read"
-        before = now
-        with contextlib.suppress(TimeoutExpired):
-            child.process.wait(every)
-
-
-def _bytes_read(pid: int, before: int) -> int:
-    try:
-        with open(f"/proc/{pid}/io") as file:
-            return int(file.readline().split()[1])  # rchar
-    except (OSError, IndexError, ValueError):
-        return before
 
 
 def finish(child: Child, origin: Path) -> None:

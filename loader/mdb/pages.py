@@ -1,18 +1,24 @@
-"""The door to the part of loader._native that stores pages by their content, and its errors made ours."""
+"""The pages of a snapshot for what keeps them in another form than a data file: as a stream, or by their content.
+
+The stream is compacted on the way, so the meta pages are known last and come apart from the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from loader import _native, resources
-from loader._native import PageBlock
+from loader._native import PageBlock, PageBlocks
 from loader.errors import BackupDamaged
 from loader.ldif import with_counters
-from loader.mdb import meta
+from loader.mdb import copy, meta
+from loader.mdb.snapshot import CopyableSnapshot
+from loader.piped import beside
 from loader.progress import Meter
 
 
@@ -136,3 +142,35 @@ def _explained(place: Path) -> Iterator[None]:
         if error.errno is not None:
             raise meta.system_error(error.errno, path) from error
         raise BackupDamaged(path=path, reason=error.message) from error
+
+
+class PageStream:
+    """Read it once, to its end; then `head` is there. entries: of the snapshot."""
+
+    def __init__(self, taken: PageBlocks, made: Future[bytes], held: CopyableSnapshot) -> None:
+        self._taken, self._made = taken, made
+        self.facts = held.facts
+        self.head_bytes = 2 * held.facts.page_size
+        self.entries = held.entries()
+        self.head = b""
+        self.size = self.head_bytes
+
+    def pieces(self) -> Iterator[PageBlock]:
+        """All pages but the two meta pages. Raises MdbDamaged."""
+        while (piece := self._taken.take()) is not None:
+            self.size += len(piece)
+            yield piece
+        self.head = self._made.result()
+
+
+@contextmanager
+def paged(held: CopyableSnapshot, size: int, meter: Meter) -> Iterator[PageStream]:
+    """A snapshot compacted, in pieces of `size` bytes, a multiple of 64 KiB: without free pages, in the order of keys,
+    and checked on the way; `meter` counts what is read. Raises MdbDamaged."""
+    pieces = PageBlocks(size)
+
+    def make() -> bytes:
+        return copy.compact_in_pieces(held.path, pieces, held.page, meter)
+
+    with beside(make, pieces.close, "compact") as made:
+        yield PageStream(pieces, made, held)

@@ -20,12 +20,12 @@ from typing import Annotated
 
 from click import IntRange
 
-from loader import _native, naming, resources, units
+from loader import _native, resources, units
 from loader.common_options import Limit, Sorting, TemporaryDirectory
 from loader.defaults import LEVELS
 from loader.errors import MdbDamaged, SharedUuid, UsageProblem
 from loader.ldif import with_counters
-from loader.mdb import heeded, meta, snapshot
+from loader.mdb import meta, snapshot
 from loader.mdb.environment import LOCK
 from loader.progress import Meter
 from loader.storage.held import checked_file
@@ -164,7 +164,7 @@ def audit(
         checked_file(path) as pin,
         with_counters(meter, str(path)) as counters,
         meter.following(counters),
-        _explained(path),
+        meta.explained(path, pin),
     ):
         found = _native.audit(
             pin,
@@ -202,7 +202,7 @@ def shared_uuids(
         _held(place) as txn,
         checked_file(path) as pin,
         with_counters(meter, str(path)) as counters,
-        _explained(path),
+        meta.explained(path, pin),
     ):
         return _native.shared_uuids(
             pin,
@@ -224,18 +224,6 @@ def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None)
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 
 
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """What the operating system refused, of the data file `path` or of scratch; counting() knows all other errors."""
-    try:
-        yield
-    except _native.NativeError as error:
-        if error.errno is None:
-            raise
-        where = Path(naming.with_operator_paths(error.path)) if error.path else path
-        raise meta.system_error(error.errno, where) from error
-
-
 def _problem(found: _native.Problem) -> Problem:
     told = (
         Finding(one.message, one.id, one.dn, one.attribute, one.table, one.page)
@@ -251,7 +239,7 @@ def _held(place: Path) -> Iterator[int | None]:
         yield None
         return
     if not (place / LOCK).exists():
-        with heeded.required(place):
+        with snapshot.unlocked(place):
             yield None
         return
     with snapshot.held(place) as held:
@@ -265,6 +253,3 @@ def _head_is_damaged(place: Path) -> bool:
     except MdbDamaged:
         return True
     return False
-
-
-# --- LMDB 1.0 -----------------------------------------------------------------------------------

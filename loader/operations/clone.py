@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,10 +13,10 @@ from loader import units
 from loader.common_options import Scratch, VerifyCopy
 from loader.declared import Argument
 from loader.errors import NoSpace, NoSuchPath, NotLmdb, UsageProblem
-from loader.mdb import copy, environment, growth, meta, verify
+from loader.mdb import copy, meta, readers, verify
+from loader.mdb.contents import summarise
 from loader.mdb.copy import Copied, CopyMode
-from loader.mdb.growth import Growth
-from loader.mdb.look import DatabaseSummary, prepared
+from loader.mdb.readers import Growth
 from loader.mdb.verify import Verified
 from loader.operations.target import (
     BuildDirectory,
@@ -123,7 +122,7 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
     require_target(target, options.replace)
     facts, sizes = meta.read_meta(source), copy.Sizes.of(meta.data_file(source))
     busy = holders.holder(source) is not None
-    growing = growth.measure(source) if busy else None
+    growing = readers.measure_growth(source) if busy else None
     needed = 0 if options.reflink == "always" else min(facts.used, sizes.allocated)
     return ClonePlan(
         source=str(source),
@@ -138,7 +137,7 @@ def _plan(options: CloneOptions, source: Path, target: Path) -> ClonePlan:
         verify=options.verify or verify.default_level(source),
         growth=growing,
         fills_in=growing.fills_in(files.free_bytes(source)) if growing else None,
-        reader_lag=environment.oldest_reader_lag(source) if busy else 0,
+        reader_lag=readers.oldest_lag(source) if busy else 0,
     )
 
 
@@ -170,17 +169,12 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     with (
         files.explained(options.target),
         build_directory(options.target, options.source) as place,
-        prepared(place.home / copy.PARTIAL) as outlined,
     ):
-        return _copy(options, planned, progress, place, outlined)
+        return _copy(options, planned, progress, place)
 
 
 def _copy(
-    options: CloneOptions,
-    planned: ClonePlan,
-    progress: Progress,
-    place: BuildDirectory,
-    outlined: Callable[[], DatabaseSummary],
+    options: CloneOptions, planned: ClonePlan, progress: Progress, place: BuildDirectory
 ) -> CloneReport:
     before = meta.read_meta(options.source)
     with progress.step("copy") as whole:
@@ -190,7 +184,7 @@ def _copy(
     killpoint("clone.copied")
     try:
         verified = _checked(copied, options, planned, progress)
-        outline = outlined()
+        outline = summarise(copied.path, newest=False)
         put(copied.path, place.target, mode_of(options.source), options.replace)
     except BaseException:
         copied.path.unlink(missing_ok=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from loader import standard
 from loader.errors import LoaderError
-from loader.mdb import clone_stream, copy, meta, verify
-from loader.mdb.clone_stream import SendResult
-from loader.mdb.look import summarise
+from loader.mdb import copy, meta, verify
+from loader.mdb.contents import summarise
+from loader.mdb.copy import SendResult
 from loader.operations.clone import CloneOptions, require_source
 from loader.operations.target import (
     BuildDirectory,
@@ -78,7 +78,7 @@ def send(options: CloneOptions, progress: Progress) -> SendReport:
         sent, seconds = _send_compacted(options, descriptor, progress)
     else:
         with progress.step("send") as meter:
-            sent = clone_stream.send(source, descriptor, token, meter)
+            sent = copy.send(source, descriptor, token, meter)
             seconds = meter.seconds
     if token is not None and not sent.skipped:
         progress.say(f"{source} has changed since, or --compact was not as before: all was sent")
@@ -92,12 +92,10 @@ def _send_compacted(
     scratch = options.scratch or Path(tempfile.gettempdir())
     with ExitStack() as holding:
         with files.explained(scratch), progress.step("compact") as meter:
-            made = holding.enter_context(clone_stream.compacted(options.source, scratch, meter))
+            made = holding.enter_context(copy.compacted(options.source, scratch, meter))
             seconds = meter.seconds
         with progress.step("send") as meter:
-            sent = clone_stream.send_compacted(
-                options.source, made, descriptor, options.token, meter
-            )
+            sent = copy.send_compacted(options.source, made, descriptor, options.token, meter)
             return sent, seconds + meter.seconds
 
 
@@ -105,7 +103,7 @@ def plan(options: CloneOptions) -> ReceivePlan:
     """Nothing is read from stdin."""
     with files.explained(options.target):
         require_target(options.target, options.replace)
-        known = clone_stream.token(workshop_of(options.target))
+        known = copy.token(workshop_of(options.target))
         return ReceivePlan(
             target=str(options.target),
             have=int(known.rpartition("-")[2]) if known else 0,
@@ -129,10 +127,10 @@ def _receive(
 ) -> ReceiveReport:
     try:
         with progress.step("receive") as meter:
-            partial = clone_stream.receive(descriptor, place.home, options.target, meter)
+            partial = copy.receive(descriptor, place.home, options.target, meter)
             seconds = meter.seconds
     except KeyboardInterrupt:
-        progress.say(clone_stream.advice(place.home, options.target))
+        progress.say(copy.advice(place.home, options.target))
         raise
     killpoint("clone.received")
     try:
@@ -141,7 +139,7 @@ def _receive(
         facts, sizes = meta.read_meta(partial), copy.Sizes.of(partial)
         put(partial, place.target, MODE, options.replace)
     except LoaderError:
-        clone_stream.forget(place.home)
+        copy.forget(place.home)
         raise
     return ReceiveReport(
         target=str(options.target),

@@ -12,7 +12,7 @@ from pathlib import Path
 from loader import ldif, units
 from loader.child import Child
 from loader.errors import LoaderError, MaxsizeTooSmall
-from loader.mdb import environment, meta
+from loader.mdb import contents, meta
 from loader.operations.publish import TargetDatabase
 from loader.operations.tune.maxsize import recommended_size
 from loader.operations.tune.target import require_stopped
@@ -41,7 +41,7 @@ def needed(
         }
         with place.private_configuration(scratch, settings) as copy:
             _load_some(copy, place.database.suffix, paths)
-        facts, loaded = meta.read_meta(made), environment.entry_count(made)
+        facts, loaded = meta.read_meta(made), contents.entry_count(made)
         if not loaded:
             return SMALLEST  # nothing could be loaded; the real load will say why
         return SMALLEST + round(facts.pages * facts.page_size * MARGIN * entries / loaded)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loader import defaults, manifest, standard, units
 from loader.manifest import Manifest, ShardFile
-from loader.mdb.environment import entry_count
+from loader.mdb.contents import entry_count
 from loader.operations.shards import Finished, ShardDirectory, into, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Facts

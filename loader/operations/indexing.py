@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loader import indexes, resources, units
 from loader.errors import MapFull, NotProven, ToolFailed
-from loader.mdb import index_tables, meta
+from loader.mdb import edits, meta
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
@@ -69,7 +69,7 @@ def _by_slapindex(
     meter: Meter,
 ) -> None:
     """What the tables held is taken out first, because slapindex only adds. Not synced."""
-    index_tables.empty(directory, [name.partition(";")[0] for name in attributes])
+    edits.empty_indexes(directory, [name.partition(";")[0] for name in attributes])
     settings: dict[str, Sequence[bytes]] = {
         "olcDbDirectory": [str(directory).encode()],
         "olcDbMaxSize": [str(room).encode()],

@@ -21,7 +21,7 @@ from loader.errors import (
     SchemaMissing,
     SettingRefused,
 )
-from loader.mdb import meta, names, verify
+from loader.mdb import contents, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations.build import proven
 from loader.operations.schema_facts import SchemaFacts
@@ -95,7 +95,7 @@ def look(
     if target is None:
         return Fit(rebuild=_configured(database))
     followed = _followed(target)
-    known, used = SchemaFacts.of(target.schema), names.attributes(place)
+    known, used = SchemaFacts.of(target.schema), contents.attributes(place)
     before = _before(origin, place)
     compared = _Comparison.of(before, target.settings, known, used)
     every = compared.asks_for_all or (whole and not compared.is_equal and facts.used <= ALL_UP_TO)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from loader.config import Database
-from loader.mdb import free_list, growth, meta, readers
+from loader.mdb import meta, readers
 from loader.mdb.meta import MetaPage
 from loader.mdb.readers import Slot
 from loader.storage import files, holders, mapped
@@ -53,11 +53,11 @@ def look(database: Database) -> tuple[Room, tuple[Reader, ...]]:
     assert directory is not None
     holders.require_heeded(directory)
     slots = readers.slots(directory)
-    facts, freed = free_list.read(directory)
+    facts, freed = readers.free_list(directory)
     oldest = min((one.txnid for one in slots if one.txnid is not None), default=facts.txnid + 1)
     reusable = sum(count for txnid, count in freed.items() if txnid < oldest)
     seen = tuple(_readers(slots, facts))
-    moving = growth.measure(directory) if any(one.lag for one in seen) else None
+    moving = readers.measure_growth(directory) if any(one.lag for one in seen) else None
     room = Room(
         maxsize=max(database.maxsize, facts.used),
         used=facts.used,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loader.config import Config, Database
-from loader.mdb import names
+from loader.mdb import contents
 
 _OVERLAY = "memberof"
 # Settings of the overlay, and their defaults (slapo-memberof(5)).
@@ -23,7 +23,7 @@ def notes(config: Config, database: Database, environment: Path) -> list[str]:
             next(iter(config.values(name, setting)), default)
             for setting, default in (_MEMBER, _MEMBER_OF)
         )
-        stored = {one.lower().split(";")[0] for one in names.attributes(environment)}
+        stored = {one.lower().split(";")[0] for one in contents.attributes(environment)}
         if member.lower() in stored and member_of.lower() not in stored:
             found.append(
                 f"the LDIF had {member} but no {member_of}, and slapo-memberof does not run during an offline load, "

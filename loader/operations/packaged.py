@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from loader import dn
-from loader.mdb import environment
+from loader.mdb import contents
 from loader.progress import Meter
 from loader.sources import mdb, records
 
@@ -56,7 +56,7 @@ def _is(entry: Entry, classes: set[bytes], attributes: set[str]) -> bool:
 
 def suffix_in(directory: Path) -> str | None:
     """The suffix of a database that holds nothing else; None for every other. Raises LoaderError."""
-    if environment.entry_count(directory) > MOST:
+    if contents.entry_count(directory) > MOST:
         return None
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "rb"):

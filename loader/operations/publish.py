@@ -14,7 +14,7 @@ import xxhash
 from loader import units
 from loader.config import Config, Database
 from loader.errors import ChangedSince, MdbDamaged, NotLmdb
-from loader.mdb import environment, meta
+from loader.mdb import contents, meta
 from loader.mdb.meta import DATA
 from loader.operations.target import put, require_target
 from loader.operations.tune import apply_maxsize
@@ -140,7 +140,7 @@ def _is_as_published(directory: Path, before: Facts) -> bool:
 
 def _entries_now(directory: Path) -> str:
     try:
-        return units.number(environment.entry_count(directory))
+        return units.number(contents.entry_count(directory))
     except (MdbDamaged, NotLmdb):
         return "none that can be read"
 

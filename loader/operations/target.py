@@ -12,8 +12,8 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import DirectoryUnsafe, LoaderError, OtherFormat, TargetNotEmpty, UsageProblem
-from loader.mdb import environment, verify
-from loader.mdb.copying import Seen
+from loader.mdb import contents, verify
+from loader.mdb.copy import Seen
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
 from loader.mdb.verify import Verified
@@ -57,7 +57,7 @@ def _not_empty(directory: Path, size: str) -> TargetNotEmpty:
 def holds_entries(directory: Path) -> bool:
     """A slapd that was started once leaves a database without an entry; that is nothing to lose. In doubt: yes."""
     try:
-        return environment.entry_count(directory) > 0
+        return contents.entry_count(directory) > 0
     except LoaderError:
         return True
 

@@ -25,7 +25,7 @@ from loader.errors import (
     SyncreplUnreadable,
     UsageProblem,
 )
-from loader.mdb import look, meta, verify
+from loader.mdb import contents, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations import member_of
 from loader.operations.build import proven
@@ -226,7 +226,7 @@ def _database_of(place: Path, config: Config, suffix: str | None) -> Database:
         return wanted
     suffixes: tuple[str, ...] = ()
     with suppress(MdbDamaged):  # the core tells all that is wrong with it
-        suffixes = look.summarise(place, newest=False).suffixes
+        suffixes = contents.summarise(place, newest=False).suffixes
     return config.database_of(suffixes, "the file", suffix)
 
 

@@ -86,8 +86,9 @@ def _reading(
     file."""
     require_database(part.directory)
     path = part.directory / DATA
-    with snapshot.held(part.directory, counted and not part.base) as held:
-        meter.total = held.entries or meter.total
+    with snapshot.held(part.directory) as held:
+        if counted and not part.base:
+            meter.total = held.entries() or meter.total
         counters = Counters()
         base = part.base or None
         dump = Dump(held.path, txn=held.txn, base=base, jobs=jobs or resources.processors())

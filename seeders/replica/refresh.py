@@ -21,7 +21,7 @@ from loader.errors import (
     PartialReplica,
     RefreshRefused,
 )
-from loader.mdb import context_csn, environment, meta
+from loader.mdb import contents, meta
 from loader.operations import made_with, moved
 from loader.operations.build import target_database
 from loader.operations.publish import TargetDatabase
@@ -134,7 +134,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     except IndexesUnknown as error:
         raise _refused(place, str(error.facts["reason"]), "Start slapd.") from error
     _require_fit(options, place)
-    reached = context_csn.stored(directory, suffix)
+    reached = contents.context_csns(directory, suffix)
     if not reached:
         raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW, commands=())
     with session(options.connection) as provider:
@@ -142,7 +142,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
         csns = moved.context_csns(provider, base) or provider.context_csns(base)
         _require_answerable(provider, base, csns, reached, place)
         attributes = subschema.everything(provider)
-    held = environment.entry_count(directory)
+    held = contents.entry_count(directory)
     facts = {"base": base, "reached": reached, "context_csns": csns}
     return {**facts, "held": held, "attributes": attributes}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loader import csn, resources
 from loader.errors import MdbDamaged, RefreshUseless, RunMismatch, TreeRestless
-from loader.mdb import context_csn, environment
+from loader.mdb import contents
 from loader.operations import hidden_values, twins
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core
@@ -37,7 +37,7 @@ def csns_of(text: str) -> list[str]:
     """The contextCSN in a cookie."""
     parts = (part.partition("=") for part in text.split(","))
     found = next((value for name, _, value in parts if name == "csn"), "")
-    return context_csn.ordered(csn.by_server(found.split(";")).values())
+    return contents.ordered(csn.by_server(found.split(";")).values())
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RefreshSteps:
             raise RunMismatch(path=self.run.directory, differences="the database's contextCSN")
 
     def _now(self) -> list[str]:
-        return context_csn.stored(self.place.directory, self.place.database.suffix)
+        return contents.context_csns(self.place.directory, self.place.database.suffix)
 
     def _is_applied(self) -> bool:
         """Killed after the transaction, before it was written down."""
@@ -178,7 +178,7 @@ class RefreshSteps:
 
 def _counted(place: TargetDatabase) -> int:
     """Entries; dn2i has a record of the root, and two for each entry."""
-    entries, nodes = environment.row_counts(place.directory, ("id2e", "dn2i"))
+    entries, nodes = contents.row_counts(place.directory, ("id2e", "dn2i"))
     if nodes != 2 * entries + 1:
         raise MdbDamaged(path=place.data, reason=f"{entries} entries, but {nodes} records in dn2i")
     return entries

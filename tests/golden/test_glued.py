@@ -19,8 +19,8 @@ from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Installation, Settings
 from loader import csn
 from loader.defaults import ENGINES
-from loader.mdb import context_csn
-from loader.mdb.environment import entry_count
+from loader.mdb import contents
+from loader.mdb.contents import entry_count
 from loader.mdb.meta import DATA
 from tests.support.command import ditseed
 
@@ -190,9 +190,9 @@ def test_the_context_csn_of_all_stands_in_the_superior(
     with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
         config = ("--config", ours.config_path, "-b", SUFFIX)
         ditseed("build", ldif, *config, "--engine", engine, "-w", "-S", "7").ok()
-        stored = context_csn.stored(ours.database_dir)
+        stored = contents.context_csns(ours.database_dir)
         greatest = csn.by_server(re.findall("entryCSN: (.*)", mixed()))
         assert {one.split("#")[2] for one in stored} == {*greatest, "007"}
         assert set(greatest.values()) < set(stored)
         for suffix in (GROUPS, INNER):
-            assert context_csn.stored(glued.directory(tmp_path, suffix)) == []
+            assert contents.context_csns(glued.directory(tmp_path, suffix)) == []

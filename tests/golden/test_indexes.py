@@ -16,7 +16,7 @@ from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from loader import indexes
 from loader.errors import NotProven
-from loader.mdb import index_tables
+from loader.mdb import contents, edits
 from loader.mdb.meta import DATA
 from loader.operations.indexing import by_core
 from loader.operations.verify import given_to_core
@@ -68,7 +68,7 @@ def test_equal_to_slapindex(case: Case, tmp_path: Path) -> None:
             pytest.skip("a case without an index")
         rebuilt(server, attributes, tmp_path)
         shutil.copytree(ours, tmp_path / "ours")
-        index_tables.empty(ours, [name.partition(";")[0] for name in attributes])
+        edits.empty_indexes(ours, [name.partition(";")[0] for name in attributes])
         server.tool("slapindex", "-q", *server.config_arguments, "-b", server.suffix)
         found = differences(ours, tmp_path / "ours")
     assert not found, f"{case.shows}:\n" + "\n".join(found)
@@ -77,10 +77,10 @@ def test_equal_to_slapindex(case: Case, tmp_path: Path) -> None:
 def test_only_those_that_are_asked_for(tmp_path: Path) -> None:
     """An index that was emptied is whole again, and one that was not named stays as it is, empty."""
     with loaded(BY_NAME["broad"], tmp_path) as server:
-        before = index_tables.keys(server.database_dir)
-        index_tables.empty(server.database_dir, ["cn", "sn"])
+        before = contents.indexes(server.database_dir)
+        edits.empty_indexes(server.database_dir, ["cn", "sn"])
         rebuilt(server, ["cn"], tmp_path)
-        after = index_tables.keys(server.database_dir)
+        after = contents.indexes(server.database_dir)
     assert after == {**before, "sn": 0}
     assert before["cn"] > 0
 

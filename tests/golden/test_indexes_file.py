@@ -18,7 +18,7 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.defaults import ENV_KILL_AT
 from loader.errors import LoaderError, MapFull, NoSpace, TargetInUse
-from loader.mdb import environment, index_tables, meta
+from loader.mdb import contents, edits, environment, meta
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import configuration
@@ -100,13 +100,13 @@ def test_liblmdb_and_slapd_go_on_with_it(server: Slapd, tmp_path: Path) -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_killed(server: Slapd, tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = server.database_dir
-    index_tables.empty(place, ["cn"])
+    edits.empty_indexes(place, ["cn"])
     old, before = (place / meta.DATA).read_bytes(), meta.read_meta(place)
     monkeypatch.setenv(ENV_KILL_AT, point)
     with pytest.raises(LoaderError):
         core.rebuild(task(server, tmp_path), Meter("index"))
     monkeypatch.delenv(ENV_KILL_AT)
-    assert (index_tables.keys(place)["cn"] > 0) == POINTS[point]
+    assert (contents.indexes(place)["cn"] > 0) == POINTS[point]
     if not POINTS[point]:
         assert (place / meta.DATA).read_bytes()[: before.used] == old[: before.used]
         core.rebuild(task(server, tmp_path), Meter("index"))

@@ -18,7 +18,7 @@ from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from loader.errors import OtherFormat
-from loader.mdb import index_tables, meta, names
+from loader.mdb import contents, edits, meta
 from loader.mdb.verify import AuditReport, Resources, audit, verify
 from loader.operations import made_with
 from loader.operations.indexing import by_core
@@ -110,14 +110,14 @@ def test_a_configuration_of_another_format_is_refused_once(there: Slapd) -> None
 def test_an_index_that_lost_its_entries_is_found_and_made_again(
     there: Slapd, made: Made, tmp_path: Path
 ) -> None:
-    attributes = names.indexed(there.database_dir)
+    attributes = list(contents.indexes(there.database_dir))
     assert "objectClass" in attributes
-    index_tables.empty(there.database_dir, attributes[:1])
+    edits.empty_indexes(there.database_dir, attributes[:1])
     kinds = {one.kind for one in _verified(there).problems}
     assert kinds == {"indexes.table", "indexes.missing"}
     found = _look(there)
     assert (found.rebuild, found.otherwise, found.unknown) == (tuple(attributes[:1]), (), ())
-    index_tables.empty(there.database_dir, attributes)
+    edits.empty_indexes(there.database_dir, attributes)
     _rebuild(there, attributes, tmp_path)
     assert _look(there).rebuild == ()
     verify(there.database_dir, "tree", Meter("verify"))
@@ -147,7 +147,7 @@ def test_doctor_looks_at_its_indexes(there: Slapd) -> None:
         return str(found["what"])
 
     assert "its indexes hold what a sample" in told()
-    index_tables.empty(there.database_dir, ["objectClass"])
+    edits.empty_indexes(there.database_dir, ["objectClass"])
     assert "the index of objectClass lacks" in told()
 
 
@@ -158,15 +158,15 @@ def test_a_real_2_7_goes_on_with_them(installed: Slapd, made: Made, tmp_path: Pa
     installed.start()
     installed.ldapmodify(_CHANGES)
     installed.stop()
-    attributes = names.indexed(installed.database_dir)
+    attributes = list(contents.indexes(installed.database_dir))
     copy = tmp_path / "copy"
     ditseed("clone", installed.database_dir, copy, env=env).ok()
-    index_tables.empty(installed.database_dir, attributes)
+    edits.empty_indexes(installed.database_dir, attributes)
     installed.tool("slapindex", "-q", *installed.config_arguments, "-b", installed.suffix)
     by_slapindex = tmp_path / "by-slapindex"
     shutil.copytree(installed.database_dir, by_slapindex)
     shutil.copy(copy / meta.DATA, installed.database_dir)
-    index_tables.empty(installed.database_dir, attributes)
+    edits.empty_indexes(installed.database_dir, attributes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DITSEED_TOOLS", env["DITSEED_TOOLS"])
         _rebuild(installed, attributes, tmp_path)

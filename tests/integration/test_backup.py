@@ -41,7 +41,7 @@ from loader.errors import (
     TargetNotEmpty,
     UsageProblem,
 )
-from loader.mdb import context_csn, environment, meta
+from loader.mdb import contents, meta, readers
 from loader.operations.backup import manifest, repository, restore
 from loader.operations.backup import run as taking
 from loader.operations.backup.check import Limits, Status, check
@@ -158,7 +158,7 @@ def test_a_restored_consumer_goes_on_from_its_context_csn(source: Slapd, tmp_pat
         assert set(made.context_csns) == source.context_csns()
         target.stop()
         put_back(tmp_path, target, replace=True)
-        assert context_csn.stored(target.database_dir) == list(made.context_csns)
+        assert contents.context_csns(target.database_dir) == list(made.context_csns)
         target.start()
         replication.wait_in_sync(source, target)
         assert_same(source, target)
@@ -176,9 +176,9 @@ def test_the_manifest_tells_what_was_backed_up(source: Slapd, repo: Path) -> Non
     assert (made.suffix, made.entries) == ("dc=example,dc=com", 1029)
     assert (made.lmdb_format, made.page_size, made.map_size) == (1, 4096, parse_size("10G"))
     assert made.txnid == facts.txnid
-    assert list(made.context_csns) == context_csn.stored(source.database_dir)
-    newest = context_csn.newest(source.database_dir)
-    assert list(made.newest_csns) == context_csn.ordered(newest.values())
+    assert list(made.context_csns) == contents.context_csns(source.database_dir)
+    newest = contents.newest_csns(source.database_dir)
+    assert list(made.newest_csns) == contents.ordered(newest.values())
     assert made.source == str(source.database_dir)
     assert made.ditseed
 
@@ -281,7 +281,7 @@ def test_a_database_in_use(other: Slapd, repo: Path) -> None:
 def test_into_a_directory(source: Slapd, repo: Path, tmp_path: Path) -> None:
     options = RestoreOptions(repo, "latest", target=tmp_path / "look")
     restore.restore(options, Progress("none"))
-    assert environment.entry_count(tmp_path / "look") == 1029
+    assert contents.entry_count(tmp_path / "look") == 1029
 
 
 def test_what_it_refuses(other: Slapd, repo: Path, tmp_path: Path) -> None:
@@ -483,7 +483,7 @@ def test_ended_while_it_streams_it_holds_no_pages(
         stopped = Stopping(process)
         stopped.wait_for_stop()
         _write_a_little(server)
-        assert environment.oldest_reader_lag(server.database_dir) > 0
+        assert readers.oldest_lag(server.database_dir) > 0
         process.send_signal(number)
         stopped.go_on()
         process.communicate()
@@ -491,7 +491,7 @@ def test_ended_while_it_streams_it_holds_no_pages(
             ditseed(*command).ok()
         else:
             assert process.returncode == 143
-        assert environment.oldest_reader_lag(server.database_dir) == 0
+        assert readers.oldest_lag(server.database_dir) == 0
         assert not repository.unfinished_backups(tmp_path)
 
 

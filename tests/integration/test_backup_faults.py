@@ -20,7 +20,7 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
 from loader.errors import LoaderError, NoSpace, SystemFailed
-from loader.mdb import environment
+from loader.mdb import readers
 from loader.operations.backup import drill, pack, records, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup import verify as verifying
@@ -235,7 +235,7 @@ def test_an_old_reader_is_named(
                 server.ldapadd(
                     f"dn: ou=w{number},dc=example,dc=com\nobjectClass: organizationalUnit\n"
                 )
-            assert environment.oldest_reader_lag(server.database_dir) > 5
+            assert readers.oldest_lag(server.database_dir) > 5
             with caplog.at_level(logging.WARNING):
                 taking.run(BackupOptions(mine, server.config_path), QUIET)
             assert "transactions behind" in caplog.text

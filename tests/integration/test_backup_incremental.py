@@ -20,7 +20,7 @@ from fixtures import replication
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, LoaderError, ManifestBroken, NoSpace
-from loader.mdb import environment
+from loader.mdb import contents
 from loader.operations.backup import drill, manifest, pack, prune, records, repository, restore
 from loader.operations.backup import run as taking
 from loader.operations.backup import verify as verifying
@@ -130,7 +130,7 @@ def test_each_link_is_the_full_backup_of_its_moment(made: Chain, tmp_path: Path)
         found = put_back(made.repo, link.id, tmp_path / link.id)
         wanted = put_back(made.fulls, full.id, tmp_path / f"full-{full.id}")
         assert found.read_bytes() == wanted.read_bytes()
-        assert environment.entry_count(found.parent) == link.entries
+        assert contents.entry_count(found.parent) == link.entries
     assert assert_all_good(made.repo) == [one.id for one in made.links]
     assert check(made.repo, Limits(3600)).status is Status.OK
 
@@ -418,4 +418,4 @@ def test_pages_that_are_the_same_count_once(made: Chain, repo: Path, tmp_path: P
     last = take(made.server, repo)
     assert all(use.used <= use.pages for use in pack.read_map(repo / last.id, last).packs)
     found = put_back(repo, last.id, tmp_path / "there")
-    assert environment.entry_count(found.parent) == last.entries
+    assert contents.entry_count(found.parent) == last.entries

@@ -27,7 +27,7 @@ from loader.errors import (
     TargetNotEmpty,
     UsageProblem,
 )
-from loader.mdb import context_csn, copy, environment, meta
+from loader.mdb import contents, copy, meta, readers
 from loader.operations.clone import CloneOptions, CloneReport, clone, plan
 from loader.operations.target import WORKSHOP
 from loader.progress import Progress
@@ -63,7 +63,7 @@ def test_the_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
     assert_same(stopped, other)
     assert report.entries == 1029
     assert report.suffixes == ("dc=example,dc=com",)
-    assert list(report.context_csns) == context_csn.stored(stopped.database_dir)
+    assert list(report.context_csns) == contents.context_csns(stopped.database_dir)
     assert len(report.context_csns) == 1
     assert report.verified == "pages"
     with other:
@@ -87,7 +87,7 @@ def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
             target = tmp_path / verify
             report = run(server.database_dir, target, verify=verify)
             assert _slapcat_entries(server, target) == report.entries
-        assert environment.oldest_reader_lag(server.database_dir) == 0
+        assert readers.oldest_lag(server.database_dir) == 0
         churn.stop()
         final = run(server.database_dir, tmp_path / "final")
         assert final.entries == len(server.search())

@@ -14,7 +14,7 @@ from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
-from loader.mdb import index_tables
+from loader.mdb import contents
 from loader.mdb.meta import DATA
 from tests.support.command import ditseed
 
@@ -104,7 +104,7 @@ def test_new_indexes_are_made_by_the_core(servers: tuple[Slapd, Slapd, Slapd]) -
     where = ("--config", made.config_path, "--apply")
     done = ditseed("tune", "indexes", *where, "--add", "entryUUID eq", "--add", MORE[1], env=env)
     assert "slapindex" not in done.ok().out + done.err
-    assert index_tables.keys(made.database_dir) == index_tables.keys(oracle.database_dir)
+    assert contents.indexes(made.database_dir) == contents.indexes(oracle.database_dir)
     found = differences(oracle.database_dir, made.database_dir)
     assert not found, "\n".join(found)
     _goes_on(made)

@@ -27,7 +27,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from fixtures.waiting import until
-from loader.mdb import context_csn
+from loader.mdb import contents, edits
 from loader.operations.backup import manifest, records, repository
 from tests.support.adding import SUFFIX, TOP, people, write
 from tests.support.command import Done, ditseed, start
@@ -475,8 +475,8 @@ def test_a_consumer_and_its_provider(provider: Slapd) -> None:
             return {one["rule"]: one["severity"] for one in done.facts["findings"]}
 
         assert rules()["replication"] == "ok"
-        (stored,) = context_csn.stored(server.database_dir, SUFFIX)
-        context_csn.stamp(server.database_dir, SUFFIX, (f"2099{stored[4:]}",))
+        (stored,) = contents.context_csns(server.database_dir, SUFFIX)
+        edits.stamp(server.database_dir, SUFFIX, (f"2099{stored[4:]}",))
         assert rules()["replication.ahead"] == "critical"
         assert_told(checked(server), "DOCTOR", CRITICAL, "has newer changes of server ID 001")
         server.start()
@@ -493,7 +493,7 @@ def test_a_consumer_and_its_provider(provider: Slapd) -> None:
         told = ditseed("replica", "verify", *where, "--config", server.config_path)
         assert "the replica has newer changes of server ID 001 than the provider" in told.out
         server.stop()
-        context_csn.stamp(server.database_dir, SUFFIX, (stored,))
+        edits.stamp(server.database_dir, SUFFIX, (stored,))
         change = "dn: olcDatabase={2}ldif,cn=config\nchangetype: modify\nreplace: olcRootPW\nolcRootPW: x\n"
         provider.configure(change)
         done = checked(server)

@@ -21,7 +21,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from loader import units
-from loader.mdb import context_csn, meta
+from loader.mdb import edits, meta
 from tests.support.adding import SUFFIX, TOP, people, write
 from tests.support.command import Done, ditseed
 
@@ -266,7 +266,7 @@ def test_a_consumer_that_is_behind_and_certificates(
         assert [one["severity"] for one in of_rule(done, "replication")] == ["ok"]
         write_to(provider, 1)
         old = ("20200101000000.000000Z#000000#001#000000",)
-        context_csn.stamp(server.database_dir, SUFFIX, old)
+        edits.stamp(server.database_dir, SUFFIX, old)
         (late,) = of_rule(examined(server, state, "--json", *account), "replication")
         assert late["severity"] == "critical"
         assert f"behind {provider.uri}, by contextCSN" in late["what"]

@@ -21,6 +21,7 @@ from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
+from loader import _native
 from loader.errors import MdbDamaged, NoEntry, NotLmdb, UsageProblem
 from loader.mdb import meta
 from loader.operations.export_mdb import DumpOptions, export_database
@@ -296,12 +297,8 @@ def test_damage_names_page_and_table(stopped: Slapd, tmp_path: Path) -> None:
     """The root of id2e is overwritten."""
     path = tmp_path / "data.mdb"
     data = bytearray(_used(stopped))
-    facts = meta.parse(bytes(data[: meta.HEAD_BYTES]), "here")
-    assert facts.main.root is not None
-    start = facts.main.root * facts.page_size
-    tables = meta.tables_on(bytes(data[start : start + facts.page_size]), facts)
-    assert tables is not None
-    root = tables["id2e"].root
+    path.write_bytes(data)
+    root = _native.Contents(path).tables["id2e"].root
     assert root is not None
     data[root * 4096 + 8 : root * 4096 + 16] = b"\xff" * 8
     path.write_bytes(data)

@@ -18,8 +18,8 @@ from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
 from loader import errors
 from loader.defaults import ENGINES
-from loader.mdb import context_csn
-from loader.mdb.environment import entry_count
+from loader.mdb import contents
+from loader.mdb.contents import entry_count
 from tests.support.command import ditseed
 from tests.support.killing import KILL_AT
 from tests.support.seeding import Pair
@@ -305,9 +305,9 @@ def test_a_seeded_glued_consumer_is_as_one_that_filled_itself(
         ditseed(*both.seed(strategy, "--engine", engine, *more)).ok()
         seeded = both.consumer
         assert counts(tmp_path / "seeded", seeded) == [2, 3, 2]
-        assert context_csn.stored(seeded.database_dir)
+        assert contents.context_csns(seeded.database_dir)
         for suffix in (GROUPS, INNER):
-            assert context_csn.stored(glued.directory(tmp_path / "seeded", suffix)) == []
+            assert contents.context_csns(glued.directory(tmp_path / "seeded", suffix)) == []
         with natural, seeded:
             replication.wait_in_sync(both.provider, natural)
             replication.wait_in_sync(both.provider, seeded)

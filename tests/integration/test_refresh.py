@@ -29,7 +29,7 @@ from loader.errors import (
     RefreshUseless,
     TargetInUse,
 )
-from loader.mdb import context_csn, meta
+from loader.mdb import contents, edits, meta
 from tests.support.command import ditseed, start
 from tests.support.seeding import Pair, consumer_of, pair
 from tests.support.trees import assert_same
@@ -317,7 +317,7 @@ def test_killed_at_any_moment(short_tmp: Path) -> None:
 
 
 def _reached(both: Pair) -> list[str]:
-    return context_csn.stored(both.consumer.database_dir, both.consumer.suffix)
+    return contents.context_csns(both.consumer.database_dir, both.consumer.suffix)
 
 
 def test_a_database_that_would_outgrow_its_map(short_tmp: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_provider_that_is_behind(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as both:
         seeded(both)
         later = [one.replace("20", "21", 1) for one in _reached(both)]
-        context_csn.stamp(both.consumer.database_dir, both.consumer.suffix, later)
+        edits.stamp(both.consumer.database_dir, both.consumer.suffix, later)
         both.provider.ldapmodify(
             f"dn: {both.provider.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
         )

@@ -15,7 +15,7 @@ from fixtures.golden.of_2_7 import ALL, Made
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from loader.errors import MaxsizeTooSmall, MdbDamaged, SchemaMissing
-from loader.mdb import context_csn, environment, meta
+from loader.mdb import contents, edits, meta
 from loader.operations.migrate import AGAIN
 from loader.progress import Progress
 from loader.server import version
@@ -49,8 +49,8 @@ def first(tmp_path: Path) -> Path:
 def _stamped(made: Made, place: Path) -> Path:
     made.unpack(place)
     suffix = made.case.settings.suffix
-    newest = context_csn.newest(place, suffix)
-    context_csn.stamp(place, suffix, sorted(newest.values()))
+    newest = contents.newest_csns(place, suffix)
+    edits.stamp(place, suffix, sorted(newest.values()))
     return place
 
 
@@ -71,9 +71,9 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert not list(ours.database_dir.iterdir())
         facts = ditseed(*_seed(first, ours, "--json")).ok().facts
         assert (facts["converted"], facts["held_back"]) == ("data format 3 to 1", 0)
-        assert facts["entries"] == planned["entries"] == environment.entry_count(first)
+        assert facts["entries"] == planned["entries"] == contents.entry_count(first)
         assert meta.read_meta(ours.database_dir).format == 1
-        assert context_csn.stored(ours.database_dir) == context_csn.stored(first)
+        assert contents.context_csns(ours.database_dir) == contents.context_csns(first)
         assert ours.slapcat()
         monkeypatch.setattr(version, "release", lambda: (2, 7, 0))
         back = SeedOptions(
@@ -87,7 +87,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_entries_newer_than_the_claim_are_held_back(first: Path) -> None:
-    context_csn.stamp(first, MADE.case.settings.suffix, [OLD])
+    edits.stamp(first, MADE.case.settings.suffix, [OLD])
     with _here(MADE) as ours:
         facts = ditseed(*_seed(first, ours, "--json")).ok().facts
         assert facts["context_csns"] == [OLD]

@@ -40,7 +40,7 @@ from loader.errors import (
     ServerRunning,
     UsageProblem,
 )
-from loader.mdb import index_tables, meta, verify
+from loader.mdb import contents, meta, verify
 from loader.operations.tune import apply_maxsize, indexing, maxsize, syncing
 from loader.operations.tune.indexing import IndexChange
 from loader.operations.tune.plan import Outcome, State
@@ -306,11 +306,11 @@ def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_l
     try:
         for server in (loaded, offline, online):
             server.slapadd(people_ldif)
-        expected = index_tables.keys(loaded.database_dir)["sn"]
+        expected = contents.indexes(loaded.database_dir)["sn"]
         Place(offline, offline.config_path).indexes(wish)
-        assert index_tables.keys(offline.database_dir)["sn"] == expected
+        assert contents.indexes(offline.database_dir)["sn"] == expected
         Place(online.start(), by_ldapi(online)).indexes(wish)
-        until(lambda: index_tables.keys(online.database_dir)["sn"] == expected)
+        until(lambda: contents.indexes(online.database_dir)["sn"] == expected)
     finally:
         for server in (loaded, offline, online):
             server.close()
@@ -338,9 +338,9 @@ def test_killed_while_it_indexes(tmp_path: Path) -> None:
         until(lambda: holders.holder(server.database_dir) is None)
         verify.verify(server.database_dir, "pages", Meter("verify"))
         assert files_of(server) == before
-        assert "sn" not in index_tables.keys(server.database_dir)
+        assert "sn" not in contents.indexes(server.database_dir)
         ditseed(*command).ok()
-        assert index_tables.keys(server.database_dir) == index_tables.keys(loaded.database_dir)
+        assert contents.indexes(server.database_dir) == contents.indexes(loaded.database_dir)
         server.start()
     finally:
         server.close()
@@ -382,10 +382,10 @@ def test_no_reindex_says_what_to_run(people_ldif: Path) -> None:
     try:
         place = Place(server, server.config_path)
         found = place.indexes(IndexChange(add=("description eq",)), reindex=False)
-        assert "description" not in index_tables.keys(server.database_dir)
+        assert "description" not in contents.indexes(server.database_dir)
         (command,) = [note.partition(": ")[2] for note in found.notes if "slapindex" in note]
         server.tool(*command.split())
-        assert index_tables.keys(server.database_dir)["description"] > 0
+        assert contents.indexes(server.database_dir)["description"] > 0
     finally:
         server.close()
 
@@ -716,7 +716,7 @@ def test_a_slapd_conf_is_never_edited(people_ldif: Path, tmp_path: Path) -> None
         found = place.database()
         assert (found.maxsize, found.nosync) == (3 * GIB, False)
         assert sorted(found.env_flags) == ["nometasync", "nordahead"]
-        assert index_tables.keys(server.database_dir)["sn"] > 0
+        assert contents.indexes(server.database_dir)["sn"] > 0
         server.start()
 
 
@@ -819,7 +819,7 @@ def test_other_versions(suite: str, people_ldif: Path, monkeypatch: pytest.Monke
         assert place.indexes(IndexChange(add=("sn eq",), remove=("mail",))).state is State.CHANGED
         assert place.nosync(True).state is State.CHANGED
         assert place.nosync(False).state is State.CHANGED
-        assert index_tables.keys(server.database_dir)["sn"] > 0
+        assert contents.indexes(server.database_dir)["sn"] > 0
         server.start()
         database = Place(server, by_ldapi(server)).database()
         assert (database.maxsize, database.nosync) == (3 * GIB, False)

@@ -11,7 +11,7 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.config import Config
-from loader.mdb import names
+from loader.mdb import contents
 from loader.operations.build.made_for import made_for
 from loader.operations.build.options import BuildOptions
 from loader.server import configuration
@@ -51,7 +51,7 @@ def test_build(ldif: Path, engine: str, done: bool) -> None:
             assert "[mdb.target_not_empty]" in again.err
             return
         again.ok()
-        assert names.indexed(server.database_dir) == ["objectClass", "ou"]
+        assert list(contents.indexes(server.database_dir)) == ["objectClass", "ou"]
 
 
 def test_a_slapd_conf_is_the_same_each_time_it_is_read(ldif: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.mdb.table_sizes import IndexCounts, TableSizes
+from loader.mdb.contents import IndexCounts, TableSizes
 from loader.operations.sizing import model
 from loader.operations.sizing.model import Growth, TableForecast
 

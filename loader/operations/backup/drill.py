@@ -34,8 +34,8 @@ from loader.errors import (
     ToolFailed,
     UsageProblem,
 )
-from loader.mdb import meta, names
-from loader.mdb.look import summarise
+from loader.mdb import meta
+from loader.mdb.contents import indexes, summarise
 from loader.operations.add import PROTECTED
 from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
@@ -140,7 +140,7 @@ def _started(
 ) -> Drill:
     data, backup, place = restored.data, restored.backup, restored.place
     csns = tuple(summarise(data, backup.suffix, newest=False).context_csns)
-    is_indexed = _UUID in names.indexed(data)
+    is_indexed = _UUID in indexes(data)
     settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
     with private.configured(restored.config, restored.database, place, settings) as home:
         account.change_owner(owner, place)

@@ -25,9 +25,9 @@ import zstandard
 from loader import dn, naming, resources, units
 from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
-from loader.mdb import copy, environment, free_list, look, meta, one_moment, snapshot
+from loader.mdb import contents, copy, meta, one_moment, readers, snapshot
 from loader.mdb.one_moment import Log
-from loader.mdb.page_stream import paged
+from loader.mdb.pages import paged
 from loader.mdb.snapshot import CopyableSnapshot
 from loader.operations.backup import manifest, pack, prune, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
@@ -360,7 +360,7 @@ class _Steps:
         return needed
 
     def _predicted_exactly(self, directory: Path) -> int:
-        facts, freed = free_list.read(directory)
+        facts, freed = readers.free_list(directory)
         free = sum(freed.values()) * facts.page_size
         return pack.predicted(meta.data_file(directory), self.options.packing, free)
 
@@ -408,7 +408,7 @@ def _tell_clock(repo: Where, when: datetime.datetime) -> None:
 
 
 def _looked(one: Origin) -> Facts:
-    outline = look.summarise(one.directory, one.suffix)
+    outline = contents.summarise(one.directory, one.suffix)
     suffix = one.suffix
     if suffix is None:
         suffix = _only_suffix(one.directory, outline)
@@ -447,7 +447,7 @@ def _tell_no_entries(made: Backup) -> None:
         )
 
 
-def _only_suffix(directory: Path, outline: look.DatabaseSummary) -> str:
+def _only_suffix(directory: Path, outline: contents.DatabaseSummary) -> str:
     if len(outline.suffixes) == 1:
         return outline.suffixes[0]
     known = ", ".join(outline.suffixes) or "none"
@@ -456,7 +456,7 @@ def _only_suffix(directory: Path, outline: look.DatabaseSummary) -> str:
 
 def _tell_old_reader(source: Path) -> None:
     """Dead ones were cleared away when the snapshot was looked at."""
-    lag = environment.oldest_reader_lag(source) if holders.holder(source) is not None else 0
+    lag = readers.oldest_lag(source) if holders.holder(source) is not None else 0
     if lag > OLD_READER:
         log.warning(
             "%s: a reader is %s transactions behind, so that freed pages wait and the file grows (mdb_stat -r shows "

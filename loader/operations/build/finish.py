@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from loader import csn
-from loader.mdb import context_csn, verify
+from loader.mdb import contents, edits, verify
 from loader.operations import estimate, member_of
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase, publish_environment
@@ -40,10 +40,10 @@ def complete(options: BuildOptions, made: Path, place: TargetDatabase, meter: Me
 def _extend_context_csn(options: BuildOptions, made: Path, place: TargetDatabase) -> None:
     """The superior's contextCSN takes in what the other databases hold (slapcommon.c)."""
     suffix = place.database.suffix
-    stored = context_csn.stored(made, suffix)
+    stored = contents.context_csns(made, suffix)
     wanted = sorted(csn.by_server([*stored, *options.reached]).values())
     if sorted(stored) != wanted:
-        context_csn.stamp(made, suffix, wanted)
+        edits.stamp(made, suffix, wanted)
 
 
 def notes(place: TargetDatabase, made: Path) -> Facts:

@@ -16,7 +16,7 @@ from types import ModuleType
 from loader import csn, glue, units
 from loader.config import Database
 from loader.errors import EntriesLost, GlueRefused
-from loader.mdb import context_csn
+from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations.build import division, finish, inputs
 from loader.operations.build.division import HOME, GluedBuild
@@ -201,7 +201,7 @@ def _reached(divided: Facts, made: Sequence[_DatabaseBuild]) -> tuple[str, ...]:
     environments = [part.run.directory / "environment" for part in made]
     # Once one is published the superior is made, and has its contextCSN.
     left = [one for one in environments if one.exists()]
-    newest = [text for one in left for text in context_csn.newest(one, whole=False).values()]
+    newest = [text for one in left for text in contents.newest_csns(one, whole=False).values()]
     return tuple(sorted(csn.by_server([*given, *newest]).values()))
 
 

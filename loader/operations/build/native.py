@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loader import exports, resources, units
 from loader.errors import AllRejected, EntriesLost
-from loader.mdb import map_size, meta, stale, verify
+from loader.mdb import edits, meta, verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations.build import finish, inputs, proven
@@ -157,7 +157,7 @@ class NativeSteps:
             built = mdb.build(self.target, read, partial, *how, beside=beside)
         self._require_accepted(built)
         if built.stale:
-            stale.remove(self.made, built.stale)
+            edits.remove_entries(self.made, built.stale)
         return {**self._told(built), **({"completed": built.completed} if account else {})}
 
     def _require_accepted(self, built: Built) -> None:
@@ -275,7 +275,7 @@ class NativeSteps:
         facts = meta.read_meta(self.made)
         maxsize = finish.choose_maxsize(self.options, self.place, facts.used)
         if maxsize != facts.map_size:
-            map_size.write(self.made / DATA, maxsize)
+            edits.set_map_size(self.made / DATA, maxsize)
         written = self._verified(meter, loaded)
         expected = loaded["read"] - loaded["rejected"] - loaded["left_out"]
         if expected != written or loaded["entries"] != written:

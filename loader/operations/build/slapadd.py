@@ -12,7 +12,7 @@ from pathlib import Path
 from loader import settings
 from loader.defaults import ENGINES
 from loader.errors import EmptyInput, EntriesLost, NotProven
-from loader.mdb import environment, verify
+from loader.mdb import contents, verify
 from loader.mdb.meta import DATA
 from loader.operations import estimate
 from loader.operations.build import finish, inputs, native, shard_count, shards, spool
@@ -160,7 +160,7 @@ class _SlapaddSteps:
     def check(self, meter: Meter, scan: Facts, loaded: Facts) -> Facts:
         """Every entry that was read is in the database, and the database is sound."""
         finish.complete(self.options, self.made, self.place, meter)
-        inside = environment.entry_count(self.made)
+        inside = contents.entry_count(self.made)
         if not scan["entries"] == loaded["entries"] == inside:
             raise EntriesLost(read=scan["entries"], written=inside, log=self.run.directory)
         verify.verify(self.made, self.options.verify, meter)

@@ -36,8 +36,7 @@ from loader.errors import (
     UsageProblem,
     of_system,
 )
-from loader.mdb import context_csn, free_list, meta, readers, verify
-from loader.mdb import look as contents
+from loader.mdb import contents, meta, readers, verify
 from loader.operations import leases, made_with, map_room
 from loader.operations.backup import check as backup_check
 from loader.operations.doctor.facts import (
@@ -295,7 +294,7 @@ def _damage(directory: Path, is_opened: bool) -> str:
         lost = page.used - path.stat().st_size
         if lost > 0:
             # LMDB does not write pages at the end that a transaction took and freed again.
-            free = sum(free_list.read(directory)[1].values()) * page.page_size
+            free = sum(readers.free_list(directory)[1].values()) * page.page_size
             if lost > free or lost % page.page_size:
                 raise MdbDamaged(path=path, reason=f"it was cut: {lost} bytes at its end are gone")
         if is_opened:
@@ -350,7 +349,7 @@ def _replication(
 ) -> tuple[Replication, ...]:
     """One for each provider."""
     stored = looker.at(
-        f"{one.suffix}: contextCSN", lambda: tuple(context_csn.stored(directory, one.suffix))
+        f"{one.suffix}: contextCSN", lambda: tuple(contents.context_csns(directory, one.suffix))
     )
     if stored is None:
         return ()

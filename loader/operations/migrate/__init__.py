@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loader.mdb import meta
-from loader.mdb.look import DatabaseSummary
+from loader.mdb.contents import DatabaseSummary
 from loader.operations.build import proven
 from loader.operations.build.made_for import made_for
 from loader.operations.migrate import planning

@@ -13,8 +13,8 @@ from loader.common_options import Config, Placing, Sorting, SpaceCheck, Suffix, 
 from loader.declared import Argument
 from loader.defaults import LEVELS
 from loader.errors import EmptyInput, UsageProblem
-from loader.mdb import look
-from loader.mdb.look import DatabaseSummary
+from loader.mdb import contents
+from loader.mdb.contents import DatabaseSummary
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
 from loader.server import configuration
@@ -75,7 +75,7 @@ def source_of(options: MigrateOptions) -> DatabaseSummary:
             reason=f"{options.target} is the source itself: name another directory for the new database, and keep the "
             "old one until the new slapd has proved itself"
         )
-    found = look.summarise(options.source, newest=False)
+    found = contents.summarise(options.source, newest=False)
     if not found.entries:
         raise EmptyInput(path=options.source)
     return found

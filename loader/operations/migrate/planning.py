@@ -10,8 +10,8 @@ from pathlib import Path
 
 from loader import ldif
 from loader.errors import EmptyInput, LoaderError, MissingParents, NotProven
-from loader.mdb import free_list, meta, names, table_sizes
-from loader.mdb.look import DatabaseSummary
+from loader.mdb import contents, meta, readers
+from loader.mdb.contents import DatabaseSummary
 from loader.operations import estimate
 from loader.operations.build import native
 from loader.operations.migrate.options import MigrateOptions
@@ -77,7 +77,7 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     """Bytes of the new database, from a sample of the entries. If the old one has other pages of entries than the
     sample tells, a few large entries decide: then the new one has what the old one uses, but for the indexes that
     differ."""
-    facts, freed = free_list.read(options.source)
+    facts, freed = readers.free_list(options.source)
     in_use = facts.used - sum(freed.values()) * facts.page_size
     try:
         target = native.target_of(options.building(place), place)
@@ -88,13 +88,13 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
         return in_use
     if target.settings.page_size != facts.page_size:
         return found.bytes
-    old = table_sizes.of_tables(options.source)
+    old = contents.table_bytes(options.source)
     indexes = {one.name: one.bytes for one in found.tables if one.how == BY_KEYS}
     (entries,) = (one.bytes for one in found.tables if one.name == "id2e")
     if abs(entries - old["id2e"]) < _ALIKE * old["id2e"]:
         return found.bytes - entries + old["id2e"]
     added = sum(size for name, size in indexes.items() if name not in old)
-    dropped = sum(old[name] for name in names.indexed(options.source) if name not in indexes)
+    dropped = sum(old[name] for name in contents.indexes(options.source) if name not in indexes)
     return in_use + added - dropped
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from loader import ldif, naming, resources, units
 from loader.defaults import DYNAMIC_ATTRIBUTES
 from loader.errors import EntryRefused, MadeOtherwise, MdbDamaged, NotProven, SchemaMissing
-from loader.mdb import look, meta, names, snapshot
+from loader.mdb import contents, meta, snapshot
 from loader.operations import compare as comparing
 from loader.operations import schema
 from loader.operations.build.made_for import made_for
@@ -70,7 +70,7 @@ class MigrateSteps:
     def _copied(self, meter: Meter) -> Facts:
         with snapshot.held(self.options.source) as held:
             made = self.building.transfer(meter, held)
-        context_csns = look.summarise(self.building.made, newest=False).context_csns
+        context_csns = contents.summarise(self.building.made, newest=False).context_csns
         return {**made, "context_csns": list(context_csns), "late": 0}
 
     def _made_again(self, meter: Meter) -> Facts:
@@ -156,7 +156,7 @@ class MigrateSteps:
 
 def used(source: Path) -> list[str]:
     """Attribute descriptions that the database has, or once had."""
-    return list(names.attributes(source))
+    return list(contents.attributes(source))
 
 
 def _sum(one: str, other: str) -> str:

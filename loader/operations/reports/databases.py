@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader.errors import LoaderError
-from loader.mdb import table_sizes
+from loader.mdb import contents
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
 from loader.operations.publish import PUBLISHED
@@ -53,7 +53,7 @@ def _read(directory: Path) -> DatabaseTables:
         size = pin.stat().st_size
         # Nobody has it open, unless slapd has been started already. No lock.mdb is made for this.
         used = (directory / LOCK).exists()
-        sizes = table_sizes.of_tables(directory if used else pin)
+        sizes = contents.table_bytes(directory if used else pin)
     tables = sorted(sizes.items(), key=lambda one: -one[1])
     tables.append((_REST, max(0, size - sum(sizes.values()))))
     return DatabaseTables(str(directory), size, tables, drawing.sizes(tables, str(directory)))

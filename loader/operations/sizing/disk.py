@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loader.errors import Cancelled, LoaderError
-from loader.mdb import copying, meta
+from loader.mdb import copy, meta
 from loader.progress import Meter
 from loader.storage import files, held, holders
 
@@ -39,7 +39,7 @@ def write(data: Path, target: int, most: int, meter: Meter) -> int:
     facts = meta.read_meta(data)
     pages = max(min(facts.used, most) // facts.page_size, 2)
     place, head = Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size)
-    copying.plain(data, place, head, pages * facts.page_size, None, meter)
+    copy.plain(data, place, head, pages * facts.page_size, None, meter)
     return pages * facts.page_size
 
 

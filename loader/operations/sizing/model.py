@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loader.mdb.table_sizes import IndexCounts, TableSizes
+from loader.mdb.contents import IndexCounts, TableSizes
 
 _HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes: mdb.c, page, node, MDB_db
 _RANGE = 3  # IDs of a range: 0, first, last

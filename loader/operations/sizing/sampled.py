@@ -16,7 +16,7 @@ from pathlib import Path
 
 from loader import dn, resources
 from loader.errors import EmptyInput
-from loader.mdb import table_sizes
+from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations.sizing import disk as storage
 from loader.operations.sizing import model
@@ -178,8 +178,8 @@ def _growth(
     is_added: bool = False,
 ) -> Growth:
     return Growth(
-        before=table_sizes.read(before.directory) if before else None,
-        after=table_sizes.read(after.directory, before.directory if before else None),
+        before=contents.table_sizes(before.directory) if before else None,
+        after=contents.table_sizes(after.directory, before.directory if before else None),
         sampled=sampled,
         wanted=wanted,
         longest=(1 << target.settings.idlexp) - 1,

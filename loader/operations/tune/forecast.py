@@ -10,9 +10,9 @@ from pathlib import Path
 from loader import backmdb, units
 from loader.config import Config, Database
 from loader.errors import LoaderError
-from loader.mdb import environment, growth, meta
-from loader.mdb.growth import Growth
+from loader.mdb import contents, meta, readers
 from loader.mdb.meta import MetaPage
+from loader.mdb.readers import Growth
 from loader.operations.build import native
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase
@@ -171,7 +171,7 @@ def _keeps(directory: Path, found: Location) -> bool:
     """Whether what is there stays when the source is loaded: not if it is the source, or has no entries."""
     try:
         is_source = found.kind is Kind.DATABASE and found.path.samefile(directory)
-        return not is_source and bool(environment.entry_count(directory))
+        return not is_source and bool(contents.entry_count(directory))
     except (LoaderError, OSError):
         return False
 
@@ -201,7 +201,7 @@ def _terms(load: Forecast, keeps: int, share: float, reader: Term) -> Iterator[T
 def _reader(directory: Path | None, page_size: int) -> Term:
     measured = _measured(directory)
     writes = max(LEAST_WRITES, measured.transactions if measured else 0.0)
-    pages = measured.pages if measured else growth.PAGES
+    pages = measured.pages if measured else readers.PAGES
     seen = f"; {measured.transactions:.0f} were measured just now" if measured else ""
     size = round(READER * writes * pages * page_size)
     why = (
@@ -214,7 +214,7 @@ def _reader(directory: Path | None, page_size: int) -> Term:
 def _measured(directory: Path | None) -> Growth | None:
     """At the moment; None where nothing is written."""
     try:
-        found = growth.measure(directory) if directory else None
+        found = readers.measure_growth(directory) if directory else None
     except LoaderError:
         return None
     return found if found and found.transactions else None

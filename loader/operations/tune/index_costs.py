@@ -9,7 +9,7 @@ from loader import backmdb, indexes, units
 from loader.config import Database
 from loader.errors import EmptyInput, NotProven, UsageProblem
 from loader.indexes import Index
-from loader.mdb import index_costs
+from loader.mdb import contents
 from loader.operations.tune import index_kinds, index_times
 from loader.operations.tune.index_kinds import SharedTable
 from loader.operations.tune.index_use import Usage
@@ -94,7 +94,7 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
             reason="--costs reads the database's files: give the command on the server's host"
         )
     with progress.step("indexes") as meter:
-        found = index_costs.read(database.directory, meter)
+        found = contents.index_costs(database.directory, meter)
     configured = _by_table(database)
     reckoned = _reckoned(target, database, found, configured, progress)
     unused = _unused(use) if use is not None and use.searches else None
@@ -109,8 +109,8 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
 
 
 def _cost(
-    found: index_costs.IndexCosts,
-    table: index_costs.IndexCost,
+    found: contents.IndexCosts,
+    table: contents.IndexCost,
     configured: Mapping[str, Sequence[Index]],
     reckoned: _Reckoned,
     unused: Set[tuple[str, str]] | None,
@@ -140,7 +140,7 @@ def _cost(
 def _reckoned(
     target: Target,
     database: Database,
-    found: index_costs.IndexCosts,
+    found: contents.IndexCosts,
     configured: Mapping[str, Sequence[Index]],
     progress: Progress,
 ) -> _Reckoned:
@@ -164,7 +164,7 @@ def _reckoned(
 
 
 def _shared(
-    found: index_costs.IndexCosts, configured: Mapping[str, Sequence[Index]]
+    found: contents.IndexCosts, configured: Mapping[str, Sequence[Index]]
 ) -> Iterator[tuple[str, SharedTable]]:
     for table in found.tables:
         key = table.name.lower()

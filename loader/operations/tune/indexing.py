@@ -11,7 +11,7 @@ from loader import glue, indexes
 from loader.config import Config, Database
 from loader.errors import ServerRunning
 from loader.indexes import Indexes
-from loader.mdb import index_tables
+from loader.mdb import contents
 from loader.operations.tune.change import carry_out
 from loader.operations.tune.making import make
 from loader.operations.tune.plan import Outcome, Plan, State, changed
@@ -62,7 +62,7 @@ def _indexing(database: Database, local: bool) -> IndexSettings:
     return IndexSettings(
         database.suffix,
         present,
-        index_tables.keys(database.directory) if local and database.directory else {},
+        contents.indexes(database.directory) if local and database.directory else {},
         tuple(missing),
         tuple(_notes(database, missing)),
     )

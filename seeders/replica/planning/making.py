@@ -16,7 +16,7 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import LoaderError
-from loader.mdb import environment
+from loader.mdb import contents
 from loader.operations.build import native
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
@@ -68,7 +68,7 @@ def _given(options: PlanOptions) -> int | None:
     """What is wrong with the files, the strategies tell."""
     try:
         for database in options.databases:
-            return environment.entry_count(database)
+            return contents.entry_count(database)
         return measuring.entries_of(options.ldif) if options.ldif else None
     except LoaderError:
         return None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import NotProven
-from loader.mdb import environment
+from loader.mdb import contents
 from loader.operations.export import ExportOptions, trial_plan
 from loader.progress import Progress
 from loader.server import configuration, entry_count
@@ -50,7 +50,7 @@ def measure(strategy: Strategy, known: Known, measured: Measured, progress: Prog
         with progress.step("copy") as meter:
             copying = measuring.copy(strategy.source, strategy.place, meter)
         measured.said[f"copying: {units.size(copying.rate)}/s, fsync included"] = None
-        entries = environment.entry_count(strategy.source)
+        entries = contents.entry_count(strategy.source)
         built = measured.building
         return dataclasses.replace(known, copying=copying, building=built, entries=entries)
     return _of_provider(strategy, known, measured, progress)

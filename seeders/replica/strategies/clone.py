@@ -11,7 +11,7 @@ from functools import cached_property
 
 from loader import dn, glue
 from loader.errors import GlueRefused, LoaderError, NoSuchSuffix
-from loader.mdb import look, meta
+from loader.mdb import contents, meta
 from loader.mdb.meta import DATA
 from loader.operations import made_with
 from loader.operations.made_with import Fit, Origin
@@ -95,7 +95,7 @@ class Clone(StoppedConsumer):
     def require_suffix(self) -> None:
         """Is the tree in that database at all? Raises NoSuchSuffix."""
         suffix = self.place.database.suffix
-        known = look.summarise(self.source, newest=False).suffixes
+        known = contents.summarise(self.source, newest=False).suffixes
         if dn.key(suffix) and dn.key(suffix) not in map(dn.key, known):
             there = ", ".join(known) or "none"
             raise NoSuchSuffix(config=self.source, suffix=suffix, known=there)

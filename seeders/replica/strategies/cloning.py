@@ -7,8 +7,8 @@ from pathlib import Path
 
 from loader import backmdb, csn
 from loader.errors import NoContextCSN
-from loader.mdb import context_csn, copy, environment, meta, verify
-from loader.mdb.hold_back import cap_entry_csns
+from loader.mdb import contents, copy, edits, meta, verify
+from loader.mdb.edits import cap_entry_csns
 from loader.mdb.meta import DATA
 from loader.operations import indexing
 from loader.operations.estimate import choose_maxsize
@@ -43,16 +43,16 @@ class CloneSteps:
     def stamp(self, meter: Meter) -> Facts:
         preflight = self.run.catalogue.found("preflight") or {}
         live = csn.by_server(preflight.get("context_csns", []))
-        stored = csn.by_server(context_csn.stored(self.made, self.suffix))
+        stored = csn.by_server(contents.context_csns(self.made, self.suffix))
         known = claimable_context_csn(
-            live, stored, context_csn.newest(self.made, self.suffix, whole=False)
+            live, stored, contents.newest_csns(self.made, self.suffix, whole=False)
         )
         if not known:
             advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
             raise NoContextCSN(where=self.source, suffix=self.suffix, advice=advice, commands=())
         claimed = sorted(known.values())
         held = cap_entry_csns(self.made, claimed, backmdb.idlexp(self.place.config), meter)
-        context_csn.stamp(self.made, self.suffix, claimed)
+        edits.stamp(self.made, self.suffix, claimed)
         return {"context_csns": claimed, "held_back": held}
 
     def index(self, meter: Meter) -> Facts:
@@ -65,7 +65,7 @@ class CloneSteps:
         verify.verify(self.made, self.options.verify, meter)
         verify.require_unique_uuids(self.made, meter, self.run.directory)
         return {
-            "entries": environment.entry_count(self.made),
+            "entries": contents.entry_count(self.made),
             "identity": files.identity(self.made / DATA),
         }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader.mdb import copy, look, meta
+from loader.mdb import contents, copy, meta
 from loader.operations.build import native
 from loader.operations.build.finish import INVALID
 from loader.operations.migrate import AGAIN, MigrateOptions, planning
@@ -70,7 +70,7 @@ class Conversion:
     def estimate(self, progress: Progress) -> Facts:
         """From the first entries, which are converted apart. Raises what they are refused for, MaxsizeTooSmall,
         NoSpace."""
-        source = look.summarise(self.source, newest=False)
+        source = contents.summarise(self.source, newest=False)
         found = planning.plan(self.options, self.place, source, progress, strict=True)
         size = max(found["needed"] or 0, files.allocated_bytes(meta.data_file(self.source)))
         files.require_space(self.place.directory, size)

@@ -15,7 +15,7 @@ import pytest
 
 from loader import _native
 from loader.errors import MdbDamaged, NotLmdb, ReadersFull
-from loader.mdb import copy, environment, look, meta, names
+from loader.mdb import contents, copy, environment, meta
 from loader.mdb.verify import verify
 from loader.progress import Meter
 from tests.support import mapped
@@ -57,9 +57,9 @@ def test_both_formats(tmp_path: Path, engine: int) -> None:
     assert copied.facts.format == (3 if engine else 1)
     assert meter.bytes == copied.target.apparent
     assert verify(copied.path, "pages", Meter("verify")).entries == 1
-    assert look.summarise(copied.path).suffixes == ("dc=example",)
-    assert names.indexed(copied.path) == ["cn"]
-    assert names.attributes(copied.path) == ["objectClass"]
+    assert contents.summarise(copied.path).suffixes == ("dc=example",)
+    assert list(contents.indexes(copied.path)) == ["cn"]
+    assert contents.attributes(copied.path) == ["objectClass"]
     assert copied.path.stat().st_mode & 0o777 == 0o600
 
 

@@ -10,7 +10,7 @@ import lmdb
 import pytest
 
 from loader.errors import MapFull, NoSuchPath, NotLmdb, NotPermitted, UsageProblem
-from loader.mdb import environment, meta
+from loader.mdb import contents, environment, meta, readers
 from loader.storage import holders
 from tests.support import mapped, nobody
 
@@ -37,13 +37,13 @@ def make(directory: Path, engine: int = 0) -> Path:
 
 @pytest.mark.parametrize("engine", [0, 1])
 def test_entry_count_in_both_formats(tmp_path: Path, engine: int) -> None:
-    assert environment.entry_count(make(tmp_path, engine)) == 3
+    assert contents.entry_count(make(tmp_path, engine)) == 3
 
 
 def test_a_copy_is_opened_without_a_lock_file(place: Path) -> None:
     copy = place / "data.mdb.partial"
     (place / "data.mdb").rename(copy)
-    assert environment.entry_count(copy) == 3
+    assert contents.entry_count(copy) == 3
     assert [path.name for path in place.iterdir()] == [copy.name]
 
 
@@ -53,7 +53,7 @@ def test_only_once_in_a_process(place: Path) -> None:
             pass
         # The refused one must not have dropped the lock of the first (fcntl locks belong to the process).
         assert _holder_seen_by_a_child(place) == os.getpid()
-    assert environment.entry_count(place) == 3
+    assert contents.entry_count(place) == 3
 
 
 def _holder_seen_by_a_child(place: Path) -> int:
@@ -69,14 +69,14 @@ def _holder_seen_by_a_child(place: Path) -> int:
 @as_root
 def test_a_new_lock_file_belongs_to_the_owner_of_the_data(place: Path) -> None:
     os.chown(place / "data.mdb", NOBODY, NOBODY)
-    assert environment.entry_count(place) == 3
+    assert contents.entry_count(place) == 3
     status = (place / "lock.mdb").stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (NOBODY, NOBODY, 0o600)
 
 
 def test_reading_changes_nothing_in_the_data(place: Path) -> None:
     before = (place / "data.mdb").read_bytes()
-    environment.entry_count(place)
+    contents.entry_count(place)
     assert (place / "data.mdb").read_bytes() == before
 
 
@@ -84,19 +84,19 @@ def test_another_programs_lmdb_is_refused(tmp_path: Path) -> None:
     with lmdb.open(str(tmp_path)) as made, made.begin(write=True) as transaction:
         transaction.put(b"key", b"value")
     with pytest.raises(NotLmdb, match="id2e"):
-        environment.entry_count(tmp_path)
+        contents.entry_count(tmp_path)
 
 
 def test_a_directory_without_a_database(tmp_path: Path) -> None:
     with pytest.raises(NoSuchPath):
-        environment.entry_count(tmp_path)
+        contents.entry_count(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_map_is_said_to_be_full(place: Path) -> None:
     with pytest.raises(MapFull):
         _fill(place)
-    assert environment.entry_count(place) == 3
+    assert contents.entry_count(place) == 3
 
 
 def _fill(place: Path) -> None:
@@ -108,7 +108,7 @@ def _fill(place: Path) -> None:
 
 
 def test_the_lag_of_a_reader(place: Path) -> None:
-    assert environment.oldest_reader_lag(place) == 0
+    assert readers.oldest_lag(place) == 0
     reader = _hold_a_reader(place)
     try:
         for number in range(10, 15):
@@ -116,7 +116,7 @@ def test_the_lag_of_a_reader(place: Path) -> None:
                 entries = environment.require_table(made, "id2e")
                 with made.begin(write=True) as transaction:
                     transaction.put(environment.ID.pack(number), b"more", db=entries)
-        assert environment.oldest_reader_lag(place) == 5
+        assert readers.oldest_lag(place) == 5
         assert meta.read_meta(place).txnid >= 5
     finally:
         os.kill(reader, 9)
@@ -151,7 +151,7 @@ def _refused_as_nobody(place: Path) -> bool:
     if child == 0:
         nobody.become()
         try:
-            environment.entry_count(place)
+            contents.entry_count(place)
         except NotPermitted:
             os._exit(0)
         except BaseException as error:

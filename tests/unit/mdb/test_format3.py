@@ -15,7 +15,7 @@ import lmdb
 import pytest
 
 from loader.errors import LoaderError, MdbDamaged, MdbProtected
-from loader.mdb import copy, copying, environment, meta, snapshot
+from loader.mdb import copy, meta, readers, snapshot
 from loader.mdb.verify import verify
 from loader.progress import Meter
 from tests.unit.mdb.test_copy import make as database
@@ -142,11 +142,11 @@ def test_a_held_snapshot_keeps_its_pages(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     with snapshot.image(place) as held:
         subprocess.run([sys.executable, "-c", _FIVE_COMMITS, str(place)], check=True)
-        assert environment.oldest_reader_lag(place) == meta.read_meta(place).txnid - moment == 5
+        assert readers.oldest_lag(place) == meta.read_meta(place).txnid - moment == 5
         made = tmp_path / "copy" / "data.mdb"
-        copying.compact(held.path, made, held.page, Meter("copy"))
+        copy.compact(held.path, made, held.page, Meter("copy"))
     assert rows(tmp_path / "copy") == before != rows(place)
-    assert environment.oldest_reader_lag(place) == 0
+    assert readers.oldest_lag(place) == 0
 
 
 @pytest.mark.parametrize("compact", [False, True])
@@ -158,8 +158,8 @@ def test_either_meta_page_of_a_copy_is_enough(tmp_path: Path, compact: bool) -> 
     data, facts = made.path.read_bytes(), made.facts
     other = (facts.txnid + 1) % 2  # the older one, which now stands in both places
     page = data[other * 4096 :][:4096]
-    txnid = meta.of_page(page, "").txnid
-    both = [meta.renumbered(page, facts, number, txnid) for number in range(2)]
+    old = meta.of_page(page, "")
+    both = [old.page(number, old.txnid, old.map_size) for number in range(2)]
     made.path.rename(target / "data.mdb").write_bytes(b"".join(both) + data[2 * 4096 :])
     assert rows(target) == rows(place)
     for each in (place, target):

@@ -13,7 +13,7 @@ import lmdb
 import pytest
 
 from loader.errors import MdbDamaged, NotLmdb
-from loader.mdb import free_list, meta, readers
+from loader.mdb import meta, readers
 from loader.mdb.readers import Slot
 
 READING = "import lmdb, sys; t = lmdb.open(sys.argv[1], readonly=True).begin(); print('reads', flush=True); input()"
@@ -54,7 +54,7 @@ def write(place: Path, times: int) -> None:
 
 @pytest.mark.parametrize("engine", [0, 1])
 def test_every_page_is_reachable_or_free(place: Path) -> None:
-    facts, freed = free_list.read(place)
+    facts, freed = readers.free_list(place)
     assert max(freed.values()) > 1000  # its numbers take pages of their own
     own = facts.pages - reachable(place) - sum(freed.values())
     assert 1 <= own <= 2 + max(freed.values()) // 500  # the pages of the list itself
@@ -74,7 +74,7 @@ def test_what_a_reader_keeps_is_told_by_transaction(place: Path) -> None:
         write(place, 20)
         (slot,) = readers.slots(place)
         assert slot == Slot(reader.pid, before, True)
-        _, freed = free_list.read(place)
+        _, freed = readers.free_list(place)
         assert {txnid for txnid in freed if txnid >= before} >= set(range(before + 1, before + 20))
         reader.send_signal(signal.SIGKILL)
     assert readers.slots(place) == (Slot(reader.pid, before, False),)
@@ -89,7 +89,7 @@ def test_a_free_list_that_lies(place: Path) -> None:
     with (place / "data.mdb").open("r+b") as file:
         file.seek(facts.free.root * facts.page_size)
         page = bytearray(file.read(facts.page_size))
-        (at,) = struct.unpack_from("=H", page, facts.header)
+        (at,) = struct.unpack_from("=H", page, 16)
         for flags, number in ((0x01, 2**40), (0x01, facts.free.root)):  # outside; itself, for ever
             struct.pack_into("=H", page, 10, flags)
             struct.pack_into("=HHH", page, at, number & 0xFFFF, number >> 16 & 0xFFFF, number >> 32)
@@ -97,10 +97,10 @@ def test_a_free_list_that_lies(place: Path) -> None:
             file.write(page)
             file.flush()
             with pytest.raises(MdbDamaged):
-                free_list.read(place)
+                readers.free_list(place)
     os.truncate(place / "data.mdb", 2 * facts.page_size)
     with pytest.raises(MdbDamaged):
-        free_list.read(place)
+        readers.free_list(place)
 
 
 def test_lock_files_of_others(place: Path, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import lmdb
 import pytest
 
 from fixtures.waiting import until
-from loader.mdb import growth, meta
-from loader.mdb.growth import Growth
+from loader.mdb import meta, readers
+from loader.mdb.readers import Growth
 
 WRITING = """
 import lmdb, random, sys
@@ -48,18 +48,18 @@ def test_beside_a_reader_it_grows_as_foreseen(busy: Path) -> None:
         after = meta.read_meta(busy)
     grown = (after.used - before.used) / after.page_size / (after.txnid - before.txnid)
     assert grown > 10  # three trees of three levels, and the two that list tables and free pages
-    assert 0.8 < found.pages / growth.MARGIN / grown < 1.25
+    assert 0.8 < found.pages / readers.MARGIN / grown < 1.25
     assert found.rate == pytest.approx(found.transactions * found.pages * after.page_size)
 
 
 def _measured(place: Path) -> Growth | None:
     """Once there was something to see, however slow the host is."""
-    found = growth.measure(place)
-    return found if found.pages != growth.PAGES else None
+    found = readers.measure_growth(place)
+    return found if found.pages != readers.PAGES else None
 
 
 def test_where_nothing_is_written(tmp_path: Path) -> None:
     with lmdb.open(str(tmp_path)) as made, made.begin(write=True) as transaction:
         transaction.put(b"a", b"b")
-    found = growth.measure(tmp_path)
+    found = readers.measure_growth(tmp_path)
     assert (found.transactions, found.rate, found.fills_in(1 << 40)) == (0, 0, None)

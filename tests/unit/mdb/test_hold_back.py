@@ -12,7 +12,7 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.backmdb import IDLEXP
-from loader.mdb.hold_back import cap_entry_csns, time_key
+from loader.mdb.edits import cap_entry_csns, time_key
 from loader.mdb.verify import verify
 from loader.progress import Meter
 

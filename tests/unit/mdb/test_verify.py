@@ -15,7 +15,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import people
 from loader.errors import LoaderError, MdbDamaged, NotLmdb, SystemFailed, UsageProblem
-from loader.mdb import copy, copying, environment, look, meta
+from loader.mdb import contents, copy, environment, meta
 from loader.mdb.verify import Resources, audit, default_level, verify
 from loader.progress import Meter, Staged
 from tests.support import mapped
@@ -120,7 +120,7 @@ def test_a_damaged_file_never_ends_us(sound: Path, tmp_path: Path) -> None:
         with contextlib.suppress(LoaderError):
             check(path, "quick")
         with contextlib.suppress(LoaderError):
-            look.summarise(path)
+            contents.summarise(path)
         path.unlink()
 
 
@@ -189,11 +189,11 @@ def native(call: str, path: Path, copied: Path, page: bytes, length: int = 8192)
     if call == "audit":
         audit(path, "tree", Resources(), meter)
     elif call == "plain":
-        copying.plain(path, copied, bytes(8192), length, None, meter)
+        copy.plain(path, copied, bytes(8192), length, None, meter)
     elif call == "compact":
-        copying.compact(path, copied, page, meter)
+        copy.compact(path, copied, page, meter)
     else:
-        copying.noting(path, page)
+        copy.noting(path, page)
 
 
 def error_as(account: int, work: Callable[[], object]) -> str:

@@ -98,6 +98,9 @@ impl Raise for lmdbfile::Error {
             ErrorKind::Stream => "lmdb.stream",
             ErrorKind::Misuse => "lmdb.misuse",
             ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Foreign => "lmdb.foreign",
+            ErrorKind::Encrypted => "lmdb.encrypted",
+            ErrorKind::Checksums => "lmdb.checksums",
             _ => "lmdb.damaged",
         };
         Facts { code, errno: self.errno, message: self.to_string(), ..Facts::default() }

@@ -10,6 +10,7 @@ mod auditing;
 mod building;
 mod calls;
 mod cloning;
+mod contents;
 mod costing;
 mod counters;
 mod dump;
@@ -44,6 +45,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::cloning::{Seen, clone_compact, clone_plain, clone_receive, clone_send};
+    #[pymodule_export]
+    use super::contents::{Contents, MetaPage, TableRecord, entry_with, new_entry};
     #[pymodule_export]
     use super::costing::{IndexCost, IndexCosts, index_costs, shared_uuids};
     #[pymodule_export]

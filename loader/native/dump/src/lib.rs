@@ -7,10 +7,11 @@
 //!
 //! [`export`](export()) writes the entries to LDIF files, [`stream`](stream()) writes them to one stream, [`digest`]
 //! adds their fingerprints to a digest, [`sample`](sample()) reads a few of them, and [`pick`] returns the entries of the
-//! given DNs.
+//! given DNs. [`Contents`] reads single facts, for which no worker is needed.
 
 mod base;
 mod by_dn;
+mod contents;
 mod descriptions;
 mod digest;
 mod entry;
@@ -32,6 +33,7 @@ use std::path::Path;
 
 pub use by_dn::pick;
 pub use common::{Code, Error, Result};
+pub use contents::Contents;
 pub use digest::digest;
 pub use export::{Exported, ShardTarget, export};
 pub use sample::{Sample, SampleSize, sample};

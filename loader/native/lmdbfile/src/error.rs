@@ -23,7 +23,13 @@ pub enum ErrorKind {
     Empty,
     /// A call that has no place there, such as a second value for a key of a table without DUPSORT.
     Misuse,
-    /// No LMDB file of a known format, or a damaged one.
+    /// No file of a released 64-bit LMDB.
+    Foreign,
+    /// An environment of LMDB 1.0 with encryption.
+    Encrypted,
+    /// An environment of LMDB 1.0 with page checksums.
+    Checksums,
+    /// A damaged LMDB file.
     Corrupt,
     /// A stream that ends early or is garbled.
     Stream,
@@ -90,7 +96,11 @@ impl From<Error> for common::Error {
             ErrorKind::TooLong => Code::TooLarge,
             ErrorKind::Cancelled => Code::Cancelled,
             ErrorKind::Order | ErrorKind::Empty | ErrorKind::Misuse => Code::Internal,
-            ErrorKind::Corrupt | ErrorKind::Stream => Code::Damaged,
+            ErrorKind::Corrupt
+            | ErrorKind::Stream
+            | ErrorKind::Foreign
+            | ErrorKind::Encrypted
+            | ErrorKind::Checksums => Code::Damaged,
         };
         Self { errno: error.errno, ..Self::new(code, error.to_string()) }
     }

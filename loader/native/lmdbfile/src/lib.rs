@@ -42,6 +42,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{FileWriter, Options, Summary};
 pub use flags::{Flags, Order};
 pub use layout::{Format, Layout};
+pub use meta::{Head, Meta};
 pub use next::NextSnapshot;
 pub use reader::{
     Cursor, KeyValues, Keys, PageKind, PageUsage, PageUse, Reader, Seen, TableReader,

@@ -1,7 +1,9 @@
 //! Meta pages: where a snapshot of the file begins (`MDB_meta` in libraries/liblmdb/mdb.c).
 
+use std::io;
+
 use crate::layout::{Header, MAX_PAGE_HEADER, page, read_u32, read_u64};
-use crate::{Format, Layout, Table};
+use crate::{Error, ErrorKind, Format, Layout, Result, Table};
 
 /// Bytes of a meta page in use at most, its header included.
 pub(crate) const META_SIZE: usize = MAX_PAGE_HEADER + 136;
@@ -11,7 +13,7 @@ const ENCRYPTED: u16 = 0x2000;
 
 /// What a meta page says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Meta {
+pub struct Meta {
     pub map_size: u64,
     /// The table of free pages; its `pad` is the page size.
     pub free: Table,
@@ -20,38 +22,120 @@ pub(crate) struct Meta {
     pub txn: u64,
 }
 
-impl Layout {
-    /// Reads the first [`META_SIZE`] bytes of a meta page, or says what is wrong with them.
-    pub(crate) fn read_meta(
-        page: &[u8; META_SIZE],
-    ) -> std::result::Result<(Self, Meta), &'static str> {
+/// A meta page and the layout of the file that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    pub layout: Layout,
+    pub meta: Meta,
+}
+
+impl Head {
+    /// The newer of the two meta pages at the beginning of a file; both must be whole, or LMDB would refuse the file.
+    pub fn newer(start: &[u8]) -> Result<Self> {
+        Self::read_newer(|room, offset| {
+            let rest = usize::try_from(offset).ok().and_then(|offset| start.get(offset..));
+            let rest = rest.unwrap_or_default();
+            let count = rest.len().min(room.len());
+            room[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        })
+    }
+
+    /// The same where `read` copies bytes of the file from an offset on, and returns how many there were.
+    pub(crate) fn read_newer(read: impl Fn(&mut [u8], u64) -> io::Result<usize>) -> Result<Self> {
+        let at = |offset, number| {
+            let mut page = [0; META_SIZE];
+            let count = read(&mut page, offset)?;
+            match Self::read(&page, number) {
+                Err(error) if error.kind == ErrorKind::Foreign && number == 0 => Err(error),
+                _ if count < META_SIZE => {
+                    let message = "the file is too short for an LMDB database";
+                    Err(Error::new(ErrorKind::Corrupt, message))
+                }
+                Err(error) if error.kind == ErrorKind::Foreign => {
+                    Err(Error::corrupt(number, error.message))
+                }
+                head => head,
+            }
+        };
+        let first = at(0, 0)?;
+        let page_size = first.layout.page_size as u64;
+        let mut checksum_size = [0; 2];
+        if first.layout.format == Format::V3 {
+            read(&mut checksum_size, page_size - 2)?;
+        }
+        if checksum_size != [0; 2] {
+            let message = "an environment of LMDB 1.0 with checksums, which is not read";
+            return Err(Error { page: Some(0), ..Error::new(ErrorKind::Checksums, message) });
+        }
+        let second = at(page_size, 1)?;
+        if second.layout != first.layout {
+            return Err(Error::corrupt(1, "the meta pages differ in format or page size"));
+        }
+        Ok(if second.meta.txn > first.meta.txn { second } else { first })
+    }
+
+    /// A meta page, or its first bytes.
+    pub fn of_page(page: &[u8]) -> Result<Self> {
+        let start = page.first_chunk::<META_SIZE>();
+        let start = start.ok_or_else(|| Error::new(ErrorKind::Misuse, "no meta page"))?;
+        Self::read(start, Layout::number(start))
+    }
+
+    fn read(page: &[u8; META_SIZE], number: u64) -> Result<Self> {
+        let refused =
+            |kind, message: String| Error { page: Some(number), ..Error::new(kind, message) };
         let format =
             Format::ALL.into_iter().find(|kind| read_u32(page, kind.page_header()) == MAGIC);
-        let format =
-            format.ok_or("no LMDB database, or one from a machine of the other byte order")?;
+        let format = format.ok_or_else(|| {
+            let message = "no 64-bit LMDB database, or one from a machine of the other byte order";
+            refused(ErrorKind::Foreign, message.into())
+        })?;
         let body = &page[format.page_header()..];
-        if read_u32(body, 4) != format.version() {
-            return Err("an LMDB file format other than 1 (LMDB 0.9) and 3 (LMDB 1.0)");
+        let version = read_u32(body, 4);
+        if version != format.version() {
+            let message = format!("data format {version} is of no released LMDB");
+            return Err(refused(ErrorKind::Foreign, message));
         }
         let (free, main) = (Table::decode(&body[24..72]), Table::decode(&body[72..120]));
-        let layout = Self::new(format, free.pad);
-        let layout = layout.map_err(|_| "a page size that is no power of two from 4096 on")?;
+        let layout = Layout::new(format, free.pad).map_err(|_| {
+            Error::corrupt(number, "a page size that is no power of two from 4096 on")
+        })?;
         if layout.header(page).flags & page::META == 0 {
-            return Err("a meta page that does not say that it is one");
+            return Err(Error::corrupt(number, "a meta page that does not say that it is one"));
         }
         if format == Format::V3 && free.flags.bits() & ENCRYPTED != 0 {
-            return Err("an encrypted environment of LMDB 1.0, which is not read");
+            let message = "an encrypted environment of LMDB 1.0, which is not read";
+            return Err(refused(ErrorKind::Encrypted, message.into()));
         }
         let (map_size, last_page, txn) =
             (read_u64(body, 16), read_u64(body, 120), read_u64(body, 128));
-        Ok((layout, Meta { map_size, free, main, last_page, txn }))
+        let size = last_page.checked_add(1).and_then(|pages| pages.checked_mul(free.pad.into()));
+        if last_page == 0 || size.is_none_or(|size| size > 1 << 63) {
+            return Err(Error::corrupt(number, "a last page that there cannot be"));
+        }
+        Ok(Self { layout, meta: Meta { map_size, free, main, last_page, txn } })
     }
 
-    /// Bytes of a checksum at the end of each page, as the last two bytes of the first meta page tell: where those are.
-    pub(crate) fn checksum_place(&self) -> Option<u64> {
-        (self.format == Format::V3).then(|| self.page_size as u64 - 2)
+    /// Meta page `number` with this transaction and map size, which says the same else.
+    pub fn page(&self, number: u64, txn: u64, map_size: u64) -> Vec<u8> {
+        self.layout.meta_page(number, &Meta { map_size, txn, ..self.meta })
     }
 
+    /// Both meta pages of a copy of this snapshot: LMDB can start from either. Transaction N writes meta page N % 2
+    /// (`mdb_env_write_meta`). In format 3 both have one transaction: pages have the number of theirs, and those of a
+    /// later one than the meta page's would count as not written.
+    pub fn of_copy(&self) -> Vec<u8> {
+        let (format, txn) = (self.layout.format, self.meta.txn);
+        let pages = [0, 1].map(|number| {
+            let is_older = format == Format::V1 && txn % 2 != number;
+            self.page(number, txn.saturating_sub(u64::from(is_older)), self.meta.map_size)
+        });
+        pages.concat()
+    }
+}
+
+impl Layout {
     pub(crate) fn meta_page(&self, number: u64, meta: &Meta) -> Vec<u8> {
         let mut page = vec![0; self.page_size];
         self.put_number(&mut page, number, 0);

@@ -49,6 +49,12 @@ proptest! {
             prop_assert_eq!(table.record().flags, content.flags);
             let count: usize = content.rows.iter().map(|(_, values)| values.len()).sum();
             prop_assert_eq!(table.record().entries, count as u64);
+            let mut cursor = table.cursor().unwrap();
+            for (_, values) in content.rows.iter().rev() {
+                let found = cursor.previous().unwrap();
+                prop_assert_eq!(found.as_ref(), Some(values));
+            }
+            prop_assert!(cursor.previous().unwrap().is_none());
             let (keys, pages) = keys(table);
             let walked = by_table.get(name).copied().unwrap_or_default();
             prop_assert_eq!(pages, walked);

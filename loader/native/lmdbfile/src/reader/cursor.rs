@@ -110,6 +110,34 @@ impl<'r> Cursor<'r> {
         Ok(Some((node.key, value)))
     }
 
+    /// All values of the key before the one in hand, at first of the last key; `None` before the first.
+    pub fn previous(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        self.named(|cursor| {
+            let store = cursor.store();
+            let found = match cursor.state {
+                State::Before => cursor.keys.last(store)?,
+                _ => cursor.keys.previous(store)?,
+            };
+            cursor.at_key(found)?;
+            if !found {
+                return Ok(None);
+            }
+            cursor.state = State::Given;
+            let Some(mut path) = cursor.values.take() else {
+                let node = cursor.keys.node()?;
+                let is_large = node.flags & node::BIGDATA != 0;
+                let value = if is_large { &cursor.large } else { node.data };
+                return Ok(Some(vec![value.to_vec()]));
+            };
+            let mut values = vec![path.node()?.key.to_vec()];
+            while path.next(store)? {
+                values.push(path.node()?.key.to_vec());
+            }
+            cursor.keys.budget = path.budget;
+            Ok(Some(values))
+        })
+    }
+
     /// Leaves out what other values the key has: `next` gives the first of the next key.
     pub fn skip(&mut self) {
         if self.state == State::Given {

@@ -12,9 +12,9 @@ use super::rules::TreeRules;
 use super::store::BlockCache;
 use super::{NamedTable, Reader};
 use crate::layout::{META_PAGES, node};
-use crate::meta::{META_SIZE, Meta};
+use crate::meta::{Head, Meta};
 use crate::source::PageSource;
-use crate::{Error, ErrorKind, Layout, Result};
+use crate::{Error, Layout, Result};
 
 /// Readings of the meta pages until two are alike.
 const TRIES: u32 = 1000;
@@ -30,7 +30,7 @@ impl Reader {
     pub fn open_scattered(path: &Path) -> Result<Self> {
         let open = || {
             let file = File::open(path)?;
-            let (layout, meta) = settled(&file)?;
+            let Head { layout, meta } = settled(&file)?;
             let pages = pages_of(&file, layout, &meta)?;
             let source = PageSource::cached(Direct::cached(file), layout, pages, meta.txn);
             Self::with_store(BlockCache::scattered(source), meta)
@@ -51,10 +51,7 @@ impl Reader {
     /// reader's slot in the lock file has to hold it.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
         let open = || {
-            let start = page.first_chunk::<META_SIZE>();
-            let start = start.ok_or_else(|| Error::new(ErrorKind::Misuse, "no meta page"))?;
-            let (layout, meta) = Layout::read_meta(start)
-                .map_err(|what| Error::corrupt(Layout::number(start), what))?;
+            let Head { layout, meta } = Head::of_page(page)?;
             Self::open_snapshot(path, File::open(path)?, layout, meta)
         };
         open().map_err(|error: Error| error.of_file(path))
@@ -68,7 +65,7 @@ impl Reader {
 
     fn open_file(path: &Path, txn: Option<u64>) -> Result<Self> {
         let file = File::open(path)?;
-        let (layout, meta) = settled(&file)?;
+        let Head { layout, meta } = settled(&file)?;
         if txn.is_some_and(|txn| meta.txn < txn) {
             let message = format!("a snapshot older than the one that is held, of {}", meta.txn);
             return Err(Error::corrupt(meta.txn % 2, message));
@@ -90,31 +87,31 @@ impl Reader {
 
 /// Pages that are in use at most. A file may end before its last page when that one is free.
 fn pages_of(file: &File, layout: Layout, meta: &Meta) -> Result<u64> {
-    require_plain(file, layout)?;
     let in_file = file.metadata()?.len() / layout.page_size as u64;
-    let pages = in_file.min(meta.last_page.saturating_add(1));
-    if pages < META_PAGES || meta.last_page == u64::MAX {
+    let pages = in_file.min(meta.last_page + 1);
+    if pages < META_PAGES {
         return Err(Error::corrupt(meta.txn % 2, "a last page that there cannot be"));
     }
     Ok(pages)
 }
 
-/// Pages of an environment with checksums have less room.
-fn require_plain(file: &File, layout: Layout) -> Result<()> {
-    let Some(place) = layout.checksum_place() else { return Ok(()) };
-    let mut size = [0; 2];
-    file.read_exact_at(&mut size, place)?;
-    if size == [0; 2] {
-        return Ok(());
-    }
-    Err(Error::corrupt(0, "an environment of LMDB 1.0 with checksums, which is not read"))
-}
-
 /// The newer meta page. A writer may be at it: it is read until it is the same twice.
-fn settled(file: &File) -> Result<(Layout, Meta)> {
-    let mut last = newer(file)?;
+fn settled(file: &File) -> Result<Head> {
+    let newer = || {
+        Head::read_newer(|room, offset| {
+            let mut count = 0;
+            while count < room.len() {
+                match file.read_at(&mut room[count..], offset + count as u64)? {
+                    0 => break,
+                    more => count += more,
+                }
+            }
+            Ok(count)
+        })
+    };
+    let mut last = newer()?;
     for _ in 0..TRIES {
-        let again = newer(file)?;
+        let again = newer()?;
         if again == last {
             return Ok(last);
         }
@@ -122,26 +119,6 @@ fn settled(file: &File) -> Result<(Layout, Meta)> {
     }
     // The meta pages change too fast to be read.
     Err(std::io::Error::from(rustix::io::Errno::BUSY).into())
-}
-
-fn newer(file: &File) -> Result<(Layout, Meta)> {
-    let (layout, first) = read_meta(file, 0, 0)?;
-    let (other, second) = read_meta(file, layout.page_size as u64, 1)?;
-    if other != layout {
-        return Err(Error::corrupt(1, "the meta pages differ in format or page size"));
-    }
-    Ok((layout, if second.txn > first.txn { second } else { first }))
-}
-
-fn read_meta(file: &File, offset: u64, number: u64) -> Result<(Layout, Meta)> {
-    let mut start = [0; META_SIZE];
-    file.read_exact_at(&mut start, offset).map_err(|error| match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            Error::new(ErrorKind::Corrupt, "the file is too short for an LMDB database")
-        }
-        _ => error.into(),
-    })?;
-    Layout::read_meta(&start).map_err(|what| Error::corrupt(number, what))
 }
 
 fn named_tables(store: &BlockCache, meta: &Meta) -> Result<BTreeMap<Vec<u8>, NamedTable>> {

@@ -52,6 +52,28 @@ impl Path {
     /// To the last of all nodes: whether there is one.
     pub fn last(&mut self, store: &BlockCache) -> Result<bool> {
         self.restart(store)?;
+        self.descend_to_last(store)
+    }
+
+    /// To the node before this one: whether there is one.
+    pub fn previous(&mut self, store: &BlockCache) -> Result<bool> {
+        while let Some(level) = self.levels.last_mut() {
+            let Some(before) = level.at.checked_sub(1) else {
+                self.levels.pop();
+                continue;
+            };
+            level.at = before;
+            if level.view.kind != Kind::Branch {
+                return Ok(true);
+            }
+            let child = level.view.child(before);
+            self.enter(store, child, false)?;
+            return self.descend_to_last(store);
+        }
+        Ok(false)
+    }
+
+    fn descend_to_last(&mut self, store: &BlockCache) -> Result<bool> {
         while let Some(last) = self.levels.last_mut() {
             last.at = last.view.count - 1;
             if last.view.kind != Kind::Branch {

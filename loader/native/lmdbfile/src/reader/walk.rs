@@ -117,6 +117,22 @@ impl Reader {
         NamedTable::new(b"free", self.meta.free)
     }
 
+    /// The transactions from `since` on that have freed pages which are not used again, and how many of these each has.
+    pub fn freed(&self, since: u64) -> Result<Vec<(u64, u64)>> {
+        let (free, mut freed) = (self.free_table(), Vec::new());
+        let mut cursor = free.reader(&self.store).cursor()?;
+        cursor.seek(&since.to_ne_bytes())?;
+        while let Some((txn, list)) = cursor.next()? {
+            let (Ok(txn), Some(count)) = (txn.try_into(), list.first_chunk()) else {
+                return Err(
+                    Error::corrupt(free.record.root, "no list of free pages").of_table("free")
+                );
+            };
+            freed.push((u64::from_ne_bytes(txn), u64::from_ne_bytes(*count)));
+        }
+        Ok(freed)
+    }
+
     fn main_table(&self) -> NamedTable {
         let rules = TreeRules::main(self.meta.main.flags);
         NamedTable { rules, ..NamedTable::new(MAIN.as_bytes(), self.meta.main) }

@@ -1,0 +1,196 @@
+"""Small changes of a database that no process has open, each in one durable transaction of a process apart.
+
+`stamp` puts into a copy of a provider's database the contextCSN that the provider had before the copy began.
+`cap_entry_csns` lowers the entryCSN of entries that are newer than the contextCSN which the copy shall claim. A
+consumer that starts with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c,
+nonpresent_callback), so such an entry, deleted on the provider before the consumer starts, would stay for ever. With a
+lower entryCSN it goes like any other; and if it still exists, the provider's is newer and syncrepl sends it again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from loader import _native, csn, dn
+from loader.errors import MdbDamaged, NotStampable
+from loader.mdb import contents, isolated, meta
+from loader.mdb.contents import CONTEXT, ENTRIES, ENTRY
+from loader.mdb.environment import ID, Handle, Transaction, explained, opened, require_table, table
+from loader.progress import Meter
+
+_GLUE = ("objectClass", "structuralObjectClass")
+_GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE, and SLAP_OC__END, which says that the flags are known
+_YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.toordinal() 1
+
+
+def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
+    """Replaces contextCSN of the suffix entry as slapadd -w does: no normalised values, no index. Raises
+    NotStampable."""
+    path = meta.data_file(place)
+    values = contents.ordered(csn.by_server(csns).values())
+    if not values or len(values) != len(set(csns)):
+        reason = f"not one CSN for each server ID: {', '.join(csns)}"
+        raise NotStampable(path=path, suffix=suffix, reason=reason)
+    with contents.reading(place) as stored:
+        owner = contents.suffix_id(stored, suffix)
+        number = contents.number_of(stored, CONTEXT)
+        glue = [one for name in _GLUE if (one := contents.number_of(stored, name)) is not None]
+        suffixes = ", ".join(name for name, _ in stored.suffixes()) or "none"
+    is_new_root = owner is None and dn.key(suffix) == "" and len(glue) == len(_GLUE)
+    if owner is None and not is_new_root:
+        reason = f"there is no such entry (the database holds: {suffixes})"
+        raise NotStampable(path=path, suffix=suffix, reason=reason)
+    _stamp(place, suffix, owner, number, glue, values)
+
+
+@isolated.isolated
+def _stamp(
+    place: Path,
+    suffix: str,
+    owner: int | None,
+    number: int | None,
+    glue: list[int],
+    values: list[str],
+) -> None:
+    """owner: the ID of the suffix entry. None: the entry of the empty DN is made to bear contextCSN, as slapd makes it,
+    from the numbers `glue`. number: of contextCSN in ad2i, None if that does not have it yet."""
+    with opened(place, writable=True) as environment:
+        entries, names = require_table(environment, ENTRIES), require_table(environment, "ad2i")
+        with explained(place), environment.begin(write=True) as transaction:
+            if number is None:
+                cursor = transaction.cursor(names)
+                number = int.from_bytes(cursor.key(), "little") + 1 if cursor.last() else 1
+                transaction.put(
+                    number.to_bytes(4, "little"), CONTEXT.encode(), db=names, append=True
+                )
+            key = ID.pack(owner or 0)
+            if owner is None:
+                entry = _native.new_entry(_GLUE_FLAGS, [(one, [b"glue"]) for one in glue])
+            else:
+                entry = transaction.get(key, db=entries) or b""
+            encoded = [text.encode() for text in values]
+            try:
+                entry = _native.entry_with(entry, number, encoded, normals=False)
+            except _native.NativeError as error:
+                path = meta.data_file(place)
+                if error.code == "build.unproven":
+                    raise NotStampable(path=path, suffix=suffix, reason=error.message) from error
+                reason = f"entry {owner} cannot be read: {error}"
+                raise MdbDamaged(path=path, reason=reason) from error
+            transaction.put(key, entry, db=entries)
+
+
+def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
+    """Sets entryCSN of every newer entry to the claim of its server ID, in the entry and in the index. Returns how many
+    entries it changed. `idlexp`: that of the slapd which will have the copy."""
+    limits = csn.by_server(claimed)
+    if not limits:
+        return 0
+    with contents.reading(place) as stored:
+        number = contents.number_of(stored, ENTRY)
+        later = stored.csns_after(min(limits.values()))
+    changes = [
+        (owner, text, limits[server])
+        for owner, text in later
+        if (server := csn.server_id(text)) in limits and text > limits[server]
+    ]
+    if changes and number is not None:
+        _cap(place, number, changes, (1 << idlexp) - 1, meter)
+    return len(changes)
+
+
+@isolated.isolated
+def _cap(
+    place: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter
+) -> None:
+    """changes: ID, entryCSN and new entryCSN of each entry. number: of entryCSN in ad2i. longest: IDs of a list in the
+    index; for more, back-mdb keeps (0, lowest, highest)."""
+    with opened(place, writable=True) as environment:
+        entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
+        with meta.explained(meta.data_file(place)), environment.begin(write=True) as transaction:
+            for owner, text, limit in changes:
+                key = ID.pack(owner)
+                entry = transaction.get(key, db=entries)
+                entry = _native.entry_with(entry, number, [limit.encode()], normals=True)
+                transaction.put(key, entry, db=entries)
+                before, after = time_key(text), time_key(limit)
+                if index is not None and before != after:
+                    _move(transaction, index, owner, (before, after), longest)
+                meter.add(1)
+
+
+def _move(
+    transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int
+) -> None:
+    """Takes an ID from one key of an index to another. A key of too many IDs becomes a range, as back-mdb makes it
+    (idl.c)."""
+    before, after = keys
+    if _first(transaction, index, before)[0] != 0:
+        transaction.delete(before, ID.pack(owner), db=index)
+    first, count = _first(transaction, index, after)
+    if first != 0 and count < longest:
+        transaction.put(after, ID.pack(owner), db=index)
+        return
+    cursor = transaction.cursor(index)
+    cursor.set_key(after)
+    ids = [owner, *filter(None, (ID.unpack(value)[0] for value in cursor.iternext_dup()))]
+    transaction.delete(after, db=index)
+    for one in (0, min(ids), max(ids)):
+        transaction.put(after, ID.pack(one), db=index)
+
+
+def _first(transaction: Transaction, index: Handle, key: bytes) -> tuple[int | None, int]:
+    """The first value of a key, 0 for a range, and how many values it has."""
+    cursor = transaction.cursor(index)
+    return (ID.unpack(cursor.value())[0], cursor.count()) if cursor.set_key(key) else (None, 0)
+
+
+def time_key(text: str) -> bytes:
+    """The ordered index key of a CSN or generalizedTime: 5 bytes, of its whole second."""
+    day = datetime.date(int(text[:4]), int(text[4:6]), int(text[6:8])).toordinal() + _YEAR_0
+    second = int(text[8:10]) * 3600 + int(text[10:12]) * 60 + int(text[12:14])
+    scaled = day * 675
+    low = (((scaled & 0x1FFFFFF) << 7) + second) & 0xFFFFFFFF
+    return bytes([((scaled >> 25) & 0x7F) ^ 0x40]) + low.to_bytes(4, "big")
+
+
+@isolated.isolated
+def remove_entries(place: Path, ids: Sequence[int]) -> None:
+    """Removes records of id2e that no other table knows: of entries that a build met twice."""
+    with opened(place, writable=True) as environment:
+        entries = require_table(environment, ENTRIES)
+        with explained(place), environment.begin(write=True) as transaction:
+            for one in ids:
+                transaction.delete(ID.pack(one), db=entries)
+
+
+def empty_indexes(place: Path, attributes: Sequence[str]) -> None:
+    """Removes all records of those of these indexes that there are."""
+    wanted = {name.lower() for name in attributes}
+    _empty(place, [name for name in contents.indexes(place) if name.lower() in wanted])
+
+
+@isolated.isolated
+def _empty(place: Path, names: list[str]) -> None:
+    with opened(place, writable=True) as environment:
+        handles = [require_table(environment, name) for name in names]
+        with explained(place), environment.begin(write=True) as transaction:
+            for handle in handles:
+                transaction.drop(handle, delete=False)
+
+
+def set_map_size(path: Path, size: int) -> None:
+    """Writes a map size, or that of what is in use, into both meta pages of a data file. Tools other than slapd map so
+    much of it; slapd goes by its own maxsize."""
+    facts = meta.read_meta(path)
+    with path.open("r+b") as file:
+        for number in (0, 1):
+            file.seek(number * facts.page_size)
+            page = meta.of_page(file.read(facts.page_size), str(path))
+            file.seek(number * facts.page_size)
+            file.write(page.page(number, page.txnid, max(size, facts.used)))
+        file.flush()
+        os.fsync(file.fileno())

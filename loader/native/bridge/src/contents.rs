@@ -1,0 +1,237 @@
+//! The calls that read meta pages and single facts of a database, and those that change one stored entry.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use codec::id2e::{self, Attribute, Parts};
+use common::{Counters, Error, lock};
+use lmdbfile::{Head, Table};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::error::{Raise, raised};
+use crate::gate::enter;
+
+#[pyclass(frozen, get_all, module = "loader._native")]
+#[derive(Debug, Clone, Copy)]
+pub struct TableRecord {
+    entries: u64,
+    depth: u16,
+    pages: u64,
+    root: Option<u64>,
+}
+
+impl From<Table> for TableRecord {
+    fn from(table: Table) -> Self {
+        let Table { entries, depth, branch_pages, leaf_pages, overflow_pages, root, .. } = table;
+        let pages = branch_pages.saturating_add(leaf_pages).saturating_add(overflow_pages);
+        Self { entries, depth, pages, root: (depth > 0).then_some(root) }
+    }
+}
+
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct MetaPage {
+    head: Head,
+    #[pyo3(get)]
+    format: u32,
+    #[pyo3(get)]
+    page_size: usize,
+    #[pyo3(get)]
+    map_size: u64,
+    #[pyo3(get)]
+    pages: u64,
+    #[pyo3(get)]
+    used: u64,
+    #[pyo3(get)]
+    txnid: u64,
+    #[pyo3(get)]
+    free: TableRecord,
+    #[pyo3(get)]
+    main: TableRecord,
+}
+
+#[pymethods]
+impl MetaPage {
+    #[new]
+    #[pyo3(signature = (start, *, alone = false))]
+    fn new(py: Python<'_>, start: &[u8], alone: bool) -> PyResult<Self> {
+        let head = if alone { Head::of_page(start) } else { Head::newer(start) };
+        let head = raised(py, head)?;
+        let (layout, meta, pages) = (head.layout, head.meta, head.meta.last_page + 1);
+        Ok(Self {
+            head,
+            format: layout.format().version(),
+            page_size: layout.page_size(),
+            map_size: meta.map_size,
+            pages,
+            used: pages * layout.page_size() as u64,
+            txnid: meta.txn,
+            free: meta.free.into(),
+            main: meta.main.into(),
+        })
+    }
+
+    fn page<'py>(
+        &self,
+        py: Python<'py>,
+        number: u64,
+        txnid: u64,
+        map_size: u64,
+    ) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.head.page(number, txnid, map_size))
+    }
+
+    fn of_copy<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.head.of_copy())
+    }
+}
+
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Contents(Mutex<dump::Contents>);
+
+impl Contents {
+    fn look<T: Send, E: Raise + Send>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&dump::Contents, &Counters) -> Result<T, E> + Send,
+    ) -> PyResult<T> {
+        let counters = Counters::default();
+        enter(py, &counters, || look(&lock(&self.0), &counters))
+    }
+}
+
+#[pymethods]
+impl Contents {
+    #[new]
+    #[pyo3(signature = (path, *, txn = None, meta = None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        txn: Option<u64>,
+        meta: Option<Vec<u8>>,
+    ) -> PyResult<Self> {
+        let open = || match meta {
+            Some(page) => dump::Contents::open_meta(&path, &page),
+            None => dump::Contents::open(&path, txn),
+        };
+        Ok(Self(Mutex::new(enter(py, &Counters::default(), open)?)))
+    }
+
+    #[getter]
+    fn tables(&self) -> BTreeMap<String, TableRecord> {
+        let tables = lock(&self.0).tables();
+        tables.into_iter().map(|(name, table)| (name, table.into())).collect()
+    }
+
+    fn freed(&self, py: Python<'_>, since: u64) -> PyResult<HashMap<u64, u64>> {
+        let freed = self.look(py, |contents, _| contents.freed(since))?;
+        Ok(freed.into_iter().collect())
+    }
+
+    fn attributes(&self, py: Python<'_>) -> PyResult<BTreeMap<u32, String>> {
+        self.look(py, |contents, _| contents.attributes())
+    }
+
+    fn suffixes(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
+        self.look(py, |contents, _| contents.suffixes())
+    }
+
+    fn last_id(&self, py: Python<'_>) -> PyResult<u64> {
+        self.look(py, |contents, _| contents.last_id())
+    }
+
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        id: u64,
+        name: &str,
+    ) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
+        let values = self.look(py, |contents, _| contents.values(id, name))?;
+        Ok(values.map(|values| values.iter().map(|value| PyBytes::new(py, value)).collect()))
+    }
+
+    fn first_values(
+        &self,
+        py: Python<'_>,
+        after: u64,
+        names: Vec<String>,
+        most: usize,
+    ) -> PyResult<Vec<(u64, Vec<String>)>> {
+        self.look(py, |contents, _| contents.first_values(after, &names, most))
+    }
+
+    #[pyo3(signature = (stop = None, most = None))]
+    fn newest_csns(
+        &self,
+        py: Python<'_>,
+        stop: Option<&str>,
+        most: Option<u64>,
+    ) -> PyResult<Vec<String>> {
+        self.look(py, |contents, counters| contents.newest_csns(stop, most, counters))
+    }
+
+    fn csns_after(&self, py: Python<'_>, since: &str) -> PyResult<Vec<(u64, String)>> {
+        self.look(py, |contents, counters| contents.csns_after(since, counters))
+    }
+
+    fn probe(&self, py: Python<'_>) -> PyResult<()> {
+        self.look(py, |contents, _| contents.probe())
+    }
+
+    fn index_counts<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+    ) -> PyResult<Vec<(Bound<'py, PyBytes>, u64)>> {
+        let counts = self.look(py, |contents, counters| contents.index_counts(name, counters))?;
+        Ok(counts.iter().map(|(key, count)| (PyBytes::new(py, key), *count)).collect())
+    }
+}
+
+fn attribute(number: u32, values: &[Vec<u8>]) -> Attribute<'_> {
+    let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
+    let values = values.iter().map(Vec::as_slice).collect();
+    Attribute { number, count, values, ..Attribute::default() }
+}
+
+#[pyfunction]
+#[pyo3(signature = (entry, number, values, *, normals))]
+pub fn entry_with<'py>(
+    py: Python<'py>,
+    entry: &[u8],
+    number: u32,
+    values: Vec<Vec<u8>>,
+    normals: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let change = || {
+        let parts = id2e::read(entry).ok_or_else(|| Error::damaged("the entry is damaged"))?;
+        let old = parts.attributes.iter().find(|one| one.number == number);
+        if old.is_some_and(|one| one.apart) {
+            let message = "its values are kept in id2v (multival)";
+            return Err(Error::new(common::Code::Unproven, message));
+        }
+        let mut new = attribute(number, &values);
+        if let Some(old) = old.filter(|_| normals) {
+            new.sorted = old.sorted;
+            new.has_normals = old.has_normals;
+            if new.has_normals {
+                new.normals.clone_from(&new.values);
+            }
+        }
+        Ok(id2e::write(&parts.with(new)))
+    };
+    raised(py, change()).map(|blob| PyBytes::new(py, &blob))
+}
+
+#[pyfunction]
+pub fn new_entry(
+    py: Python<'_>,
+    flags: u32,
+    attributes: Vec<(u32, Vec<Vec<u8>>)>,
+) -> Bound<'_, PyBytes> {
+    let attributes = attributes.iter().map(|(number, values)| attribute(*number, values)).collect();
+    PyBytes::new(py, &id2e::write(&Parts { flags, attributes }))
+}
