@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from loader import glue, indexes
+from loader import config as glue
+from loader import indexes
 from loader.config import Config, Database
 from loader.errors import NotProven
 from loader.values import Values

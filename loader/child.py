@@ -1,7 +1,4 @@
-"""Child processes: started in a group of their own, ended with us, their last words kept.
-
-Knows nothing of LDAP. Passwords never go into `argv`; give them through an inherited descriptor.
-"""
+"""Signals that end a run: they unwind the stack of the main thread, but leave nothing half begun."""
 
 from __future__ import annotations
 
@@ -15,15 +12,56 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import IO, Any
 
-from loader import interruption, naming
+from loader import plain
 from loader.errors import ToolFailed, ToolMissing
+
+_came: list[int] = []  # while it was deferred
+_deferring = 0
+
+
+def unwind(number: int, frame: FrameType | None) -> None:
+    """A signal handler."""
+    if _deferring:
+        _came.append(number)
+    else:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+@contextmanager
+def deferred() -> Iterator[list[Callable[[], None]]]:
+    """What is inside is done whole; a signal that came meanwhile unwinds the stack behind it. What is appended to the
+    list is called before that, whole as well. In other threads, where no signal unwinds anything, it does nothing."""
+    global _deferring
+    undoing: list[Callable[[], None]] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield undoing
+        return
+    _deferring += 1
+    try:
+        yield undoing
+    finally:
+        for undo in undoing if _came and _deferring == 1 else ():
+            undo()
+        _deferring -= 1
+        if _came and not _deferring:
+            name = signal.Signals(_came[0]).name
+            _came.clear()
+            raise KeyboardInterrupt(name)
+
+
+# --- child -----------------------------------------------------------------------------------------------------------
+#
+# Child processes: started in a group of their own, ended with us, their last words kept.
+#
+# Knows nothing of LDAP. Passwords never go into `argv`; give them through an inherited descriptor.
+
 
 _log = logging.getLogger(__name__)
 _LOOK = 0.25  # seconds
@@ -55,13 +93,13 @@ def _with_parent(argv: Sequence[str]) -> list[str]:
     """
     if shutil.which(argv[0]) is None:
         raise ToolMissing(tool=argv[0])
-    _log.info("running %s", naming.with_operator_paths(shlex.join(argv)))
+    _log.info("running %s", plain.with_operator_paths(shlex.join(argv)))
     return [_SETPRIV, "--pdeathsig", "KILL", "--", *argv]
 
 
 def _started(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
     """Or not at all: Popen forgets what it has forked when a signal comes."""
-    with interruption.deferred() as undoing:
+    with deferred() as undoing:
         process = subprocess.Popen(_with_parent(argv), **how)
         undoing.append(lambda: _abandon(process))
     return process

@@ -1,20 +1,144 @@
-"""LDIF as an operator names it: files, directories of them, and exports, which are held to their manifests.
-
-The one door for whoever reads LDIF. What a manifest tells without reading (names, sizes, sums) is looked at when the
-files are listed; checksums are taken by the core while it reads, and compared when the reading has ended.
-"""
+"""The manifest of an export: what the shards hold, in what order, and as of when. `manifest.json` beside them."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import ldif, manifest
+import xxhash
+
+from loader import ldif, typed
 from loader.errors import ManifestBroken
-from loader.manifest import Manifest, ShardFile
 from loader.progress import Meter
+from loader.storage import files
+from loader.typed import Count, Csn, Digest32, Name, Unfit
+
+FORMAT = 3
+FILE = "manifest.json"
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """One LDIF file of the export. `checksum` is of the file as it lies on the disk (XXH3 of 128 bits, `xxhsum -H2`):
+    it tells a damaged file, not a forged one. `content_checksum`: order-free, of its entries."""
+
+    name: Name
+    bytes: Count
+    checksum: Digest32
+    entries: Count
+    content_checksum: Digest32
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """An export. Shards stand in loading order: parents first. Their entries and content checksums add up to those of
+    the whole, so that a shard that was taken off the list is missed."""
+
+    base: str
+    entries: Count
+    content_checksum: Digest32  # order-free, of the entries
+    context_csns: tuple[Csn, ...]  # of the provider when the export began
+    shards: tuple[ShardFile, ...]
+    source: str
+    started: str  # UTC
+    finished: str
+    partitions: str  # how it was cut, for people
+    duplicates: Count = 0
+    dropped: Count = 0  # their parent was gone when the reading ended
+    notes: tuple[str, ...] = ()  # for people: what may be missing
+    hidden: tuple[str, ...] = ()  # of the notes, those for which no replica should be made of it
+    format: int = FORMAT
+
+    def paths(self, directory: Path) -> list[Path]:
+        return [directory / shard.name for shard in self.shards]
+
+    def text(self) -> bytes:
+        return (json.dumps(dataclasses.asdict(self), indent=2) + "\n").encode()
+
+
+def checksum(path: Path) -> str:
+    """Of a file as it lies on the disk."""
+    digest = xxhash.xxh3_128()
+    with files.reading(path) as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def total(checksums: Iterable[str]) -> str:
+    """Order-free checksums add up (modulo 2^128)."""
+    return f"{sum(int(text, 16) for text in checksums) % (1 << 128):032x}"
+
+
+def read(directory: Path) -> Manifest | None:
+    """The manifest of an export directory; None where there is none. ManifestBroken when it cannot be trusted."""
+    path = directory / FILE
+    try:
+        found = typed.read(path, Manifest, FORMAT)
+        _require_sums(found)
+    except FileNotFoundError:
+        return None
+    except Unfit as error:
+        raise ManifestBroken(path=path, reason=error) from error
+    return found
+
+
+def _require_sums(found: Manifest) -> None:
+    """What can be told of a manifest alone."""
+    shards = found.shards
+    if len({shard.name for shard in shards}) != len(shards):
+        raise Unfit("names a file twice")
+    if any(shard.name in (".", "..") for shard in shards):
+        raise Unfit("names a directory")
+    entries = sum(shard.entries for shard in shards)
+    if entries != found.entries:
+        raise Unfit(
+            f"promises {found.entries:,} entries, but the files on its list hold {entries:,}"
+        )
+    if total(shard.content_checksum for shard in shards) != found.content_checksum:
+        raise Unfit(
+            "the content checksums of the files on its list do not add up to that of the whole"
+        )
+
+
+def require(directory: Path) -> Manifest:
+    """That of an export that has ended. Raises ManifestBroken where it is not there any more."""
+    found = read(directory)
+    if found is None:
+        reason = "is missing, though the export there has ended; --restart makes it again"
+        raise ManifestBroken(path=directory / FILE, reason=reason)
+    return found
+
+
+def require_there(
+    manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None
+) -> None:
+    """Every shard is a file in the directory, of its size; none is read. Raises ManifestBroken."""
+    for shard in manifest.shards if which is None else which:
+        path = directory / shard.name
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            raise ManifestBroken(path=path, reason="is missing") from None
+        if not stat.S_ISREG(status.st_mode):
+            raise ManifestBroken(path=path, reason="is not a regular file")
+        if status.st_size != shard.bytes:
+            reason = f"has {status.st_size:,} bytes, the manifest says {shard.bytes:,}"
+            raise ManifestBroken(path=path, reason=reason)
+
+
+# --- exports ---------------------------------------------------------------------------------------------------------
+#
+# LDIF as an operator names it: files, directories of them, and exports, which are held to their manifests.
+#
+# The one door for whoever reads LDIF. What a manifest tells without reading (names, sizes, sums) is looked at when
+# the files are listed; checksums are taken by the core while it reads, and compared when the reading has ended.
+
 
 RUN_DIR = ".ditseed"  # in the directory of an export: of the run that makes it
 
@@ -51,7 +175,7 @@ def require_entries(given: Sequence[Path], read: int) -> None:
     """Were as many read as the manifests promise? Raises ManifestBroken."""
     promised = entries(given)
     if promised not in (None, read):
-        path = given[0] / manifest.FILE
+        path = given[0] / FILE
         raise ManifestBroken(
             path=path, reason=f"promises {promised:,} entries, but {read:,} were read"
         )
@@ -83,11 +207,9 @@ def _looked_at(given: Iterable[Path]) -> list[_NamedInput]:
 def _look(path: Path) -> _NamedInput:
     if not path.is_dir():
         return _NamedInput(path, None)
-    found = manifest.read(path)
+    found = read(path)
     if found is not None:
-        manifest.require_there(found, path)
+        require_there(found, path)
     elif (path / RUN_DIR).is_dir():
-        raise ManifestBroken(
-            path=path / manifest.FILE, reason="is missing: the export there has not ended"
-        )
+        raise ManifestBroken(path=path / FILE, reason="is missing: the export there has not ended")
     return _NamedInput(path, found)

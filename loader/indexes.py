@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loader import words
+from loader import values
 from loader.errors import UsageProblem
 
 # slapd 2.7 ignores every index of objectClass but the first, and up to 2.6 refuses a second one (back-mdb/attr.c).
@@ -70,7 +70,7 @@ def configured(lines: Iterable[str]) -> Indexes:
 
 
 def _split(line: str) -> tuple[list[str], tuple[str, ...]]:
-    said = words.of_value(line)
+    said = values.of_value(line)
     if len(said) > 2:
         raise UsageProblem(
             reason=f'not an index: {line!r} (write "uid eq" or "cn,sn eq,sub", no space after a comma)'
@@ -160,7 +160,7 @@ def remaining_line(line: str, present: Indexes, left: Indexes) -> str:
     """What one of the lines that make `present` still says when only `left` is left; "" when nothing."""
     here = parse([line], present)
     stay = [index for key, index in here.items() if key in left]
-    leans = len(words.of_value(line)) == 1 and DEFAULT not in left  # on a default that goes
+    leans = len(values.of_value(line)) == 1 and DEFAULT not in left  # on a default that goes
     if len(stay) == len(here) and not leans:
         return line
     return f"{','.join(one.attribute for one in stay)} {','.join(stay[0].kinds)}" if stay else ""

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from loader import naming, plain
+from loader import plain
 
 _NAMES = (
     "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
@@ -43,7 +43,7 @@ def _argument(value: object) -> object:
     return (
         value
         if isinstance(value, int | float)
-        else plain.sentence(redact(naming.with_operator_paths(str(value))))
+        else plain.sentence(redact(plain.with_operator_paths(str(value))))
     )
 
 

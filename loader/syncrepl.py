@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loader import dn, words
+from loader import dn
+from loader import values as words
 from loader.config import Config, Database
 from loader.errors import SyncreplsDiffer, SyncreplUnreadable
 

@@ -10,15 +10,8 @@ from loader.cli.options import DryRun, Shown
 from loader.cli.report import show_facts, show_json, tell, tell_json
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.operations import clone_pipe
-from loader.operations.clone import (
-    CloneOptions,
-    ClonePlan,
-    CloneReport,
-    clone,
-    plan,
-    warnings,
-)
+from loader.operations import clone as clone_pipe
+from loader.operations.clone import CloneOptions, ClonePlan, CloneReport, clone, plan, warnings
 
 _PIPE = Path("-")
 
@@ -54,7 +47,11 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     if sends:
         _tell_sent(clone_pipe.send(options, shown.progress), shown.as_json)
     elif receives:
-        found = clone_pipe.plan(options) if dry_run else clone_pipe.receive(options, shown.progress)
+        found = (
+            clone_pipe.plan_pipe(options)
+            if dry_run
+            else clone_pipe.receive(options, shown.progress)
+        )
         _show(found, shown.as_json)
     else:
         _show(plan(options) if dry_run else clone(options, shown.progress), shown.as_json)

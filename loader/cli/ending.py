@@ -26,7 +26,7 @@ from typing import NoReturn
 import click
 from click import shell_completion
 
-from loader import defaults, interruption, log, standard
+from loader import child, defaults, log, standard
 from loader.cli import profile
 from loader.cli.report import show_failure
 from loader.errors import (
@@ -213,7 +213,7 @@ def _call(command: click.Command, name: str) -> int:
 def _unwind_on_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup sets it, and means it
-            signal.signal(number, interruption.unwind)
+            signal.signal(number, child.unwind)
 
 
 def _leave_on_signals() -> None:

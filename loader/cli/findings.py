@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loader.operations.storage.findings import Finding, Severity
-from loader.storage.asking import Unseen
+from loader.storage.volumes import Unseen
 
 
 def lines(findings: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[str]:

@@ -41,7 +41,7 @@ class _Recording:
             *(self.facts, self.planned),
         )
         if self.metrics is not None:
-            from loader.operations.reports import prometheus  # it takes long to import
+            from loader.operations.reports import report as prometheus  # it takes long to import
 
             with files.explained(self.metrics):
                 prometheus.write(told, self.metrics)

@@ -20,9 +20,9 @@ from loader.declared import Argument, Size
 from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage.bench import bench as benches
-from loader.operations.storage.bench import chart as drawing
-from loader.operations.storage.bench import loop_volumes
-from loader.operations.storage.bench.installation import BACKENDS, SUFFIX
+from loader.operations.storage.bench import places as loop_volumes
+from loader.operations.storage.bench import results as drawing
+from loader.operations.storage.bench.places import BACKENDS, SUFFIX
 from loader.operations.storage.bench.results import Disk, Load, Report, Row, Targets, Wishes
 
 _TEMPLATE = "people"

@@ -26,11 +26,11 @@ from loader.errors import (
     NotPermitted,
     UsageProblem,
 )
-from loader.operations.storage.migrate import moving, told
+from loader.operations.storage.migrate import moving
 from loader.operations.storage.migrate import plan as planning
+from loader.operations.storage.migrate import plan as told
 from loader.operations.storage.migrate.moving import Known
-from loader.operations.storage.migrate.plan import Plan, Wishes
-from loader.operations.storage.migrate.told import Told
+from loader.operations.storage.migrate.plan import Plan, Told, Wishes
 from loader.storage import mounts
 
 _SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")

@@ -15,7 +15,7 @@ from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage import plan
 from loader.operations.storage.plan import Disk, Plan, Wishes
-from loader.storage import disks as looking
+from loader.storage import devices as looking
 
 _WIDTH = 98
 

@@ -27,10 +27,9 @@ from loader.declared import Argument, Milliseconds
 from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage.watch import layers
-from loader.operations.storage.watch import state as states
+from loader.operations.storage.watch import verdict as states
 from loader.operations.storage.watch.layers import PROBES, Layer, Target
-from loader.operations.storage.watch.state import LayerState, Limits, State, is_hung
-from loader.operations.storage.watch.verdict import Figures
+from loader.operations.storage.watch.verdict import Figures, LayerState, Limits, State, is_hung
 from loader.operations.storage.watch.watching import Watch, Wishes
 
 _ONE_CHECKS = ("warning", "critical")
@@ -138,9 +137,9 @@ class Kept(msgspec.Struct, frozen=True):
         if self.state is not None:
             states.write(found, self.state)
         if self.metrics is not None:
-            from loader.operations.storage.watch import prometheus  # it takes long to import
+            from loader.operations.storage.watch import verdict  # it takes long to import
 
-            prometheus.write(found, self.metrics)
+            verdict.write_metrics(found, self.metrics)
 
 
 def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kept: Kept) -> int:

@@ -47,7 +47,10 @@ def _is_wanted(context: click.Context, option: click.Parameter) -> bool:
 
 
 def _appending(path: Path) -> int:
-    from loader.storage import files, held  # most runs keep no log file
+    from loader.storage import (
+        files,  # most runs keep no log file
+        held,
+    )
 
     with files.explained(path), held.opened(path.absolute().parent) as place:
         descriptor = place.found_or_made(path.name, 0o600)

@@ -17,9 +17,8 @@ from loader.common_options import Compress, Jobs
 from loader.errors import UsageProblem
 from loader.operations.generate import SHARD_ENTRIES, GenerateOptions, to_directory, to_stream
 from loader.sources import dit
-from loader.sources.dit import Range, Template, TreeSpec
+from loader.sources.dit import Range, Synthetic, Template, TreeSpec
 from loader.sources.location import STDIN, Kind, ldif_inputs, locate
-from loader.sources.synthetic import Synthetic
 
 TreeSuffix = Annotated[
     str | None, "--suffix DN", "Suffix of the tree (default: that of the template)."

@@ -22,7 +22,7 @@ from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import lending
 from loader.operations.tune import forecast, maxsize, syncing
 from loader.operations.tune.forecast import LoadPlan
-from loader.operations.tune.plan import Outcome, State
+from loader.operations.tune.target import Outcome, State
 from loader.run import lease
 from loader.server.options import Connection
 from loader.sources import location

@@ -77,7 +77,7 @@ def indexes_command(
         raise UsageProblem(reason="say what to change: --set, --add or --remove")
     asked, suffix = Asked(options.logs, options.filters), change.base
     with target_of(change) as target:
-        found = indexing.indexing(target, suffix)
+        found = indexing.index_settings(target, suffix)
         progress = progress_of(progress_mode)
         further = list(_looked_at(target, suffix, asked, options.with_costs, progress))
         outcome = (

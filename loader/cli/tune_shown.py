@@ -14,8 +14,7 @@ from loader.cli.report import show, show_json, show_table
 from loader.common_options import OptionalConfig
 from loader.errors import UsageProblem
 from loader.operations.add import lending
-from loader.operations.tune.plan import EDIT, Outcome, State
-from loader.operations.tune.target import Target, opened
+from loader.operations.tune.target import EDIT, Outcome, State, Target, opened
 from loader.server.options import Connection
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from loader import naming, plain
+from loader import plain
 
 EXIT_OK = 0
 EXIT_DIFFERENT = 1
@@ -24,7 +24,7 @@ class LoaderError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, **facts: object) -> None:
-        self.facts = facts = naming.told(facts)
+        self.facts = facts = plain.told(facts)
         super().__init__(self.message.format(**_told(facts)))
 
     def advice(self) -> str | None:

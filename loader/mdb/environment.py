@@ -17,7 +17,7 @@ from typing import Any
 
 import lmdb
 
-from loader import naming
+from loader import plain
 from loader.errors import (
     FULL,
     LoaderError,
@@ -80,7 +80,7 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
                 max_dbs=MANY,
                 readahead=False,
             )
-        naming.register(shown, place)
+        plain.register(shown, place)
         _open.add(identity)
         try:
             with _heeded(environment, path):
@@ -88,7 +88,7 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
         finally:
             environment.close()
             _open.discard(identity)
-            naming.forget(shown)
+            plain.forget(shown)
 
 
 @contextmanager
@@ -128,8 +128,8 @@ def reached(directory: Path, writable: bool) -> Iterator[Path]:
     with ExitStack() as stack:
         held_open = stack.enter_context(held.opened(directory))
         private = stack.enter_context(temporary.directory("env"))
-        naming.register(private, held_open.name)
-        stack.callback(naming.forget, private)
+        plain.register(private, held_open.name)
+        stack.callback(plain.forget, private)
         data = stack.enter_context(held_open.pinned(meta.DATA, writable))
         (private / meta.DATA).symlink_to(data)
         _prepare_lock(held_open, data)

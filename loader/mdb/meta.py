@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loader import _native, naming, units
+from loader import _native, plain, units
 from loader._native import MetaPage
 from loader.errors import (
     FULL,
@@ -70,7 +70,7 @@ def read_meta(place: Path) -> MetaPage:
         raise SystemFailed(path=path, reason=error.strerror) from error
     _log.info(
         "%s: %s in use, transaction %d",
-        naming.with_operator_paths(str(path)),
+        plain.with_operator_paths(str(path)),
         units.size(page.used),
         page.txnid,
     )
@@ -103,7 +103,7 @@ def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
         if error.code in ("lmdb.damaged", "build.damaged"):
             raise MdbDamaged(path=path, reason=reason) from error
         if error.errno is not None:
-            where = Path(naming.with_operator_paths(error.path)) if error.path else path
+            where = Path(plain.with_operator_paths(error.path)) if error.path else path
             raise system_error(error.errno, where) from error
         raise
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from loader import dn
 from loader.errors import EmptyInput, LoaderError
 from loader.ldif import Difference, EntryDigests
-from loader.operations import hidden_values as sights
+from loader.operations import replicas as sights
 from loader.overlays import COMPUTED, CONTEXT_CSN, MOVING
 from loader.progress import Meter, Progress
 from loader.server import visibility
 from loader.server.session import session
 from loader.server.visibility import VisibilityReport
 from loader.sources.comparable import Comparable, Server
-from loader.sources.records import Entry
+from loader.sources.ldif_files import Entry
 
 # contextCSN moves on its own: syncprov writes it to the suffix entry only now and then.
 IGNORED = (*COMPUTED, *MOVING, CONTEXT_CSN)

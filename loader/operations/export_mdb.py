@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, manifest, standard, units
-from loader.manifest import Manifest, ShardFile
+from loader import defaults, exports, standard, units
+from loader.exports import Manifest, ShardFile
 from loader.mdb.contents import entry_count
 from loader.operations.shards import Finished, ShardDirectory, into, now, require_output
 from loader.progress import Meter, Progress
@@ -71,7 +71,7 @@ def _steps(options: DumpOptions, sink: ShardDirectory, run: Run) -> Manifest:
         return known
     read = run.do("read", lambda meter: _read(options, sink, meter))
     run.do("shards", lambda meter: _publish(options, sink, read))
-    return manifest.require(sink.output)
+    return exports.require(sink.output)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import defaults, manifest
+from loader import defaults, exports
 from loader.errors import OutputNotEmpty, UsageProblem
-from loader.exports import RUN_DIR
-from loader.manifest import Manifest
+from loader.exports import RUN_DIR, Manifest
 from loader.operations.shards import Finished, ShardDirectory, now
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint
@@ -91,7 +90,7 @@ def _steps(work: _GenerateSteps) -> Manifest:
     begun = work.run.do("start", work.start)
     work.run.do("shards", work.shards, total=work.options.range.entries)
     work.run.do("publish", lambda meter: work.publish(begun))
-    return manifest.require(work.sink.output)
+    return exports.require(work.sink.output)
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class _GenerateSteps:
 
     def start(self, meter: Meter) -> Facts:
         """Only what an earlier run of ours left is cleared away."""
-        for pattern in ("[0-9]*.ldif*", manifest.FILE):
+        for pattern in ("[0-9]*.ldif*", exports.FILE):
             for path in self.sink.output.glob(pattern):
                 path.unlink()
         return {"started": now()}
@@ -138,7 +137,7 @@ class _GenerateSteps:
         whole = {
             "base": options.template.suffix,
             "entries": sum(shard.entries for shard in shards),
-            "checksum": manifest.total(shard.content_checksum for shard in shards),
+            "checksum": exports.total(shard.content_checksum for shard in shards),
             "context_csns": (),
             **begun,
         }

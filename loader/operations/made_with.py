@@ -1,13 +1,8 @@
-"""Is this file what this configuration would have made? slapd trusts that it is, and nothing in the file tells.
-
-Where the configuration that it was made with is known, the two are compared; and in any case entries are held against
-the configuration and looked for in every index: all of them in a file that is read in seconds, else a sample, the
-newest entries among them. Index tables can be made again (indexing.py). What else differs is refused by name.
-"""
+"""What of a schema decides how entries and index keys are stored, compared with that of another configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,12 +18,96 @@ from loader.errors import (
 )
 from loader.mdb import contents, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
-from loader.operations.build import proven
-from loader.operations.schema_facts import SchemaFacts
+from loader.operations.build import native
 from loader.operations.verify import target_spec
 from loader.progress import Meter
 from loader.sinks import mdb
-from loader.sinks.mdb import Target
+from loader.sinks.mdb import Schema, Target
+
+
+@dataclass(frozen=True)
+class Definition:
+    """builtin: compiled into slapd. stored: what decides how values are stored; keys: what besides decides their index
+    keys."""
+
+    name: str
+    builtin: bool
+    stored: str
+    keys: str
+
+    def differs(self, other: Definition) -> bool:
+        """Two versions of slapd may differ in what is compiled in."""
+        same = (self.stored, self.keys) == (other.stored, other.keys)
+        return not same and not (self.builtin and other.builtin)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """index_only: values are stored as before, and index keys are made otherwise."""
+
+    text: str
+    index_only: bool
+
+
+@dataclass(frozen=True)
+class SchemaFacts:
+    """By all names and the OID, in lower case."""
+
+    attributes: dict[str, Definition]
+    classes: dict[str, Definition]
+
+    @classmethod
+    def of(cls, schema: Schema) -> SchemaFacts:
+        found: dict[str, dict[str, Definition]] = {"attribute": {}, "class": {}}
+        for kind, name, aliases, builtin, stored, keys in schema.facts():
+            one = Definition(name, builtin, stored, keys)
+            found[kind] |= {text.lower(): one for text in aliases}
+        return cls(found["attribute"], found["class"])
+
+    def is_builtin(self, description: str) -> bool:
+        one = self.attributes.get(_base(description))
+        return one is not None and one.builtin
+
+    def called(self, description: str) -> str:
+        """In lower case, with the first name of the type; as it is, if the type is unknown."""
+        base, semicolon, options = description.lower().partition(";")
+        one = self.attributes.get(base)
+        return f"{one.name.lower() if one else base}{semicolon}{options}"
+
+    def lacks_class(self, before: SchemaFacts) -> bool:
+        return any(name not in self.classes for name in before.classes)
+
+    def differences(self, before: SchemaFacts, used: Iterable[str]) -> tuple[Difference, ...]:
+        """Of the attributes that are `used`, and of object classes, which have other superiors."""
+        found = [self._difference(before, _base(name)) for name in used]
+        superiors = [
+            Difference(f"object class {one.name}", True)
+            for name, one in before.classes.items()
+            if name in self.classes and one.differs(self.classes[name])
+        ]
+        return (*(one for one in found if one is not None), *superiors)
+
+    def _difference(self, before: SchemaFacts, name: str) -> Difference | None:
+        one, other = before.attributes.get(name), self.attributes.get(name)
+        if one is None or other is None or not one.differs(other):
+            return None
+        text = f"{other.name} is stored by {one.stored}, and the configuration has {other.stored}"
+        return Difference(text, one.stored == other.stored)
+
+
+def _base(description: str) -> str:
+    return description.partition(";")[0].lower()
+
+
+# --- made with -------------------------------------------------------------------------------------------------------
+#
+# Is this file what this configuration would have made? slapd trusts that it is, and nothing in the file tells.
+#
+# Where the configuration that it was made with is known, the two are compared; and in any case entries are held
+# against the configuration and looked for in every index: all of them in a file that is read in seconds, else a
+# sample, the newest entries among them. Index tables can be made again (indexing.py). What else differs is refused by
+# name.
+
 
 SAMPLE = 2048  # entries
 ALL_UP_TO = 512 << 20  # bytes of a file all entries of which are looked at: seconds
@@ -131,7 +210,7 @@ def _target(config: Config, database: Database, place: Path) -> Target | None:
 def _followed(target: Target) -> Target:
     """Without its indexes, if the core cannot make their keys: entries are looked at all the same."""
     try:
-        proven.require_keys(target.settings)
+        native.require_keys(target.settings)
     except NotProven:
         return replace(target, settings=replace(target.settings, indexes=(), intlen=INTLEN))
     return target

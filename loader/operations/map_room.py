@@ -11,7 +11,7 @@ from loader.config import Database
 from loader.mdb import meta, readers
 from loader.mdb.meta import MetaPage
 from loader.mdb.readers import Slot
-from loader.storage import files, holders, mapped
+from loader.storage import files, holders
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -78,6 +78,6 @@ def _disk_free(directory: Path, facts: MetaPage) -> int:
 def _readers(slots: tuple[Slot, ...], facts: MetaPage) -> Iterator[Reader]:
     for one in slots:
         if one.txnid is not None or not one.is_alive:
-            name = mapped.command_name(one.pid) if one.is_alive else ""
+            name = holders.command_name(one.pid) if one.is_alive else ""
             lag = 0 if one.txnid is None else max(0, facts.txnid - one.txnid)
             yield Reader(one.pid, name, lag, one.is_alive)

@@ -4,8 +4,7 @@ Whoever renames a container moves all its children, and those keep their entryCS
 reading notes where it met each container (`NAME.inner` beside a part); one whose entryCSN is not newer than the
 contextCSN of before stood there all the time. After the reading, what lies below a container that has moved since, or
 that nobody knows the place of, is read again, until a look finds nothing new. A container that merely changed costs
-nothing: it is syncrepl's.
-"""
+nothing: it is syncrepl's."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from loader import csn, dn
-from loader.errors import MissingParents, NoContextCSN, NoSuchBase, TreeRestless
-from loader.operations import twins
+from loader.errors import MissingParents, NoContextCSN, NoSuchBase, SharedUuid, TreeRestless
 from loader.progress import Meter
-from loader.server.options import Connection
-from loader.server.search import Search
-from loader.server.session import Session, first_value, session
+from loader.run.log import killpoint
+from loader.server.options import Connection, Search
+from loader.server.searches import first_value
+from loader.server.session import Session, session
 from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
-from loader.sources import records
-from loader.sources.narrowing import Narrowing
+from loader.sources import ldif_files
+from loader.sources.ldap import Narrowing
 
 LOOK = "look.ldif"  # among the parts: the containers that changed
 INNER_NOTES = ".inner"
@@ -102,7 +101,7 @@ class MovedContainers:
         changed already when it was met nobody knows."""
         stood, seen = {}, csn.by_server(self.began)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if names else ():
-            for name, entry in records.find(path, names).items():
+            for name, entry in ldif_files.find(path, names).items():
                 if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
                     stood[first_value(entry, "entryuuid")] = name
         return stood
@@ -151,9 +150,7 @@ class MovedContainers:
     def require_renamed(self, uuids: Sequence[str]) -> None:
         """Of entryUUIDs that were met under more than one DN: each is that of one entry. Raises SharedUuid."""
         distinct = list(dict.fromkeys(uuids))
-        self._asking(
-            lambda server: twins.require_none(server, self.base, distinct, self.subentries)
-        )
+        self._asking(lambda server: require_none(server, self.base, distinct, self.subentries))
 
     def _now(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
         """Where that entry is now, and its entryCSN; nowhere when it was deleted."""
@@ -196,7 +193,7 @@ def changed_containers(
     seen = csn.by_server(since)
     return {
         name: first_value(entry, "entryuuid")
-        for name, entry in records.entries(look)
+        for name, entry in ldif_files.entries(look)
         if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen)
     }
 
@@ -229,3 +226,118 @@ def topmost(names: Sequence[str]) -> list[str]:
         for name in names
         if not any(other != name and dn.is_below(name, other) for other in names)
     ]
+
+
+# --- twins -----------------------------------------------------------------------------------------------------------
+#
+# Entries that share their entryUUID. No server makes such entries, but slapadd takes them, and each is one of its
+# own.
+#
+# A reading that meets an entryUUID under two DNs takes it for one entry that was renamed meanwhile. Only the server
+# can tell: where an entry still stands at both, neither DN is a former one of the other.
+
+
+AT_ONCE = 200  # entryUUIDs in one search
+
+
+def require_none(server: Session, base: str, uuids: Sequence[str], subentries: bool) -> None:
+    """Raises SharedUuid if the server has two entries with one of these entryUUIDs. `subentries`: it shows them on
+    request."""
+    for at in range(0, len(uuids), AT_ONCE):
+        _require_none(server, base, uuids[at : at + AT_ONCE], subentries)
+
+
+def _require_none(server: Session, base: str, uuids: Sequence[str], subentries: bool) -> None:
+    places: dict[str, list[str]] = {}
+    where = "(|{})".format("".join(f"(entryUUID={uuid})" for uuid in uuids))
+    for shown in (False, True) if subentries else (False,):
+        for name, entry in server.find(base, where, ["entryUUID"], subentries=shown):
+            places.setdefault(first_value(entry, "entryuuid"), []).append(name)
+    for uuid, names in places.items():
+        # A search that goes through the tree while an entry is renamed may have met it twice.
+        still = [
+            name for name in dict.fromkeys(names) if len(names) > 1 and _is(server, name, uuid)
+        ]
+        if len(still) > 1:
+            raise SharedUuid(uuid=uuid, first=still[0], dn=still[1])
+
+
+def _is(server: Session, name: str, uuid: str) -> bool:
+    try:
+        return server.matches(name, f"(entryUUID={uuid})")
+    except NoSuchBase:
+        return False
+
+
+# --- reread ----------------------------------------------------------------------------------------------------------
+#
+# What a live server has moved while it was read: looked for when all has been read, and again for entries whose
+# parent is nowhere.
+
+
+_LATE = "late-*.ldif*"
+
+
+@dataclass
+class Reread:
+    """Reads again below containers that have moved; each call names the files of what it read. Called by a builder as
+    `loader.sinks.mdb.Beside` says.
+
+    `began`: the contextCSN of before the reading. `since`: that of before the last look; empty where the server has
+    none.
+    """
+
+    containers: MovedContainers
+    began: Sequence[str]
+    since: Sequence[str]
+    _told: set[Path] = field(default_factory=set)
+    _rounds: int = 0
+
+    def __post_init__(self) -> None:
+        self._told = set(self._late())
+
+    def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
+        return self.for_orphans(orphans) if orphans else self.look()
+
+    def look(self) -> list[Path]:
+        """When all has been read."""
+        killpoint("stream.read")
+        if self.containers.context_csns() != self.since:
+            self._settle()
+        killpoint("stream.settled")
+        return self._new()
+
+    def for_orphans(self, orphans: Sequence[Orphan]) -> list[Path]:
+        """No files: nothing can be done for them, and syncrepl will tell the consumer of it.
+
+        Raises MissingParents, TreeRestless.
+        """
+        self._rounds += 1
+        if self._rounds > LOOKS:
+            raise TreeRestless(base=self.containers.base, passes=LOOKS)
+        if self._rounds == 1:
+            # A change is seen a moment before the contextCSN tells of it, and that moment was this one.
+            self._settle()
+            found = self._new()
+            if found:
+                return found
+        again = self.containers.missed(orphans, self.began)
+        for top in again:
+            self.containers.read_below(top)
+        if again:
+            self._settle()
+        return self._new()
+
+    def _settle(self) -> None:
+        if self.since:
+            self.since = self.containers.settle(self.since)
+
+    def _late(self) -> list[Path]:
+        found = self.containers.parts.glob(_LATE)
+        return sorted(path for path in found if path.suffix in (".ldif", ".zst"))
+
+    def _new(self) -> list[Path]:
+        """Files that were not told of before, in the order in which they were read."""
+        found = [path for path in self._late() if path not in self._told]
+        self._told.update(found)
+        return found

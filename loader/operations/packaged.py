@@ -1,8 +1,7 @@
 """What an installation of Debian's slapd package leaves in a new database: the entry of the suffix, and up to OpenLDAP
 2.4 that of its administrator. Nothing to lose, but only the operator can say so.
 
-slapd.scripts-common of the package writes them: `dc` and `o` of the domain, and nothing else.
-"""
+slapd.scripts-common of the package writes them: `dc` and `o` of the domain, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from pathlib import Path
 from loader import dn
 from loader.mdb import contents
 from loader.progress import Meter
-from loader.sources import mdb, records
+from loader.sources import ldif_files, mdb
 
 Entry = Mapping[str, Set[bytes]]  # attribute in lower case -> values
 
@@ -61,5 +60,41 @@ def suffix_in(directory: Path) -> str | None:
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "rb"):
         mdb.stream(mdb.Part(directory), descriptor, False, 1, Meter("look"))
-        found = records.entries(Path(f"/dev/fd/{descriptor}"))
+        found = ldif_files.entries(Path(f"/dev/fd/{descriptor}"))
     return found[0][0] if is_all(found) else None
+
+
+# --- empty suffix ----------------------------------------------------------------------------------------------------
+#
+# The root entry of a database whose suffix is the empty DN (`suffix ""`, as Zimbra has it).
+#
+# Its contextCSN stands there, in an entry with ID 0 that no search shows: a search with the base "" is answered with
+# the root DSE, and one of the whole tree begins below. slapd makes the entry when it stores its first contextCSN, as
+# a glue entry (syncrepl.c, `syncrepl_add_glue`), and so must a seed.
+
+
+GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
+FILE = "root.ldif"
+
+
+def is_empty(suffix: str) -> bool:
+    return dn.key(suffix) == ""
+
+
+def write(path: Path) -> Path:
+    """The entry as an LDIF file, which is of no age: it changes no build."""
+    path.write_bytes(GLUE)
+    os.utime(path, (0, 0))
+    return path
+
+
+def begins_with_root(path: Path) -> bool:
+    """Is the first entry of an LDIF file the one of the empty DN, as slapcat writes it?"""
+    return [name for name, _ in ldif_files.entries(path, most=1)] == [""]
+
+
+def completed(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
+    """`sources` with the root entry before them where they lack it. `first`: the file that is read first."""
+    if begins_with_root(first):
+        return tuple(sources)
+    return (write(scratch / FILE), *sources)

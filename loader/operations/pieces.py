@@ -13,9 +13,8 @@ from loader.run.log import Catalogue, killpoint
 from loader.server.options import Connection
 from loader.server.wire import Part
 from loader.sources import ldap as source
-from loader.sources.pace import RateLimit, rate_limit
 from loader.sources.planner import Piece
-from loader.sources.scheduling import Callbacks, ConnectionSlot, schedule
+from loader.sources.scheduling import Callbacks, ConnectionSlot, RateLimit, rate_limit, schedule
 from loader.storage import files
 
 STEP = "read"

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from loader import manifest
+from loader import exports
 from loader.errors import LoaderError, OutputNotEmpty
-from loader.exports import RUN_DIR
-from loader.manifest import Manifest, ShardFile
+from loader.exports import RUN_DIR, Manifest, ShardFile
 from loader.progress import Progress
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run, open_run
@@ -87,14 +86,14 @@ class ShardDirectory:
         another size."""
         if self.run.catalogue.found(last) is None:
             return None
-        known = manifest.require(self.output)
-        manifest.require_there(known, self.output)
+        known = exports.require(self.output)
+        exports.require_there(known, self.output)
         self.run.progress.passed_over("export")
         return known
 
     def take(self, names: Sequence[str]) -> None:
         """Move arranged shards to the output. Meanwhile it has no manifest, and no shards of an earlier export."""
-        (self.output / manifest.FILE).unlink(missing_ok=True)
+        (self.output / exports.FILE).unlink(missing_ok=True)
         for path in self.output.glob("[0-9]*.ldif*"):
             if path.name not in names:
                 path.unlink()
@@ -109,7 +108,7 @@ class ShardDirectory:
     ) -> ShardFile:
         """A shard that is in the output. Without its checksum, the file is read."""
         path = self.output / name
-        found = checksum or manifest.checksum(path)
+        found = checksum or exports.checksum(path)
         return ShardFile(name, path.stat().st_size, found, entries, content_checksum)
 
     def finish(
@@ -138,7 +137,7 @@ class ShardDirectory:
             notes=(*hidden, *notes),
             hidden=hidden,
         )
-        files.write_durably(self.output / manifest.FILE, made.text())
+        files.write_durably(self.output / exports.FILE, made.text())
         clear(self.run.directory)
         return {"entries": made.entries}
 

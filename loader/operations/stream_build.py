@@ -17,24 +17,23 @@ from pathlib import Path
 
 from loader import ldif, resources
 from loader.errors import Cancelled, EntryRefused
-from loader.operations import hidden_values, moved, schema
-from loader.operations.build import proven
+from loader.operations import moved, replicas, schema
+from loader.operations.build import native
 from loader.operations.build.native import SHARE
 from loader.operations.build.native import NativeSteps as Building
 from loader.operations.build.options import BuildOptions
 from loader.operations.export import ExportOptions, ExportSteps, notes, plan_of
+from loader.operations.moved import Reread
 from loader.operations.publish import TargetDatabase
-from loader.operations.reread import Reread
 from loader.operations.shards import clear
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
-from loader.server.search import Search
+from loader.server.options import Search
 from loader.sinks.mdb import Feed, Input, LiveSource
 from loader.sources import ldap as source
-from loader.sources.pace import RateLimit
 from loader.sources.planner import Piece, Plan
-from loader.sources.scheduling import Callbacks, ConnectionSlot, schedule
+from loader.sources.scheduling import Callbacks, ConnectionSlot, RateLimit, schedule
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all others
@@ -56,7 +55,7 @@ def build(
     run.do("config", Building(building, run, place).config)
     start = run.do("start", work.reading.start)
     cut = run.do("plan", lambda meter: work.reading.plan(meter, start))
-    proven.require_numbers(cut["expected"], building, start["uri"])
+    native.require_numbers(cut["expected"], building, start["uri"])
     run.progress.say(f"reading in {cut['how']}")
     loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), total=cut["expected"])
     made = Building(building, run, place)
@@ -97,7 +96,7 @@ class _StreamStep:
         meter.add(entries=facts["read"] - meter.entries)
         hidden, _ = notes(self.reading.options, meter, start, cut, facts["entries"])
         if not self.allow_hidden:
-            hidden_values.require_nothing_hidden(start["uri"], hidden)
+            replicas.require_nothing_hidden(start["uri"], hidden)
         return {**facts, "context_csns": start["context_csns"]}
 
     def _make(self, meter: Meter, fed: Sequence[Input], start: Facts, beside: LiveSource) -> Facts:

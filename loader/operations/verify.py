@@ -12,7 +12,8 @@ from typing import Annotated
 
 from click import Choice
 
-from loader import backmdb, glue, schema, settings, syncrepl, units
+from loader import backmdb, schema, settings, syncrepl, units
+from loader import config as glue
 from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
 from loader.declared import Argument
@@ -28,8 +29,8 @@ from loader.errors import (
 from loader.mdb import contents, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations import member_of
-from loader.operations.build import proven
-from loader.operations.target import require_readable_format
+from loader.operations.build import native
+from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.sinks import mdb
@@ -262,7 +263,7 @@ def known_to_core(config: Config, database: Database, place: Path) -> mdb.Databa
 def given_to_core(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
     """What that follows from. Raises NotProven, ConfigUnreadable."""
     found = target_spec(config, database, place)
-    proven.require_keys(found.settings)
+    native.require_keys(found.settings)
     return found
 
 

@@ -4,12 +4,12 @@ A step hands its `Meter` to whoever works; native calls count into `Counters` th
 One thread samples the meter; nothing here is called once an entry.
 """
 
+from loader.progress.meter import SCHEMA_VERSION as SCHEMA_VERSION
 from loader.progress.meter import Meter as Meter
+from loader.progress.meter import Sample as Sample
+from loader.progress.meter import Sampler as Sampler
 from loader.progress.meter import Staged as Staged
 from loader.progress.meter import WholeFile as WholeFile
 from loader.progress.recorder import Recorder as Recorder
 from loader.progress.recorder import StepRecord as StepRecord
-from loader.progress.sample import SCHEMA_VERSION as SCHEMA_VERSION
-from loader.progress.sample import Sample as Sample
-from loader.progress.sample import Sampler as Sampler
 from loader.progress.show import Progress as Progress

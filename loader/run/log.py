@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from loader import defaults, naming
+from loader import defaults, plain
 from loader.defaults import ENV_KILL_AT, ENV_STOP_AT
 from loader.errors import CatalogueDamaged, RunMismatch
 from loader.storage import files, held
@@ -77,7 +77,7 @@ class Log:
         with self._turn, files.explained(self.path):
             seal, bodies, text = self._seal, [], b""
             for row in rows:
-                body = json.dumps(naming.told(row._asdict())).encode()
+                body = json.dumps(plain.told(row._asdict())).encode()
                 seal = _seal(seal, body)
                 bodies.append(body)
                 text += seal + b" " + body + b"\n"
@@ -157,7 +157,7 @@ class Catalogue(Log):
         if about is None:
             return None
         before = {"verb": about[0], **about[1]}
-        now = {"verb": verb, **json.loads(json.dumps(naming.told(dict(options))))}
+        now = {"verb": verb, **json.loads(json.dumps(plain.told(dict(options))))}
         return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
     def about(self) -> tuple[str, Facts] | None:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from loader import naming, units
+from loader import plain, units
 from loader.defaults import SILENCE_FACTOR, SILENCE_FLOOR
 from loader.errors import (
     FULL,
@@ -96,7 +96,7 @@ class Run:
     @property
     def name(self) -> Path:
         """The path as the operator knows it."""
-        return Path(naming.with_operator_paths(str(self.directory)))
+        return Path(plain.with_operator_paths(str(self.directory)))
 
     def do(self, name: str, work: Callable[[Meter], Facts], total: int | None = None) -> Facts:
         """Does a step unless it is done; returns its facts either way.
@@ -115,7 +115,7 @@ class Run:
             note = partial(self._note_step, name, meter)
             note()
             with watching(meter, allowed, note):
-                facts = naming.told(work(meter))
+                facts = plain.told(work(meter))
         killpoint(f"{name}.unrecorded")
         self.catalogue.finish(name, facts, meter.entries, meter.seconds)
         killpoint(f"{name}.recorded")

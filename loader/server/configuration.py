@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loader import config, conversion, ldif, slapd_conf, words
+from loader import child, config, ldif, log, slapd_conf, values
 from loader.config import Config, Entry
 from loader.errors import (
     ConfigHidden,
@@ -20,8 +23,10 @@ from loader.errors import (
     ServerRefused,
     ToolFailed,
 )
-from loader.server import account, hidden_config, shell_commands, tools
-from loader.storage import files, temporary
+from loader.schema import ROOT
+from loader.server import limits, tools
+from loader.slapd_conf import TextOf
+from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
 if TYPE_CHECKING:
@@ -41,7 +46,7 @@ def read_with_text(path: Path) -> tuple[Config, bytes]:
     text = dump(path)
     entries = entries_of(text, path)
     if not path.is_dir():
-        entries = conversion.restored(entries, list(slapd_conf.statements(path, file_text)))
+        entries = slapd_conf.restored(entries, list(slapd_conf.statements(path, file_text)))
     return config.parse(path, entries), text
 
 
@@ -66,7 +71,7 @@ def read_online(session: Session) -> Config:
         reason = str(error.facts["reason"])
     if not entries:
         raise ConfigHidden(uri=session.uri, who=who, reason=reason)
-    return config.parse(Path("cn=config"), conversion.require_readable(entries), session.uri)
+    return config.parse(Path("cn=config"), slapd_conf.require_readable(entries), session.uri)
 
 
 def dump(path: Path) -> bytes:
@@ -75,13 +80,13 @@ def dump(path: Path) -> bytes:
     Raises NoSuchPath, NotPermitted, ConfigUnreadable.
     """
     require_readable(path)
-    owner = account.of_configuration(path, file_text)
-    with hidden_config.readable(path, tools_tmpdir(), file_text, owner) as known:
+    owner = tools.of_configuration(path, file_text)
+    with readable(path, tools_tmpdir(), file_text, owner) as known:
         try:
             if path.is_dir():
                 return tools.configuration("-F", str(known), owner=owner)
             with temporary.directory("config", tools_tmpdir()) as converted:
-                account.change_owner(owner, converted)
+                tools.change_owner(owner, converted)
                 # slapcat with both converts -f to -F, opens no other database, and fails where slaptest -u would too.
                 return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
         except ToolFailed as error:
@@ -137,9 +142,9 @@ def text_of(entries: Sequence[Entry]) -> bytes:
     """Entries as LDIF. A directory may be given as a bare path."""
     text = ""
     for name, attributes in entries:
-        text += shell_commands.line("dn", name.encode()) + "\n"
-        for key, values in attributes.items():
-            text += "".join(f"{shell_commands.line(key, _written(key, one))}\n" for one in values)
+        text += limits.line("dn", name.encode()) + "\n"
+        for key, texts in attributes.items():
+            text += "".join(f"{limits.line(key, _written(key, one))}\n" for one in texts)
         text += "\n"
     return text.encode()
 
@@ -147,7 +152,7 @@ def text_of(entries: Sequence[Entry]) -> bytes:
 def _written(name: str, value: bytes) -> bytes:
     if name.lower() != "olcdbdirectory":
         return value
-    return os.fsencode(words.as_single(os.fsdecode(value)))
+    return os.fsencode(values.as_single(os.fsdecode(value)))
 
 
 def load(
@@ -159,3 +164,148 @@ def load(
         tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries), owner=owner)
     except ToolFailed as error:
         raise ConfigUnreadable(path=origin, reason=error.facts["reason"]) from error
+
+
+# --- hidden config ---------------------------------------------------------------------------------------------------
+#
+# A configuration as slapd's tools may read it: without the log file, which they would empty.
+#
+# Every tool opens the file that `logfile` names as soon as it reads the line: 2.4 and 2.5 for writing from its
+# beginning (bconfig.c), 2.6 at its end (logging.c).
+
+
+_ENTRY = "cn=config.ldif"
+_VALUE = re.compile(rb"^olcLogFile:.*\n(?: .*\n)*", re.MULTILINE | re.IGNORECASE)
+_CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # of the file as slapd wrote it
+
+
+@contextmanager
+def readable(
+    path: Path, scratch: str | None, text_of: TextOf, owner: Owner | None = None
+) -> Iterator[Path]:
+    """A slapd.d or slapd.conf: `path` itself, or where it names a log file, or `owner` may not read it, a copy, which
+    `owner` can read and not change."""
+    kept = _entry(path) if path.is_dir() else _text(path, text_of, owner)
+    if kept is None and (owner is None or tools.may_read(owner, _read(path, text_of))):
+        yield path
+        return
+    with temporary.directory("read", scratch) as place:
+        copy = Path(place, path.name)
+        if path.is_dir():
+            copy_directory(path, copy)
+        if kept is not None:
+            write(copy / _ENTRY if path.is_dir() else copy, kept)
+        tools.let_read(owner, Path(place))
+        yield copy
+
+
+def copy_directory(source: Path, copy: Path) -> None:
+    """What slapd reads of a slapd.d. As root, links of another account, such as slapd's, are refused: they could lead
+    to any file of root's. Raises FileUnsafe, DirectoryUnsafe, OSError."""
+    copy.mkdir(mode=0o700)
+    with held.opened(source) as directory:
+        for name in os.listdir(directory.descriptor):
+            path = directory.path / name
+            if name.endswith(".ldif"):
+                write(copy / name, files.read(path))
+            elif path.is_dir():
+                copy_directory(path, copy / name)
+
+
+def _entry(path: Path) -> bytes | None:
+    """cn=config without the log file; None where it names none."""
+    text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
+    kept = _VALUE.sub(b"", _CHECKSUM.sub(b"", text))
+    return kept if _VALUE.search(text) else None
+
+
+def _text(path: Path, text_of: TextOf, owner: Owner | None) -> bytes | None:
+    """Of a slapd.conf, likewise; with what it includes in it only where `owner` may not read that: schema gets its
+    names from the files."""
+    text = slapd_conf.without(path, "logfile", text_of)
+    if owner is not None and not tools.may_read(owner, _read(path, text_of)):
+        included = _read(path, text_of)[1:]
+        if included and not tools.may_read(owner, included):
+            text = slapd_conf.whole(path, "logfile", text_of)
+        text = text_of(path) if text is None else text
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def _read(path: Path, text_of: TextOf) -> list[Path]:
+    """The files that a tool reads."""
+    if not path.is_dir():
+        return [path, *{one.file for one in slapd_conf.statements(path, text_of)} - {path}]
+    return [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
+
+
+def write(path: Path, text: bytes) -> None:
+    """A new file of mode 0600 in the place of another."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(text)
+
+
+# --- compiled schema -------------------------------------------------------------------------------------------------
+#
+# The schema that is compiled into the slapd at hand, and into the modules that a configuration loads.
+
+
+def read_compiled_schema(source: Config) -> list[Entry]:
+    """Raises ConfigUnreadable."""
+    if not source.is_directory:  # it was converted just so when it was read
+        return [entry for entry in source.entries if entry[0].lower() == ROOT]
+    return of_modules(source)
+
+
+def of_modules(source: Config) -> list[Entry]:
+    """Asked of slapcat, which converts a slapd.conf with nothing but the modules. Raises ConfigUnreadable."""
+    with temporary.directory("schema", tools_tmpdir()) as place:
+        text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
+        text.write_bytes(os.fsencode("".join(f"{line}\n" for line in _lines(source))))
+        converted.mkdir(mode=0o700)
+        try:
+            found = tools.configuration("-f", str(text), "-F", str(converted))
+        except ToolFailed as error:
+            raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
+    return [entry for entry in entries_of(found, source.path) if entry[0].lower() == ROOT]
+
+
+def _lines(source: Config) -> Iterator[str]:
+    """The modules in the order in which slapd loads them; each entry may have a path of its own."""
+    for name, _ in source.entries:
+        found = source.reader(name)
+        for path in found.words("olcModulePath"):
+            yield _line("modulepath", path)
+        for module in found.words("olcModuleLoad"):
+            yield _line("moduleload", module)
+
+
+def _line(keyword: str, said: Sequence[str]) -> str:
+    return " ".join([keyword, *map(values.as_line, said)])
+
+
+# --- acceptance ------------------------------------------------------------------------------------------------------
+#
+# Does the installed slapd accept a configuration? Its own slaptest is asked.
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """`lines`: all that slaptest said, warnings of an accepted configuration too; passwords are blanked."""
+
+    accepted: bool
+    lines: tuple[str, ...]
+
+
+def slaptest(path: Path) -> Acceptance:
+    """Of a slapd.d or slapd.conf; no database is opened (-u). Raises ToolMissing, NoSuchPath, NotPermitted."""
+    require_readable(path)
+    text_of, scratch = file_text, tools_tmpdir()
+    owner = tools.of_configuration(path, text_of)
+    with readable(path, scratch, text_of, owner) as known:
+        how = ("-u", "-F" if path.is_dir() else "-f", str(known))
+        uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
+        answer = child.ask(tools.server_tool_as(uid, gid, "slaptest", *how))
+        lines = (log.redact(line.replace(str(known), str(path))) for line in answer.words)
+    return Acceptance(answer.status == 0, tuple(line for line in lines if line.strip()))

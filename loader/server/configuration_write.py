@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from loader import config
 from loader.config import Change, Config, Database
 from loader.errors import ConfigRefused, ConfigUnreadable, ServerRefused
-from loader.server import account, configuration, hidden_config, shell_commands
+from loader.server import configuration, limits, tools
 from loader.storage import temporary
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
     kept = [line for line in lines[len(head) :] if _name(line) not in replaced]
     new = [
-        f"{shell_commands.line(name, value)}\n".encode()
+        f"{limits.line(name, value)}\n".encode()
         for name, values in settings.items()
         for value in values
     ]
@@ -75,9 +75,9 @@ def check_directory(
     it. Raises ConfigRefused."""
     with temporary.directory("tune", configuration.tools_tmpdir()) as scratch:
         copy = scratch / "slapd.d"
-        hidden_config.copy_directory(source.path, copy)
-        hidden_config.write(entry_file(copy, database), entry)
-        account.let_read(account.of_configuration(copy, configuration.file_text), scratch)
+        configuration.copy_directory(source.path, copy)
+        configuration.write(entry_file(copy, database), entry)
+        tools.let_read(tools.of_configuration(copy, configuration.file_text), scratch)
         try:
             return configuration.read(copy)
         except ConfigUnreadable as error:
@@ -124,7 +124,7 @@ def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     for kind, name, values in (one for change in changes for one in _modifications(change)):
         lines += [
             f"{words[kind]}: {name}",
-            *(shell_commands.line(name, v) for v in values or []),
+            *(limits.line(name, v) for v in values or []),
             "-",
         ]
     return "\n".join(lines) + "\n"

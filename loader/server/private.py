@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from loader import glue, schema
+from loader import config, schema
 from loader.config import Config, Database, Entry
 from loader.server import configuration
 from loader.settings import DEFINITIONS, for_tools, require
@@ -114,7 +114,7 @@ def _databases(
 ) -> Iterator[Entry]:
     """The database, behind others that stand for those below it: slapadd shall refuse their entries."""
     number = 1
-    for suffix in glue.suffixes_below(source, database):
+    for suffix in config.suffixes_below(source, database):
         yield _made(
             f"olcDatabase={{{number}}}ldif,cn=config",  # built into every slapd; opens nothing until it is used
             ("olcDatabaseConfig", "olcLdifConfig"),

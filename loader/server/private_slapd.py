@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from loader.child import Child
 from loader.errors import ServerDown, ToolFailed
-from loader.server import account, tools
+from loader.server import tools
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.storage import temporary
@@ -29,7 +29,7 @@ def running(home: Path, owner: Owner | None, tmpdir: str | None = None) -> Itera
     """
     uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
     with temporary.directory("slapd", tmpdir) as place:  # the path of a socket may not be long
-        account.change_owner(owner, place)
+        tools.change_owner(owner, place)
         uri = f"ldapi://{quote(str(place / 'ldapi'), safe='')}"
         # -d keeps it in the foreground, its words on stderr; -s 0 keeps them out of the system's log.
         words = ["-d", "none", "-s", "0", "-h", uri, "-F", str(home)]

@@ -1,8 +1,7 @@
 """What a provider answers to a consumer's cookie (RFC 4533), asked with one small search.
 
 slapo-syncprov settles how it answers before it looks at what is searched for, and then sends only what the filter lets
-through. So a search for a single entry, with the cookie of a consumer, tells how that consumer will be answered.
-"""
+through. So a search for a single entry, with the cookie of a consumer, tells how that consumer will be answered."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from ldap.syncrepl import SyncDoneControl, SyncInfoMessage, SyncRequestControl
 from pyasn1.error import PyAsn1Error
 
 from loader import csn
+from loader.errors import ServerRefused
 from loader.server.session import Session
 
 LIMIT = (
@@ -146,3 +146,27 @@ def _server_id(cookie: str | None) -> str | None:
 def _words(error: ldap.LDAPError) -> str:
     facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
     return "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key)) or str(error)
+
+
+# --- touch -----------------------------------------------------------------------------------------------------------
+#
+# A write that changes nothing: an entry's object classes replaced by themselves.
+#
+# slapd gives it a CSN as any other, which comes into the contextCSN and into syncprov's session log. Of the entry
+# only entryCSN, modifyTimestamp and modifiersName differ afterwards.
+
+
+_TRIES = 5
+_WHAT = "objectClass"
+
+
+def touch(server: Session, dn: str) -> None:
+    """Raises NoSuchBase, ServerRefused (no permission to write, a shadow)."""
+    for _ in range(_TRIES):
+        found = server.read(dn, [_WHAT, "entryCSN"])
+        # It must be what was read still, or somebody else's change would be undone (RFC 4528).
+        where = f"(entryCSN={found['entrycsn'][0].decode()})"
+        if server.replace_if(dn, where, {_WHAT: found[_WHAT.lower()]}):
+            return
+    reason = f"{dn} is changed by others all the time"
+    raise ServerRefused(uri=server.uri, operation=f"modify {dn}", reason=reason)

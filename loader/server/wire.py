@@ -29,11 +29,16 @@ from loader.errors import (
 from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import limits, tls
-from loader.server.options import Connection
-from loader.server.refusal import REFERRAL, bind_error, referred
-from loader.server.search import Search
-from loader.server.session import session
-from loader.server.timeouts import SILENCE, bind_limit, connect_limit
+from loader.server.options import Connection, Search
+from loader.server.session import (
+    REFERRAL,
+    SILENCE,
+    bind_error,
+    bind_limit,
+    connect_limit,
+    referred,
+    session,
+)
 
 __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 

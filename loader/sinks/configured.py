@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from loader import schema
 from loader.config import Config, Database
 from loader.schema import Definition
-from loader.server import compiled_schema
+from loader.server import configuration
 from loader.sinks import mdb
 
 
@@ -27,4 +27,4 @@ def schema_of(
 
 def definitions_of(config: Config) -> list[Definition]:
     """Raises ConfigUnreadable."""
-    return schema.definitions(config, compiled_schema.read(config))
+    return schema.definitions(config, configuration.read_compiled_schema(config))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loader import _native, naming, units
+from loader import _native, plain, units
 from loader.errors import FULL, LoaderError, MapFull, MdbDamaged, NoSpace, NotProven
 from loader.ldif import with_counters
 from loader.mdb import isolated, meta
@@ -91,6 +91,6 @@ def _ours(error: _native.NativeError, task: Task) -> LoaderError | None:
     if error.code in ("ldif.no_space", "lmdb.no_space"):
         return NoSpace(path=error.path or task.directory, lack=FULL)
     if error.errno is not None:
-        where = Path(naming.with_operator_paths(error.path)) if error.path else task.directory
+        where = Path(plain.with_operator_paths(error.path)) if error.path else task.directory
         return meta.system_error(error.errno, where)
     return None

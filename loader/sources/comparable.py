@@ -14,14 +14,12 @@ from loader.errors import NoSuchBase
 from loader.ldif import EntryDigests
 from loader.progress import Meter
 from loader.server import subschema
-from loader.server.options import Connection
-from loader.server.search import Search
+from loader.server.options import Connection, Search
 from loader.server.session import session
 from loader.server.wire import reading
-from loader.sources import ldap, mdb, records
-from loader.sources.configured import ConfiguredDatabase
-from loader.sources.location import STDIN, Kind, locate
-from loader.sources.records import Entries
+from loader.sources import ldap, ldif_files, mdb
+from loader.sources.ldif_files import Entries
+from loader.sources.location import STDIN, ConfiguredDatabase, Kind, locate
 
 _TAKEN = (Kind.SERVER, Kind.DATABASE, Kind.CONFIGURATION, Kind.LDIF)
 
@@ -95,7 +93,7 @@ class Database:
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
         for part in self.mdb.parts():
-            found.update(records.find(mdb.find(part, names), names))
+            found.update(ldif_files.find(mdb.find(part, names), names))
         return found
 
 
@@ -120,7 +118,7 @@ class Files:
     def find(self, names: Sequence[str]) -> Entries:
         found: Entries = {}
         for path in self.paths:
-            found.update(records.find(path, names))
+            found.update(ldif_files.find(path, names))
         return found
 
 

@@ -1,21 +1,37 @@
 """Source: a synthetic tree, made by the native core from a template and entry numbers alone.
 
-The door to the part of loader._native that generates.
-"""
+The door to the part of loader._native that generates."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from loader import _native, ldif
+from loader import _native, ldif, resources
 from loader._native import Counters, Shard, Template
 from loader.errors import TemplateError, UsageProblem
+from loader.piped import piped
 from loader.progress import Meter
+from loader.sources import Inputs
 
-__all__ = ["Shard", "Template"]
+__all__ = [
+    "MOMENT",
+    "SEEDS",
+    "PlanOptions",
+    "Range",
+    "Shard",
+    "Synthetic",
+    "Template",
+    "TreeSpec",
+    "plan",
+    "shard",
+    "whole",
+    "write",
+]
 
 SEEDS = range(-(2**63), 2**63)
 
@@ -147,3 +163,58 @@ def _counting(meter: Meter, target: str) -> Iterator[Counters]:
             if error.code == "template.usage":
                 raise UsageProblem(reason=error.message) from error
             raise ldif.as_loader_error(error, target) from error
+
+
+# --- synthetic -------------------------------------------------------------------------------------------------------
+#
+# Source: the tree of a template, made while it is read.
+
+
+MOMENT = "20260101000000Z"  # what a build of such a tree takes for its time, so that it can be made again
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The same recipe is the same bytes, on every machine."""
+
+    recipe: TreeSpec
+
+    @cached_property
+    def compiled(self) -> Template:
+        """Raises TemplateError, UsageProblem."""
+        return self.recipe.compiled()
+
+    def below(self, suffix: str) -> Synthetic:
+        """The same tree elsewhere. A template of makeldif may know its own place only, so that is not named again."""
+        if self.compiled.suffix == suffix:
+            return self
+        return Synthetic(dataclasses.replace(self.recipe, suffix=suffix))
+
+    def identity(self) -> dict[str, object]:
+        """What decides the bytes."""
+        return {
+            "template": self.compiled.fingerprint,
+            "entries": self.compiled.entries,
+            "seed": self.recipe.seed,
+            "suffix": self.compiled.suffix,
+            "operational": self.recipe.operational,
+        }
+
+    def entries(self) -> int:
+        return self.compiled.entries
+
+    @contextmanager
+    def reading(self, meter: Meter) -> Iterator[Inputs]:
+        """As `stream`; the reader counts."""
+        with self.stream() as descriptor:
+            yield [descriptor]
+
+    @contextmanager
+    def stream(self) -> Iterator[int]:
+        """A descriptor to read it from, once. What could not be made is raised when the body has ended."""
+        with piped(self._write, "template") as (descriptor, _):
+            yield descriptor
+
+    def _write(self, descriptor: int) -> None:
+        meter, jobs = Meter("template"), resources.processors()
+        write(self.compiled, whole(self.compiled), descriptor, jobs, meter)

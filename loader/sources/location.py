@@ -1,19 +1,21 @@
 """What a name on a command line stands for: a server, a database, LDIF, a configuration or a template.
 
-Every verb asks `locate`, and says which kinds it takes; the others are refused here, with what to do instead.
-"""
+Every verb asks `locate`, and says which kinds it takes; the others are refused here, with what to do instead."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from loader import exports, standard
+from loader import config, dn, exports, standard
+from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchTemplate, UsageProblem
 from loader.mdb import meta
+from loader.server import configuration
+from loader.sources.mdb import Part, is_database
 from loader.storage import files
 
 STDIN = "-"
@@ -145,3 +147,60 @@ def _refused(found: Location, taken: Iterable[Kind]) -> UsageProblem:
     wanted = " or ".join(one.value for one in taken)
     instead = _INSTEAD[found.kind]
     return UsageProblem(reason=f"{found.text} is {kind}: {instead}; expected here is {wanted}")
+
+
+# --- configured ------------------------------------------------------------------------------------------------------
+#
+# The databases that a configuration has for the entries below a base: it only tells where they lie.
+
+
+@dataclass(frozen=True)
+class ConfiguredDatabase:
+    """The entries below `base` of a database directory; or of the mdb database that a configuration has for them
+    (None: all of the only one), those of glued subordinate databases too, as slapcat has it.
+    """
+
+    place: Path
+    base: str | None = None
+
+    @property
+    def label(self) -> str:
+        return str(self.place)
+
+    def parts(self) -> list[Part]:
+        """Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, NotLmdb."""
+        if is_database(self.place):
+            return [Part(self.place, self.base)]
+        found = configuration.read(self.place)
+        database = _database(found, self.base)
+        own = [Part(_directory(database), _below(self.base, database))]
+        return [*own, *_subordinate(found, database, self.base)]
+
+
+def _database(found: Config, base: str | None) -> Database:
+    """The one that holds the base; without one, the only one."""
+    for database in found.databases:
+        for suffix in database.suffixes:
+            if base is not None and dn.is_below(base, suffix):
+                return found.database(suffix)
+    return found.database(base)
+
+
+def _below(base: str | None, database: Database) -> str | None:
+    """None where the base is the suffix: all that is stored, whatever the spelling."""
+    suffixes = {dn.key(suffix) for suffix in database.suffixes}
+    return None if base is None or dn.key(base) in suffixes else base
+
+
+def _subordinate(found: Config, database: Database, base: str | None) -> Iterator[Part]:
+    """Databases glued to this one (slapd.conf(5), subordinate), as far as they are below the base."""
+    top = base if base is not None else database.suffix
+    for other in config.subordinates(found, database):
+        if other.backend == "mdb" and dn.is_below(other.suffix, top):
+            yield Part(_directory(other))
+
+
+def _directory(database: Database) -> Path:
+    if database.directory is None:
+        raise NoSuchPath(path="the database's directory")
+    return database.directory

@@ -1,16 +1,15 @@
 """What a consumer holds of its provider's entries: a door to the native core, where entries are selected.
 
 LDIF in, LDIF out (native/select): the filter, the list of attributes, the scope, another suffix, and the glue entries
-that slapd's consumer makes for ancestors it does not get.
-"""
+that slapd's consumer makes for ancestors it does not get."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from loader import _native, backmdb
-from loader._native import Selected, Selection
+from loader import _native, backmdb, indexes
+from loader._native import SearchesFound, SearchGroup, Selected, Selection
 from loader.config import Config, Database
 from loader.errors import PartialReplica
 from loader.ldif import with_counters
@@ -18,7 +17,17 @@ from loader.progress import Meter
 from loader.sinks.configured import schema_of
 from loader.syncrepl import Syncrepl
 
-__all__ = ["GLUE", "OWN", "Selected", "Selection", "select", "selection"]
+__all__ = [
+    "GLUE",
+    "OWN",
+    "SearchGroup",
+    "SearchesFound",
+    "Selected",
+    "Selection",
+    "read",
+    "select",
+    "selection",
+]
 
 GLUE = "(objectClass=glue)"
 # What the consumer writes itself where the provider's is not among its attributes (add.c, slap_add_opattrs).
@@ -75,3 +84,36 @@ def select(
             list(context_csns),
             counters,
         )
+
+
+# --- searches --------------------------------------------------------------------------------------------------------
+#
+# Searches that a server was asked for: which indexes of a database they use, and which they lack. A door to the
+# native core, where the lines of the log are read (native/select/src/searches).
+
+
+def read(
+    config: Config, database: Database, logs: Sequence[Path], filters: Sequence[Path], meter: Meter
+) -> list[SearchesFound]:
+    """Of slapd's logs (loglevel stats), and of files with a filter on each line, as far as there are any of either.
+
+    Raises NotProven where the schema cannot be read, ConfigUnreadable, NoSuchPath, and what is wrong with a compressed
+    file.
+    """
+    settings = backmdb.settings(config, database)
+    schema = schema_of(config, database, settings.attribute_options)
+    configured = indexes.configured(database.indexes).values()
+    with with_counters(meter) as counters:
+        return [
+            _native.searches(
+                paths,
+                schema,
+                counters,
+                filters=of_filters,
+                suffix=database.suffix,
+                indexes=[(one.attribute, one.kinds) for one in configured],
+                substr=settings.substr,
+            )
+            for paths, of_filters in ((logs, False), (filters, True))
+            if paths
+        ]

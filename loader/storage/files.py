@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import pwd
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from loader import units
 from loader.errors import (
     FULL,
     FULL_ERRNOS,
+    ConfigNotEditable,
     NoSpace,
     NoSuchPath,
     NotPermitted,
@@ -207,3 +209,125 @@ def remove_tree(path: Path) -> None:
     """Remove a directory of ours, whole; nothing there is fine."""
     with suppress(OSError):
         held.remove_tree(path)
+
+
+# --- holes -----------------------------------------------------------------------------------------------------------
+#
+# Writing files with holes where there is nothing but zeros, so that a restored file takes no more than it must.
+
+
+BLOCK = 4096
+_ZEROS = bytes(BLOCK)
+
+
+def write(file: BinaryIO, piece: bytes) -> None:
+    """Write at the file's place, whole blocks of zeros left out. Call `finish` after the last piece."""
+    if _ZEROS not in piece:
+        file.write(piece)
+        return
+    for start in range(0, len(piece), BLOCK):
+        block = piece[start : start + BLOCK]
+        if block == _ZEROS:
+            file.seek(BLOCK, os.SEEK_CUR)
+        else:
+            file.write(block)
+
+
+def finish(file: BinaryIO) -> None:
+    """Give the file its length when it ends with a hole."""
+    file.flush()
+    os.ftruncate(file.fileno(), file.tell())
+
+
+# --- nameless --------------------------------------------------------------------------------------------------------
+#
+# Files without a name: gone when they are closed, or with the process.
+
+
+_NO_SUCH_FLAG = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
+
+
+def made(directory: Path) -> int:
+    """One on the file system of `directory`, open for reading and writing, mode 0600.
+
+    Where the file system makes none (OCFS2, NFS), one in a directory of ours, whose name is removed at once.
+    Raises DirectoryUnsafe, OSError.
+    """
+    with held.opened(directory) as place:
+        try:
+            flags = os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC
+            return os.open(place.path, flags, mode=0o600)
+        except OSError as error:
+            if error.errno not in _NO_SUCH_FLAG:
+                raise
+    with held.scratch(directory, ".ditseed-watch-") as own:
+        descriptor = own.create("probe")
+        own.remove("probe")
+        return descriptor
+
+
+def filled(descriptor: int, size: int, piece: int = 1 << 20) -> None:
+    """With blocks of its own on the device: what compresses might take no room. Raises OSError."""
+    for place in range(0, size, piece):
+        os.pwrite(descriptor, os.urandom(min(piece, size - place)), place)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+# --- rewrite ---------------------------------------------------------------------------------------------------------
+#
+# Rewriting a small file that belongs to somebody else: the new whole or the old whole, owner and mode as they were.
+
+
+def rewrite(path: Path, before: bytes, after: bytes) -> None:
+    """Put `after` in the place of `before`. A symbolic link stays one; its target changes.
+
+    Killed at any moment, the file is one of the two. Raises ConfigNotEditable when it is no longer `before`,
+    NotPermitted, NoSpace, FileUnsafe (as root: a link that somebody else made).
+    """
+    with explained(path), held.checked_file(path) as pin:
+        real = Path(os.readlink(pin))
+        with held.opened(real.parent) as place:
+            partial = real.name + PARTIAL
+            try:
+                _write_like(place, real.name, partial, after)
+                if _read(place, real.name) != before:
+                    raise ConfigNotEditable(
+                        path=path,
+                        reason="it was changed by somebody else meanwhile",
+                        advice="Nothing was changed; run the same command again.",
+                        lines=(),
+                    )
+                place.take(place.path / partial, real.name)
+            finally:
+                place.remove(partial)
+
+
+def _read(place: held.Directory, name: str) -> bytes:
+    with os.fdopen(place.open(name), "rb") as file:
+        return file.read()
+
+
+def _write_like(place: held.Directory, original: str, partial: str, content: bytes) -> None:
+    """All through descriptors: the directory may be the server's user's, and we may be root."""
+    place.remove(partial)
+    with (
+        os.fdopen(place.open(original), "rb") as model,
+        os.fdopen(place.create(partial), "wb") as file,
+    ):
+        file.write(content)
+        file.flush()
+        status = os.fstat(model.fileno())
+        Owner.told(status).give(file.fileno())
+        os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+        _copy_labels(model.fileno(), file.fileno())
+        os.fsync(file.fileno())
+
+
+def _copy_labels(original: int, descriptor: int) -> None:
+    """ACLs and SELinux's label; without the right to set them the directory's default stays."""
+    for name in os.listxattr(original):
+        try:
+            os.setxattr(descriptor, name, os.getxattr(original, name))
+        except OSError:
+            continue

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import naming
+from loader import plain
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 
 _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
@@ -48,7 +48,7 @@ def named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename = naming.with_operator_paths(str(path))
+        error.filename = plain.with_operator_paths(str(path))
         raise
 
 
@@ -154,7 +154,7 @@ def opened(path: Path) -> Iterator[Directory]:
     descriptor = _directory(path)
     try:
         with _named(descriptor, path):
-            yield Directory(descriptor, Path(naming.with_operator_paths(str(path))))
+            yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
     finally:
         os.close(descriptor)
 
@@ -301,7 +301,7 @@ def require_private(status: os.stat_result, name: Path) -> None:
 def checked_file(path: Path) -> Iterator[Path]:
     """A regular file under a path that stays the same file, as `reading` would open it."""
     descriptor, status = _seen(path)
-    name = Path(naming.with_operator_paths(str(path)))
+    name = Path(plain.with_operator_paths(str(path)))
     try:
         require_regular(status, name)
         with _named(descriptor, name) as pin:
@@ -316,7 +316,7 @@ def reading(path: Path, links: bool = True) -> int:
 
     Raises FileUnsafe, OSError.
     """
-    return _reopened(*_seen(path, links), os.O_RDONLY, Path(naming.with_operator_paths(str(path))))
+    return _reopened(*_seen(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
 
 
 def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
@@ -328,7 +328,7 @@ def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
     """
     descriptor, status = _seen(path)
     try:
-        name = naming.with_operator_paths(str(path))
+        name = plain.with_operator_paths(str(path))
         if not stat.S_ISFIFO(status.st_mode):
             require_regular(status, Path(name))
         # Whoever types `sudo ditseed -y FILE` owns that file, and may do anything here as it is.
@@ -391,11 +391,11 @@ def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -
 @contextmanager
 def _named(descriptor: int, name: Path) -> Iterator[Path]:
     path = through(descriptor)
-    naming.register(path, name)
+    plain.register(path, name)
     try:
         yield path
     finally:
-        naming.forget(path)
+        plain.forget(path)
 
 
 def is_foreign(status: os.stat_result) -> bool:
@@ -416,7 +416,7 @@ def _directory(path: Path) -> int:
     try:
         return _walked(here, rest, path)
     except OSError as error:
-        error.filename = naming.with_operator_paths(str(path))
+        error.filename = plain.with_operator_paths(str(path))
         raise
 
 

@@ -3,20 +3,23 @@
 liblmdb keeps a shared fcntl lock on the first byte of lock.mdb for as long as an environment is open
 (mdb.c, mdb_env_share_locks), so asking the kernel for a conflicting lock names a holder. Nothing is locked by asking.
 A lock.mdb may have been removed, or be another one than slapd has open, while data.mdb is in use all the same: when
-nobody holds the lock, /proc is asked who has the data file.
-"""
+nobody holds the lock, /proc is asked who has the data file."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from loader import naming
+from loader import plain
 from loader.errors import LockUnheeded, NotPermitted, TargetInUse
-from loader.storage import held, mapped
+from loader.storage import held, mounts
 from loader.storage.files import owner_name
 
 _log = logging.getLogger(__name__)
@@ -57,7 +60,7 @@ def lock_holder(descriptor: int, byte: int) -> int | None:
 
 def _user(directory: Path) -> tuple[int | None, str | None]:
     """A process that has the data file, and which processes could not be looked at."""
-    users = mapped.users(directory / DATA, directory / LOCK)
+    users = users_of(directory / DATA, directory / LOCK)
     return next((user.pid for user in users.found), None), users.unseen
 
 
@@ -76,7 +79,7 @@ def require_unused(directory: Path) -> None:
 def require_heeded(directory: Path) -> None:
     """Raise LockUnheeded while a process may write to the data file that has another lock.mdb open than the one that is
     there, or none: a reader slot taken now would protect nothing."""
-    for user in mapped.users(directory / DATA, directory / LOCK).found:
+    for user in users_of(directory / DATA, directory / LOCK).found:
         if user.writes and not user.also:
             reason = (
                 f"it is open in another process{_told(user.pid)} that does not use its lock.mdb"
@@ -88,7 +91,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def _warn(directory: Path, unseen: str) -> None:
-    place = naming.with_operator_paths(str(directory))
+    place = plain.with_operator_paths(str(directory))
     if (place, unseen) not in _warned:
         _warned.add((place, unseen))
         text = "%s: nobody has it open by its lock.mdb; %s could not be looked at"
@@ -96,4 +99,293 @@ def _warn(directory: Path, unseen: str) -> None:
 
 
 def _told(pid: int) -> str:
-    return f" ({mapped.command_name(pid) or 'a process'}, process {pid})" if pid else ""
+    return f" ({command_name(pid) or 'a process'}, process {pid})" if pid else ""
+
+
+# --- mapped ----------------------------------------------------------------------------------------------------------
+#
+# Which processes have a file open or mapped, whatever its name is by now: asked of /proc.
+#
+# A process that maps a file of LMDB keeps a descriptor of it. A look at the descriptor gives the device and inode
+# number that stat gives; the lines of /proc/PID/maps may have another device (btrfs: that of the whole file system;
+# overlayfs: that of the layer below), so of a process whose descriptor told the file only the inode number is looked
+# for there.
+
+
+_INITIAL = 0xEFFFFFFC  # inode of the initial PID namespace, PROC_PID_INIT_INO of linux/proc_ns.h
+_PROC = "/proc"
+
+
+@dataclass(frozen=True)
+class User:
+    """A process that maps a file or may write to it. also: it has the second file open too."""
+
+    pid: int
+    writes: bool
+    also: bool
+
+
+@dataclass(frozen=True)
+class Users:
+    """`unseen`: which processes could not be looked at; None: all that matter were."""
+
+    found: tuple[User, ...]
+    unseen: str | None
+
+
+def users_of(path: Path, second: Path) -> Users:
+    """Of the file `path`, this process left out. Who only reads it without a map (a copy by `cp`) is no user."""
+    try:
+        file = os.stat(path)
+    except FileNotFoundError:
+        return Users((), None)
+    beside = os.stat(second) if second.exists() else None
+    found: list[User] = []
+    refused: list[str] = []
+    for pid in others():
+        try:
+            user = _looked_at(pid, file, beside)
+        except PermissionError:
+            refused.append(pid)
+        except OSError:
+            continue  # it has ended
+        else:
+            found += [user] if user else []
+    return Users(tuple(found), _unseen(refused))
+
+
+def others() -> Iterator[str]:
+    own = str(os.getpid())
+    return (name for name in os.listdir(_PROC) if name.isdigit() and name != own)
+
+
+def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) -> User | None:
+    """Raises OSError."""
+    same: list[str] = []
+    elsewhere = also = False
+    for name, there in descriptors(pid):
+        if there.st_ino == file.st_ino:
+            if there.st_dev == file.st_dev:
+                same.append(name)
+            else:
+                elsewhere = True
+        elif second is not None and os.path.samestat(there, second):
+            also = True
+    if not same and not (elsewhere and _maps(pid, file, _device(file))):
+        return None
+    writes = any(is_writable(pid, name) for name in same) or not same
+    return User(int(pid), writes, also) if writes or _maps(pid, file) else None
+
+
+def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Through the directory's own descriptor: a host may have thousands of processes."""
+    place = os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in os.listdir(place):
+            try:
+                yield name, os.stat(name, dir_fd=place)
+            except OSError:
+                continue  # closed meanwhile
+    finally:
+        os.close(place)
+
+
+def _device(status: os.stat_result) -> str:
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+
+
+def _maps(pid: str, status: os.stat_result, device: str = "") -> bool:
+    with open(f"{_PROC}/{pid}/maps", "rb") as lines:
+        text = lines.read()
+    return f"{device} {status.st_ino} ".encode() in text
+
+
+def is_writable(pid: str, name: str) -> bool:
+    try:
+        text = Path(f"{_PROC}/{pid}/fdinfo/{name}").read_text()
+    except OSError:
+        return False  # closed meanwhile
+    flags = next(line.split()[1] for line in text.splitlines() if line.startswith("flags:"))
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def _unseen(refused: list[str]) -> str | None:
+    """Of the processes that may not be looked at, those of slapd and its tools matter."""
+    slapds = [pid for pid in refused if "slap" in command_name(pid)]
+    if slapds:
+        return f"process {', '.join(slapds)} ({command_name(slapds[0])}) of another account"
+    if not os.path.exists(f"{_PROC}/1"):
+        return "the processes of other accounts (hidepid)"
+    if os.stat(f"{_PROC}/self/ns/pid").st_ino != _INITIAL:
+        return "the processes outside this container"
+    return None
+
+
+def command_name(pid: str | int) -> str:
+    """Of a process; empty once it has ended."""
+    try:
+        return Path(f"{_PROC}/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+# --- occupants -------------------------------------------------------------------------------------------------------
+#
+# Which processes keep a directory busy: by a file that they have open, mapped or locked there, or because they work
+# in it.
+#
+# Files are recognized by device and inode: a process in another mount namespace or another root directory, such as a
+# container, has the same files under other names.
+
+
+_DEEPEST = 250  # levels of directories below the top: os.fwalk keeps a descriptor of each open
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """`pid`: 0 if the process is in another PID namespace. `how`: the rest of a sentence about it. `writes`: it has a
+    file there open for writing, or mapped, or has the lock of an LMDB environment there."""
+
+    pid: int
+    name: str
+    how: str
+    writes: bool
+
+    def __str__(self) -> str:
+        if not self.pid:
+            return f"a process of another PID namespace {self.how}"
+        return f"{self.name or 'a process'} (process {self.pid}) {self.how}"
+
+
+@dataclass(frozen=True)
+class _Directory:
+    """The files of a directory: all of `devices` if a file system is mounted on it, else those of `inodes`."""
+
+    top: str
+    devices: frozenset[int]
+    inodes: frozenset[tuple[int, int]]
+
+    def has(self, device: int, inode: int) -> bool:
+        return device in self.devices or (device, inode) in self.inodes
+
+    def has_name(self, name: str) -> bool:
+        """For a file that was deleted or created meanwhile; names of a mounted file system prove nothing more."""
+        return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
+
+
+def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
+    """By what /proc reports, this process left out. `databases`: directories of LMDB environments below `top`, whose
+    locks are asked for, too. Processes that may not be looked at are missing (root sees all but those of other PID
+    namespaces)."""
+    directory = _directory(top)
+    users = (_occupant(pid, directory) for pid in map(int, others()))
+    found = {one.pid: one for one in users if one is not None}
+    for pid in _lockers(
+        directory
+    ):  # the kernel's NFS server locks files for its clients, and has none open
+        found.setdefault(pid, _named(pid, "has a file of it locked", False))
+    for name in databases:
+        locker = _locker(top / name)
+        if locker is not None and locker not in found:
+            found[locker] = _named(locker, f"has the database {top / name} open", True)
+    return [found[pid] for pid in sorted(found)]
+
+
+def _named(pid: int, how: str, writes: bool) -> Occupant:
+    return Occupant(pid, command_name(pid), how, writes)
+
+
+def _directory(top: Path) -> _Directory:
+    mount = mounts.mounted_at(top)
+    if mount is None or mount.root != "/":
+        return _Directory(os.path.realpath(top), frozenset(), frozenset(_inodes(top)))
+    major, minor = map(int, mount.device.split(":"))
+    devices = {os.makedev(major, minor)}
+    with suppress(OSError):  # the device is dead
+        devices.add(os.stat(top).st_dev)  # btrfs: the device of its files is not that of the mount
+    return _Directory(mount.target, frozenset(devices), frozenset())
+
+
+def _inodes(top: Path) -> Iterator[tuple[int, int]]:
+    with held.opened(top) as place:
+        yield place.status.st_dev, place.status.st_ino
+        for path, inner, names, descriptor in os.fwalk(".", dir_fd=place.descriptor):
+            for name in (*inner, *names):
+                with suppress(OSError):  # removed meanwhile
+                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                    yield status.st_dev, status.st_ino
+            if path.count("/") >= _DEEPEST:
+                inner.clear()
+
+
+def _occupant(pid: int, directory: _Directory) -> Occupant | None:
+    place = f"/proc/{pid}"
+    try:
+        is_near = os.path.samestat(os.stat(f"{place}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
+        opened = [
+            name
+            for name, status in descriptors(str(pid))
+            if directory.has(status.st_dev, status.st_ino)
+            or (is_near and _names(f"{place}/fd/{name}", directory))
+        ]
+        writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(
+            place, directory, is_near
+        )
+        stays = any(
+            _is_in(f"{place}/{name}", directory, is_near) for name in ("cwd", "root", "exe")
+        )
+    except OSError:  # it has ended, or is another account's
+        return None
+    if not (opened or writes or stays):
+        return None
+    how = "writes to it" if writes else "has a file of it open" if opened else "works in it"
+    return _named(pid, how if is_near else f"{how}, in another mount namespace", writes)
+
+
+def _is_in(link: str, directory: _Directory, is_near: bool) -> bool:
+    with suppress(OSError):
+        status = os.stat(link)
+        return directory.has(status.st_dev, status.st_ino) or (is_near and _names(link, directory))
+    return False
+
+
+def _names(link: str, directory: _Directory) -> bool:
+    with suppress(OSError):
+        return directory.has_name(os.readlink(link))
+    return False
+
+
+def _mapped_in(place: str, directory: _Directory, is_near: bool) -> bool:
+    for line in Path(f"{place}/maps").read_bytes().splitlines():
+        words = line.split(maxsplit=5)
+        if len(words) < 6:
+            continue
+        major, _, minor = words[3].partition(b":")
+        if directory.has(os.makedev(int(major, 16), int(minor, 16)), int(words[4])):
+            return True
+        if is_near and directory.has_name(os.fsdecode(words[5])):
+            return True
+    return False
+
+
+def _lockers(directory: _Directory) -> Iterator[int]:
+    """proc_locks(5) has the format. A lock of an open file description has no process, but then one has it open; one
+    that waits has an arrow, and one without an inode "<none>"."""
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if words[1] == "->" or words[5].startswith("<"):
+            continue
+        major, minor, inode = words[5].split(":")
+        device = os.makedev(int(major, 16), int(minor, 16))
+        pid = int(words[4])
+        if directory.has(device, int(inode)) and pid > 0 and pid != os.getpid():
+            yield pid
+
+
+def _locker(database: Path) -> int | None:
+    try:
+        return locker(database)
+    except OSError as error:
+        if error.errno != errno.EIO:  # the device is dead
+            raise
+        return None

@@ -7,12 +7,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from loader.storage import devices, files, filesystems, mounts, volumes
-from loader.storage.asking import Asker, Unseen
+from loader.storage import devices, files, mounts, volumes
+from loader.storage import volumes as filesystems
 from loader.storage.devices import Device
-from loader.storage.filesystems import Parameters, Space
 from loader.storage.mounts import FstabEntry, Mount
-from loader.storage.volumes import Volume, Volumes
+from loader.storage.volumes import Asker, Parameters, Space, Unseen, Volume, Volumes
 
 
 class Facts(msgspec.Struct, frozen=True):

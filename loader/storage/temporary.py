@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from loader import interruption
+from loader import child
 from loader.errors import DirectoryUnsafe
 from loader.storage import files, held
 
@@ -32,7 +32,7 @@ def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
     """
     top = lasting(Path(place or tempfile.gettempdir()))
     sweep(top)
-    with interruption.deferred() as undoing:
+    with child.deferred() as undoing:
         made, lock = _locked(kind, top)
         undoing.append(lambda: files.remove_tree(made))
     try:

@@ -20,16 +20,16 @@ from loader.errors import (
 )
 from loader.operations.build import native
 from loader.operations.build.options import BuildOptions
+from loader.operations.made_with import SchemaFacts
 from loader.operations.publish import TargetDatabase
-from loader.operations.schema_facts import SchemaFacts
 from loader.operations.sizing import sampled
 from loader.operations.sizing.of_server import of_server
 from loader.overlays import COMPUTED
 from loader.progress import Meter
-from loader.server import configuration, entry_count, subschema
-from loader.server.options import Connection
-from loader.server.search import EVERYTHING
-from loader.server.session import Attributes, Session
+from loader.server import configuration, questions, subschema
+from loader.server.options import EVERYTHING, Connection
+from loader.server.searches import Attributes
+from loader.server.session import Session
 from loader.sinks.configured import schema_of
 from loader.sources.sampling import SampleSize
 from loader.storage import temporary
@@ -131,7 +131,7 @@ def _count(provider: Session, base: str) -> int:
     """Of all entries below the base, about; 0 where the provider does not tell, or tells it of a larger tree."""
     if dn.key(provider.context_of(base)) != dn.key(base):
         return 0
-    return entry_count.entries(provider, base, sampled=True) or 0
+    return questions.entries(provider, base, sampled=True) or 0
 
 
 def _needed(connection: Connection, place: TargetDatabase, options: BuildOptions) -> int:

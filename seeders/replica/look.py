@@ -8,17 +8,19 @@ that leaves open is told by cn=config. In every case the answer is that to a con
 from __future__ import annotations
 
 import datetime
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loader import csn
+from loader.config import Change
 from loader.errors import LoaderError
-from loader.server import sync
+from loader.server import configuration_write, limits, sync
 from loader.server.session import Session
 from loader.server.sync import SyncAnswer
 from seeders.replica import provider as providers
-from seeders.replica.provider import Syncprov
+from seeders.replica.provider import SESSION_LOG, Syncprov
 
 WATCH = 1.5  # seconds to wait for somebody's write, where nothing else tells
 _LOOK_EVERY = 0.1
@@ -207,3 +209,78 @@ class CatchUpProbe:
         lacking: Sequence[str] = (),
     ) -> CatchUpForecast:
         return CatchUpForecast(answer, why, sure, lost, tuple(lacking), self.own, self.known)
+
+
+# --- provider commands -----------------------------------------------------------------------------------------------
+#
+# What makes a provider answer a seed with changes alone, as an operator types it on the provider's host.
+
+
+_LEAST = 100_000  # writes
+_OF_ENTRIES = 100  # one write for so many entries
+
+
+def log_size(entries: int | None) -> int:
+    """A good olcSpSessionlog. Some 500 bytes of the provider's memory a write, and only for writes that are made; but
+    to answer from it takes time with the square of the modifications, so it is not made larger than useful."""
+    return max(_LEAST, (entries or 0) // _OF_ENTRIES)
+
+
+def commands(
+    server: Session, suffix: str, found: CatchUpForecast, entries: int | None
+) -> Iterator[str]:
+    """Lines to paste into a shell on the provider's host. The write comes last: a log begins with the first write."""
+    if found.known is None or not found.known.logs:
+        yield from _set_log(server.uri, suffix, found.known, log_size(entries))
+    yield from _write(server, suffix, found.known)
+
+
+def _set_log(uri: str, suffix: str, known: Syncprov | None, size: int) -> Iterator[str]:
+    if known is None:
+        yield from _find_and_set(uri, suffix, size)
+        return
+    yield f"ldapmodify {limits.external(uri)} <<'EOF'"
+    yield from configuration_write.change_record(
+        known.entry_dn, [change_command(known, size)]
+    ).splitlines()
+    yield "EOF"
+    if not known.keeps_changes:
+        yield "# It runs on a slapd.conf, and forgets this when it ends: have there, too, below `overlay syncprov`,"
+        yield f"# syncprov-sessionlog {size}"
+
+
+def _find_and_set(uri: str, suffix: str, size: int) -> Iterator[str]:
+    """Where cn=config cannot be read from here. `add` is refused where it is set already, which does no harm."""
+    yield limits.find_database(uri, suffix)
+    overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
+    yield f"DN=$({limits.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
+    record = f"dn: %s\\nchangetype: modify\\nadd: {SESSION_LOG}\\n{SESSION_LOG}: {size}\\n"
+    yield f"printf '{record}' \"$DN\" | ldapmodify {limits.external(uri)}"
+
+
+def change_command(known: Syncprov, size: int) -> Change:
+    before = (str(known.session_log),) if known.session_log else ()
+    return Change(SESSION_LOG, before, (str(size),) if size else ())
+
+
+def _write(server: Session, suffix: str, known: Syncprov | None) -> Iterator[str]:
+    who = known.database.root_dn if known and known.database.root_dn else "DN-THAT-MAY-WRITE"
+    where = shlex.quote(server.uri)
+    if known and not known.writes_itself:
+        where = "URI-OF-ITS-OWN-PROVIDER"
+    yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
+    line, classes = limits.line, _object_classes(server, suffix)
+    record = [line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
+    record += [line("objectClass", value) for value in classes]
+    yield from record
+    if known is None:
+        # Of a log that has one write nothing can be seen from outside.
+        yield from ("", *record)
+    yield "EOF"
+
+
+def _object_classes(server: Session, suffix: str) -> Sequence[bytes]:
+    try:
+        return server.read(suffix, ["objectClass"]).get("objectclass", [])
+    except LoaderError:
+        return []

@@ -21,11 +21,10 @@ from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
-from loader.server.options import Connection
-from loader.server.search import Search
+from loader.server.options import Connection, Search
 from loader.sources import selection
 from loader.sources.comparable import Server
-from loader.sources.narrowing import Narrowing
+from loader.sources.ldap import Narrowing
 from loader.sources.selection import Selection
 from loader.syncrepl import Syncrepl
 

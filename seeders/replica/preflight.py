@@ -1,18 +1,78 @@
-"""The first step of every seeding asks, before any entry is read: can the consumer be filled in this way; does the
-provider hold this suffix, and show all of it; what will it send to the consumer afterwards?"""
+"""The seconds that a plan gave each step, noted in the run that carries it out, for `replica status`."""
 
 from __future__ import annotations
 
-from loader import backmdb, syncrepl
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from loader import backmdb, csn, exports, syncrepl
 from loader.errors import UsageProblem
-from loader.operations import hidden_values, replicas
-from loader.run.log import Facts
+from loader.operations import replicas
+from loader.run.log import Catalogue, Facts, recorded
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources.location import is_stream
 from loader.storage import files
-from seeders.replica import claims, forecast, preparing
+from seeders.replica import catchup, preparing
 from seeders.replica.strategies import Consumer, Strategy
+
+_NOTE = (
+    "planned"  # a step of the catalogue that is never run; its partitions are the steps of the plan
+)
+
+
+def note(catalogue: Catalogue, seconds: Mapping[str, float]) -> None:
+    for name, planned in seconds.items():
+        catalogue.finish_partition(_NOTE, name, {"seconds": planned})
+
+
+def of(run_dir: Path) -> dict[str, float]:
+    """Seconds by step; none of a run without a plan."""
+    with recorded(run_dir) as catalogue:
+        found = catalogue.partitions(_NOTE) if catalogue else {}
+    return {name: float(facts["seconds"]) for name, facts in found.items()}
+
+
+def left(planned: Mapping[str, float], done: Collection[str]) -> float:
+    """Seconds of the steps that are not done."""
+    return sum(seconds for name, seconds in planned.items() if name not in done)
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+#
+# The contextCSN that a seed will claim, known before the seeding as far as that can be.
+
+
+_HEAD = 1 << 18  # bytes; contextCSN stands in the entry of the suffix, which comes first
+_LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
+
+
+def of_ldif(given: Sequence[Path]) -> list[str] | None:
+    """Of an export, or of plain LDIF that begins with the entry of the suffix; None where only reading it all tells."""
+    found = _of_manifests(given)
+    if found is None:
+        first = next(iter(exports.files_of(given)), None)
+        found = _of_head(first) if first is not None and first.is_file() else []
+    return sorted(csn.by_server(found).values()) or None
+
+
+def _of_manifests(given: Iterable[Path]) -> list[str] | None:
+    made = [exports.read(one) for one in given if one.is_dir()]
+    if not made or None in made:
+        return None
+    return [text for one in made if one for text in one.context_csns]
+
+
+def _of_head(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        return [found[1].decode() for found in _LINE.finditer(file.read(_HEAD))]
+
+
+# --- preflight -------------------------------------------------------------------------------------------------------
+#
+# The first step of every seeding asks, before any entry is read: can the consumer be filled in this way; does the
+# provider hold this suffix, and show all of it; what will it send to the consumer afterwards?
 
 
 def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
@@ -22,7 +82,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
     _require_source(strategy)
     suffix, provider = consumer.database.suffix, options.connection
     if provider is None:
-        forecast.without_provider()
+        catchup.without_provider()
         return {"suffix": suffix}
     base, log_base = _base(consumer, provider), _log_base(consumer, provider)
     csns = _context_csns(strategy, consumer, base)
@@ -30,9 +90,9 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
     if options.admin and not dry_run:
         found["prepared"] = preparing.prepare(options.admin, base, log_base)
         csns = _context_csns(strategy, consumer, base)
-    claimed = claims.of_ldif(options.source) if strategy.reads_ldif and options.source else csns
+    claimed = of_ldif(options.source) if strategy.reads_ldif and options.source else csns
     part = consumer.partial is not None
-    foreseen = forecast.forecast(provider, base, claimed, consumer.config, log_base, part)
+    foreseen = catchup.forecast(provider, base, claimed, consumer.config, log_base, part)
     return {**found, "context_csns": csns, **foreseen}
 
 
@@ -65,7 +125,7 @@ def _require_source(strategy: Strategy) -> None:
         if not is_stream(one):
             files.require_readable(one)
         if strategy.reads_ldif and not strategy.options.allow_hidden:
-            hidden_values.require_whole(one)
+            replicas.require_whole(one)
 
 
 def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str]:
@@ -80,6 +140,6 @@ def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str
             # What is hidden is asked first: the look at sizes may read entries, which the same account may not.
             if not options.source and not options.allow_hidden:
                 own = consumer.database.overlays
-                hidden_values.require_all_visible(provider, base, wants, own=own)
+                replicas.require_all_visible(provider, base, wants, own=own)
             strategy.require_fitting(provider, base, consumer)
     return replicas.lowest(told)

@@ -16,11 +16,11 @@ from loader.operations import leases
 from loader.run import lease
 from loader.run.lease import Lease
 from loader.run.log import killpoint
-from loader.server import configuration, configuration_write, entry_count, touch
+from loader.server import configuration, configuration_write, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
-from seeders.replica import catchup, provider_commands
+from seeders.replica import catchup, look
 from seeders.replica import provider as providers
 from seeders.replica.provider import Syncprov
 
@@ -45,7 +45,7 @@ def prepare(admin: Admin, base: str, log_base: str | None = None) -> list[str]:
     done = []
     with session(admin.config) as server:
         suffix = server.context_of(base)
-        found = catchup.expected(server, suffix, server.context_csns(suffix), log_base)
+        found = catchup.expected_answer(server, suffix, server.context_csns(suffix), log_base)
         if found.fits and found.sure:
             return [f"{server.uri} is ready"]
         if not found.known or not found.known.logs:
@@ -59,10 +59,10 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     if known is None:
         who = server.connection.who
         raise ConfigHidden(uri=server.uri, who=who, reason=f"no syncprov of {suffix} is shown")
-    size = provider_commands.log_size(entry_count.entries(server, suffix, sampled=True))
+    size = look.log_size(questions.entries(server, suffix, sampled=True))
     _write_down(admin, server, suffix, known)
     killpoint(f"{KIND}.written-down")
-    configuration_write.modify(server, known.entry_dn, [provider_commands.change(known, size)])
+    configuration_write.modify(server, known.entry_dn, [look.change_command(known, size)])
     killpoint(f"{KIND}.taken")
     return f"{providers.SESSION_LOG} of {suffix} set to {size:,} at {server.uri}"
 
@@ -83,8 +83,8 @@ def _begin(writer: Session, server: Session, suffix: str, log_base: str | None) 
     """Write until the provider answers the contextCSN of before the last write with changes alone."""
     for count in range(1, _WRITES + 1):
         claimed = writer.context_csns(suffix)
-        touch.touch(writer, suffix)
-        found = catchup.expected(server, suffix, claimed, log_base)
+        sync.touch(writer, suffix)
+        found = catchup.expected_answer(server, suffix, claimed, log_base)
         if found.fits and found.answer is SyncAnswer.CHANGES:
             return f"writes to {suffix} that change nothing: {count}"
     facts = {"answer": found.answer.value, "why": found.why}
@@ -114,7 +114,7 @@ def _put_back(server: Session, one: Lease) -> None:
         known = providers.read(server, one.database)
         if known is None:
             raise ConfigHidden(uri=server.uri, who=server.connection.who, reason="nothing is shown")
-        change = provider_commands.change(known, int(one.before or 0))
+        change = look.change_command(known, int(one.before or 0))
         if change.before != change.after:
             configuration_write.modify(server, known.entry_dn, [change])
     except LoaderError as error:

@@ -1,38 +1,210 @@
-"""Bring the database of a stopped consumer up to date, offline: what changed at its provider, and what is gone there.
-
-The provider is asked as slapd's own consumer would ask it (RFC 4533), with the database's contextCSN; what it tells
-goes into the database in one transaction, the new contextCSN with it. So a seed that waited is minutes old again before
-its slapd starts, however little the provider remembers of its deletions.
-"""
+"""The steps of `replica refresh`: ask the provider what changed, apply that in one transaction, check the database."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loader import backmdb, csn, glue, syncrepl
+from loader import backmdb, config, csn, dn, resources, syncrepl
 from loader.common_options import AllowHidden, Config, ConsumerSuffix, RunDir
 from loader.errors import (
     IndexesUnknown,
+    MdbDamaged,
     NoContextCSN,
+    NoSuchBase,
     PartialReplica,
     RefreshRefused,
+    RefreshUseless,
+    RunMismatch,
+    TreeRestless,
 )
 from loader.mdb import contents, meta
-from loader.operations import made_with, moved
+from loader.operations import made_with, moved, replicas
 from loader.operations.build import target_database
 from loader.operations.publish import TargetDatabase
-from loader.operations.verify import known_to_core
+from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, recorded
-from loader.run.steps import open_run
-from loader.server import subschema
-from loader.server.options import Connection
+from loader.run.log import Facts, killpoint, recorded
+from loader.run.steps import Run, open_run
+from loader.server import subschema, sync, wire
+from loader.server.options import Connection, Search
+from loader.server.searches import first_value
 from loader.server.session import Session, session
-from seeders.replica.refresh_steps import RefreshSteps
+from loader.sinks import applying, changes
+from loader.sinks.applying import Applied, Task
+from loader.sources import ldap as source
+from loader.storage import files
+
+SHARE = 4  # of the memory there is, this part for sorting
+MOST = 2  # when the provider sends one entry of so many whole, a new seeding is quicker
+LEAST = 1000  # entries that are always read
+_FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
+_SCRATCH = "sort"
+
+
+def csns_of(text: str) -> list[str]:
+    """The contextCSN in a cookie."""
+    parts = (part.partition("=") for part in text.split(","))
+    found = next((value for name, _, value in parts if name == "csn"), "")
+    return contents.ordered(csn.by_server(found.split(";")).values())
+
+
+@dataclass(frozen=True)
+class RefreshSteps:
+    """The steps' bodies. Each can be done again from its beginning."""
+
+    provider: Connection
+    allow_hidden: bool
+    run: Run
+    place: TargetDatabase
+    start: Facts  # of the preflight
+
+    @property
+    def told(self) -> Facts:
+        """What the step `sync` found; nothing before it."""
+        return self.run.catalogue.found("sync") or {}
+
+    def _path(self, name: str) -> Path:
+        return self.run.directory / name
+
+    def require_same(self) -> None:
+        """The database is that of the beginning, or what this run made of it. Raises RunMismatch."""
+        is_applied = self.run.catalogue.found("apply") is not None or self._is_applied()
+        if not is_applied and self._now() != self.start["reached"]:
+            raise RunMismatch(path=self.run.directory, differences="the database's contextCSN")
+
+    def _now(self) -> list[str]:
+        return contents.context_csns(self.place.directory, self.place.database.suffix)
+
+    def _is_applied(self) -> bool:
+        """Killed after the transaction, before it was written down."""
+        return bool(self._now() == self.told.get("claimed") != self.start["reached"])
+
+    def sync(self, meter: Meter) -> Facts:
+        """One search. What an earlier try left is of another time."""
+        self.clear()
+        most = max(LEAST, self.start["held"] // MOST)
+        asked = Search(self.start["base"], attributes=tuple(self.start["attributes"]))
+        changed, present, deleted = (self._path(name) for name in _FILES)
+        with wire.reading(self.provider, meter) as reader:
+            since = sync.cookie_of(self.start["reached"])
+            told = reader.sync(asked, since, most, (changed, present, deleted), source.DROPPED)
+        killpoint("sync.middle")
+        if told.cut:
+            raise RefreshUseless(uri=self.provider.uri, sent=told.entries, held=self.start["held"])
+        if told.repeated:  # two entries share it, or one changed or moved during the answer
+            uuids = [str(uuid.UUID(bytes=one)) for one in told.repeated]
+            with session(self.provider) as provider:
+                moved.require_none(provider, asked.base, uuids, subentries=False)
+        claimed = csns_of(told.cookie.decode()) if told.cookie else self.start["reached"]
+        return {
+            "sent": told.entries,
+            "present": told.present,
+            "named_deleted": told.deleted,
+            "names_present": told.names_present,
+            "claimed": claimed,
+        }
+
+    def _require_sight(self) -> None:
+        """Does the provider show all that it holds? That takes long, so it goes on beside the work."""
+        if not self.allow_hidden:
+            with session(self.provider) as provider:
+                replicas.require_all_visible(
+                    provider, self.start["base"], own=self.place.database.overlays
+                )
+
+    def apply(self, meter: Meter) -> Facts:
+        """Until nothing moves meanwhile; then all of it in one transaction."""
+        if self._is_applied():
+            return {"applied": "before the run was interrupted"}
+        told = self.told
+        if told["claimed"] == self.start["reached"] and not told["sent"]:
+            return {"added": 0, "modified": 0, "renamed": 0, "deleted": 0}
+        restless = ChangedContainers(
+            self.provider, self.start["base"], self.run.directory, told["claimed"], meter
+        )
+        restless.settle(self.start["reached"])
+        for _ in range(LOOKS):
+            done = self._apply(restless, meter)
+            if not done.unsettled:
+                return done.counts
+            if restless.look_up(done.unsettled):
+                restless.settle(self.start["reached"])
+        raise TreeRestless(base=self.start["base"], passes=LOOKS)
+
+    def _apply(self, restless: ChangedContainers, meter: Meter) -> Applied:
+        scratch = self._path(_SCRATCH)
+        files.remove_tree(scratch)
+        scratch.mkdir(mode=0o700)
+        killpoint("apply.middle")
+        try:
+            return applying.apply(self._task(restless, scratch), self._require_sight, meter)
+        finally:
+            files.remove_tree(scratch)
+
+    def _task(self, restless: ChangedContainers, scratch: Path) -> Task:
+        place = self.place
+        result = changes.SyncResult(
+            changed=[self._path(CHANGED), *restless.files],
+            present=self._path(PRESENT) if self.told["names_present"] else None,
+            deleted=[self._path(DELETED)],
+            lost=sorted(restless.lost),
+            reached=self.start["reached"],
+            claimed=self.told["claimed"],
+        )
+        started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"]))
+        share = resources.memory() // SHARE
+        given = changes.Resources(share, resources.processors(), scratch)
+        spec = given_to_core(place.config, place.database, place.directory)
+        return Task(place.directory, spec, result, started, given)
+
+    def check(self, meter: Meter) -> Facts:
+        """The database has reached what the provider claimed, and has as many nodes as entries."""
+        now, claimed = self._now(), self.told["claimed"]
+        if now != claimed:
+            reason = f"its contextCSN is {now}, not {claimed}"
+            raise MdbDamaged(path=self.place.data, reason=reason)
+        return {"entries": _counted(self.place)}
+
+    def clear(self) -> None:
+        """The files of this run."""
+        for path in self.run.directory.glob("again-*"):
+            path.unlink()
+        for name in _FILES:
+            self._path(name).unlink(missing_ok=True)
+        files.remove_tree(self._path(_SCRATCH))
+
+    def report(self) -> Facts:
+        told = self.told
+        return {
+            "context_csns": told["claimed"],
+            "since": self.start["reached"],
+            "sent": told["sent"],
+            "present": told["present"],
+            "seconds": round(sum(step.seconds for step in self.run.catalogue.steps()), 3),
+        }
+
+
+def _counted(place: TargetDatabase) -> int:
+    """Entries; dn2i has a record of the root, and two for each entry."""
+    entries, nodes = contents.row_counts(place.directory, ("id2e", "dn2i"))
+    if nodes != 2 * entries + 1:
+        raise MdbDamaged(path=place.data, reason=f"{entries} entries, but {nodes} records in dn2i")
+    return entries
+
+
+# --- refresh ---------------------------------------------------------------------------------------------------------
+#
+# Bring the database of a stopped consumer up to date, offline: what changed at its provider, and what is gone there.
+#
+# The provider is asked as slapd's own consumer would ask it (RFC 4533), with the database's contextCSN; what it tells
+# goes into the database in one transaction, the new contextCSN with it. So a seed that waited is minutes old again
+# before its slapd starts, however little the provider remembers of its deletions.
+
 
 VERB = "replica refresh"
 RUN_DIR = ".ditseed-refresh"  # in the database directory
@@ -109,9 +281,9 @@ def require_possible(options: RefreshOptions, place: TargetDatabase) -> None:
         raise _refused(place, "its file is of LMDB 1.0", "Start slapd.")
     if backmdb.has_subentry(place.config, place.database):
         raise _refused(place, "sync_use_subentry keeps contextCSN in another entry", "Start slapd.")
-    for one in glue.subordinates(place.config, place.database):
+    for one in config.subordinates(place.config, place.database):
         raise _refused(place, f"the database of {one.suffix} is glued to it", "Start slapd.")
-    if glue.is_subordinate(place.config, place.database):
+    if config.is_subordinate(place.config, place.database):
         raise _refused(place, "it is glued to another one", "Start slapd.")
     found = syncrepl.of_database(place.config, place.database, options.connection.uri)
     narrow = found.narrowing(place.database.suffix) if found else ()
@@ -174,3 +346,119 @@ def _require_answerable(
     subentries = provider.offers_subentries(base)
     if subentries and provider.find(base, "(objectClass=*)", subentries=True):
         raise _refused(place, "the provider holds subentries (RFC 3672)", _ANEW)
+
+
+# --- restless --------------------------------------------------------------------------------------------------------
+#
+# Containers that move while a refresh reads: what was found below them may have been found under a name of before.
+#
+# An entry that changed is sent with its DN of that moment. Where a container above it is renamed at the same time,
+# DNs of two moments come together. So what lies below a container that changed since is read again, until a look
+# finds none that changed.
+
+
+LOOKS = 50  # a tree whose containers change after so many looks is being rebuilt, not used
+_TOGETHER = 100  # entryUUIDs in one filter
+_PLACE = ("entryUUID", "entryCSN", "hasSubordinates")
+
+
+@dataclass
+class ChangedContainers:
+    """`files`: LDIF of what was read again, later ones newer. `lost`: entryUUIDs of entries without a place, for they
+    changed after the claimed contextCSN, or are gone: syncrepl will tell of them."""
+
+    connection: Connection
+    base: str
+    directory: Path
+    claimed: Sequence[str]
+    meter: Meter
+    files: list[Path] = field(default_factory=list)
+    lost: set[bytes] = field(default_factory=set)
+    _since: Sequence[str] = ()
+
+    def settle(self, reached: Sequence[str]) -> None:
+        """Until no container changed since the last look. `reached`: what is read again changed after that.
+
+        Raises TreeRestless.
+        """
+        since = self._since or self.claimed
+        for _ in range(LOOKS):
+            with session(self.connection) as server:
+                now = moved.context_csns(server, self.base)
+            tops = [] if now == list(since) else self._changed(since, now)
+            if not tops:
+                self._since = now
+                return
+            for top in tops:
+                self._below(top, moved.newer(reached, now))
+            since = now
+        raise TreeRestless(base=self.base, passes=LOOKS)
+
+    def _changed(self, since: Sequence[str], now: Sequence[str]) -> list[str]:
+        """DNs of the containers that changed after the first of two contextCSNs. The suffix is none: it cannot be
+        renamed, and all is below it."""
+        asked, look = Search(self.base), self.directory / "again-look.ldif"
+        where = (self.connection, asked, (since, now), look, self.meter)
+        root = dn.key(self.base)
+        names = [name for name in moved.changed_containers(*where) if dn.key(name) != root]
+        return moved.topmost(names)
+
+    def _below(self, top: str, where: str) -> None:
+        """Reads again what changed there, the container itself among it."""
+        try:
+            self._read(Search(top, where))
+        except NoSuchBase:
+            return  # it moved once more, which the next look finds
+
+    def _read(self, asked: Search) -> Path:
+        path = self.directory / f"again-{len(self.files):05}.ldif"
+        source.fetch(self.connection, asked, path, self.meter)
+        self.files.append(path)
+        return path
+
+    def look_up(self, unsettled: Sequence[bytes]) -> bool:
+        """Finds out about entries that found no place; whether it read anything. What changed after the claimed
+        contextCSN, or is gone, needs no place, unless something is below it. The others are read again with all above
+        them."""
+        self.lost.difference_update(unsettled)
+        anything = False
+        for at in range(0, len(unsettled), _TOGETHER):
+            wanted = unsettled[at : at + _TOGETHER]
+            needed = self._needed(wanted)
+            self.lost.update(set(wanted) - needed.keys())
+            if needed:
+                self._above(list(needed.values()))
+                self._read(Search(self.base, _any_of(list(needed))))
+                anything = True
+        return anything
+
+    def _needed(self, wanted: Sequence[bytes]) -> dict[bytes, str]:
+        """entryUUID -> DN of those that must have a place."""
+        with session(self.connection) as server:
+            found = server.find(self.base, _any_of(wanted), _PLACE)
+        claimed = csn.by_server(self.claimed)
+        return {
+            uuid.UUID(first_value(entry, "entryuuid")).bytes: name
+            for name, entry in found
+            if first_value(entry, "hassubordinates") == "TRUE"
+            or csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), claimed)
+        }
+
+    def _above(self, names: Sequence[str]) -> None:
+        """Reads what is between entries and the base."""
+        root, above = dn.key(self.base), set()
+        for name in names:
+            parent = dn.parent(name)
+            while parent and dn.key(parent) != root and parent not in above:
+                above.add(parent)
+                parent = dn.parent(parent)
+        for name in sorted(above):
+            try:
+                self._read(Search(name, scope="base"))
+            except NoSuchBase:
+                continue  # it moved once more
+
+
+def _any_of(uuids: Sequence[bytes]) -> str:
+    terms = "".join(f"(entryUUID={uuid.UUID(bytes=one)})" for one in uuids)
+    return f"(|{terms})"

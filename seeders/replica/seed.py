@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from loader.progress import Progress
 from loader.run.log import Facts
 from loader.run.steps import open_run
-from seeders.replica import forecast, planned
+from seeders.replica import catchup
+from seeders.replica import preflight as planned
 from seeders.replica.preflight import preflight
 from seeders.replica.strategies import SeedOptions, Strategy
 from seeders.replica.strategies.clone import Clone
-from seeders.replica.strategies.ldif import Ldif
 from seeders.replica.strategies.online import Online
-from seeders.replica.strategies.search import Search
+from seeders.replica.strategies.stopped import Ldif, Search
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "search": Search,
@@ -44,7 +44,7 @@ def seed(
         planned.note(run.catalogue, seconds or {})
         foreseen = run.do("preflight", lambda meter: preflight(strategy))
         made = strategy.run(run)
-        told = forecast.told(foreseen, made.get("entries"))
+        told = catchup.told(foreseen, made.get("entries"))
         return {**made, **told, "run_dir": str(run_dir)}
 
 

@@ -19,7 +19,7 @@ from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.server.options import Connection
 from seeders.replica import seed as seeding
-from seeders.replica.planning.following import Followed
+from seeders.replica.planning.plan import Followed
 from seeders.replica.preparing import Admin
 from seeders.replica.seed import STRATEGIES
 from seeders.replica.strategies import SeedOptions

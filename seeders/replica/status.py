@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from loader.errors import NoRun
+from loader.operations import add as loads
 from loader.operations.add import STEPS as ADD_STEPS
-from loader.operations.add import looking as loads
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.run import lease
 from loader.run.log import Facts, Row

@@ -17,7 +17,7 @@ from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.log import Facts, Row
 from loader.run.steps import Failure
-from seeders.replica import planned, preparing
+from seeders.replica import preflight, preparing
 from seeders.replica import status as standing
 from seeders.replica.status import Status
 from seeders.replica.strategies import online, stopped
@@ -65,7 +65,7 @@ def command(
     assert config_path is not None
     place = build.target_database(config_path, suffix, replace=False)
     directory = stopped.run_dir_of(run_dir, place)
-    found, expected = standing.of_stopped(directory), planned.of(directory)
+    found, expected = standing.of_stopped(directory), preflight.of(directory)
     if as_json:
         show_json(_facts(found, expected))
         return
@@ -82,7 +82,7 @@ def _online(uri: str, directory: Path, as_json: bool) -> None:
     found = standing.of_online(directory, uri)
     if found is None and not loads and not leases:
         raise NoRun(path=directory)
-    expected = planned.of(directory) if found else {}
+    expected = preflight.of(directory) if found else {}
     if as_json:
         seed = _facts(found, expected) if found else None
         show_json(msgspec.to_builtins({"seed": seed, "loads": loads, "leases": leases}))
@@ -109,7 +109,7 @@ def _show_steps(steps: Sequence[Row], expected: Mapping[str, float]) -> None:
         (*row, units.duration(expected[row[0]]) if row[0] in expected else "") for row in rows
     ]
     show_table(("step", "entries", "time", "entries/s", "planned"), beside)
-    show(f"left by the plan: {units.duration(planned.left(expected, done))}")
+    show(f"left by the plan: {units.duration(preflight.left(expected, done))}")
 
 
 def _show_seed(found: Status, expected: Mapping[str, float]) -> None:

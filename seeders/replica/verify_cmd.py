@@ -14,8 +14,8 @@ from loader.cli.report import show, show_facts, show_json
 from loader.declared import command as declare
 from loader.operations.compare import CompareReport, Sample
 from seeders.replica import preparing
-from seeders.replica import verify as checking
-from seeders.replica.verify import VerifyOptions
+from seeders.replica import waiting as checking
+from seeders.replica.waiting import VerifyOptions
 
 
 @dataclass(frozen=True, kw_only=True)

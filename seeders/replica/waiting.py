@@ -3,25 +3,39 @@
 A consumer moves its contextCSN when its refresh is done; until then it shows that of before, or none where the entry of
 the suffix was among what was sent. What it waits for is asked of the provider with that of before, as the consumer did.
 The phase and the cookie it came with stand in the consumer's monitor (OpenLDAP 2.5 and later, `monitoring on`). How far
-it is, neither of them tells: the provider's monitor counts bytes, of all its clients together.
-"""
+it is, neither of them tells: the provider's monitor counts bytes, of all its clients together."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Annotated
 
 from loader import csn, units
-from loader.errors import LoaderError, NoContextCSN, NoSuchBase, NotInSync
+from loader.common_options import Limit, OptionalConfig
+from loader.config import Config
+from loader.declared import Duration
+from loader.errors import (
+    ConfigHidden,
+    LoaderError,
+    NoContextCSN,
+    NoSuchBase,
+    NoSuchSuffix,
+    NotInSync,
+)
 from loader.operations import moved
+from loader.operations.compare import IGNORED, CompareOptions, CompareReport, compare
+from loader.overlays import LOCAL
 from loader.progress import Meter, Progress
-from loader.server import entry_count, sync
+from loader.server import configuration, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
-from seeders.replica import cost
+from loader.sources.comparable import Server
+from seeders.replica import catchup, partial
+from seeders.replica.partial import Partial
 
 LOOK_EVERY = 0.2  # seconds between two looks while waiting, and
 _CALM = 2.0  # after the first seconds, for a look is a connection
@@ -112,7 +126,7 @@ class _CatchUpWait:
 
     @cached_property
     def _entries(self) -> int | None:
-        return entry_count.entries(self.provider, self._suffix, sampled=True)
+        return questions.entries(self.provider, self._suffix, sampled=True)
 
     def _until(self) -> float:
         """On the meter's clock. What the consumer logs is not known here, so it may log every entryUUID."""
@@ -125,7 +139,9 @@ class _CatchUpWait:
             return self._moved + _FLOOR
         if self._entries is None:
             return self._moved + _UNKNOWN
-        return self._moved + _FLOOR + _SLACK * cost.of(answer, self._entries, logged=True).seconds
+        return (
+            self._moved + _FLOOR + _SLACK * catchup.of(answer, self._entries, logged=True).seconds
+        )
 
     def _tell(self, wanted: Mapping[str, str]) -> None:
         self._count()
@@ -173,7 +189,7 @@ class _CatchUpWait:
 
     def _advice(self) -> str:
         if self._answer in (SyncAnswer.PRESENT, SyncAnswer.WHOLE):
-            taken = cost.told(self._answer, self._entries, logged=True)
+            taken = catchup.cost_told(self._answer, self._entries, logged=True)
             return (
                 f"It takes up to {taken}. Let it go on while its slapd uses a processor, and wait longer "
                 "(--wait); else look at its log (loglevel sync). docs/catch-up.md tells how to have changes "
@@ -262,3 +278,104 @@ def _short(csns: Mapping[str, str]) -> str:
 
 def _listed(csns: Mapping[str, str]) -> str:
     return " ".join(sorted(csns.values())) or "none"
+
+
+# --- verify ----------------------------------------------------------------------------------------------------------
+#
+# Does the replica hold what its provider holds? Waits until both have the same contextCSN, then compares them.
+
+
+_AHEAD = (
+    "the replica has newer changes of server ID {} than the provider, as after the provider was restored from an older "
+    "backup"
+)
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """`wait` in seconds: how long the replica may need to catch up from the moment it is asked; None: as long as that
+    should take. `config_path`: the consumer's configuration, where it can be read here; else its cn=config is asked."""
+
+    provider: Connection = field(default_factory=Connection)
+    consumer: Connection = field(default_factory=Connection)
+    config_path: OptionalConfig = None
+    wait: Annotated[
+        float | None,
+        "--wait SECONDS",
+        Duration(),
+        "How long to wait for the replica to catch up (default: derived from what the provider has to send).",
+    ] = None
+    limit: Annotated[Limit, "Number of differing entries to name."] = 20
+
+
+def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport, str]:
+    """Seconds waited, the comparison, and as what the replica was compared. Raises NotInSync, PartialReplica."""
+    with session(options.provider) as provider:
+        base = provider.base()
+    wanted, how = expected(options, base)
+    left_out: tuple[str, ...]
+    if wanted is None:
+        provider_side = Server(replace(options.provider, base=base))
+        consumer_side = Server(replace(options.consumer, base=base))
+        bases, left_out = (base, base), ()
+    else:
+        bases = (wanted.syncrepl.searchbase, wanted.database.suffix)
+        provider_side, consumer_side, left_out = wanted.sides(options.provider, options.consumer)
+    connections = (options.provider, options.consumer)
+    waited = catch_up(connections, bases, options.wait, progress)
+    ignored = (*IGNORED, *left_out)
+    sides = (provider_side, consumer_side)
+    asked = CompareOptions(*sides, ignored, options.limit, show_attributes=True)
+    report = compared(asked, progress)
+    ahead = ", ".join(newer(connections, bases))
+    if ahead:
+        report = replace(report, notes=(*report.notes, _AHEAD.format(ahead)))
+    return waited, report, how
+
+
+def expected(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
+    """What the consumer's syncrepl makes it hold, None for everything; and where that is known from."""
+    try:
+        config = _configuration(options)
+    except ConfigHidden:
+        return None, "a whole replica (its configuration cannot be read; --config gives it)"
+    try:
+        database = config.database(base)
+    except NoSuchSuffix:
+        database = config.database(None)
+    found = partial.of(config, database, "search", options.provider.uri)
+    if found is None:
+        return None, "a whole replica"
+    return found, f"a partial replica ({', '.join(found.syncrepl.narrowing(database.suffix))})"
+
+
+def _configuration(options: VerifyOptions) -> Config:
+    if options.config_path is not None:
+        return configuration.read(options.config_path)
+    with session(options.consumer) as consumer:
+        return configuration.read_online(consumer)
+
+
+# --- local -----------------------------------------------------------------------------------------------------------
+#
+# Comparing a replica with its provider where some differences say nothing about replication.
+#
+# A consumer's slapo-ppolicy notes failed binds, slapo-lastbind and `lastbind` the last one, in the entry and without
+# replication (o_dont_replicate): provider and replica differ in that rightly. And access control may hide an
+# attribute on one of the two (Debian's package hides userPassword): it looks as if it were missing.
+
+
+def compared(asked: CompareOptions, progress: Progress) -> CompareReport:
+    """The comparison. Where nothing but values differ, it is made once more without the attributes that each server
+    may keep for itself, and those that one of them hides. If these are all that differ, the former stand in `local` and
+    the two are equal; or the latter stand in `equal_but_for`, and nobody knows whether they are equal."""
+    report = compare(asked, progress)
+    if report.equal or report.only_a or report.only_b:
+        return report
+    hidden = {name for one in report.hidden for name in one.attributes}
+    without = compare(replace(asked, ignore=(*asked.ignore, *LOCAL, *hidden)), progress)
+    if not without.equal:
+        return report
+    if not hidden:
+        return replace(without, local=LOCAL)
+    return replace(report, equal_but_for=tuple(sorted(hidden)))

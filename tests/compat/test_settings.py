@@ -18,7 +18,7 @@ from loader.config import Entry
 from loader.defaults import ENGINES
 from loader.errors import SettingRefused
 from loader.mdb import meta
-from loader.server import compiled_schema
+from loader.server import configuration
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -76,7 +76,7 @@ def test_each_is_known(release: str, request: pytest.FixtureRequest) -> None:
         "olcModuleLoad": [name.encode() for name in modules],
     }
     source = config.parse(Path("slapd.d"), [("cn=module{0},cn=config", loaded)])
-    (root,) = compiled_schema.of_modules(source)
+    (root,) = configuration.of_modules(source)
     asked = dict.fromkeys(_settings(root))
     assert {object_class for object_class, _ in asked} > {"olcMdbConfig", "olcSyncProvConfig"}
     unknown = [one for one in asked if not _is_known(*one)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import exports, manifest
+from loader import exports
 from loader.progress import Meter
 from tests.fuzz.hostile import mutate
 from tests.fuzz.hostile.campaign import chance_of, worked
@@ -66,7 +66,7 @@ def test_an_input_can_be_had_again() -> None:
 
 
 def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "read", lambda directory: None)  # as of no export
+    monkeypatch.setattr(exports, "read", lambda directory: None)  # as of no export
     outcome = worked(("export", 1, 0, 50, 1))
     assert outcome.broken == []  # all 60 entries are read nevertheless
     monkeypatch.setattr(exports, "held", _all_but_one)

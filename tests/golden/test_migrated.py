@@ -21,7 +21,7 @@ from loader.errors import MdbDamaged
 from loader.mdb import meta
 from loader.operations.migrate import AGAIN, MigrateOptions, migrate
 from loader.progress import Progress
-from loader.server import version
+from loader.server import tools
 from tests.golden.everything import BY_NAME
 from tests.support.command import ditseed
 from tests.support.golden import build, fresh, slapadd
@@ -48,7 +48,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (tmp_path / "all.ldif").write_text(ditseed("export", first, "-o", "-").ok().out)
         slapadd(oracle, tmp_path / "all.ldif")
         assert not differences(oracle.database_dir, ours.database_dir)
-        monkeypatch.setattr(version, "release", lambda: (2, 7, 0))
+        monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
         options = MigrateOptions(ours.database_dir, again, newer.config_path)
         facts = migrate(options, Progress("none"), {})
     assert (facts["format_before"], facts["format"]) == (1, 3)
@@ -81,7 +81,7 @@ def test_what_slapd_2_7_leaves_out_is_expected(
     with _here(made) as old, _here(made, "index_hash64 on") as new:
         build(old, made.case.write(tmp_path)).ok()
         assert "hasSubordinates: FALSE" in ditseed("export", old.database_dir, "-o", "-").ok().out
-        monkeypatch.setattr(version, "release", lambda: (2, 7, 0))
+        monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
         facts = migrate(
             MigrateOptions(old.database_dir, again, new.config_path), Progress("none"), {}
         )

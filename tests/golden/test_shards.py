@@ -20,8 +20,8 @@ from fixtures.trees import write_people
 from loader.operations.build import BuildOptions
 from loader.operations.build.inputs import input_time
 from loader.progress import Meter
-from loader.sinks import shards
-from loader.sinks.shards import GeneratedAttributes, Slice, SlicedLdif
+from loader.sinks import slapadd as shards
+from loader.sinks.slapadd import GeneratedAttributes, Slice, SlicedLdif
 from tests.golden.everything import BY_NAME, CASES
 from tests.support.command import ditseed
 from tests.support.golden import fresh, require_fitting, slapadd

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd_config import Installation
-from loader import words
+from loader import values as words
 from loader.server import tools
 
 pytestmark = pytest.mark.slapd

@@ -49,7 +49,7 @@ from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.restore import RestoreOptions, RestoreReport
 from loader.operations.backup.run import BackupOptions
-from loader.operations.target import REPLACED
+from loader.operations.publish import REPLACED
 from loader.progress import Progress
 from loader.run.lock import exclusive
 from loader.storage import files

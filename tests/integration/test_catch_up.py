@@ -21,7 +21,7 @@ from fixtures.replication import refresh_report
 from fixtures.slapd import Slapd, missing_slapd
 from loader import errors
 from loader.server.sync import SyncAnswer
-from seeders.replica import cost
+from seeders.replica import catchup
 from tests.support import catching_up
 from tests.support.catching_up import CHANGED, DELETED, DELTA, LOG, SITUATIONS, Provider, Situation
 from tests.support.command import ditseed
@@ -391,7 +391,7 @@ def test_what_it_takes(version: Chroot | None, tmp_path: Path, name: str, loglev
         provider.change_and_delete()
         taken = provider.seconds_to_catch_up(consumer)
         answer = SyncAnswer[str(forecast["answer"]).upper()]
-        price = cost.of(answer, entries, forecast["logged"] is True)
+        price = catchup.of(answer, entries, forecast["logged"] is True)
         assert forecast["entries"] in (entries, None)  # None: OpenLDAP 2.4 does not tell
         version_ = version.version if version else "the host's"
         each = 1e6 * taken / entries

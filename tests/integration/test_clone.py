@@ -29,7 +29,7 @@ from loader.errors import (
 )
 from loader.mdb import contents, copy, meta, readers
 from loader.operations.clone import CloneOptions, CloneReport, clone, plan
-from loader.operations.target import WORKSHOP
+from loader.operations.publish import WORKSHOP
 from loader.progress import Progress
 from loader.run.lock import exclusive
 from loader.storage import files

@@ -25,7 +25,7 @@ from loader.errors import (
 )
 from loader.mdb import meta
 from loader.mdb.copy import Sizes
-from loader.operations.target import WORKSHOP
+from loader.operations.publish import WORKSHOP
 from loader.units import parse_size
 from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.require import require

@@ -12,7 +12,7 @@ import pytest
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from loader.operations.schema_facts import SchemaFacts
+from loader.operations.made_with import SchemaFacts
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session

@@ -245,7 +245,7 @@ def test_names_of_files(tmp_path: Path, verb: str, name: bytes) -> None:
 @pytest.mark.parametrize("verb", ["add", "compare", "seed"])
 def test_a_manifest(tmp_path: Path, verb: str) -> None:
     """Of an export whose manifest somebody else wrote."""
-    from loader.manifest import FILE
+    from loader.exports import FILE
 
     place = tmp_path / "export"
     place.mkdir()

@@ -18,7 +18,7 @@ from loader.errors import MaxsizeTooSmall, MdbDamaged, SchemaMissing
 from loader.mdb import contents, edits, meta
 from loader.operations.migrate import AGAIN
 from loader.progress import Progress
-from loader.server import version
+from loader.server import tools
 from seeders.replica import seed as seeding
 from seeders.replica.strategies import SeedOptions
 from seeders.replica.strategies.clone import Clone
@@ -75,7 +75,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert meta.read_meta(ours.database_dir).format == 1
         assert contents.context_csns(ours.database_dir) == contents.context_csns(first)
         assert ours.slapcat()
-        monkeypatch.setattr(version, "release", lambda: (2, 7, 0))
+        monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
         back = SeedOptions(
             "clone", config_path=newer.config_path, suffix=newer.suffix, source=(ours.database_dir,)
         )

@@ -15,7 +15,7 @@ from fixtures.chroots import chroot, missing_chroot
 from fixtures.limits import missing_loop_filesystem
 from fixtures.waiting import until
 from loader.errors import UsageProblem
-from loader.operations.storage.bench import chart
+from loader.operations.storage.bench import results
 from tests.support.command import ditseed, start
 from tests.support.require import require
 
@@ -77,16 +77,16 @@ def test_what_is_refused(tmp_path: Path, words: tuple[str, ...], reason: str) ->
 
 
 def test_a_chart_needs_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chart.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(results.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageProblem, match=r"pip install 'ditseed\[charts\]'"):
-        chart.require(Path("a.svg"))
+        results.require(Path("a.svg"))
 
 
 def test_without_fio_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from loader.operations.storage.bench import fio
+    from loader.operations.storage.bench import measuring
 
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = fio.measure(tmp_path, 1 << 20)
+    told = measuring.measure(tmp_path, 1 << 20)
     assert getattr(told, "why", None) == "fio is not installed"
 
 

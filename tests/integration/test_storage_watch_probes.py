@@ -15,7 +15,7 @@ from typing import Any
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from loader.operations.storage.watch.layers import Layer, Target
 from loader.operations.storage.watch.watching import Watch, Wishes
-from loader.storage.file_lock import FileLock
+from loader.storage.probes import FileLock
 from tests.support.command import ditseed
 from tests.support.require import require
 from tests.support.terminal import on_terminal

@@ -43,8 +43,7 @@ from loader.errors import (
 from loader.mdb import contents, meta, verify
 from loader.operations.tune import apply_maxsize, indexing, maxsize, syncing
 from loader.operations.tune.indexing import IndexChange
-from loader.operations.tune.plan import Outcome, State
-from loader.operations.tune.target import opened
+from loader.operations.tune.target import Outcome, State, opened
 from loader.progress import Meter
 from loader.run import lease
 from loader.server import configuration
@@ -354,7 +353,7 @@ def test_the_whole_list(place: Place) -> None:
     assert place.indexes(IndexChange(wanted=("objectClass eq",))).state is State.CHANGED
     assert place.database().indexes == ("objectClass eq",)
     with opened(place.where) as target:
-        (found,) = indexing.indexing(target, None)
+        (found,) = indexing.index_settings(target, None)
     assert found.missing_for_sync == ("entryCSN eq", "entryUUID eq")
     assert "syncprov" in found.notes[0]
     place.serve()

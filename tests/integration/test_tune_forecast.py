@@ -17,7 +17,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import meta
-from loader.operations.sizing import disk, guard
+from loader.operations.sizing import guard, sampled
 from loader.operations.tune import forecast
 from loader.operations.tune.target import Online, opened
 from loader.progress import Meter, Progress
@@ -233,14 +233,14 @@ def test_a_disk_is_asked_how_fast_it_writes_and_keeps_nothing(
     server: Slapd, built: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = server.database_dir / meta.DATA
-    monkeypatch.setattr(disk, "_LEAST", built // 4)
-    rate = disk.rate_for(data, tmp_path, 8 * built, Meter("disk"))
+    monkeypatch.setattr(sampled, "_LEAST", built // 4)
+    rate = sampled.rate_for(data, tmp_path, 8 * built, Meter("disk"))
     assert rate is not None
     assert 1 << 20 < rate < 1 << 40
-    assert disk.rate_for(data, tmp_path, built, Meter("disk")) is None  # too little to tell
-    assert disk.rate_for(data, tmp_path / "none", 8 * built, Meter("disk")) is None
+    assert sampled.rate_for(data, tmp_path, built, Meter("disk")) is None  # too little to tell
+    assert sampled.rate_for(data, tmp_path / "none", 8 * built, Meter("disk")) is None
     server.start()
-    assert disk.rate_for(data, server.database_dir, 8 * built, Meter("disk")) is None
+    assert sampled.rate_for(data, server.database_dir, 8 * built, Meter("disk")) is None
     server.stop()
     assert not [*tmp_path.iterdir()]
 
@@ -248,6 +248,6 @@ def test_a_disk_is_asked_how_fast_it_writes_and_keeps_nothing(
 def test_a_load_takes_as_long_as_its_disk(
     server: Slapd, ldif: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "rate_for", lambda *_: 1 << 20)
+    monkeypatch.setattr(sampled, "rate_for", lambda *_: 1 << 20)
     load = plan(server, ldif).load
     assert load.seconds == pytest.approx(load.bytes / (1 << 20))

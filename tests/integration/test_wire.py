@@ -31,8 +31,7 @@ from loader.errors import (
 from loader.ldif import EntryDigests
 from loader.progress import Meter
 from loader.server import wire
-from loader.server.options import Connection
-from loader.server.search import Search
+from loader.server.options import Connection, Search
 from loader.server.wire import Part, reading
 from tests.support.require import require
 

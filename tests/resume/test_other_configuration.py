@@ -12,7 +12,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.config import Config
 from loader.mdb import contents
-from loader.operations.build.made_for import made_for
+from loader.operations.build.native import made_for
 from loader.operations.build.options import BuildOptions
 from loader.server import configuration
 from tests.support import killing

@@ -13,7 +13,7 @@ from fixtures.golden.case import Case, server
 from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Installation
-from loader.server import version
+from loader.server import tools
 from tests.support.command import Done, ditseed
 
 # "slapadd" tries the suite itself: then both sides come from the same hands.
@@ -39,7 +39,7 @@ def build(
 
 def require_fitting(case: Case) -> None:
     """Skip what the slapd at hand does not know, or does otherwise."""
-    if not case.since <= (version.release() or (0,)) < case.until:
+    if not case.since <= (tools.release() or (0,)) < case.until:
         pytest.skip("the slapd at hand does not know this, or does otherwise")
 
 

@@ -10,8 +10,8 @@ import pytest
 from loader import config
 from loader.config import Entry
 from loader.errors import NotProven
-from loader.operations.build import BuildOptions, proven
-from loader.server import version
+from loader.operations.build import BuildOptions, native
+from loader.server import tools
 
 SUFFIX = "dc=example,dc=com"
 PLAIN = BuildOptions(Path("/etc/ldap/slapd.d"), (Path("x.ldif"),))
@@ -26,7 +26,7 @@ def database(number: int, suffix: str, **values: str) -> Entry:
 
 def ask(options: BuildOptions, *entries: Entry) -> None:
     found = config.parse(Path("/etc/ldap/slapd.d"), entries)
-    proven.settings(found, found.databases[0], options)
+    native.proven_settings(found, found.databases[0], options)
 
 
 def test_what_is_proven_is_let_through() -> None:
@@ -75,21 +75,21 @@ def test_another_byte_order(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_tables_of_a_release(
-    monkeypatch: pytest.MonkeyPatch, release: version.Release, tables: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, release: tools.Release, tables: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(version, "release", lambda: release)
-    assert proven.tables() == tables
+    monkeypatch.setattr(tools, "release", lambda: release)
+    assert native.tables() == tables
 
 
 @pytest.mark.parametrize("release", [None, (2, 4, 56), (2, 8, 0), (3, 0, 0)])
-def test_other_releases(monkeypatch: pytest.MonkeyPatch, release: version.Release | None) -> None:
-    monkeypatch.setattr(version, "release", lambda: release)
+def test_other_releases(monkeypatch: pytest.MonkeyPatch, release: tools.Release | None) -> None:
+    monkeypatch.setattr(tools, "release", lambda: release)
     with pytest.raises(NotProven):
-        proven.tables()
+        native.tables()
 
 
 def test_rules_that_the_core_does_not_know() -> None:
-    proven.require_rules({}, {})
+    native.require_rules({}, {})
     for told in (({"oddity": "strangeMatch"}, {}), ({}, {"oddity": "strangeMatch"})):
         with pytest.raises(NotProven, match=r"oddity.* has strangeMatch"):
-            proven.require_rules(*told)
+            native.require_rules(*told)

@@ -9,7 +9,7 @@ import pytest
 from loader import config, csn
 from loader.server import sync
 from loader.server.sync import SyncAnswer
-from seeders.replica import claims, cost, provider, provider_commands
+from seeders.replica import catchup, look, preflight, provider
 
 A = "20261121070501.123456Z#000000#001#000000"
 B = "20250101000000.000000Z#000000#0ff#000000"
@@ -41,13 +41,15 @@ def test_the_server_id_in_a_cookie(cookie: str | None, server_id: str | None) ->
 @pytest.mark.parametrize("answer", [SyncAnswer.PRESENT, SyncAnswer.WHOLE])
 def test_costs_grow_faster_than_the_tree(answer: SyncAnswer) -> None:
     """The consumer's list of entryUUIDs gets deeper."""
-    small, large = (cost.of(answer, entries, False).seconds / entries for entries in (10**6, 10**8))
+    small, large = (
+        catchup.of(answer, entries, False).seconds / entries for entries in (10**6, 10**8)
+    )
     assert large > 1.1 * small
-    assert cost.of(answer, 10**6, True).seconds > cost.of(answer, 10**6, False).seconds
+    assert catchup.of(answer, 10**6, True).seconds > catchup.of(answer, 10**6, False).seconds
 
 
 def test_changes_alone_cost_nothing_of_the_tree() -> None:
-    assert cost.of(SyncAnswer.CHANGES, 10**9, False) == cost.of(SyncAnswer.CHANGES, 1, False)
+    assert catchup.of(SyncAnswer.CHANGES, 10**9, False) == catchup.of(SyncAnswer.CHANGES, 1, False)
 
 
 def config_of(attribute: str, *values: str) -> config.Config:
@@ -70,7 +72,7 @@ def config_of(attribute: str, *values: str) -> config.Config:
     ],
 )
 def test_the_log_level(values: tuple[str, ...], logs: bool) -> None:
-    assert cost.logs_sync(config_of("olcLogLevel", *values)) is logs
+    assert catchup.logs_sync(config_of("olcLogLevel", *values)) is logs
 
 
 def test_the_claim_of_an_ldif_stands_in_its_first_entry(tmp_path: Path) -> None:
@@ -78,14 +80,14 @@ def test_the_claim_of_an_ldif_stands_in_its_first_entry(tmp_path: Path) -> None:
     path.write_text(
         f"dn: dc=example,dc=com\nobjectClass: domain\ndc: example\ncontextCSN: {A}\ncontextcsn: {B}\n\n"
     )
-    assert claims.of_ldif([path]) == sorted([A, B])
+    assert preflight.of_ldif([path]) == sorted([A, B])
     path.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
-    assert claims.of_ldif([path]) is None
+    assert preflight.of_ldif([path]) is None
 
 
 def test_a_session_log_grows_with_the_tree() -> None:
-    assert provider_commands.log_size(None) == provider_commands.log_size(1000) == 100_000
-    assert provider_commands.log_size(30_000_000) == 300_000
+    assert look.log_size(None) == look.log_size(1000) == 100_000
+    assert look.log_size(30_000_000) == 300_000
 
 
 @pytest.mark.parametrize(("size", "before"), [(0, ()), (500, ("500",))])
@@ -106,7 +108,7 @@ def test_what_is_not_there_is_added_and_not_replaced(size: int, before: tuple[st
     )
     assert found is not None
     assert found.session_log == size
-    assert provider_commands.change(found, 1000).before == before
+    assert look.change_command(found, 1000).before == before
 
 
 def test_all_providers_that_may_write_are_known(tmp_path: Path) -> None:

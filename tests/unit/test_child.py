@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fixtures.waiting import until
-from loader import child, interruption
+from loader import child
 from loader.child import Child
 from loader.errors import ToolFailed, ToolMissing
 
@@ -78,7 +78,7 @@ def test_to_leave_early_ends_the_whole_group(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unwinding() -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, interruption.unwind)
+    before = signal.signal(signal.SIGTERM, child.unwind)
     yield
     signal.signal(signal.SIGTERM, before)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import conversion, slapd_conf
+from loader import slapd_conf
 from loader.config import Entry
 from loader.schema import ROOT
 
@@ -28,7 +28,7 @@ def mended(text: str, *entries: Entry) -> dict[str, dict[str, list[str]]]:
     said = list(slapd_conf.statements(MAIN, {MAIN: text}.get))
     return {
         name: {key: [value.decode() for value in values] for key, values in attributes.items()}
-        for name, attributes in conversion.restored([SCHEMA, CORE, *entries], said)
+        for name, attributes in slapd_conf.restored([SCHEMA, CORE, *entries], said)
     }
 
 
@@ -101,5 +101,5 @@ def test_paths() -> None:
     found = mended("", ("cn=config", {"olcPidFile": [b"/run/my slapd.pid"]}))
     assert found["cn=config"]["olcPidFile"] == ['"/run/my slapd.pid"']
     shown = [("cn=config", {"olcDbDirectory": [b'"/a b"', b"/a b", b"/a"]})]
-    [(_, values)] = conversion.require_readable(shown)
+    [(_, values)] = slapd_conf.require_readable(shown)
     assert values["olcDbDirectory"] == [b'"/a b"', b'"/a b"', b"/a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loader import config, glue
+from loader import config
 from loader.config import Config, Entry
 
 TOP, A, B = "dc=example,dc=com", "ou=a,dc=example,dc=com", "ou=b,ou=a,dc=example,dc=com"
@@ -23,7 +23,7 @@ def found(*entries: Entry) -> Config:
 
 def glued(known: Config) -> dict[str, list[str]]:
     """Superior -> the suffixes that are glued to it."""
-    parts = {one.suffix: glue.subordinates(known, one) for one in known.databases}
+    parts = {one.suffix: config.subordinates(known, one) for one in known.databases}
     return {suffix: [one.suffix for one in below] for suffix, below in parts.items() if below}
 
 
@@ -34,13 +34,13 @@ def test_nested_ones_all_hang_on_the_one_above() -> None:
         database(3, TOP),
     )
     assert glued(known) == {TOP: [B, A]}
-    assert glue.superior(known, known.databases[2]) is None
+    assert config.superior(known, known.databases[2]) is None
 
 
 def test_one_between_that_is_not_glued_takes_what_is_below_it() -> None:
     known = found(database(1, B, olcSubordinate="TRUE"), database(2, A), database(3, TOP))
     assert glued(known) == {A: [B]}
-    assert glue.suffixes_below(known, known.databases[2]) == [B, A]
+    assert config.suffixes_below(known, known.databases[2]) == [B, A]
 
 
 def test_other_trees_and_spellings() -> None:
@@ -50,11 +50,11 @@ def test_other_trees_and_spellings() -> None:
         database(3, TOP),
     )
     assert glued(known) == {TOP: ["OU=A, dc=Example,DC=com"]}
-    assert glue.suffixes_below(known, known.databases[1]) == []
+    assert config.suffixes_below(known, known.databases[1]) == []
 
 
 def test_a_hidden_or_disabled_database_answers_for_nothing() -> None:
     known = found(
         database(1, B, olcHidden="TRUE"), database(2, A, olcDisabled="TRUE"), database(3, TOP)
     )
-    assert glue.suffixes_below(known, known.databases[2]) == []
+    assert config.suffixes_below(known, known.databases[2]) == []

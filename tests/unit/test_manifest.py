@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from loader import exports, ldif, manifest
+from loader import exports, ldif
 from loader.errors import ManifestBroken
-from loader.manifest import Manifest, ShardFile
+from loader.exports import Manifest, ShardFile
 from loader.progress import Meter
 
 
@@ -34,7 +34,7 @@ def export(tmp_path: Path) -> tuple[Manifest, Path]:
     made = Manifest(
         base="dc=example,dc=com",
         entries=3,
-        content_checksum=manifest.total(one.content_checksum for one in shards),
+        content_checksum=exports.total(one.content_checksum for one in shards),
         context_csns=("20261121070501.123456Z#000000#001#000000",),
         shards=shards,
         source="ldap://provider",
@@ -42,12 +42,12 @@ def export(tmp_path: Path) -> tuple[Manifest, Path]:
         finished="2026-11-21T07:05:09+00:00",
         partitions="2 ranges of entryCSN",
     )
-    (tmp_path / manifest.FILE).write_bytes(made.text())
+    (tmp_path / exports.FILE).write_bytes(made.text())
     return made, tmp_path
 
 
 def change(directory: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    path = directory / manifest.FILE
+    path = directory / exports.FILE
     facts = json.loads(path.read_bytes())
     edit(facts)
     path.write_text(json.dumps(facts))
@@ -62,20 +62,20 @@ def hold(directory: Path) -> None:
 
 def test_it_reads_back_as_written(export: tuple[Manifest, Path]) -> None:
     made, directory = export
-    assert manifest.read(directory) == made
+    assert exports.read(directory) == made
     assert exports.files_of([directory]) == [directory / "1.ldif", directory / "2.ldif"]
     assert exports.entries([directory]) == 3
     hold(directory)
 
 
 def test_a_directory_without_one_is_no_export(tmp_path: Path) -> None:
-    assert manifest.read(tmp_path) is None
+    assert exports.read(tmp_path) is None
 
 
 def test_the_checksum_is_that_of_xxhsum(tmp_path: Path) -> None:
     (tmp_path / "a.ldif").write_bytes(b"abc")
     known = "06b05ab6733a618578af5f94892f3950"  # `printf abc | xxhsum -H2`
-    assert manifest.checksum(tmp_path / "a.ldif") == known
+    assert exports.checksum(tmp_path / "a.ldif") == known
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_one_that_cannot_be_trusted_is_refused(
 ) -> None:
     change(export[1], edit)
     with pytest.raises(ManifestBroken):
-        manifest.read(export[1])
+        exports.read(export[1])
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ def test_one_that_cannot_be_trusted_is_refused(
     ],
 )
 def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / manifest.FILE).write_bytes(text)
+    (tmp_path / exports.FILE).write_bytes(text)
     with pytest.raises(ManifestBroken, match="not a manifest"):
-        manifest.read(tmp_path)
+        exports.read(tmp_path)
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["pipe", "directory", "link", "endless"])
 def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / manifest.FILE
+    path = tmp_path / exports.FILE
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "directory":
@@ -150,7 +150,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
         with path.open("wb") as file:
             file.truncate(1 << 40)
     with pytest.raises(ManifestBroken, match=r"regular file|symbolic link|larger than"):
-        manifest.read(tmp_path)
+        exports.read(tmp_path)
 
 
 def test_a_missing_shard_is_named(export: tuple[Manifest, Path]) -> None:
@@ -186,6 +186,6 @@ def test_a_shard_that_was_not_read_to_its_end_is_named(export: tuple[Manifest, P
 
 def test_an_export_that_has_not_ended_is_none(export: tuple[Manifest, Path]) -> None:
     (export[1] / exports.RUN_DIR).mkdir()
-    (export[1] / manifest.FILE).unlink()
+    (export[1] / exports.FILE).unlink()
     with pytest.raises(ManifestBroken, match="has not ended"):
         exports.files_of([export[1]])

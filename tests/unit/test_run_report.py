@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from loader.errors import AddRefused, EntryRefused
-from loader.operations.reports import page, prometheus
-from loader.operations.reports.drawing import rate_of
+from loader.operations.reports import page
+from loader.operations.reports import report as prometheus
+from loader.operations.reports.page import rate_of
 from loader.operations.reports.report import RunReport
 from loader.progress import Meter, Recorder
 from loader.progress.recorder import Point, StepRecord

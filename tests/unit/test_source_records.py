@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.sources import records
+from loader.sources import ldif_files
 
 LDIF = (
     "version: 1\n\n# a comment\n\n# dn: cn=no,dc=x\n\n"
@@ -32,7 +32,7 @@ NAMES = [
 ]
 
 
-def dripping(text: bytes, size: int) -> dict[str, records.Entry]:
+def dripping(text: bytes, size: int) -> dict[str, ldif_files.Entry]:
     """What is found in a pipe that gives a few bytes at a time."""
     reading, writing = os.pipe()
 
@@ -43,7 +43,7 @@ def dripping(text: bytes, size: int) -> dict[str, records.Entry]:
 
     with os.fdopen(reading), ThreadPoolExecutor(1) as pool:
         pool.submit(write)
-        return records.find(Path(f"/dev/fd/{reading}"), NAMES)
+        return ldif_files.find(Path(f"/dev/fd/{reading}"), NAMES)
 
 
 @given(st.integers(1, 200), st.booleans())
@@ -67,7 +67,7 @@ def test_records_are_found_wherever_the_reads_end(size: int, windows: bool) -> N
 
 
 def test_what_is_not_there_is_not_found() -> None:
-    assert records.find(LDIF.encode(), ["cn=no,dc=x", "dc=x", "cn=on,dc=x"]) == {}
+    assert ldif_files.find(LDIF.encode(), ["cn=no,dc=x", "dc=x", "cn=on,dc=x"]) == {}
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
@@ -77,14 +77,14 @@ def test_compressed_files_are_known_by_their_bytes(tmp_path: Path, pack: object)
     half = text.index(b"DN:")
     path = tmp_path / "any.name"
     path.write_bytes(pack(text[:half]) + pack(text[half:]))
-    assert len(records.find(path, NAMES)) == len(NAMES)
+    assert len(ldif_files.find(path, NAMES)) == len(NAMES)
 
 
 def test_the_first_ones_in_order() -> None:
     """Nothing behind them is looked at."""
-    found = records.entries(LDIF.encode() + b"no colon\n", most=2)
+    found = ldif_files.entries(LDIF.encode() + b"no colon\n", most=2)
     assert [name for name, _ in found] == ["cn=one,dc=x", "cn=zwölf,dc=x"]
-    assert [name for name, _ in records.entries(LDIF.encode())][2:4] == [
+    assert [name for name, _ in ldif_files.entries(LDIF.encode())][2:4] == [
         "CN = Three , DC=X",
         "cn=a very long name that is folded,dc=x",
     ]

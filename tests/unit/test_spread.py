@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from loader.sources.spread import EVENLY, spread
-from loader.sources.windows import RING, UuidDistribution, filters
+from loader.sources.planner import EVENLY, RING, UuidDistribution, filters, spread
 
 ENTRIES = 50_000
 SAMPLE = 2000

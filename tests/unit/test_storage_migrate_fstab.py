@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.operations.storage.migrate import fstab, volume
+from loader.operations.storage.migrate import volume
 from loader.operations.storage.migrate.volume import Volume
 from loader.storage.mounts import Mount
 
@@ -28,12 +28,12 @@ def test_it_comes_before_the_lines_that_need_it(tmp_path: Path, needs: str) -> N
     others = "/dev/sda1 / ext4 defaults 0 1", "/srv/ldapx /x none bind 0 0"
     before = "\n".join((*others, needs, "/dev/sdb1 /mnt/new xfs noatime 0 2", ""))
     table.write_text(before)
-    edits = fstab.edits(table, "/srv/ldap", "/mnt/new", NEW, "2026-11-27")
-    fstab.apply(table, edits)
-    fstab.apply(table, edits)
+    edits = volume.edits(table, "/srv/ldap", "/mnt/new", NEW, "2026-11-27")
+    volume.apply(table, edits)
+    volume.apply(table, edits)
     lines = [line for line in table.read_text().splitlines() if not line.startswith("#")]
     assert lines == [*others, LINE, needs]
-    fstab.undo(table, edits)
+    volume.undo(table, edits)
     assert table.read_text() == before
 
 
@@ -42,18 +42,18 @@ def test_a_volume_that_is_gone_is_left_out(tmp_path: Path) -> None:
     table = tmp_path / "fstab"
     before = "/dev/sda1 /srv/ldap ext4 defaults 0 2\n/dev/sdb1 /mnt/new xfs noatime 0 2\n"
     table.write_text(before)
-    edits = fstab.edits(table, "/srv/ldap", "/mnt/new", NEW, "2026-11-27")
-    of_new = fstab.of_volume(edits, "/mnt/new")
-    fstab.leave_out(table, of_new)
+    edits = volume.edits(table, "/srv/ldap", "/mnt/new", NEW, "2026-11-27")
+    of_new = volume.of_volume(edits, "/mnt/new")
+    volume.leave_out(table, of_new)
     assert table.read_text() == before  # as the operator wrote it: nothing was changed yet
-    fstab.apply(table, edits)
+    volume.apply(table, edits)
     for _ in range(2):
-        fstab.undo(table, [one for one in edits if one not in of_new])
-        fstab.leave_out(table, of_new)
+        volume.undo(table, [one for one in edits if one not in of_new])
+        volume.leave_out(table, of_new)
         first, comment, line = table.read_text().splitlines()
         assert (first, line) == (before.splitlines()[0], f"# {before.splitlines()[1]}")
         assert comment.startswith("# 2026-11-27 ditseed storage migrate: kept, this volume could")
-    fstab.undo(table, edits)
+    volume.undo(table, edits)
     assert table.read_text() == before
 
 

@@ -14,10 +14,17 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from loader.operations.monitoring import Status
-from loader.operations.storage.watch import layers, prometheus, state, verdict
+from loader.operations.storage.watch import layers, verdict
 from loader.operations.storage.watch.layers import Layer
-from loader.operations.storage.watch.state import LayerState, Limits, State, Watcher
-from loader.operations.storage.watch.verdict import Errors, Figures, Timing
+from loader.operations.storage.watch.verdict import (
+    Errors,
+    Figures,
+    LayerState,
+    Limits,
+    State,
+    Timing,
+    Watcher,
+)
 from loader.storage.devices import Device
 from loader.storage.mounts import Mount
 
@@ -232,10 +239,10 @@ def layer(name: str = "/dev/mapper/vg-ldap", davg: float = 0.002, **more: object
     return replace(found, **more)
 
 
-def checked(tmp_path: Path, *found: LayerState, age: float = 1.0, **limits: float) -> state.Check:
+def checked(tmp_path: Path, *found: LayerState, age: float = 1.0, **limits: float) -> verdict.Check:
     path = tmp_path / "state"
-    state.write(State(NOW - age, 3.0, 10, found, (), "all well", (), Watcher.own()), path)
-    return state.check(path, Limits(**limits), NOW)
+    verdict.write(State(NOW - age, 3.0, 10, found, (), "all well", (), Watcher.own()), path)
+    return verdict.check(path, Limits(**limits), NOW)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +303,7 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     )
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
     known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "", (), Watcher.own())
-    prometheus.write(known, path)
+    verdict.write_metrics(known, path)
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
     name = "ditseed_storage_watch"
@@ -315,4 +322,4 @@ def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     found = State(NOW, 3.0, 1, (), (), "", (), Watcher.own(), format=2)
     path.write_bytes(msgspec.json.encode(found))
-    assert "format 2" in state.check(path, Limits(), NOW).lines[0]
+    assert "format 2" in verdict.check(path, Limits(), NOW).lines[0]

@@ -17,12 +17,11 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from loader.operations.monitoring import Status
-from loader.operations.storage.watch import state
+from loader.operations.storage.watch import verdict
 from loader.operations.storage.watch.layers import Layer, Target
-from loader.operations.storage.watch.state import LayerState, Limits, State, Watcher
-from loader.operations.storage.watch.verdict import Figures
+from loader.operations.storage.watch.verdict import Figures, LayerState, Limits, State, Watcher
 from loader.operations.storage.watch.watching import Watch, Wishes
-from loader.storage.timed import Timed
+from loader.storage.probes import Timed
 
 NOW = 1_800_000_000.0
 UNITS = {"", "s", "ms", "us", "%", "B", "c"}
@@ -81,9 +80,9 @@ def layer(name: str, davg: float = 0.002) -> LayerState:
     )
 
 
-def told(path: Path, known: State, limits: Limits = Limits(), age: float = 1.0) -> state.Check:  # noqa: B008
-    state.write(known, path)
-    return state.check(path, limits, NOW + age)
+def told(path: Path, known: State, limits: Limits = Limits(), age: float = 1.0) -> verdict.Check:  # noqa: B008
+    verdict.write(known, path)
+    return verdict.check(path, limits, NOW + age)
 
 
 @pytest.fixture(scope="module")
@@ -263,8 +262,8 @@ def test_each_row_of_the_documentation_is_true(tmp_path: Path, text: str, status
     for make in makes:
         path, found = tmp_path / "state", make()
         if found is not None:
-            state.write(found, path)
-        check = state.check(path, LIMITS, NOW + 1)
+            verdict.write(found, path)
+        check = verdict.check(path, LIMITS, NOW + 1)
         assert read(check.text())[0] == check.status.name == status, check
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader import words
+from loader import values
 
 TEXT = st.text(st.sampled_from('ab" \t\\é'))
 
@@ -26,7 +26,7 @@ TEXT = st.text(st.sampled_from('ab" \t\\é'))
     ],
 )
 def test_of_a_line(line: str, said: list[str]) -> None:
-    assert words.of_line(line) == said
+    assert values.of_line(line) == said
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,15 @@ def test_of_a_line(line: str, said: list[str]) -> None:
     ],
 )
 def test_of_a_value(value: str, said: list[str]) -> None:
-    assert words.of_value(value) == said
+    assert values.of_value(value) == said
 
 
 @given(TEXT)
 def test_a_word_of_a_line_comes_back(word: str) -> None:
-    assert words.of_line(f"x {words.as_line(word)} y") == ["x", word, "y"]
+    assert values.of_line(f"x {values.as_line(word)} y") == ["x", word, "y"]
 
 
 @given(st.text(st.sampled_from("ab \t\\é")))
 def test_a_word_of_a_value_comes_back(word: str) -> None:
     """But for quotes inside, which values of cn=config cannot all tell."""
-    assert words.of_value(f"x {words.as_value(word)} y") == ["x", word, "y"]
+    assert values.of_value(f"x {values.as_value(word)} y") == ["x", word, "y"]

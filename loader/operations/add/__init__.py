@@ -1,35 +1,270 @@
-"""Add LDIF to a running server: in transactions, over several connections, going on where a run was stopped.
-
-Steps: start, scan, load. Once done, the same command does nothing.
-"""
+"""What an online load is asked to do."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import struct
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Any
 
-from loader import defaults, dn, exports, ldif, overlays
-from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError
+import click
+import xxhash
+from click import Choice, IntRange
+
+from loader import defaults, dn, exports, ldif, overlays, units
+from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
+from loader.config import Config, Database
+from loader.defaults import state_dir
+from loader.errors import (
+    AddLost,
+    AddRefused,
+    EmptyInput,
+    LoaderError,
+    MaxsizeTooSmall,
+    UsageProblem,
+)
 from loader.ldif import ScanResult
-from loader.operations import bound
-from loader.operations.add import lending, room
-from loader.operations.add.looking import JOURNAL
-from loader.operations.add.options import ON_EXISTS, AddOptions
+from loader.operations import bound, map_room
+from loader.operations.add import lending
+from loader.operations.build import native
+from loader.operations.build.options import BuildOptions
+from loader.operations.map_room import Reader, Room
+from loader.operations.publish import TargetDatabase
+from loader.operations.sizing import guard
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint, recorded
-from loader.run.steps import Run, open_run
-from loader.server import configuration, subschema, writing
+from loader.run.steps import Run, RunStatus, open_run, status_of
+from loader.server import configuration, subschema, visibility
+from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.subschema import SubschemaInfo
 from loader.sinks import ldap as sink
 from loader.sinks.ldap import AddRules, Journal, Loaded, Rejection
-from loader.sources import names
+from loader.sources import Source, names
+from loader.sources.dit import Synthetic
 from loader.sources.ldap import with_retries
+from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import is_stream
 from loader.storage import files
 
-__all__ = ["ON_EXISTS", "STEPS", "AddOptions", "add", "plan"]
+ON_EXISTS = ("error", "skip", "replace", "newer")
+
+
+class Batch(click.ParamType[int]):
+    """Entries, or `auto`, which is 0."""
+
+    name = "batch"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return 0 if value == "auto" else int(IntRange(1).convert(value, param, ctx))
+
+
+@dataclass(frozen=True)
+class AddOptions(Rejecting):
+    """LDIF files (or directories of them), or a `tree`, into a running server.
+
+    `batch`: entries a transaction, 0 finds out, 1 makes none. `max_rate`: entries/s, 0 is without limit.
+    `as_replication`: everything is sent as it stands but contextCSN (lending.py).
+    """
+
+    connection: Connection = field(default_factory=Connection)
+    inputs: tuple[Path, ...] = ()
+    jobs: Annotated[int, "-j --jobs", IntRange(1), "Number of parallel connections."] = 3
+    batch: Annotated[
+        int,
+        "--batch N|auto",
+        Batch(),
+        {"default": "auto", "show_default": True},
+        "Entries per transaction; 1: no transactions, each entry by itself.",
+    ] = 0
+    on_exists: Annotated[
+        str, Choice(ON_EXISTS), "What to do with an entry that exists already."
+    ] = ON_EXISTS[0]
+    max_rejects: Annotated[
+        MaxRejects, "Maximum number of rejected entries before the load stops."
+    ] = field(default=0, kw_only=True)
+    max_rate: Annotated[
+        MaxRate, IntRange(1), "At most N entries per second, over all connections."
+    ] = 0
+    nosync: Annotated[
+        bool,
+        "Switch nosync on during the load (through cn=config); it is switched off again however the load ends.",
+    ] = False
+    keep_operational: Annotated[
+        bool,
+        "Send entryUUID, creatorsName, createTimestamp ... as well, with the relax control.",
+    ] = False
+    run_dir: Annotated[
+        RunDir, "Directory for the state of the run (default: below the state directory)."
+    ] = None
+    as_replication: bool = False
+    tree: Synthetic | None = None  # in the place of inputs
+
+    @property
+    def files(self) -> LdifFiles:
+        return LdifFiles(self.inputs)
+
+    @property
+    def source(self) -> Source:
+        return self.tree or self.files
+
+    @property
+    def directory(self) -> Path:
+        """Where the run keeps its state: for the same files and server the same."""
+        if self.run_dir is not None:
+            return self.run_dir.absolute()
+        text = json.dumps([self.connection.uri, self._names() or self._tree()])
+        return state_dir() / "add" / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def reject_file(self) -> Path:
+        return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption. Files may: then it begins anew."""
+        return {
+            "uri": self.connection.uri,
+            "inputs": self._names(),
+            "files": self.files.fingerprints(),
+            "tree": self._tree(),
+            "keep_operational": self.keep_operational,
+            "as_replication": self.as_replication,
+        }
+
+    def _names(self) -> list[str]:
+        return [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()]
+
+    def _tree(self) -> dict[str, object] | None:
+        return self.tree.identity() if self.tree else None
+
+    def require_fitting(self, dry: bool = False) -> None:
+        """Raise UsageProblem for options that do not go together."""
+        if self.files.streamed and dry:
+            raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
+        self.files.require_fitting(self.rejects)
+
+
+# --- room ------------------------------------------------------------------------------------------------------------
+#
+# Is there room in a running server of this host for what is to be added? Asked before the first entry is sent.
+
+
+log = logging.getLogger(__name__)
+LOOSER = 1.5  # times: slapd leaves pages half full where it inserts, and the core fills them
+
+
+def require(connection: Connection, given: LdifFiles, first: str | None) -> None:
+    """`first`: DN of the first entry. Raises MaxsizeTooSmall. What cannot be asked (a server elsewhere, a configuration
+    that is hidden or that the core is not proven for) is not."""
+    try:
+        found = _local(connection, first)
+        if found is None:
+            return
+        config, database = found
+        room, readers = map_room.look(database)
+        place = TargetDatabase(config, database, database.directory or Path())
+        target = native.target_of(BuildOptions(config.path, suffix=database.suffix), place)
+        load = guard.forecast(target, given, room.available, Meter("sample"))
+    except (LoaderError, OSError) as error:
+        log.info("room in the map was not looked at: %s", error)
+        return
+    if load is not None:
+        _judge(database, room, readers, load.bytes)
+
+
+def _local(connection: Connection, first: str | None) -> tuple[Config, Database] | None:
+    with session(connection) as server:
+        if not server.uri.lower().startswith("ldapi:"):
+            return None
+        config = configuration.read_online(server)
+    found = [one for one in config.mdb_databases if first and dn.is_below(first, one.suffix)]
+    if not found:
+        return None
+    return config, max(found, key=lambda one: len(one.suffix))
+
+
+def _judge(database: Database, room: Room, readers: tuple[Reader, ...], needed: int) -> None:
+    if needed > room.available:
+        if room.held:
+            _tell_reader(database, room, readers)
+        whole = room.maxsize - room.available + needed
+        raise MaxsizeTooSmall(
+            maxsize=units.size(room.maxsize), suffix=database.suffix, needed=units.size(whole)
+        )
+    if needed * LOOSER > room.available:
+        log.warning(
+            "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map",
+            database.suffix,
+            units.size(needed),
+            units.size(room.available),
+        )
+
+
+def _tell_reader(database: Database, room: Room, readers: tuple[Reader, ...]) -> None:
+    oldest = max(readers, key=lambda one: one.lag)
+    log.warning(
+        "%s: %s (process %d) keeps %s of free pages from being used again",
+        database.suffix,
+        oldest.process or "a dead reader",
+        oldest.pid,
+        units.size(room.held),
+    )
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+#
+# A load into a running server, looked at from outside.
+
+
+# Of loader/native/load/src/journal.rs: kind, first position, the one after the last, and XXH3 of these.
+_RECORD = struct.Struct("<4Q")
+_SETTLED = (2, 3, 4)  # added, present, replaced
+JOURNAL = "journal"
+
+
+def loads_of(uri: str) -> list[RunStatus]:
+    """The loads of `ditseed add` to that server whose state is kept here, newest first."""
+    found = [status_of(path) for path in (state_dir() / "add").glob("*")]
+    ours = [one for one in found if one is not None and one.options.get("uri") == uri]
+    return sorted(ours, key=lambda one: -one.heard)
+
+
+def settled(load: RunStatus) -> int:
+    """Entries that are done: on the server, or rejected once the load is through."""
+    done = load.found("load")
+    return done["read"] if done is not None else sum(_runs(load.directory / JOURNAL))
+
+
+def expected(load: RunStatus) -> int | None:
+    """Entries of the input; None while that is not known."""
+    scan = load.found("scan")
+    return scan["entries"] if scan else None
+
+
+def _runs(journal: Path) -> Iterator[int]:
+    try:
+        content = journal.read_bytes()
+    except FileNotFoundError:
+        return
+    whole = len(content) // _RECORD.size * _RECORD.size  # the last record may be half written
+    for at in range(0, whole, _RECORD.size):
+        kind, first, end, check = _RECORD.unpack_from(content, at)
+        if kind in _SETTLED and xxhash.xxh3_64_intdigest(content[at : at + 24]) == check:
+            yield end - first
+
+
+# --- add -------------------------------------------------------------------------------------------------------------
+#
+# Add LDIF to a running server: in transactions, over several connections, going on where a run was stopped.
+#
+# Steps: start, scan, load. Once done, the same command does nothing.
+
 
 STEPS = ("start", "scan", "load")
 # Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
@@ -98,14 +333,14 @@ def _require_access(server: Session, name: str) -> None:
     """May entries be added where the first one goes? Raises NoWriteAccess; what cannot be asked, the load tells."""
     for place in filter(None, (dn.parent(name), name)):
         if server.exists(place):
-            writing.require_below(server, place)
+            visibility.require_below(server, place)
             return
     try:
         config = configuration.read_online(server)
         database = config.database(name)
     except LoaderError:
         return
-    writing.require_first(server, config, database)
+    visibility.require_first(server, config, database)
 
 
 def _scanned(options: AddOptions, meter: Meter) -> ScanResult:
@@ -159,7 +394,7 @@ class _AddSteps:
         begun = self.journal.exists() or self.run.catalogue.found("load") is not None
         if begun or options.tree is not None or options.on_exists != ON_EXISTS[0]:
             return
-        room.require(options.connection, options.files, scan.get("first_dn"))
+        require(options.connection, options.files, scan.get("first_dn"))
 
     def lease(self) -> AbstractContextManager[None]:
         """nosync where it is asked for, and there is something left to do."""

@@ -24,7 +24,7 @@ from loader.operations.tune import syncing
 from loader.operations.tune.target import opened
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.server import configuration, configuration_write, running, shell_commands
+from loader.server import configuration, configuration_write, limits, running
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.storage.holders import DATA
@@ -219,4 +219,4 @@ def _by_hand(database: Database, uri: str, *settings: str) -> str:
     """A command for root of that host."""
     changes = "-\\n".join(f"delete: {one}\\n" for one in settings)
     text = f"dn: {database.entry_dn}\\nchangetype: modify\\n{changes}"
-    return f"printf {shlex.quote(text)} | ldapmodify {shell_commands.external(uri)}"
+    return f"printf {shlex.quote(text)} | ldapmodify {limits.external(uri)}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn, naming, units
+from loader import dn, plain, units
 from loader.errors import LoaderError, of_system
 from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
@@ -102,7 +102,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
         return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
     if not found.backups:
         what = f"no backup of {suffix}" if suffix else "no backup"
-        reason = f"{what} in {naming.with_operator_paths(str(repository.path_of(repo)))}"
+        reason = f"{what} in {plain.with_operator_paths(str(repository.path_of(repo)))}"
         return Check(Status.CRITICAL, reason, 0, None, None, limits)
     sets = repository.sets(found.backups)
     latest = sets[-1] if suffix is None else found.backups[-1:]
@@ -257,7 +257,7 @@ def write_metrics(found: Mapping[str, Check], path: Path) -> None:
     """found: by suffix; "" where it is of all. Whole or not at all."""
     from prometheus_client.core import GaugeMetricFamily  # it takes long to import
 
-    from loader.operations import textfile
+    from loader.operations import monitoring
 
     now = repository.now().timestamp()
     written = f"{_METRIC}_written_timestamp_seconds"
@@ -269,4 +269,4 @@ def write_metrics(found: Mapping[str, Check], path: Path) -> None:
             if value is not None:
                 family.add_metric([suffix], value)
         families.append(family)
-    textfile.write(families, path)
+    monitoring.write(families, path)

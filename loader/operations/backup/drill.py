@@ -42,10 +42,10 @@ from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
 from loader.operations.backup.repository import Repository, Where, Which
 from loader.operations.backup.restore import Contents
-from loader.operations.target import require_readable_format
+from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
-from loader.server import account, compiled_schema, configuration, private, private_slapd, tools
+from loader.server import configuration, private, private_slapd, tools
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
@@ -143,7 +143,7 @@ def _started(
     is_indexed = _UUID in indexes(data)
     settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
     with private.configured(restored.config, restored.database, place, settings) as home:
-        account.change_owner(owner, place)
+        tools.change_owner(owner, place)
         _require_reached(owner, home)
         started = time.monotonic()
         with private_slapd.running(home, owner, configuration.tools_tmpdir()) as session:
@@ -231,11 +231,11 @@ def _lost(wanted: tuple[str, ...], found: tuple[str, ...]) -> str:
 def _owner(options: DrillOptions, database: Database) -> Owner | None:
     """Never root: the account of the database on this host, and where there is none, nobody."""
     directories = [database.directory] if database.directory else []
-    return account.of_directories_or(options.user, directories)
+    return tools.of_directories_or(options.user, directories)
 
 
 def _require_reached(owner: Owner | None, home: Path) -> None:
-    if owner is not None and not account.may_read(owner, [home]):
+    if owner is not None and not tools.may_read(owner, [home]):
         reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
         raise UsageProblem(reason=f"{reason}: give another, or --run-as")
 
@@ -314,7 +314,7 @@ def _left_out(contents: Contents) -> list[str]:
     if contents.config_path is not None or contents.backup.with_config:
         try:
             found = contents.config()
-            definitions = schema.definitions(found, compiled_schema.of_modules(found))
+            definitions = schema.definitions(found, configuration.of_modules(found))
             names.update(schema.protected(definitions))
         except LoaderError as error:
             log.warning("not known which attributes of modules no client may set: %s", error)
@@ -346,11 +346,11 @@ def _filtered(where: str, contents: Contents, place: Path, meter: Meter) -> Iter
     entries in the order of their IDs, so after a rename to a newer parent a child comes before that."""
     found, suffix = contents.config(), contents.backup.suffix
     database = found.database(suffix)
-    owner = account.of_directories([database.directory] if database.directory else [])
+    owner = tools.of_directories([database.directory] if database.directory else [])
     settings = {"olcDbDirectory": [bytes(place / "data")]}
     words = ["-o", "ldif-wrap=no", "-b", suffix, "-a", where]
     with private.configured(found, database, place, settings) as home:
-        account.change_owner(owner, place)
+        tools.change_owner(owner, place)
         owned = owner or Owner(0, 0)
         command = tools.server_tool_as(owned.uid, owned.gid, "slapcat", "-F", str(home), *words)
         top = place.parent

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from loader import naming
+from loader import plain
 from loader.errors import NoSuchBackup
 from loader.operations.backup import manifest, repository
 from loader.operations.backup.manifest import Backup, Seal
@@ -112,7 +112,7 @@ def _read(path: Path, kind: type[Record], backup: Backup) -> Record | None:
     except FileNotFoundError:
         return None
     except Unfit as error:
-        log.warning("%s does not count: it %s", naming.with_operator_paths(str(path)), error)
+        log.warning("%s does not count: it %s", plain.with_operator_paths(str(path)), error)
         return None
     return found
 
@@ -142,7 +142,7 @@ def keep(repo: Where, record: Record) -> Record:
     except OSError as error:
         log.warning(
             "%s: %s cannot be written, so `list`, `check` and `prune` will not know of this result: %s",
-            *(naming.with_operator_paths(str(path / record.backup)), name, error.strerror),
+            *(plain.with_operator_paths(str(path / record.backup)), name, error.strerror),
         )
     return made
 

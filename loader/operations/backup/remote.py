@@ -32,7 +32,7 @@ from typing import Annotated
 
 import msgspec
 
-from loader import naming, typed, units
+from loader import plain, typed, units
 from loader.errors import (
     BackupDamaged,
     LoaderError,
@@ -248,7 +248,7 @@ def _names(store: Store) -> list[str]:
 @contextmanager
 def _called(home: Path, repo: Location, top: Path) -> Iterator[None]:
     """Messages about the files in `home` name those that it is of; where the disk is full, it is this one."""
-    naming.register(home, repo.url)
+    plain.register(home, repo.url)
     try:
         yield
     except NoSpace as error:
@@ -256,7 +256,7 @@ def _called(home: Path, repo: Location, top: Path) -> Iterator[None]:
             raise NoSpace(path=top, lack=error.facts["lack"]) from error
         raise
     finally:
-        naming.forget(home)
+        plain.forget(home)
 
 
 # --- the lock -------------------------------------------------------------------------------------

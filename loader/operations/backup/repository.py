@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import dn, naming
+from loader import dn, plain
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
@@ -321,7 +321,7 @@ def collect(repo: Repository) -> int:
     read, all packs stay."""
     packs, found = repo.packs(), listing(repo)
     if packs and found.broken:
-        told = naming.with_operator_paths(str(repo.path))
+        told = plain.with_operator_paths(str(repo.path))
         log.warning("no pages are removed from %s: %s", told, found.broken[0])
         return 0
     freed = 0
@@ -462,7 +462,7 @@ def _latest_broken(
     advice = "Take a new backup: there is no older one."
     older = (one for one in reversed(found.backups) if problem(repo, one, False) is None)
     if (last := next(older, None)) is not None:
-        command = f"ditseed backup restore {last.id} -R {shlex.quote(naming.told(str(repo.path)))}"
+        command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
     return LatestBroken(
         path=repo.path,

@@ -26,9 +26,9 @@ from loader.operations.backup.run import directory_of, machine
 from loader.operations.clone import require_space
 from loader.operations.indexing import Rebuilt
 from loader.operations.made_with import Origin
-from loader.operations.publish import TargetDatabase
-from loader.operations.target import (
+from loader.operations.publish import (
     BuildDirectory,
+    TargetDatabase,
     build_directory,
     checked,
     put,
@@ -37,7 +37,7 @@ from loader.operations.target import (
 )
 from loader.progress import Progress
 from loader.run.log import killpoint
-from loader.server import compiled_schema, configuration, private
+from loader.server import configuration, private
 from loader.storage import files, temporary
 
 log = logging.getLogger(__name__)
@@ -356,7 +356,7 @@ def _origin(contents: Contents, now: Config) -> Origin | None:
     try:
         own = [one for one in contents.config_entries() if one[0].lower() != schema.ROOT]
         path = contents.directory / backup.config_file
-        found = config.parse(path, [*own, *compiled_schema.read(now)])
+        found = config.parse(path, [*own, *configuration.read_compiled_schema(now)])
         return Origin(found, found.database(backup.suffix))
     except BackupDamaged as error:
         log.warning("the configuration of the backup is not compared: %s", error)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import zstandard
 
-from loader import dn, naming, resources, units
+from loader import dn, plain, resources, units
 from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, copy, meta, one_moment, readers, snapshot
@@ -442,7 +442,7 @@ def _tell_no_entries(made: Backup) -> None:
     if not made.entries:
         log.warning(
             "%s: the database of %s has no entries; backups with entries are not pruned in favour of this one",
-            naming.with_operator_paths(made.source),
+            plain.with_operator_paths(made.source),
             made.suffix,
         )
 
@@ -461,7 +461,7 @@ def _tell_old_reader(source: Path) -> None:
         log.warning(
             "%s: a reader is %s transactions behind, so that freed pages wait and the file grows (mdb_stat -r shows "
             "which)",
-            naming.with_operator_paths(str(source)),
+            plain.with_operator_paths(str(source)),
             units.number(lag),
         )
 

@@ -17,7 +17,7 @@ from loader.operations.backup.pack import Compared
 from loader.operations.backup.records import Verification
 from loader.operations.backup.repository import Repository, Where
 from loader.operations.backup.restore import Contents
-from loader.operations.target import checked
+from loader.operations.publish import checked
 from loader.progress import Progress
 from loader.storage import files, held
 

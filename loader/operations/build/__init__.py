@@ -13,7 +13,7 @@ from loader import settings
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
-from loader.operations.build.made_for import made_for
+from loader.operations.build.native import made_for
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress

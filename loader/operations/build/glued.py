@@ -1,8 +1,4 @@
-"""A build of databases that are glued together: the LDIF divided, and each database made of its part.
-
-As `slapadd -b SUPERIOR` does without -g, each entry goes to the database that slapd would look for it in. All databases
-are made and checked before the first one is published, the superior, which bears the contextCSN, last.
-"""
+"""An LDIF divided among databases that are glued together: a file for each of them, in the superior's run directory."""
 
 from __future__ import annotations
 
@@ -13,20 +9,137 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from loader import csn, glue, units
+from loader import config, csn, exports, units
 from loader.config import Database
-from loader.errors import EntriesLost, GlueRefused
+from loader.errors import EmptyInput, EntriesLost, GlueRefused, NotProven
 from loader.mdb import contents
 from loader.mdb.meta import DATA
-from loader.operations.build import division, finish, inputs
-from loader.operations.build.division import HOME, GluedBuild
-from loader.operations.build.made_for import made_for
+from loader.operations.build import finish, inputs
+from loader.operations.build.native import made_for
 from loader.operations.build.options import BuildOptions
-from loader.operations.publish import PUBLISHED, TargetDatabase, require_as_published
+from loader.operations.publish import PUBLISHED, TargetDatabase, holds_entries, require_as_published
 from loader.progress import Meter
-from loader.run.log import Facts, recorded
+from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, open_run
+from loader.sinks import mdb
+from loader.sinks.configured import schema_of
+from loader.sinks.mdb import SplitTarget
 from loader.storage import files
+
+HOME = "split"  # in the run directory
+
+
+@dataclass(frozen=True)
+class GluedBuild:
+    """`places`: the superior's, then those of the databases glued to it. `claimed`: of a seeding, the contextCSN that
+    no part exceeds."""
+
+    options: BuildOptions
+    run: Run
+    places: Sequence[TargetDatabase]
+    claimed: tuple[str, ...] | None
+
+    @property
+    def home(self) -> Path:
+        return self.run.directory / HOME
+
+    def share(self, number: int) -> Path:
+        """What the database of that number gets."""
+        return self.home / f"{number}.ldif.zst"
+
+    def split(self, meter: Meter) -> Facts:
+        """Each record to the file of its database, packed; the files stay until all is published."""
+        superior = self.places[0].database
+        files.remove_tree(self.home)
+        self.home.mkdir(mode=0o700)
+        shares = [
+            SplitTarget(place.database.suffixes, self.share(number))
+            for number, place in enumerate(self.places)
+        ]
+        claim = (superior.suffix, self.claimed) if self.claimed is not None else None
+        with self.options.source.reading(meter) as read:
+            found = mdb.split(
+                read, schema(self.places[0]), shares, claim, meter, file_urls=self.options.file_urls
+            )
+        exports.require_entries(self.options.inputs, sum(one.entries for one in found))
+        killpoint("split.middle")
+        shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
+        return {"now": inputs.input_time(self.options), "shares": shared}
+
+    def require_entries(self, divided: Facts) -> None:
+        """A database that gets nothing stays as it is, which is right only if it holds nothing. Raises EmptyInput,
+        GlueRefused."""
+        if not any(self.has_entries(number, divided) for number in range(len(self.places))):
+            raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
+        for number, place in enumerate(self.places):
+            if not self.has_entries(number, divided):
+                self._require_none(number, place)
+                suffix = place.database.suffix
+                self.run.progress.say(f"{suffix}: no entries; its database stays as it is")
+
+    def _require_none(self, number: int, place: TargetDatabase) -> None:
+        """Neither entries, nor a contextCSN for an entry that is not there."""
+        suffix, superior = place.database.suffix, self.places[0].database.suffix
+        options = self.options
+        if number == 0 and (options.seeding or options.write_context):
+            reason = "the LDIF has no entry for it, and the contextCSN of the tree belongs into its suffix entry"
+            advice = "Add that entry to the LDIF, or name the database that the entries belong to."
+            raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
+        if place.data.exists() and holds_entries(place.directory):
+            reason = "the LDIF has no entry for it, but its database holds some"
+            advice = f"Build {superior} alone with --no-glue, or remove {place.data} first."
+            if number == 0:
+                advice = f"Name the database that the entries belong to with -b, or remove {place.data} first."
+            raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
+
+    def has_entries(self, number: int, divided: Facts) -> bool:
+        return bool(divided["shares"][number]["entries"])
+
+    def part(self, number: int, divided: Facts, rejected: int) -> BuildOptions:
+        """The options for one database, after so many rejects: only the superior's entry bears a contextCSN."""
+        given, superior = self.options, number == 0
+        return dataclasses.replace(
+            given,
+            inputs=(self.share(number),),
+            tree=None,
+            suffix=self.places[number].database.suffix,
+            now=divided["now"],
+            first=sum(one["entries"] for one in divided["shares"][:number]),
+            claimed=self.claimed,
+            seeding=given.seeding and superior,
+            write_context=given.write_context and superior,
+            server_id=finish.server_id(given, self.places[0]),
+            max_rejects=max(0, given.max_rejects - rejected),
+            rejects=_numbered(given.rejects, number),
+        )
+
+
+def schema(superior: TargetDatabase) -> mdb.Schema:
+    """By which entries are told apart. Raises GlueRefused."""
+    try:
+        return schema_of(superior.config, superior.database)
+    except NotProven as error:
+        why = error.facts["reason"]
+        reason = f"which entries are whose is not known without the schema ({why})"
+        advice = "Divide the LDIF by hand, and build each database by itself (--no-glue)."
+        suffix = superior.database.suffix
+        raise GlueRefused(suffix=suffix, reason=reason, advice=advice) from error
+
+
+def _numbered(rejects: Path | None, number: int) -> Path | None:
+    """Each database's rejects in a file of their own."""
+    if rejects is None or number == 0:
+        return rejects
+    return rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
+
+
+# --- glued -----------------------------------------------------------------------------------------------------------
+#
+# A build of databases that are glued together: the LDIF divided, and each database made of its part.
+#
+# As `slapadd -b SUPERIOR` does without -g, each entry goes to the database that slapd would look for it in. All
+# databases are made and checked before the first one is published, the superior, which bears the contextCSN, last.
+
 
 STEPS = ("claim", "split", "report")
 RUN_DIR = ".ditseed-glued"  # in each subordinate database's directory
@@ -38,7 +151,7 @@ def subordinates(options: BuildOptions, place: TargetDatabase) -> list[Database]
     """The databases that are made too. Raises GlueRefused."""
     if not options.glue or options.target is not None:
         return []
-    glued = glue.subordinates(place.config, place.database)
+    glued = config.subordinates(place.config, place.database)
     found = [one for one in glued if one.backend == "mdb"]
     for one in found:
         _require_known(one, place.database, options.seeding)
@@ -60,7 +173,7 @@ def require(options: BuildOptions, place: TargetDatabase, engine: ModuleType) ->
     places = _places(options, place)
     for one in places:
         engine.require(options, one)
-    division.schema(places[0])
+    schema(places[0])
     for one in places[1:]:
         one.require_free()
 

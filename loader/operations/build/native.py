@@ -1,20 +1,26 @@
-"""The steps of a build by the native core: one call reads the input once, and writes the data file."""
+"""Where the native engine is not proven to write what slapd would: refused by name, before any work."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from loader import exports, resources, units
-from loader.errors import AllRejected, EntriesLost
+import xxhash
+
+from loader import backmdb, exports, resources, units
+from loader.backmdb import Settings
+from loader.config import Config, Database
+from loader.errors import AllRejected, EntriesLost, NotProven, TooManyEntries
 from loader.mdb import edits, meta, verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
-from loader.operations.build import finish, inputs, proven
+from loader.operations.build import finish, inputs
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
 from loader.operations.sizing import guard
@@ -22,6 +28,10 @@ from loader.operations.sizing.guard import Limits
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
+from loader.schema import definitions, effects
+from loader.server import tools
+from loader.server.tools import Release
+from loader.settings import require as require_supported
 from loader.sinks import mdb
 from loader.sinks.configured import schema_of
 from loader.sinks.mdb import (
@@ -30,10 +40,126 @@ from loader.sinks.mdb import (
     LiveSource,
     Rejection,
     Resources,
+    Table,
     Target,
     Transferred,
 )
 from loader.storage import files
+
+OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the other
+MOST_ENTRIES = 2**32 - 3  # as positions.rs of the core has it
+LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
+_SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
+_ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
+
+
+def proven_settings(
+    config: Config, database: Database, options: BuildOptions, superior: Database | None = None
+) -> Settings:
+    """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven,
+    SettingRefused."""
+    require_supported(config, database, superior or database)
+    found = backmdb.settings(config, database, superior, is_2_7())
+    for reason in (
+        *_of_host(),
+        *_of_settings(database, found),
+        *_of_context(found, options),
+    ):
+        raise NotProven(reason=reason)
+    return found
+
+
+def require_keys(found: Settings) -> None:
+    """Are the index keys of such settings known, on this host? Raises NotProven."""
+    for reason in (*_of_host(), *_of_keys(found)):
+        raise NotProven(reason=reason)
+
+
+def require_numbers(entries: int | None, options: BuildOptions, source: str = "") -> None:
+    """Before the first of so many entries is read; None: nobody knows. `source`: where they are, if that is no file.
+    Raises TooManyEntries."""
+    if entries is not None and entries > MOST_ENTRIES:
+        inputs = source or ", ".join(map(str, options.inputs)) or "the template"
+        counts = (
+            f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
+        )
+        raise TooManyEntries(path=inputs, reason=counts)
+
+
+def _of_host() -> Iterator[str]:
+    if sys.byteorder != "little" or struct.calcsize("P") != 8:
+        yield "this host is not a 64-bit one with the low byte first"
+
+
+def _of_settings(database: Database, found: Settings) -> Iterator[str]:
+    yield from _of_keys(found)
+    for flag in database.env_flags:
+        if flag.lower() not in _ENV_FLAGS:
+            yield f"envflags {flag}"
+
+
+def _of_keys(found: Settings) -> Iterator[str]:
+    if found.intlen > LONGEST_INTLEN:
+        yield f"index_intlen is {found.intlen}, more than {LONGEST_INTLEN}"
+
+
+def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:
+    if found.subentry and options.write_context:
+        yield "sync_use_subentry puts contextCSN into an entry of its own"
+
+
+def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> None:
+    """`foreign`: attribute types of the schema, with a matching rule or syntax that is not OpenLDAP's own.
+    `unproven`: those that the settings name (index, multival, sortvals), with one that the core does not follow."""
+    for name, rule in sorted(foreign.items()):
+        raise NotProven(reason=f"{name} has {rule}, which a module brings that is not OpenLDAP's")
+    for name, rule in sorted(unproven.items()):
+        raise NotProven(reason=f"{name}, which the configuration indexes or sorts, has {rule}")
+
+
+def tables() -> tuple[Table, ...]:
+    """Which of the tables that not every slapd has are there with the installed one."""
+    release = tools.release()
+    if release is None:
+        raise NotProven(reason="slapd -VV does not say which OpenLDAP this is")
+    if not OLDEST <= release < NEWEST:
+        raise NotProven(reason=f"OpenLDAP {_text(release)}; it is from {_text(OLDEST)} up to 2.7")
+    return tuple(name for name, since in _SINCE.items() if release >= since)
+
+
+def is_2_7() -> bool:
+    """Whether the installed slapd is of OpenLDAP 2.7 or later."""
+    return (tools.release() or OLDEST) >= (2, 7, 0)
+
+
+def _text(release: Release) -> str:
+    return ".".join(map(str, release))
+
+
+# --- made for --------------------------------------------------------------------------------------------------------
+#
+# What decides how entries are stored, as one checksum: a run does not go on under another configuration or slapd.
+
+
+# Of cn=config: about who may do what.
+_INDIFFERENT = ("olcaccess", "olclimits", "olcrootpw", "olcsyncrepl")
+
+
+def made_for(config: Config, database: Database, options: BuildOptions) -> str:
+    """Of the slapd that is installed, the schema, and the settings of the database that its data depend on; of all
+    settings where the native engine does not follow them."""
+    try:
+        settings: object = proven_settings(config, database, options)
+    except NotProven:
+        settings = [one for one in sorted(config.settings.items()) if one[0][1] not in _INDIFFERENT]
+    deciding = (tools.release(), settings, definitions(config, ()), effects(config, database))
+    return xxhash.xxh3_128_hexdigest(repr(deciding).encode())
+
+
+# --- native ----------------------------------------------------------------------------------------------------------
+#
+# The steps of a build by the native core: one call reads the input once, and writes the data file.
+
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
 LARGEST = 1 << 46  # bytes, within what a process can map; while the size is chosen afterwards
@@ -46,7 +172,7 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
     run.do("config", work.config)
     scan = _looked_at(options, run, work)
     total = scan.get("entries") or options.source.entries()
-    proven.require_numbers(total, options)
+    require_numbers(total, options)
     loaded = run.do("load", lambda meter: work.load(meter, scan), total=total)
     checked = run.do("check", lambda meter: work.check(meter, loaded))
     return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(loaded, checked))}
@@ -63,7 +189,7 @@ def _looked_at(options: BuildOptions, run: Run, work: NativeSteps) -> Facts:
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> None:
     """Is it proven that the core makes what slapd would?"""
-    proven.require_numbers(options.source.entries(), options)
+    require_numbers(options.source.entries(), options)
     run.do("config", NativeSteps(options, run, place).config)
 
 
@@ -74,15 +200,15 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
     """What the configuration says now. Raises NotProven."""
-    settings = proven.settings(place.config, place.database, options, place.superior)
+    settings = proven_settings(place.config, place.database, options, place.superior)
     known = schema_of(
         place.config, place.named, settings.attribute_options, seeding=options.seeding
     )
-    proven.require_rules(known.foreign(), known.unproven(settings.attributes))
+    require_rules(known.foreign(), known.unproven(settings.attributes))
     return Target(
         settings=settings,
         schema=known,
-        tables=proven.tables(),
+        tables=tables(),
         map_size=_map_size(options, place),
         server_id=finish.server_id(options, place),
     )

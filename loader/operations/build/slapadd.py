@@ -1,33 +1,36 @@
 """The steps of a build by slapadd: its input is read three times, for slapadd tells what is wrong late and briefly.
 
-A stream is put into a file first.
-"""
+A stream is put into a file first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from loader import settings
+from loader import backmdb, resources, settings, units
 from loader.defaults import ENGINES
-from loader.errors import EmptyInput, EntriesLost, NotProven
+from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, NotProven
 from loader.mdb import contents, verify
 from loader.mdb.meta import DATA
 from loader.operations import estimate
-from loader.operations.build import finish, inputs, native, shard_count, shards, spool
-from loader.operations.build.options import BuildOptions
+from loader.operations.build import finish, inputs, native
+from loader.operations.build.options import MOST_SHARDS, BuildOptions
 from loader.operations.publish import TargetDatabase
 from loader.operations.sizing import guard
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.sinks import slapadd
+from loader.sinks.slapadd import GeneratedAttributes, MergeTask, Slice, SlicedLdif
 from loader.sources import names
 from loader.storage import files
 
 STEPS = (
-    spool.STEP,
+    inputs.STEP,
     "scan",
     "schema",
     "size",
@@ -42,12 +45,12 @@ STEPS = (
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
     """The steps up to a database that is made and checked; the call that publishes it. Each is done once."""
-    options = spool.spooled(options, run)
+    options = inputs.spooled(options, run)
     work = _SlapaddSteps(options, run, place)
     scan = run.do("scan", work.scan)
     aliases = run.do("schema", lambda meter: work.schema(scan))["aliases"]
     size = run.do("size", lambda meter: work.size(meter, scan))
-    sharing = shards.ShardSteps(options, run, place, scan, size, aliases)
+    sharing = ShardSteps(options, run, place, scan, size, aliases)
     plan: Facts = {"shards": 1}
     if size["shards"] > 1:
         plan = run.do("slice", sharing.slice)
@@ -56,14 +59,14 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
     else:
         total = scan["entries"]
         loaded = run.do("load", lambda meter: work.load(meter, scan, size, aliases), total=total)
-    spool.remove(run)
+    inputs.remove(run)
     checked = run.do("check", lambda meter: work.check(meter, scan, loaded))
     entries = scan["entries"]
-    told = {"read": entries, "entries": entries, "rejected": 0, **size, **shards.told(plan)}
+    told = {"read": entries, "entries": entries, "rejected": 0, **size, **shards_told(plan)}
     return lambda: {**told, **run.do("publish", lambda meter: work.publish(scan, size, checked))}
 
 
-def _shared(run: Run, work: _SlapaddSteps, sharing: shards.ShardSteps, plan: Facts) -> Facts:
+def _shared(run: Run, work: _SlapaddSteps, sharing: ShardSteps, plan: Facts) -> Facts:
     """By several slapadds."""
     total = plan["shared"] + plan["leaves"]
     run.do("slices", lambda meter: sharing.load(meter, plan), total=total)
@@ -111,7 +114,7 @@ class _SlapaddSteps:
         """How large the database will be; is there room, in maxsize and on the disk?"""
         needed = self._needed(meter, scan)
         maxsize = finish.choose_maxsize(self.options, self.place, needed)
-        count = shard_count.shard_count(self.options, self.place, scan["entries"], needed)
+        count = shard_count(self.options, self.place, scan["entries"], needed)
         if not scan["first_dn"]:
             count = 1  # the entry of the empty DN has no node by which slices could be merged
         # Slices lie beside what is made of them.
@@ -169,3 +172,234 @@ class _SlapaddSteps:
     def publish(self, scan: Facts, size: Facts, checked: Facts) -> Facts:
         counts = (scan["entries"], size["maxsize"])
         return finish.publish(self.options, self.place, self.made, checked, *counts)
+
+
+# --- shard count -----------------------------------------------------------------------------------------------------
+#
+# How many slapadds share a load, and how many of them run at a time.
+
+
+# Entries of a slice: fewer are not worth a slapadd that starts, and more make each of them slower.
+_FEW = 50_000
+_MANY = 64  # slices that are cut for speed alone
+_LEAST = 5_000  # entries of a slice that has to be small for want of memory
+_SHARE = 2  # of the memory there is, this part for environments that grow
+_WORTH = 4  # shared entries are loaded by each: together at most this part of the others
+
+
+def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, needed: int) -> int:
+    """How many slices to cut; 1: none. needed: bytes that the database will take."""
+    if options.shards == 1 or options.tree or _why_not(options, place):
+        return 1
+    if options.shards:
+        return options.shards
+    processors = resources.processors()
+    fitting = -(-needed * processors * _SHARE // resources.memory())
+    for_speed = min(_MANY, entries // _FEW)
+    return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST_SHARDS))
+
+
+def _why_not(options: BuildOptions, place: TargetDatabase) -> str | None:
+    """Why one slapadd must see all, if it must."""
+    own = options.write_context and not options.seeding
+    if own and backmdb.settings(place.config, place.database).subentry:
+        return "sync_use_subentry puts contextCSN into an entry of its own"
+    return None
+
+
+def parallel_slapadds(needed: int, count: int) -> int:
+    """Slapadds that run at a time: as many as processors, if what they make together fits into memory."""
+    fitting = resources.memory() // _SHARE // max(1, needed // count)
+    return max(1, min(resources.processors(), count, fitting))
+
+
+def max_useful_slices(shared: int, leaves: int, count: int) -> int:
+    """As many slices as do not load shared entries for the most part."""
+    return min(count, 1 + leaves // (_WORTH * max(shared, 1)))
+
+
+# --- shards ----------------------------------------------------------------------------------------------------------
+#
+# The load by several slapadds side by side: how many, each into an environment of its own, and made one at the end.
+#
+# slapadd -q is one writer that puts index keys where they belong: it crawls once its database outgrows memory, and
+# uses one processor. A database a part as large fits, and as many can grow at a time as there are processors.
+
+
+@dataclass(frozen=True)
+class ShardSteps:
+    """The bodies of the steps slice, slices and merge. Each can be done again from its beginning, `slices` from the
+    last slice that was loaded."""
+
+    options: BuildOptions
+    run: Run
+    place: TargetDatabase
+    scan: Facts
+    size: Facts
+    aliases: Mapping[str, str]
+
+    @property
+    def home(self) -> Path:
+        """Of the environments of slices, and the shared entries."""
+        return self.run.directory / "slices"
+
+    @cached_property
+    def source(self) -> SlicedLdif:
+        suffixes = self.place.database.suffixes
+        return SlicedLdif(self.options.files.paths(), suffixes, self.home / "shared.ldif")
+
+    def slice(self, meter: Meter) -> Facts:
+        """Where slices begin. One is none: the input is then for one slapadd, which judges it as it is."""
+        files.remove_tree(self.home)
+        self.home.mkdir(mode=0o700)
+        found = slapadd.plan(self.source, self.size["shards"], meter)
+        if found.unknown:
+            why = f"{units.number(found.unknown)} parents are found under no name of the input"
+            return self._none(why)
+        cuts = list(found.cuts)
+        count = (
+            len(cuts)
+            if self.options.shards
+            else max_useful_slices(found.shared, found.leaves, len(cuts))
+        )
+        if count < 2:
+            return self._none(f"{units.number(found.shared)} entries have children")
+        kept = [cuts[at * len(cuts) // count] for at in range(count)]
+        self.run.progress.say(
+            f"{count} slices, {units.number(found.shared)} entries are in all of them"
+        )
+        return {"shards": count, "shared": found.shared, "leaves": found.leaves, "cuts": kept}
+
+    def _none(self, why: str) -> Facts:
+        self.run.progress.say(f"no slices, one slapadd: {why}")
+        files.remove_tree(self.home)
+        return {"shards": 1}
+
+    def load(self, meter: Meter, plan: Facts) -> Facts:
+        """Each slice into an environment of its own; those that are there stay."""
+        done = self._done()
+        pieces = [one for one in self._pieces(plan) if one.name not in done]
+        meter.add(entries=sum(facts["entries"] for facts in done.values()))
+        inner = Meter(meter.name)
+        with meter.counting(inner):
+            self._all(pieces, inner, parallel_slapadds(self.size["estimate"], plan["shards"]))
+        killpoint("slices.middle")
+        facts = self._done()
+        if self.scan["claimed"] and not any(one["rooted"] for one in facts.values()):
+            suffix = self.place.database.suffix
+            raise LdifUnreadable(
+                path=self.source.texts[0],
+                reason=f"the input has no entry {suffix} to bear contextCSN",
+            )
+        return {"entries": sum(one["entries"] for one in facts.values())}
+
+    def _done(self) -> dict[str, Facts]:
+        """Slices that are loaded, and whose environment is the one that was made then."""
+        found = self.run.catalogue.partitions("slices")
+        return {name: facts for name, facts in found.items() if self._stands(name, facts)}
+
+    def _stands(self, name: str, facts: Facts) -> bool:
+        data = self.home / name / DATA
+        return data.exists() and files.identity(data) == facts["identity"]
+
+    def _pieces(self, plan: Facts) -> Iterator[_NamedSlice]:
+        making = GeneratedAttributes(
+            now=inputs.input_time(self.options) if self._settings.last_mod else None,
+            server_id=finish.server_id(self.options, self.place),
+            claimed=self.scan["claimed"],
+            root=self.place.database.suffix,
+            aliases=self.aliases,
+            first=self.options.first,
+        )
+        cuts = [tuple(cut) for cut in plan["cuts"]]
+        ends = [*(cut[3] for cut in cuts[1:]), plan["leaves"]]
+        for number, (cut, end) in enumerate(zip(cuts, ends, strict=True)):
+            piece = Slice(self.source, plan["shared"], cut, end - cut[3], making)
+            first = plan["shared"] if number == 0 else 0
+            yield _NamedSlice(_name(number), piece, first)
+
+    @cached_property
+    def _settings(self) -> backmdb.Settings:
+        return backmdb.settings(self.place.config, self.place.database, self.place.superior)
+
+    def _all(self, pieces: Sequence[_NamedSlice], meter: Meter, threads: int) -> None:
+        """The first failure ends the others."""
+        with ThreadPoolExecutor(threads) as pool:
+            running = [pool.submit(self._load, one, meter) for one in pieces]
+            try:
+                _heed(running)
+            except BaseException:
+                for one in running:
+                    one.cancel()
+                meter.cancel()
+                raise
+
+    def _load(self, one: _NamedSlice, meter: Meter) -> None:
+        made = self.home / one.name
+        files.remove_tree(made)
+        made.mkdir(mode=0o700)
+        settings = {
+            "olcDbDirectory": [str(made).encode()],
+            "olcDbMaxSize": [str(self.size["maxsize"]).encode()],
+        }
+        place = self.place
+        with place.private_configuration(made, settings) as copy:
+            target = slapadd.Target(
+                copy,
+                place.database.suffix,
+                made,
+                self.size["maxsize"],
+                one.piece.making.server_id,
+                self.options.check_schema,
+            )
+            own, rooted = slapadd.load_slice(target, one.piece, meter)
+        files.make_durable(made / DATA)
+        facts = {
+            "entries": own + one.shared,
+            "rooted": rooted,
+            "identity": files.identity(made / DATA),
+        }
+        self.run.catalogue.finish_partition("slices", one.name, facts)
+        killpoint("slices.each")
+
+    def merge(self, meter: Meter, plan: Facts, made: Path) -> Facts:
+        files.remove_tree(made)
+        made.mkdir(mode=0o700)
+        own = self.options.write_context and not self.options.seeding
+        task = MergeTask(
+            parts=[self.home / _name(number) / DATA for number in range(plan["shards"])],
+            shared=plan["shared"],
+            map_size=self.size["maxsize"],
+            idlexp=self._settings.idlexp,
+            context=self.place.database.suffix if own else None,
+            jobs=resources.processors(),
+        )
+        partial = made / (DATA + files.PARTIAL)
+        written = slapadd.merge(task, self.source, partial, meter)
+        killpoint("merge.middle")
+        files.publish(partial, made / DATA)
+        return {"entries": written}
+
+
+@dataclass(frozen=True)
+class _NamedSlice:
+    """A slice under its name. shared: entries besides its own that count with it."""
+
+    name: str
+    piece: Slice
+    shared: int
+
+
+def _name(number: int) -> str:
+    return f"{number:03d}"
+
+
+def _heed(running: Sequence[Future[None]]) -> None:
+    """Wait for all, or for the first that fails; its error."""
+    for one in wait(running, return_when=FIRST_EXCEPTION).done:
+        one.result()
+
+
+def shards_told(plan: Mapping[str, Any]) -> Facts:
+    """For the report."""
+    return {name: plan[name] for name in ("shards", "shared") if name in plan}

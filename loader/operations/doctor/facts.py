@@ -10,7 +10,7 @@ import msgspec
 from loader.operations.map_room import Reader, Room
 from loader.operations.storage.findings import Finding
 from loader.run.lease import Lease
-from loader.storage.asking import Unseen
+from loader.storage.volumes import Unseen
 
 
 class Drift(msgspec.Struct, frozen=True):

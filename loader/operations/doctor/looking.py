@@ -21,7 +21,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from loader import backmdb, child, csn, dn, glue, syncrepl
+from loader import backmdb, child, csn, dn, syncrepl
+from loader import config as glue
 from loader import indexes as configured_indexes
 from loader.config import DEFAULT_MAXSIZE, Config
 from loader.config import Database as Configured
@@ -50,17 +51,17 @@ from loader.operations.doctor.facts import (
     Replication,
     Slapd,
 )
+from loader.operations.publish import REPLACED
 from loader.operations.storage import check as storage_check
 from loader.operations.storage.findings import told_of
-from loader.operations.target import REPLACED
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.run import lease
-from loader.server import answering, configuration, running, version
+from loader.server import configuration, questions, running, tools
 from loader.server.options import Connection
-from loader.storage import direct, files
-from loader.storage.asking import Unseen
-from loader.storage.timed import Unmeasurable
+from loader.storage import files, probes
+from loader.storage.probes import Unmeasurable
+from loader.storage.volumes import Unseen
 
 _PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
 USUAL = tuple(Path(place) / name for name in ("slapd.d", "slapd.conf") for place in _PLACES)
@@ -135,9 +136,9 @@ def facts(place: Path, request: Request) -> Facts:
     )
 
 
-def _release(looker: Looker) -> version.Release | None:
+def _release(looker: Looker) -> tools.Release | None:
     before = len(looker.unseen)
-    release = looker.at("release of slapd", version.release)
+    release = looker.at("release of slapd", tools.release)
     if release is None and len(looker.unseen) == before:
         looker.missed("release of slapd", "slapd is not installed here, or does not say")
     return release
@@ -172,7 +173,7 @@ def _database(config: Config, one: Configured, request: Request, looker: Looker)
     data_format = looker.at(f"{suffix}: data format", lambda: meta.read_meta(directory).format)
     is_sampled = not has_dead and not request.quick
     # slapd opens no file of another format, so what it would store there is no measure for the indexes.
-    has_drift = is_sampled and version.lmdb_format() in (None, data_format)
+    has_drift = is_sampled and tools.lmdb_format() in (None, data_format)
     drift = looker.at(f"{suffix}: indexes", lambda: _drift(config, one)) if has_drift else None
     report = looker.at(
         f"{suffix}: storage", lambda: storage_check.check_database(*told_of(one, config.path))
@@ -310,7 +311,7 @@ def _read_failure(path: Path) -> str:
     """Why the disk does not give the file; empty if it does, or if no direct read of it can be made. On a dead disk
     slapd goes on from the page cache, where every other look finds the pages, too."""
     try:
-        with closing(direct.opened(path)) as reader:
+        with closing(probes.opened(path)) as reader:
             reader.once()
     except (Unmeasurable, LoaderError):
         return ""
@@ -382,9 +383,9 @@ def _provider(
     for one in ([own] if own else []) + ([given] if is_given else []):
         assert one.base is not None
         try:
-            with answering.hurried(one) as server:
+            with questions.hurried(one) as server:
                 csns = tuple(server.context_csns(one.base))
-        except answering.DEAD as error:
+        except questions.DEAD as error:
             dead = str(error)
         except LoaderError as error:
             if one is own and isinstance(error, BadCredentials | AccountClosed):
@@ -492,7 +493,7 @@ def _slapd(config: Config, suffixes: Sequence[str]) -> Slapd:
         raise UsageProblem(
             reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there"
         )
-    answers = answering.of(running.uris(pid), suffixes)
+    answers = questions.of(running.uris(pid), suffixes)
     return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
 

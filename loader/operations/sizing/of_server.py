@@ -15,14 +15,12 @@ from loader.errors import Cancelled
 from loader.operations.export import ExportOptions, plan_of, trial_plan
 from loader.progress import Meter
 from loader.run.log import Facts
-from loader.server.options import Connection
-from loader.server.search import Search
+from loader.server.options import Connection, Search
 from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources import planner, sampling
+from loader.sources.planner import filters, spread
 from loader.sources.sampling import Sample, SampleSize
-from loader.sources.spread import spread
-from loader.sources.windows import filters
 
 _COUNT_FOR = 30.0  # seconds, in which slapd names some millions of entries
 _READ_WHOLE = 100_000  # entries: of fewer, all are read, and none that is large is missed

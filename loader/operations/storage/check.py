@@ -8,26 +8,17 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from loader.operations.storage import (
-    findings,
-    format,
-    hardware,
-    kinds,
-    layout,
-    mounting,
-    reading,
-    room,
-)
+from loader.operations.storage import device_rules, filesystem_rules, findings
 from loader.operations.storage.findings import Configured, Finding, Severity, Situation
 
 RULES: tuple[Callable[[Situation], Iterator[Finding]], ...] = (
-    kinds.findings,
-    layout.findings,
-    reading.findings,
-    format.findings,
-    mounting.findings,
-    hardware.findings,
-    room.findings,
+    filesystem_rules.kind_findings,
+    device_rules.layout_findings,
+    device_rules.reading_findings,
+    filesystem_rules.format_findings,
+    filesystem_rules.mount_findings,
+    device_rules.hardware_findings,
+    device_rules.room_findings,
 )
 
 

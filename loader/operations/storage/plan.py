@@ -1,4 +1,5 @@
-"""`storage plan`: the commands that make a volume for a database, each with the reason of its numbers. Runs nothing."""
+"""A file system for a planned volume: mkfs, mount and fstab, with the reason of each number, and the limits of each
+kind."""
 
 from __future__ import annotations
 
@@ -16,11 +17,127 @@ from click import Choice, IntRange
 from loader import resources, units
 from loader.declared import Size
 from loader.errors import DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall
-from loader.operations.storage import commands, hardware, layout, making, reading
+from loader.operations.storage import device_rules, filesystem_rules, findings
+from loader.operations.storage.device_rules import STRIPE
+from loader.operations.storage.filesystem_rules import XFS_LEAST, XFS_MINIMUM
 from loader.operations.storage.findings import PAGE
-from loader.operations.storage.layout import STRIPE
-from loader.operations.storage.making import Step
 from loader.storage.devices import Device
+
+KINDS = ("xfs", "ext4", "ext3", "ext2")
+_LOG_UNIT = 256 * 1024  # bytes: the largest of XFS
+_LARGEST = dict.fromkeys(
+    ("ext3", "ext2"), ((1 << 32) - 1) * PAGE
+)  # bytes: 32 bits number the blocks
+# Bytes in blocks of 4096 bytes: of a file.
+_LARGEST_FILE = {"xfs": 8 << 60, "ext4": 16 << 40, "ext3": 2 << 40, "ext2": 2 << 40}
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A command of the shell, and the reason of each of its numbers."""
+
+    command: str
+    why: tuple[str, ...]
+
+
+class Stripes(msgspec.Struct, frozen=True):
+    """Of a volume, in bytes; a `count` of 1 is none."""
+
+    unit: int
+    count: int
+    size: int
+
+
+def require_room(size: int, database: int, kind: str) -> None:
+    """Raises VolumeTooSmall."""
+    if size - size // 20 < 2 * database:
+        raise VolumeTooSmall(
+            reason=f"a volume of {units.size(size)}, of which 5 % are counted for the file system itself, does not "
+            f"hold a database of {units.size(database)} twice: a build, a restore or a copy is made beside it"
+        )
+    if kind == "xfs" and size < XFS_MINIMUM:
+        raise VolumeTooSmall(
+            reason=f"xfs needs {units.size(XFS_MINIMUM)}, the volume has {units.size(size)}"
+        )
+    if size > (most := _LARGEST.get(kind, size)):
+        raise UsageProblem(
+            reason=f"--fs: {kind} takes at most {units.size(most)} with blocks of {PAGE} bytes, and the volume has "
+            f"{units.size(size)}; take ext4 or xfs, or a --volume-size of less than that"
+        )
+    if database > _LARGEST_FILE[kind]:
+        raise VolumeTooSmall(
+            reason=f"a file of {kind} can have {units.size(_LARGEST_FILE[kind])}, and data.mdb is one file"
+        )
+
+
+def steps(kind: str, device: str, mount: str, stripes: Stripes) -> Iterator[Step]:
+    yield _xfs(device, stripes) if kind == "xfs" else _ext(kind, device, stripes)
+    yield Step(
+        f"mkdir -p {quote(mount)}", ("The mount point; not the directory of a database in use.",)
+    )
+    yield Step(
+        f"mount -t {kind} {device} {quote(mount)}",
+        (
+            "No options: barriers are on by default and must stay on (xfs with nobarrier does not mount "
+            "since Linux 4.19), and a weekly fstrim does what discard would do at every write.",
+        ),
+    )
+    yield Step(
+        findings.add_to_fstab(device, mount, kind),
+        ("The same at the next boot; without the line slapd would find an empty directory.",),
+    )
+
+
+def notes(kind: str) -> Iterator[str]:
+    if kind == "ext3":
+        yield "ext3 is a legacy format, which the driver of ext4 serves; ext4 has extents, and files above 2 TiB."
+    elif kind in filesystem_rules.KNOWN:
+        _, what, why, _ = filesystem_rules.KNOWN[kind]
+        yield f"{kind}: {what}. {why}"
+
+
+def _xfs(device: str, stripes: Stripes) -> Step:
+    options, why = [f"-b size={PAGE}"], [_block()]
+    if stripes.count > 1 and stripes.size >= XFS_LEAST:
+        log = min(stripes.unit, _LOG_UNIT)
+        options += [f"-d su={stripes.unit // 1024}k,sw={stripes.count}", f"-l su={log // 1024}k"]
+        why += [
+            "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does.",
+            f"-l su: writes of the log in whole stripes; at most {units.size(_LOG_UNIT)}. Its size is left to "
+            "mkfs.xfs: a database is one file and changes few metadata.",
+        ]
+    elif stripes.count > 1:
+        why.append("mkfs.xfs takes no stripes below 1 GiB.")
+    why.append(
+        "agcount is left to mkfs.xfs: more allocation groups serve many files that are written at once; LMDB has one "
+        "file and one writer."
+    )
+    return Step(f"mkfs.xfs {' '.join(options)} {device}", tuple(why))
+
+
+def _ext(kind: str, device: str, stripes: Stripes) -> Step:
+    options = [f"-b {PAGE}", "-m 0"]
+    why = [_block(), "-m 0: no 5 % kept back for root, as which slapd does not run."]
+    if stripes.count > 1:
+        stride = stripes.unit // PAGE
+        options.append(f"-E stride={stride},stripe_width={stride * stripes.count}")
+        why.append(
+            f"stride: {units.size(stripes.unit)} in blocks; stripe_width: {stride} x {stripes.count} stripes."
+        )
+    if kind != "ext2":
+        why.append(
+            "The size of the journal is left to mke2fs: a database is one file and changes few metadata."
+        )
+    return Step(f"mkfs.{kind} {' '.join(options)} {device}", tuple(why))
+
+
+def _block() -> str:
+    return f"Blocks of {PAGE} bytes are pages of LMDB: each page is one block."
+
+
+# --- plan ------------------------------------------------------------------------------------------------------------
+#
+# `storage plan`: the commands that make a volume for a database, each with the reason of its numbers. Runs nothing.
+
 
 EXTENT = 4 << 20  # bytes: vgcreate's own default
 _SECTOR = 512
@@ -52,7 +169,7 @@ class Wishes:
     """
 
     database: Annotated[int, "--database-size", Size(), "Size of the database."]
-    kind: Annotated[str, "--fs", Choice(making.KINDS), "File system."] = "xfs"
+    kind: Annotated[str, "--fs", Choice(KINDS), "File system."] = "xfs"
     stripes: Annotated[
         int | None,
         IntRange(1),
@@ -119,8 +236,10 @@ def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
     legs = _legs(disks, stripes, wishes)
     extents = stripes * (max(leg.used for leg in legs) - wishes.raid_extents)
     size = extents * wishes.extent_size
-    making.require_room(size, wishes.database, wishes.kind)
-    sectors = commands.FEW_SECTORS if wishes.database > wishes.memory else reading.USUAL // _SECTOR
+    require_room(size, wishes.database, wishes.kind)
+    sectors = (
+        findings.FEW_SECTORS if wishes.database > wishes.memory else device_rules.USUAL // _SECTOR
+    )
     return Plan(
         wishes=wishes,
         stripes=stripes,
@@ -187,7 +306,7 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
             reason=f"lvcreate takes {most} disks at most, and {needed} are needed"
         )
     known = {one.path: one for disk in disks for one in disk.devices}
-    shared = layout.on_one_disk(
+    shared = device_rules.on_one_disk(
         [one.devices[0].path for one in disks if one.devices], [*known.values()]
     )
     for disk, parts in shared.items():
@@ -224,7 +343,7 @@ def _legs(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> tuple[Leg, ...
 def _start(disks: Sequence[Disk]) -> int:
     """Where the first extent begins: a whole mebibyte, and a whole stripe of what is below."""
     below = (disk.devices[0].min_io for disk in disks if disk.devices)
-    return lcm(hardware.ALIGNED, *(one for one in below if one))
+    return lcm(device_rules.ALIGNED, *(one for one in below if one))
 
 
 def _steps(
@@ -246,19 +365,17 @@ def _steps(
     )
     used = [leg for leg in legs if leg.used]
     stripes, on = len(used) // wishes.copies, [leg.disk for leg in used]
-    lvcreate = commands.lvcreate(
+    lvcreate = findings.lvcreate(
         wishes.group, wishes.volume, total, wishes.stripe_size, on, wishes.copies
     )
     yield Step(lvcreate, tuple(_of_volume(wishes, used, total)))
     yield Step(
-        commands.read_ahead(wishes.group, wishes.volume, sectors),
+        findings.read_ahead(wishes.group, wishes.volume, sectors),
         tuple(_of_read_ahead(wishes, 1 if stripes == 1 else len(used), sectors)),
     )
     device = f"/dev/{wishes.group}/{wishes.volume}"
     size = total * wishes.extent_size
-    yield from making.steps(
-        wishes.kind, device, wishes.mount, making.Stripes(wishes.stripe_size, stripes, size)
-    )
+    yield from steps(wishes.kind, device, wishes.mount, Stripes(wishes.stripe_size, stripes, size))
 
 
 def _of_volume(wishes: Wishes, used: Sequence[Leg], total: int) -> Iterator[str]:
@@ -329,15 +446,15 @@ def _of_read_ahead(wishes: Wishes, stripes: int, sectors: int) -> Iterator[str]:
 
 def _notes(disks: Sequence[Disk], wishes: Wishes, stripes: int, size: int) -> Iterator[str]:
     if stripes > 1 and not wishes.redundant:
-        yield layout.ONE_DISK
+        yield device_rules.ONE_DISK
     if size < 3 * wishes.database:
         yield f"{size / wishes.database:.1f} times the database: enough for a copy beside it; three times is better."
-    if wishes.stripe_size >= layout.LARGE_STRIPE:
+    if wishes.stripe_size >= device_rules.LARGE_STRIPE:
         yield (
             f"Stripes of {units.size(wishes.stripe_size)} spread random reads no better than {units.size(STRIPE)}: see "
             "lvcreate."
         )
-    yield from making.notes(wishes.kind)
+    yield from notes(wishes.kind)
     for disk in disks:
-        for found in hardware.alignment(disk.devices[0], None) if disk.devices else ():
+        for found in device_rules.alignment(disk.devices[0], None) if disk.devices else ():
             yield f"{found.subject}: {found.what}. {found.why}"

@@ -1,22 +1,150 @@
-"""What the indexes of a database cost, table by table, and which of them no search uses."""
+"""What each kind of an index takes of a table that several share.
+
+Most keys are hashes, so the file does not tell of which kind a key is. So the core builds a sample of the entries once
+for each kind, with that kind alone, and what the table takes is divided as those tables would be."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from loader import backmdb, indexes, units
 from loader.config import Database
 from loader.errors import EmptyInput, NotProven, UsageProblem
 from loader.indexes import Index
 from loader.mdb import contents
-from loader.operations.tune import index_kinds, index_times
-from loader.operations.tune.index_kinds import SharedTable
+from loader.operations.sizing import sampled
+from loader.operations.sizing.model import TableForecast
+from loader.operations.tune import forecast
 from loader.operations.tune.index_use import Usage
 from loader.operations.tune.target import Target
-from loader.progress import Progress
+from loader.progress import Meter, Progress
+from loader.server import configuration
+from loader.sinks.mdb import Target as BuildTarget
 from loader.sources import sampling
-from loader.sources.sampling import SampleSize
+from loader.sources.sampling import Sample, SampleSize
+from loader.storage import temporary
+
+
+@dataclass(frozen=True)
+class IndexKind:
+    """One kind of an index. `name`: in the words of --remove. `key`: attribute in lower case, and kind."""
+
+    name: str
+    key: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class SharedTable:
+    """`own`: bytes of its tree. `trees`: of the trees that the IDs of keys have."""
+
+    kinds: Sequence[IndexKind]
+    own: int
+    trees: int
+
+
+def kinds_of(configured: Iterable[Index]) -> list[IndexKind]:
+    """Of a table's indexes. Words that change searches alone are no kind, and words for the same keys are one."""
+    return [
+        IndexKind(f"{index.attribute} {','.join(words)}", (index.key, kind))
+        for index in configured
+        for kind, words in _by_kind(index).items()
+    ]
+
+
+def _by_kind(index: Index) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for word in index.kinds:
+        if kind := backmdb.kind_of(index.attribute, word):
+            found.setdefault(kind, []).append(word)
+    return found
+
+
+def bytes_of(
+    target: Target,
+    database: Database,
+    shared: Mapping[str, SharedTable],
+    sample: Sample,
+    meter: Meter,
+) -> dict[str, list[int]]:
+    """Of each kind, table by table (in lower case). Raises NotProven, EmptyInput."""
+    alone: dict[str, list[TableForecast]] = {name: [] for name in shared}
+    for kinds in _rounds(shared):
+        lines = tuple(kind.name for kind in kinds.values())
+        asked = replace(database, indexes=lines)
+        found = forecast.of_sample(target.config, asked, sample, meter, timed=0.0)
+        tables = {one.name.lower(): one for one in found.tables}
+        for name in kinds:
+            alone[name].append(tables[name])
+    return {name: list(_divided(table, alone[name])) for name, table in shared.items()}
+
+
+def _rounds(shared: Mapping[str, SharedTable]) -> Iterator[dict[str, IndexKind]]:
+    """Of each table one kind, until all had their turn."""
+    for kinds in zip_longest(*(table.kinds for table in shared.values())):
+        yield {name: kind for name, kind in zip(shared, kinds, strict=True) if kind is not None}
+
+
+def _divided(table: SharedTable, alone: Sequence[TableForecast]) -> Iterator[int]:
+    """slapd leaves the pages of keys, which come in no order, ln 2 full; and where the IDs of a key moved from its page
+    into a tree, a page that is nearly empty. The pages of IDs, which ascend, are full."""
+    full = [one.bytes - one.trees for one in alone]
+    loose = min(table.own, round(sum(full) / math.log(2)))
+    keys = _portions(loose, full)
+    emptied = _portions(table.own - loose, [one.with_tree for one in alone])
+    trees = _portions(table.trees, [one.trees for one in alone])
+    return (round(sum(parts)) for parts in zip(keys, emptied, trees, strict=True))
+
+
+def _portions(size: int, weights: Sequence[int]) -> list[float]:
+    total = sum(weights)
+    return [size * weight / total if total else size / len(weights) for weight in weights]
+
+
+# --- index times -----------------------------------------------------------------------------------------------------
+#
+# Which part of the time of a load each index takes.
+#
+# The core builds a sample of the entries with all indexes and with none. What the one takes more is divided among the
+# indexes by their keys, each entry of a key counted: to make a key and to sort it takes about as long for any index.
+# Processor time is compared, which depends least on what else the host does. Keys that become ranges in the whole
+# database, whose entries are not written one by one then, are ranges in the sample, too.
+
+
+_ROUNDS = 3  # the least of so many: the first ones are those of a host that does other things, too
+_LISTS = 30  # idlexp: every entry of a key counts, also where the key becomes a range
+
+
+def shares(target: Target, database: Database, sample: Sample, meter: Meter) -> dict[str, float]:
+    """Of each table of an index, from 0 to 1, by its name in lower case. Raises NotProven, EmptyInput."""
+    given = forecast.target_of(target.config, database)
+    none = forecast.target_of(target.config, replace(database, indexes=()))
+    timed = [_with_idlexp(given, _scaled(given.settings.idlexp, sample)), none]
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        all_of_them, without = sampled.costs(sample, timed, scratch, meter, _ROUNDS)
+        (counted,) = sampled.costs(sample, [_with_idlexp(given, _LISTS)], scratch, meter, 1)
+    keys = {name: count for name, count in counted.tables.items() if name not in without.tables}
+    part = max(0.0, 1 - without.processor / all_of_them.processor)
+    total = sum(keys.values())
+    return {name.lower(): part * count / total if total else 0.0 for name, count in keys.items()}
+
+
+def _with_idlexp(given: BuildTarget, idlexp: int) -> BuildTarget:
+    return replace(given, settings=replace(given.settings, idlexp=idlexp))
+
+
+def _scaled(idlexp: int, sample: Sample) -> int:
+    """A key is a range in the sample from as large a share of the entries on as in the whole."""
+    sampled, total = len(sample.names), max(1, sample.total)
+    return max(1, idlexp + round(math.log2(min(1.0, max(1, sampled) / total))))
+
+
+# --- index costs -----------------------------------------------------------------------------------------------------
+#
+# What the indexes of a database cost, table by table, and which of them no search uses.
+
 
 _SAMPLE = SampleSize(10_000, 0.0)
 _LOADED = SampleSize(50_000, 0.0)  # in fewer entries keys have fewer of them than in a whole load
@@ -117,7 +245,7 @@ def _cost(
 ) -> IndexCost:
     key = table.name.lower()
     indexes = configured.get(key, ())
-    named = index_kinds.kinds_of(indexes)
+    named = kinds_of(indexes)
     alone = [table.pages * found.page_size] if len(named) == 1 else [None] * len(named)
     return IndexCost(
         attribute=table.name,
@@ -152,10 +280,10 @@ def _reckoned(
         with progress.step("sample") as meter:
             sample = sampling.of_database(database.directory, _SAMPLE, meter)
         with progress.step("kinds") as meter:
-            kinds = index_kinds.bytes_of(target, database, shared, sample, meter)
+            kinds = bytes_of(target, database, shared, sample, meter)
         with progress.step("load") as meter:
             loaded = sampling.of_database(database.directory, _LOADED, meter)
-            of_load = index_times.shares(target, database, loaded, meter)
+            of_load = shares(target, database, loaded, meter)
     except (NotProven, EmptyInput) as error:
         return _Reckoned({}, {}, f"{_WHAT} is not known: {error}")
     kinds_of, load_of, of = map(units.number, (len(sample.names), len(loaded.names), sample.total))
@@ -168,7 +296,7 @@ def _shared(
 ) -> Iterator[tuple[str, SharedTable]]:
     for table in found.tables:
         key = table.name.lower()
-        kinds = index_kinds.kinds_of(configured.get(key, ()))
+        kinds = kinds_of(configured.get(key, ()))
         if len(kinds) > 1 and table.pages:
             trees = table.tree_pages * found.page_size
             yield key, SharedTable(kinds, table.pages * found.page_size - trees, trees)

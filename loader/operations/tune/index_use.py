@@ -15,10 +15,10 @@ from loader.mdb import meta
 from loader.operations.tune import forecast
 from loader.operations.tune.target import Target
 from loader.progress import Progress
-from loader.sources import searches
+from loader.sources import selection
 from loader.sources.location import Kind, locate
 from loader.sources.sampling import SampleSize
-from loader.sources.searches import SearchesFound, SearchGroup
+from loader.sources.selection import SearchesFound, SearchGroup
 from loader.storage import files
 
 _SYNC = frozenset(name.lower() for name in indexes.SYNC)
@@ -83,7 +83,7 @@ def usage(target: Target, database: Database, asked: Asked, progress: Progress) 
     for path in (*asked.logs, *asked.filters):
         files.require_readable(path)
     with progress.step("searches") as meter:
-        found = searches.read(target.config, database, asked.logs, asked.filters, meter)
+        found = selection.read(target.config, database, asked.logs, asked.filters, meter)
     groups = [one for part in found for one in part.groups]
     proposed = dict(_proposed(groups))
     prices, unpriced = _prices(target, database, list(proposed), progress)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import functools
+import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from loader import glue, indexes
+from loader import config as glue
+from loader import indexes, units
+from loader.child import Child
 from loader.config import Config, Database
-from loader.errors import ServerRunning
+from loader.errors import MapFull, NotProven, ServerRunning, ToolFailed
 from loader.indexes import Indexes
 from loader.mdb import contents
-from loader.operations.tune.change import carry_out
-from loader.operations.tune.making import make
-from loader.operations.tune.plan import Outcome, Plan, State, changed
-from loader.operations.tune.target import Target, slapd_on
+from loader.mdb.meta import DATA
+from loader.operations import indexing
+from loader.operations.tune.target import Outcome, Plan, State, Target, carry_out, changed, slapd_on
+from loader.operations.verify import given_to_core
 from loader.progress import Progress
+from loader.server import configuration, private, tools
+from loader.storage import held, temporary
+from loader.storage.files import Owner
 
 # slapd does not write down how far it has come.
 _UNFINISHED = (
@@ -49,7 +57,7 @@ class IndexChange:
         return indexes.removed(indexes.added(start, self.add), self.remove)
 
 
-def indexing(target: Target, suffix: str | None) -> list[IndexSettings]:
+def index_settings(target: Target, suffix: str | None) -> list[IndexSettings]:
     """Of every mdb database, or the one of `suffix`."""
     config = target.config
     chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
@@ -96,7 +104,7 @@ def change_indexes(
     if plan.index and reindex:
         if apply:
             _require_stopped(target.config, plan)
-        first = functools.partial(make, target.config, plan, progress or Progress("none"))
+        first = functools.partial(make_indexes, target.config, plan, progress or Progress("none"))
     outcome = carry_out(target, plan, apply, first)
     notes = [*outcome.notes, *_not_there(database, wish)]
     if outcome.state is State.UNCHANGED and target.online and (wish.wanted or wish.add):
@@ -194,3 +202,103 @@ def _require_stopped(config: Config, plan: Plan) -> None:
             reason=f"the index on {', '.join(plan.index)} cannot be made while it runs",
             advice="Stop slapd, or change the file alone with --no-reindex and run slapindex before the restart.",
         )
+
+
+# --- making ----------------------------------------------------------------------------------------------------------
+#
+# Making new indexes in a database that no slapd has open, before its configuration speaks of them.
+#
+# The core makes their tables again in one transaction, with the kinds that were configured before and those that will
+# be: whichever configuration stands after a kill, slapd finds by it what it should.
+
+
+WORKSHOP = ".ditseed-index"  # in the database directory, for what does not fit into memory
+
+
+def make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
+    """Notes on how they were made. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
+    directory = plan.database.directory
+    if directory is None or not (directory / DATA).exists():
+        return ()  # slapd makes the indexes of an empty database as it fills
+    try:
+        _by_core(config, plan, directory, progress)
+        return ()
+    except NotProven as error:
+        make_by_slapindex(config, plan, progress)
+        return (indexing.by_slapindex_because(error),)
+
+
+def _by_core(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
+    given = given_to_core(config, _with_both(plan), directory)
+    with progress.step("index") as meter, _workshop(directory) as scratch:
+        indexing.by_core(given, directory, plan.index, scratch, meter)
+
+
+def _with_both(plan: Plan) -> Database:
+    """The database with its indexes, and with those that it will have."""
+    lines = [line for one in plan.changes if one.attribute == "olcDbIndex" for line in one.after]
+    present = indexes.parse(plan.database.indexes)
+    both = indexes.added(present, map(str, indexes.parse(lines).values()))
+    return replace(plan.database, indexes=tuple(map(str, both.values())))
+
+
+@contextmanager
+def _workshop(directory: Path) -> Iterator[Path]:
+    """A private directory beside the database, on whose file system there is the room."""
+    with held.opened(directory) as place:
+        try:
+            with held.private(place.path / WORKSHOP) as home:
+                yield home.path
+        finally:
+            with suppress(OSError):
+                os.rmdir(WORKSHOP, dir_fd=place.descriptor)
+
+
+# --- slapindex -------------------------------------------------------------------------------------------------------
+#
+# New indexes made by slapindex, where the core is not proven to make them, in a database that no slapd has open.
+#
+# Until the configuration changes nobody looks at them, so a slapindex that was killed or failed does no harm: kinds
+# that were there before are only added to.
+
+
+def make_by_slapindex(config: Config, plan: Plan, progress: Progress) -> None:
+    """Run slapindex as the owner of the database, with the changed configuration. Raises MapFull, ToolFailed."""
+    directory = plan.database.directory
+    assert directory is not None
+    owner = _owner(directory)
+    changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
+    lines = [value.decode() for value in changed.get("olcDbIndex", [])]
+    if chosen := indexing.only(lines, plan.index):
+        changed["olcDbIndex"] = chosen
+    settings = {"olcDbDirectory": [bytes(directory)], **changed}
+    with (
+        temporary.directory("index", configuration.tools_tmpdir()) as place,
+        private.configured(config, plan.database, Path(place), settings) as copy,
+    ):
+        tools.change_owner(owner, Path(place))
+        words = ["-q", "-F", str(copy), "-b", plan.database.suffix]
+        _run(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words), plan, progress)
+
+
+def _owner(directory: Path) -> Owner:
+    """Of the database. slapindex follows links: root does not run it where somebody else can put some. Raises
+    FileUnsafe."""
+    with held.opened(directory) as place, place.pinned(DATA, written=True) as data:
+        found = Owner.of(data)
+        return Owner.told(place.status) if found.uid == 0 and place.is_foreign else found
+
+
+def _run(command: Sequence[str], plan: Plan, progress: Progress) -> None:
+    with (
+        progress.step("slapindex") as meter,
+        Child(command) as child,
+        meter.cancelling(child.kill),
+    ):
+        try:
+            child.check()
+        except ToolFailed as error:
+            if "MDB_MAP_FULL" in " ".join(child.words):
+                size = units.size(plan.database.maxsize)
+                raise MapFull(path=plan.database.directory, map_size=size) from error
+            raise ToolFailed(**{**error.facts, "tool": "slapindex"}) from error

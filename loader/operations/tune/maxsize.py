@@ -13,13 +13,19 @@ from loader.config import Config, Database
 from loader.defaults import MAXSIZE_FACTOR
 from loader.errors import LoaderError, MaxsizeTooSmall, UsageProblem
 from loader.mdb import meta
-from loader.operations.tune.change import carry_out
-from loader.operations.tune.plan import Outcome, Plan, changed
-from loader.operations.tune.target import Offline, Target, lines_to_change
+from loader.operations.tune.target import (
+    Offline,
+    Outcome,
+    Plan,
+    Target,
+    carry_out,
+    changed,
+    lines_to_change,
+)
 from loader.storage import files
 
 if TYPE_CHECKING:
-    from loader.server.suffixes import MapPages
+    from loader.server.searches import MapPages
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from loader.config import Config, Database
 from loader.operations import leases
-from loader.operations.tune.change import carry_out
-from loader.operations.tune.plan import Outcome, Plan, changed
-from loader.operations.tune.target import Target
+from loader.operations.tune.target import Outcome, Plan, Target, carry_out, changed
 from loader.run import lease
 from loader.run.lease import Lease
 

@@ -15,7 +15,7 @@ from loader.mdb.meta import DATA
 from loader.operations import schema
 from loader.operations.export import ExportOptions, plan_of
 from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import disk
+from loader.operations.sizing import sampled
 from loader.operations.sizing.model import Forecast
 from loader.operations.tune.forecast import of_sample
 from loader.progress import Meter, Progress
@@ -150,7 +150,7 @@ def _build(place: TargetDatabase, sample: Sample, text: int, progress: Progress)
 def copy(database: Path, place: TargetDatabase, meter: Meter) -> Copying:
     """The beginning of the file, by the engine that copies it, to the consumer's disk."""
     size = files.allocated_bytes(database / DATA)
-    with disk.unnamed_file(place.directory) as target:
+    with sampled.unnamed_file(place.directory) as target:
         return Copying(size, _rate(database / DATA, target, meter))
 
 
@@ -159,7 +159,7 @@ def _rate(path: Path, target: int, meter: Meter) -> float:
     rate = _SHORT / COPY_FOR
     for most in (_SHORT, COPY_MOST):
         began = time.monotonic()
-        written = disk.write(path, target, min(most, round(rate * COPY_FOR)), meter)
+        written = sampled.write(path, target, min(most, round(rate * COPY_FOR)), meter)
         rate = written / max(time.monotonic() - began, 1e-3)
     return rate
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,10 +16,12 @@ import msgspec
 from loader import dn, typed
 from loader.config import Config
 from loader.errors import NoSuchPath, UsageProblem
+from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.storage import files
 from loader.typed import Count, Digest64, Seconds, Unfit
+from seeders.replica.strategies import SeedOptions
 
 FORMAT = 1
 TIMES = 3.0  # a step may be silent for so many times as long as all of it was planned to take
@@ -169,3 +172,44 @@ def uuid_of(provider: Connection, suffix: str) -> str:
 def timeouts(chosen: StrategyPlan) -> dict[str, float]:
     """For `replica seed`: seconds by step."""
     return {one.name: one.timeout for one in chosen.steps if one.name != "catch-up"}
+
+
+# --- following -------------------------------------------------------------------------------------------------------
+#
+# `replica seed --plan`: what a plan gives to a seeding, once it is held against what is there now.
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A plan, and the strategy of it that is carried out."""
+
+    path: Path
+    plan: SeedPlan
+    row: StrategyPlan
+
+    @classmethod
+    def read(cls, path: Path, strategy: str | None) -> Followed:
+        """`strategy` goes before that of the plan. Raises UsageProblem."""
+        plan = read(path)
+        wanted = strategy or plan.chosen
+        row = next((one for one in plan.strategies if one.strategy == wanted), None)
+        if row is None:
+            raise UsageProblem(reason=f"--plan {path}: by it, no strategy can be carried out")
+        if not row.feasible:
+            reason = f"--plan {path}: by it, --strategy {wanted} cannot be taken: {row.reason}"
+            raise UsageProblem(reason=reason)
+        return cls(path, plan, row)
+
+    def timeouts(self, asked: Mapping[str, float]) -> dict[str, float]:
+        """Those of the plan, under what --timeout says."""
+        return dict(asked) if "*" in asked else {**timeouts(self.row), **asked}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {one.name: one.seconds for one in self.row.steps}
+
+    def require_same(self, asked: SeedOptions) -> None:
+        """Raises UsageProblem where provider or consumer are not those of the plan."""
+        config = configuration.read(asked.config_path) if asked.config_path else None
+        suffix = config.database(asked.suffix).suffix if config else asked.suffix
+        require_same(self.plan, self.path, config, asked.connection, suffix)

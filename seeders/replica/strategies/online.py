@@ -15,11 +15,12 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import csn, exports, glue, ldif
+from loader import config as glue
+from loader import csn, exports, ldif
 from loader.config import Config, Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
-from loader.operations import bound, empty_suffix, packaged
+from loader.operations import bound, packaged
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.add import AddOptions, add, lending
 from loader.operations.export import STEPS as EXPORT_STEPS
@@ -27,11 +28,11 @@ from loader.operations.tune.target import opened
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run
-from loader.server import writing
+from loader.server import visibility
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.storage import files
-from seeders.replica.strategies import Consumer, SeedOptions, Strategy, reading
+from seeders.replica.strategies import Consumer, SeedOptions, Strategy, stopped
 
 _STRATEGY = "--strategy online"
 _EMPTY_SUFFIX = (
@@ -58,7 +59,7 @@ def run_dir_of(uri: str | None, suffix: str | None, named: Path | None) -> Path:
 
 
 class Online(Strategy):
-    takes = reading.TAKES | {"consumer", "source", "nosync"}
+    takes = stopped.READING_TAKES | {"consumer", "source", "nosync"}
     steps = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
     verb = "replica seed online"
     reads_ldif = True
@@ -105,12 +106,12 @@ class Online(Strategy):
             config, database = target.config, target.config.database(self.server.base)
             lending.require_free(config, database)
             _require_one(config, database)
-        if empty_suffix.is_empty(database.suffix):
+        if packaged.is_empty(database.suffix):
             raise UsageProblem(reason=f"{_STRATEGY} {_EMPTY_SUFFIX}")
         with session(self.server) as server:
             if server.exists(database.suffix):
                 raise _not_empty(server, config.where, database)
-            writing.require_first(server, config, database)
+            visibility.require_first(server, config, database)
         return Consumer(config, database)
 
     def require_fitting(self, provider: Session, base: str, consumer: Consumer) -> None:
@@ -123,8 +124,8 @@ class Online(Strategy):
     def plan(self, suffix: str, progress: Progress) -> Facts:
         if self.options.source:
             return {}
-        asked = reading.reading(self.options, suffix, self.run_dir)
-        return reading.estimate(asked, progress)
+        asked = stopped.reading(self.options, suffix, self.run_dir)
+        return stopped.estimate(asked, progress)
 
     def run(self, run: Run) -> Facts:
         work = _OnlineSteps(self.options, self.server, run)
@@ -187,9 +188,9 @@ class _OnlineSteps:
             return self.run.do("claim", lambda meter: self.claim(suffix, facts))
 
     def _export(self, suffix: str) -> tuple[Path, ...]:
-        asked = reading.reading(self.options, suffix, self.run.directory / "export")
+        asked = stopped.reading(self.options, suffix, self.run.directory / "export")
         if self.run.catalogue.found("join") is None:
-            reading.export(self.options, asked, self.run)
+            stopped.read_provider(self.options, asked, self.run)
         return (asked.output,)
 
     def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:

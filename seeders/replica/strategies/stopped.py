@@ -1,7 +1,8 @@
-"""What the strategies have in common that fill the database of a stopped consumer: `search`, `ldif` and `clone`."""
+"""How the strategies `search` and `online` read a provider."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import shlex
 from abc import abstractmethod
@@ -10,12 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
-from loader import glue, indexes
+from loader import config, exports, indexes, resources
+from loader import config as glue
 from loader.config import Config, Database
+from loader.defaults import ENGINES
 from loader.errors import UsageProblem
-from loader.operations import moved
-from loader.operations.build import BuildOptions, require, target_database
-from loader.operations.build.made_for import made_for
+from loader.operations import build, export, moved, packaged, replicas, stream_build
+from loader.operations.build import BuildOptions, inputs, require, target_database
+from loader.operations.build.native import made_for
+from loader.operations.export import ExportOptions, export_steps, trial_plan
 from loader.operations.publish import TargetDatabase
 from loader.operations.shards import clear
 from loader.progress import Progress
@@ -23,9 +27,56 @@ from loader.run.log import Facts
 from loader.run.steps import Run
 from loader.server.session import Session
 from loader.storage import files
-from seeders.replica import partial
+from seeders.replica import fitting, partial, preflight
 from seeders.replica.partial import Partial
 from seeders.replica.strategies import Consumer, SeedOptions, Strategy
+
+READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
+
+
+def reading(
+    options: SeedOptions, suffix: str, output: Path, partial: Partial | None = None
+) -> ExportOptions:
+    """The provider's entries below its base (default: the consumer's suffix), into `output`."""
+    assert options.connection is not None
+    first, *others = (
+        partial.provider(one) if partial else dataclasses.replace(one, base=one.base or suffix)
+        for one in (options.connection, *options.replicas)
+    )
+    return ExportOptions(
+        first,
+        output,
+        jobs=options.jobs or resources.connections(),
+        pieces=options.pieces,
+        page=options.page,
+        narrowing=partial.narrowing() if partial else None,
+        # The preflight has looked at what the provider hides; an export that is kept tells others of it.
+        looked=options.keep_export is None,
+        replicas=tuple(others),
+    )
+
+
+def read_provider(options: SeedOptions, asked: ExportOptions, run: Run) -> None:
+    """The steps of an export."""
+    asked.output.mkdir(exist_ok=True)
+    export_steps(asked, run)
+    if not options.allow_hidden:
+        replicas.require_whole(asked.output)
+
+
+def estimate(asked: ExportOptions, progress: Progress) -> Facts:
+    """How the provider would be read, which must be within its limits."""
+    with progress.step("plan") as meter:
+        cut = trial_plan(asked, meter)
+    counted = cut["expected"]
+    entries = counted if counted is not None else "the provider does not tell"
+    return {"entries": entries, "read_as": cut["how"]}
+
+
+# --- stopped ---------------------------------------------------------------------------------------------------------
+#
+# What the strategies have in common that fill the database of a stopped consumer: `search`, `ldif` and `clone`.
+
 
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
 TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
@@ -175,3 +226,108 @@ def _clear(run_dir: Path) -> None:
         files.remove_tree(scratch)
     for name in partial.FILES:
         (run_dir / name).unlink(missing_ok=True)
+
+
+# --- ldif ------------------------------------------------------------------------------------------------------------
+#
+# Strategy ldif: build from an export directory or LDIF files.
+#
+# The contextCSN must come from the LDIF: taken from the entries (-w) it is right only for one consistent snapshot,
+# such as a slapcat; in a search of a changing server a later change can be in the LDIF while an earlier one is not.
+
+
+class Ldif(StoppedConsumer):
+    takes = TAKES | {"source", "engine", "write_context", "allow_hidden"}
+    steps = ("preflight", partial.STEP, *build.STEPS)
+    reads_ldif = True
+
+    def __init__(self, options: SeedOptions) -> None:
+        super().__init__(options)
+        if not options.source:
+            self._lacks("--from: LDIF files or an export directory")
+
+    def estimate(self, progress: Progress) -> Facts:
+        building = self.building(*self.options.source)
+        return {} if self.partial else build.plan(building, progress)
+
+    def require_context_csn(self, progress: Progress) -> None:
+        """Where only its end tells, all LDIF is read. Raises NoContextCSN."""
+        if self.partial is None and preflight.of_ldif(self.options.source) is None:
+            building = self.building(*self.options.source)
+            with progress.step("scan") as meter:
+                inputs.scan(building, self.place, meter)
+
+    def fill(self, run: Run) -> Facts:
+        sources = self.options.source
+        if self.partial:
+            return partial.build(self.partial, self.building(*sources), run, self.place, None)
+        if packaged.is_empty(self.place.database.suffix):
+            first = next(iter(exports.files_of(sources)))
+            sources = packaged.completed(sources, first, run.directory)
+        return build.build_steps(self.building(*sources), run, self.place)
+
+
+# --- search ----------------------------------------------------------------------------------------------------------
+#
+# Strategy search: read the provider over parallel connections, build the database from what comes, and claim the
+# contextCSN of the start.
+#
+# The native engine builds a whole replica while it reads. Anything else (slapadd, a partial replica, a glued tree,
+# the empty suffix, several providers, an export that is kept) is read into files first.
+
+
+class Search(StoppedConsumer):
+    takes = TAKES | READING_TAKES | {"engine", "keep_export", "replicas"}
+    steps = ("preflight", *stream_build.STEPS, *export.STEPS, partial.STEP, *build.STEPS)
+
+    def __init__(self, options: SeedOptions) -> None:
+        super().__init__(options)
+        if options.connection is None:
+            self._lacks("the provider: -H URI (and -D, -y)")
+
+    def require_fitting(self, provider: Session, base: str, consumer: Consumer) -> None:
+        if self.partial is None:
+            connection = self.options.connection
+            assert connection is not None
+            fitting.require(connection, provider, base, consumer, self.place, self.building())
+
+    def estimate(self, progress: Progress) -> Facts:
+        return estimate(self.reading(self.place.directory), progress)
+
+    def fill(self, run: Run) -> Facts:
+        asked = self.reading(self.options.keep_export or run.directory / "export")
+        if self.streams:
+            allow_hidden = self.options.allow_hidden
+            return stream_build.build(asked, self.building(), run, self.place, allow_hidden)
+        if run.catalogue.found("publish") is None:
+            read_provider(self.options, asked, run)
+        built = self._build(asked.output, run)
+        if not self.options.keep_export:
+            files.remove_tree(asked.output)
+        return built
+
+    def reading(self, output: Path) -> ExportOptions:
+        return reading(self.options, self.place.database.suffix, output, self.partial)
+
+    def _build(self, exported: Path, run: Run) -> Facts:
+        building = self.building(exported)
+        if self.partial is None:
+            return build.build_steps(building, run, self.place)
+        csns = (run.catalogue.found("start") or {}).get("context_csns", [])
+        return partial.build(self.partial, building, run, self.place, csns)
+
+    @property
+    def streams(self) -> bool:
+        """Is the database built while the provider is read, without files in between?"""
+        options, place = self.options, self.place
+        glued = any(
+            one.backend == "mdb" for one in config.subordinates(place.config, place.database)
+        )
+        return (
+            options.engine == ENGINES[0]
+            and options.keep_export is None
+            and not options.replicas
+            and self.partial is None
+            and not glued
+            and not packaged.is_empty(place.database.suffix)
+        )

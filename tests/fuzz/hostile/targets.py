@@ -12,14 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from loader import backmdb, config, exports, glue, indexes, ldif, manifest, schema, syncrepl, typed
+from loader import backmdb, config, exports, indexes, ldif, schema, syncrepl, typed
 from loader.config import Config, Database
-from loader.operations import hidden_values
+from loader.operations import replicas
 from loader.operations.backup import check, repository
 from loader.operations.backup import manifest as backup_manifest
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.restore import plan as restore_plan
-from loader.operations.build import proven
+from loader.operations.build import native
 from loader.operations.build.options import BuildOptions
 from loader.progress import Meter
 from loader.run.log import FILE, Catalogue
@@ -27,7 +27,7 @@ from loader.run.steps import status_of
 from loader.server import configuration, subschema
 from loader.sinks import mdb
 from loader.typed import Unfit
-from seeders.replica import claims
+from seeders.replica import preflight
 from tests.fuzz.hostile import mutate
 
 
@@ -66,7 +66,7 @@ class Export(Target):
         self.facts: dict[str, Any] = {
             "base": "dc=example,dc=com",
             "entries": self.entries,
-            "content_checksum": manifest.total(one["content_checksum"] for one in shards),
+            "content_checksum": exports.total(one["content_checksum"] for one in shards),
             "context_csns": ["20261121070501.123456Z#000000#001#000000"],
             "shards": shards,
             "source": "ldap://provider",
@@ -75,15 +75,15 @@ class Export(Target):
             "partitions": "3 ranges",
             "notes": ["one"],
             "hidden": [],
-            "format": manifest.FORMAT,
+            "format": exports.FORMAT,
         }
 
     def once(self, chance: Random) -> None:
-        path = self.home / manifest.FILE
+        path = self.home / exports.FILE
         path.write_bytes(mutate.json_text(chance, self.facts))
         meter = Meter("scan")
-        claims.of_ldif([self.home])
-        hidden_values.require_whole(self.home)
+        preflight.of_ldif([self.home])
+        replicas.require_whole(self.home)
         with exports.held([self.home], meter) as paths:
             found = ldif.scan(paths, meter)
         exports.require_entries([self.home], found.entries)
@@ -99,7 +99,7 @@ def _shard(path: Path) -> dict[str, Any]:
     meter = Meter("digest")
     with ldif.digesting((), meter) as tree:
         tree.add_path(str(path))
-    size, checksum = path.stat().st_size, manifest.checksum(path)
+    size, checksum = path.stat().st_size, exports.checksum(path)
     names = ("name", "bytes", "checksum", "entries", "content_checksum")
     return dict(zip(names, (path.name, size, checksum, tree.entries, tree.checksum), strict=True))
 
@@ -155,7 +155,7 @@ class Backup(Target):
         found = repository.listing(self.repo)
         for one in (*found.backups, *found.future):
             backup_list_cmd._row(one)
-            json.dumps(manifest.text(one).decode())
+            json.dumps(exports.text(one).decode())
         if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
             raise Wrong("OK without a backup")
         check.check(self.repo, limits).line()
@@ -267,12 +267,12 @@ def _schema(found: Config, database: Database) -> None:
 
 _READERS: tuple[Callable[[Config, Database], object], ...] = (
     lambda found, one: backmdb.settings(found, one),
-    lambda found, one: proven.settings(found, one, BuildOptions(Path())),
+    lambda found, one: native.proven_settings(found, one, BuildOptions(Path())),
     lambda found, one: syncrepl.of_database(found, one, None),
     lambda found, one: syncrepl.of_database(found, one, "ldap://provider"),
-    lambda found, one: glue.subordinates(found, one),
-    lambda found, one: list(glue.suffixes_below(found, one)),
-    lambda found, one: glue.is_subordinate(found, one),
+    lambda found, one: config.subordinates(found, one),
+    lambda found, one: list(config.suffixes_below(found, one)),
+    lambda found, one: config.is_subordinate(found, one),
     lambda found, one: indexes.lacking_for_sync(indexes.parse(one.indexes)),
     lambda found, one: found.database(one.suffix),
     _schema,

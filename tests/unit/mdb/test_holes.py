@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.storage import holes
+from loader.storage import files
 
-BLOCK = holes.BLOCK
+BLOCK = files.BLOCK
 
 
 def write(path: Path, content: bytes, piece: int) -> None:
     with path.open("wb") as file:
         for start in range(0, len(content), piece):
-            holes.write(file, content[start : start + piece])
-        holes.finish(file)
+            files.write(file, content[start : start + piece])
+        files.finish(file)
 
 
 @given(

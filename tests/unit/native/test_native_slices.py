@@ -11,8 +11,8 @@ import pytest
 import zstandard
 
 from loader.progress import Meter
-from loader.sinks import shards
-from loader.sinks.shards import GeneratedAttributes, Plan, Slice, SlicedLdif
+from loader.sinks import slapadd
+from loader.sinks.slapadd import GeneratedAttributes, Plan, Slice, SlicedLdif
 
 SUFFIX = "dc=example,dc=com"
 NOW = "20260102030405Z"
@@ -41,7 +41,7 @@ class Cut:
 
 def _cut(directory: Path, count: int, *paths: Path, suffixes: tuple[str, ...] = (SUFFIX,)) -> Cut:
     source = SlicedLdif(paths, suffixes, directory / "shared.ldif")
-    return Cut(source, shards.plan(source, count, Meter("plan")))
+    return Cut(source, slapadd.plan(source, count, Meter("plan")))
 
 
 def _names(text: str) -> list[str]:

@@ -22,8 +22,7 @@ import pytest
 from loader import _native
 from loader.errors import NotLdap
 from loader.progress import Meter
-from loader.server.options import Connection
-from loader.server.search import Search
+from loader.server.options import Connection, Search
 from loader.server.wire import reading
 from tests.support.require import require
 

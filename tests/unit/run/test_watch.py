@@ -12,7 +12,7 @@ from loader.defaults import SILENCE_FACTOR, SILENCE_FLOOR
 from loader.errors import StepTimeout, keeps_run_directory
 from loader.progress import Meter
 from loader.run.steps import Watch, watching
-from loader.server import timeouts
+from loader.server import session
 
 
 @pytest.fixture
@@ -143,5 +143,5 @@ def test_no_thread_is_left() -> None:
 def test_a_server_has_its_time_within_a_step(clock: list[float]) -> None:
     """docs/access.md promises it 300 s; a step that began to wait was given up after 60."""
     one = Watch(Meter("read", started=clock[0]), None)
-    look_after(one, clock, timeouts.SILENCE + 1)
+    look_after(one, clock, session.SILENCE + 1)
     assert one.error is None

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.slapd_config import Installation
 from loader.errors import ConfigUnreadable
-from loader.server import compiled_schema, configuration
+from loader.server import configuration
 
 pytestmark = pytest.mark.slapd
 
@@ -43,7 +43,7 @@ def made(home: Path, more: str = "syncprov") -> Path:
 
 
 def names(path: Path) -> str:
-    (entry,) = compiled_schema.read(configuration.read(path))
+    (entry,) = configuration.read_compiled_schema(configuration.read(path))
     return " ".join(value.decode() for values in entry[1].values() for value in values)
 
 
@@ -77,4 +77,4 @@ def test_a_module_that_is_gone(tmp_path: Path) -> None:
         for dn, one in source.entries
     ]
     with pytest.raises(ConfigUnreadable):
-        compiled_schema.read(type(source)(source.path, (), tuple(broken)))
+        configuration.read_compiled_schema(type(source)(source.path, (), tuple(broken)))

@@ -12,8 +12,7 @@ import pytest
 from loader import _native
 from loader.errors import Cancelled, FileUnsafe, NoSuchPath, NotPermitted, UsageProblem
 from loader.progress import Meter
-from loader.server.options import Connection
-from loader.server.search import Search
+from loader.server.options import Connection, Search
 from loader.server.wire import reading
 
 SECRET = "S3CRET of the night"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import DirectoryUnsafe, FileUnsafe
-from loader.server import account, hidden_config
+from loader.server import configuration, tools
 from loader.storage.files import Owner
 
 OTHER = 12345  # an account that owns nothing else
@@ -28,7 +28,7 @@ def slapd_d(tmp_path: Path) -> Path:
 
 
 def test_all_that_slapd_reads_is_copied(slapd_d: Path, tmp_path: Path) -> None:
-    hidden_config.copy_directory(slapd_d, tmp_path / "copy")
+    configuration.copy_directory(slapd_d, tmp_path / "copy")
     texts = {
         str(path.relative_to(tmp_path / "copy")): path.read_text()
         for path in (tmp_path / "copy").rglob("*")
@@ -45,13 +45,13 @@ def test_no_link_of_another_account_is_followed(slapd_d: Path, tmp_path: Path, n
     (slapd_d / "cn=other").symlink_to(tmp_path / "secrets")
     os.chown(slapd_d / name, OTHER, OTHER, follow_symlinks=False)
     with pytest.raises((FileUnsafe, DirectoryUnsafe), match="symbolic link"):
-        hidden_config.copy_directory(slapd_d, tmp_path / "copy")
+        configuration.copy_directory(slapd_d, tmp_path / "copy")
 
 
 @as_root
 def test_the_account_reads_a_copy_and_cannot_change_it(slapd_d: Path, tmp_path: Path) -> None:
-    hidden_config.copy_directory(slapd_d, tmp_path / "copy")
-    account.let_read(Owner(OTHER, OTHER), tmp_path / "copy")
+    configuration.copy_directory(slapd_d, tmp_path / "copy")
+    tools.let_read(Owner(OTHER, OTHER), tmp_path / "copy")
     for path in (tmp_path / "copy", *(tmp_path / "copy").rglob("*")):
         status = path.stat()
         mode = 0o750 if path.is_dir() else 0o640

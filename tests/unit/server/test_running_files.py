@@ -11,7 +11,7 @@ import pytest
 from loader.config import Config
 from loader.errors import FileUnsafe
 from loader.server import configuration, running
-from loader.server.account import of_directories
+from loader.server.tools import of_directories
 from loader.storage.files import Owner
 
 

@@ -29,8 +29,7 @@ from loader.errors import (
 )
 from loader.progress import Meter
 from loader.server import limits
-from loader.server.options import Connection, Sasl
-from loader.server.search import Search
+from loader.server.options import Connection, Sasl, Search
 from loader.server.session import session
 from loader.server.wire import reading
 from tests.support.command import environment

@@ -9,7 +9,7 @@ import pytest
 
 from loader.defaults import ENV_TOOLS
 from loader.errors import ToolFailed, ToolMissing, ToolUnreachable
-from loader.server import account, tools, version
+from loader.server import tools
 from loader.storage.files import Owner
 
 NOBODY = Owner(65534, 65534)
@@ -96,12 +96,12 @@ def test_a_program_test_that_comes_first_decides_nothing(
     for status, name in ((1, "open"), (0, "closed")):
         program(short_tmp / "test", f"exit {status}")
         monkeypatch.setenv("PATH", f"{short_tmp}:/usr/bin:/bin")
-        assert account.may_read(NOBODY, [short_tmp, short_tmp / name]) == (name == "open")
+        assert tools.may_read(NOBODY, [short_tmp, short_tmp / name]) == (name == "open")
 
 
 @pytest.mark.slapd
 def test_the_installed_slapd_says_its_format() -> None:
-    assert version.lmdb_format() in (1, 3)
+    assert tools.lmdb_format() in (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_the_format_follows_the_version(
 ) -> None:
     program(tmp_path / "slapd", f"echo '{said}' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert version.lmdb_format() == known
+    assert tools.lmdb_format() == known

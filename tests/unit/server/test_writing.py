@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loader import words
-from loader.server import writing
+from loader import values
+from loader.server import visibility
 
 WHO = "gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"
 # Debian's, of the database and then of the frontend.
@@ -45,5 +45,5 @@ FRONTEND = (f"to * by dn.exact={WHO} manage by * break", "to dn.base= by * read"
     ],
 )
 def test_rules(rules: tuple[str, ...], may: bool) -> None:
-    parted = [words.of_value(rule) for rule in rules]
-    assert writing._might_write(parted, WHO) is may
+    parted = [values.of_value(rule) for rule in rules]
+    assert visibility._might_write(parted, WHO) is may

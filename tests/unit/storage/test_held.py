@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
-from loader import naming
+from loader import plain
 from loader.errors import DirectoryUnsafe, FileUnsafe, LoaderError
-from loader.storage import files, held, rewrite
+from loader.storage import files, held
 from tests.support.require import require
 
 OTHER = 12345  # an account that owns nothing else
@@ -57,7 +57,7 @@ def test_a_private_directory_is_made_and_taken_again(tmp_path: Path) -> None:
         with held.private(tmp_path / "run") as found:
             assert found.status.st_mode & 0o777 == 0o700
             assert found.name == tmp_path / "run"
-            assert naming.with_operator_paths(f"at {found.path}/x") == f"at {tmp_path}/run/x"
+            assert plain.with_operator_paths(f"at {found.path}/x") == f"at {tmp_path}/run/x"
     with pytest.raises(FileNotFoundError), held.private(tmp_path / "none", make=False):
         pytest.fail("it is not there")
 
@@ -65,13 +65,13 @@ def test_a_private_directory_is_made_and_taken_again(tmp_path: Path) -> None:
 def test_a_descriptor_that_nobody_named_is_told_by_its_path(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_PATH)
     text = f"/proc/{os.getpid()}/fd/{descriptor}/slapd.d: Permission denied"
-    assert naming.with_operator_paths(text) == f"{tmp_path}/slapd.d: Permission denied"
+    assert plain.with_operator_paths(text) == f"{tmp_path}/slapd.d: Permission denied"
     os.close(descriptor)
     for other in (text, "/proc/1/fd/0/x", "/proc/cpuinfo"):
-        assert naming.with_operator_paths(other) == other
+        assert plain.with_operator_paths(other) == other
     with os.fdopen(os.memfd_create("secret")) as nowhere:
         other = f"/proc/self/fd/{nowhere.fileno()}"
-        assert naming.with_operator_paths(other) == other
+        assert plain.with_operator_paths(other) == other
 
 
 def test_it_stays_the_same_whatever_its_name_stands_for(tmp_path: Path, secret: Path) -> None:
@@ -162,9 +162,9 @@ def _read(path: Path) -> None:
 
 def _rewritten(path: Path) -> None:
     if path.name.startswith("hard"):  # the name alone is replaced
-        rewrite.rewrite(path, b"root's own", b"new")
+        files.rewrite(path, b"root's own", b"new")
         raise FileUnsafe(path=path, kind="replaced")
-    rewrite.rewrite(path, b"root's own", b"new")
+    files.rewrite(path, b"root's own", b"new")
 
 
 @as_root

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.storage.occupants import occupants
+from loader.storage.holders import occupants
 from tests.support.nobody import NOBODY
 from tests.support.require import require
 from tests.unit.storage.test_holders import OPENER

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from loader.errors import SystemFailed
-from loader.storage import devices, filesystems, mounts, survey, volumes
-from loader.storage.asking import Asker
-from loader.storage.filesystems import Parameters
+from loader.storage import devices, mounts, survey, volumes
+from loader.storage.volumes import Asker, Parameters
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -47,10 +46,10 @@ def test_physical_volumes() -> None:
 
 
 def test_parameters_of_file_systems() -> None:
-    assert filesystems.of_xfs(recorded("xfs_info.out")) == Parameters(4096, 4 << 20, 12 << 20, 8)
-    assert filesystems.of_ext(recorded("tune2fs.out")) == Parameters(4096, 65536, 3 * 65536)
-    assert filesystems.of_xfs("usage: xfs_info") is None
-    assert filesystems.of_ext("tune2fs: no such file") is None
+    assert volumes.of_xfs(recorded("xfs_info.out")) == Parameters(4096, 4 << 20, 12 << 20, 8)
+    assert volumes.of_ext(recorded("tune2fs.out")) == Parameters(4096, 65536, 3 * 65536)
+    assert volumes.of_xfs("usage: xfs_info") is None
+    assert volumes.of_ext("tune2fs: no such file") is None
 
 
 def test_mounts() -> None:

@@ -14,7 +14,7 @@ import pytest
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from loader.errors import MigrationRefused
 from loader.progress import Meter
-from loader.storage import held, tree_copy, trees
+from loader.storage import held, trees
 from tests.support.require import require
 
 OTHER = 65534  # the account that does what it must not
@@ -45,12 +45,12 @@ def filled(top: Path) -> Path:
 
 def copied(source: Path, target: Path, meanwhile: Callable[[], None] = lambda: None) -> None:
     with held.opened(source) as one, held.opened(target) as other:
-        tree_copy.copy_tree(one, other, Meter("copy"), meanwhile)
+        trees.copy_tree(one, other, Meter("copy"), meanwhile)
 
 
 def opened_up(source: Path, target: Path) -> None:
     with held.opened(source) as one, held.opened(target) as other:
-        tree_copy.open_up(one, other)
+        trees.open_up(one, other)
 
 
 def plants(directory: int) -> bool:
@@ -129,7 +129,7 @@ def test_nobody_gets_into_a_copy_that_is_made(both: tuple[Path, Path]) -> None:
     assert (target.stat().st_uid, plants(inside)) == (OTHER, True)
     planted = []
     with held.opened(target) as opened:
-        tree_copy.empty(opened)
+        trees.empty(opened)
     copied(source, target, lambda: planted.append(plants(inside)))
     assert (set(planted), plants(inside)) == ({False}, False)
     assert told(target) == told(source)

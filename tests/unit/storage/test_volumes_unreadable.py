@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loader.storage import volumes
-from loader.storage.asking import Asker
+from loader.storage.volumes import Asker
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,13 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import UsageProblem
-from loader.operations.storage.bench import loads, loop_volumes, measuring, places
-from loader.operations.storage.bench.installation import Installation
-from loader.operations.storage.bench.measuring import Measuring
-from loader.operations.storage.bench.places import Place
+from loader.operations.storage.bench import measuring, places
+from loader.operations.storage.bench.measuring import SOCKET, Measuring, Trial
+from loader.operations.storage.bench.places import Installation, Place
 from loader.operations.storage.bench.results import Report, Row, Targets, Wishes
-from loader.operations.storage.bench.trial import SOCKET, Trial
 from loader.progress import Progress
 from loader.sources.dit import TreeSpec
-from loader.storage import files, private_mounts, temporary
+from loader.storage import files, mounts, temporary
 
 _PER_ENTRY = 4096  # bytes that a database of it needs at most, on the disk
 _REST = 64 << 20  # of the file system itself
@@ -37,12 +35,12 @@ def bench(targets: Targets, recipe: TreeSpec, wishes: Wishes, progress: Progress
     given = places.of(targets.directories)
     _require_volumes(targets, room)
     if targets.kinds or targets.root:
-        private_mounts.enter()
+        mounts.enter()
     with ExitStack() as stack:
         work = stack.enter_context(temporary.directory("bench"))
         _require_short(work)
         images = stack.enter_context(temporary.directory("bench", targets.tmp))
-        volumes = loop_volumes.made(targets.kinds, targets.volume_size, images, progress)
+        volumes = places.volumes_made(targets.kinds, targets.volume_size, images, progress)
         found = (*given, *stack.enter_context(volumes))
         for place in found:
             files.require_space(place.directory, room)
@@ -73,7 +71,7 @@ def _require_short(work: Path) -> None:
 
 
 def _require_volumes(targets: Targets, room: int) -> None:
-    loop_volumes.require(targets.kinds)
+    places.require(targets.kinds)
     if not targets.kinds:
         return
     if targets.volume_size < room:
@@ -93,7 +91,7 @@ def _try(measuring_it: Measuring, backends: Sequence[str]) -> None:
             measuring_it.progress.step(name) as meter,
         ):
             trial = Trial(measuring_it.installation, backend, tried, measuring_it.work)
-            loads.by_slapadd(trial, given, quick=True, meter=meter)
+            measuring.by_slapadd(trial, given, quick=True, meter=meter)
 
 
 def _rows(place: Place, measured: Sequence[tuple[Measuring, Sequence[str]]]) -> Iterator[Row]:

@@ -1,32 +1,153 @@
-"""`storage migrate` carried out: its steps, each of which may be done twice, and the way back from any of them.
-
-Copying and verifying are remembered, as long as neither side has changed since. What a reboot undoes (mounts, and that
-the service is stopped) is done again by every run. /etc/fstab names the new volume before the service is started on it,
-and the old one before the service is started on that again: so a boot at any moment mounts the volume that the service
-last wrote to.
-"""
+"""The service that uses the directory: stopped, started, watched."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from loader import child
 from loader.defaults import state_dir
-from loader.errors import LoaderError, MdbDamaged, MigrationRefused
+from loader.errors import LoaderError, MdbDamaged, MigrationRefused, ToolFailed
 from loader.mdb import verify as databases
-from loader.operations.storage.migrate import fstab, service
-from loader.operations.storage.migrate.fstab import Edit
+from loader.operations.storage.migrate import volume
 from loader.operations.storage.migrate.plan import Plan, require_vacant
+from loader.operations.storage.migrate.volume import Edit
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, forget, killpoint
 from loader.run.steps import Run, open_run, status_of
-from loader.storage import files, held, mapped, mounts, nameless, tree_copy, trees
+from loader.server.options import Connection
+from loader.server.session import session
+from loader.storage import files, held, holders, mounts, trees
+from loader.storage.holders import Occupant, occupants
+
+PATIENCE = 60.0  # seconds for a service to let go of its files, or to come up
+_LOOK = 0.1
+_OTHER_COMMANDS = (
+    "Give --service the commands that stop and start this service (of a container, for example), or end these "
+    "processes; then run the same command again, or go back with --rollback."
+)
+_RESTARTED = "Find out what starts it, then run the same command again, or go back with --rollback."
+
+
+def stop(command: Sequence[str], place: Path, databases: Sequence[str]) -> None:
+    """Returns once no process uses `place`, whatever the status of the command: it may fail because the service is
+    stopped already. Raises MigrationRefused if a process still uses `place`."""
+    answer = child.run_detached(command)
+    until = time.monotonic() + PATIENCE
+    while left := occupants(place, databases):
+        if answer.status != 0:
+            reason = f"{str(_failed(command, answer)).rstrip('.')}, and {_named(left)}"
+            raise MigrationRefused(path=place, reason=reason, advice=_OTHER_COMMANDS)
+        if time.monotonic() > until:
+            advice = (
+                "End these processes, then run the same command again, or go back with --rollback."
+            )
+            raise MigrationRefused(
+                path=place, reason=f"the service was stopped, and {_named(left)}", advice=advice
+            )
+        time.sleep(_LOOK)
+
+
+def require_unused(place: Path, databases: Sequence[str]) -> None:
+    """Something may have started the service again since it was stopped. Raises MigrationRefused."""
+    if left := occupants(place, databases):
+        reason = f"the service was stopped, but it is used again: {_named(left)}"
+        raise MigrationRefused(path=place, reason=reason, advice=_RESTARTED)
+
+
+def start(command: Sequence[str]) -> None:
+    answer = child.run_detached(command)
+    if answer.status != 0:
+        raise _failed(command, answer)
+
+
+def _failed(command: Sequence[str], answer: child.Answer) -> ToolFailed:
+    reason = "; ".join(word for word in answer.words[-3:] if word) or "it said nothing"
+    return ToolFailed(tool=command[0], status=answer.status, reason=reason)
+
+
+def _named(found: Sequence[Occupant]) -> str:
+    return ", ".join(map(str, found[:5]))
+
+
+@dataclass(frozen=True)
+class Signs:
+    """Of a service that is up: it writes to `place` (`is_used`), has the first of `databases` open, `uri` answers."""
+
+    place: Path
+    databases: Sequence[str]
+    is_used: bool
+    uri: str
+
+
+def watch(signs: Signs, seconds: float, note: Callable[[str], None]) -> int:
+    """Wait until it is up, then look for `seconds` whether it stays; its process (0: none that it is known by). Raises
+    MigrationRefused."""
+    place = signs.place
+    until = time.monotonic() + PATIENCE
+    while (first := _up(signs))[0] is None:
+        if time.monotonic() > until:
+            raise _down(place, f"the service does not come up: {first[1]}")
+        time.sleep(_LOOK)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        note(f"up, process {first[0]}" if first[0] else "up")
+        now = _up(signs)
+        if now[0] != first[0]:
+            raise _down(
+                place, f"the service does not stay up: {now[1] or 'it is another process now'}"
+            )
+        time.sleep(_LOOK)
+    return first[0] or 0
+
+
+def _down(place: Path, reason: str) -> MigrationRefused:
+    advice = (
+        "Look at the service's log. The same command looks again; --rollback mounts the former volume and starts the "
+        "service on it."
+    )
+    return MigrationRefused(path=place, reason=reason, advice=advice)
+
+
+def _up(signs: Signs) -> tuple[int | None, str]:
+    """The process that has the files (0: none needs to), or what is amiss."""
+    if os.statvfs(signs.place).f_flag & os.ST_RDONLY:
+        return None, "the volume is read-only"
+    pid = _process(signs.place, signs.databases) if signs.is_used else 0
+    if pid is None:
+        return None, "no process uses the directory"
+    try:
+        if signs.uri:
+            with session(Connection(uri=signs.uri, mechanism=None)) as server:
+                server.naming_contexts()
+    except LoaderError as error:
+        return None, str(error)
+    return pid, ""
+
+
+def _process(place: Path, databases: Sequence[str]) -> int | None:
+    if databases:
+        return holders.holder(place / databases[0])
+    return next((one.pid for one in occupants(place) if one.writes), None)
+
+
+# --- moving ----------------------------------------------------------------------------------------------------------
+#
+# `storage migrate` carried out: its steps, each of which may be done twice, and the way back from any of them.
+#
+# Copying and verifying are remembered, as long as neither side has changed since. What a reboot undoes (mounts, and
+# that the service is stopped) is done again by every run. /etc/fstab names the new volume before the service is
+# started on it, and the old one before the service is started on that again: so a boot at any moment mounts the
+# volume that the service last wrote to.
+
 
 _log = logging.getLogger(__name__)
 VERB = "storage migrate"
@@ -144,25 +265,25 @@ class _Steps:
             if verified is not None:
                 is_stale = verified["verify_mark"] != _mark(self.target)
             else:
-                is_stale = not tree_copy.is_closed(target)
+                is_stale = not trees.is_closed(target)
             if is_stale or copied["copy_mark"] != _mark(self.source):
-                if not tree_copy.is_closed(target):
-                    tree_copy.empty(target)
+                if not trees.is_closed(target):
+                    trees.empty(target)
                 catalogue.undo("verify")
                 catalogue.undo("copy")
 
     def _stop(self, meter: Meter) -> Facts:
         if self.plan.there.is_at(str(self.target)):
             _require_written(self.target)
-        service.stop(self.plan.wishes.stop, self.source, self.plan.databases)
+        stop(self.plan.wishes.stop, self.source, self.plan.databases)
         return {}
 
     def _copy(self, meter: Meter) -> Facts:
         require_vacant(self.target)
-        service.require_unused(self.source, self.plan.databases)
+        require_unused(self.source, self.plan.databases)
         with held.opened(self.source) as source, held.opened(self.target) as target:
             before = trees.state_of(source.descriptor)
-            tree_copy.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
+            trees.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
         if _mark(self.source) != before.mark:
             reason = "files were changed while they were copied"
             raise MigrationRefused(
@@ -207,11 +328,11 @@ class _Steps:
         )
 
     def _unmount(self, meter: Meter) -> Facts:
-        service.require_unused(self.source, self.plan.databases)
+        require_unused(self.source, self.plan.databases)
         former = None if self._is_swapped() else mounts.inside(self.source)
         if self.plan.new.is_at(str(self.target)):
             with held.opened(self.source) as source, held.opened(self.target) as target:
-                tree_copy.open_up(source, target)
+                trees.open_up(source, target)
         self.plan.new.unmount(str(self.target))
         killpoint("unmount.between")
         if self.plan.old is not None:
@@ -225,7 +346,7 @@ class _Steps:
         return {}
 
     def _fstab(self, meter: Meter) -> Facts:
-        fstab.apply(Path(self.plan.wishes.fstab), self.plan.edits)
+        volume.apply(Path(self.plan.wishes.fstab), self.plan.edits)
         return {}
 
     def _check(self, meter: Meter, verified: Mapping[str, Any]) -> Facts:
@@ -248,7 +369,7 @@ class _Steps:
         return {}
 
     def _start(self, meter: Meter) -> Facts:
-        service.start(self.plan.wishes.start)
+        start(self.plan.wishes.start)
         return {}
 
     def _watch(self, meter: Meter) -> Facts:
@@ -261,14 +382,14 @@ def _watch(plan: Plan, meter: Meter) -> int:
         meter.add(size=1)  # a sign of life
 
     wishes = plan.wishes
-    signs = service.Signs(Path(wishes.source), plan.databases, plan.is_used, wishes.uri)
-    return service.watch(signs, wishes.seconds, note)
+    signs = Signs(Path(wishes.source), plan.databases, plan.is_used, wishes.uri)
+    return watch(signs, wishes.seconds, note)
 
 
 def _warn_of_other_namespaces(source: Path, former: tuple[str, str]) -> None:
     """No error: mount namespaces that copied all mounts are harmless until something there opens the files."""
     found = [
-        f"{target} ({mapped.command_name(pid)}, process {pid})"
+        f"{target} ({holders.command_name(pid)}, process {pid})"
         for pid, target in mounts.elsewhere(former)
     ]
     if found:
@@ -283,9 +404,9 @@ def _warn_of_other_namespaces(source: Path, former: tuple[str, str]) -> None:
 def _require_written(target: Path) -> None:
     """A file system that has failed may only tell when it is written to. Raises ReadOnly, OSError."""
     with files.explained(target):
-        descriptor = nameless.made(target)
+        descriptor = files.made(target)
         try:
-            nameless.filled(descriptor, 4096)
+            files.filled(descriptor, 4096)
         finally:
             os.close(descriptor)
 
@@ -319,15 +440,15 @@ def roll_back(plan: Plan, progress: Progress) -> Facts:
 
 def _going_back(plan: Plan) -> dict[str, Callable[[Meter], object]]:
     wishes, table = plan.wishes, Path(plan.wishes.fstab)
-    of_target = fstab.of_volume(plan.edits, wishes.target)
+    of_target = volume.of_volume(plan.edits, wishes.target)
     return {
-        "stop": lambda meter: service.stop(wishes.stop, Path(wishes.source), plan.databases),
-        "fstab": lambda meter: fstab.undo(
+        "stop": lambda meter: stop(wishes.stop, Path(wishes.source), plan.databases),
+        "fstab": lambda meter: volume.undo(
             table, [one for one in plan.edits if one not in of_target]
         ),
         "unmount": lambda meter: plan.new.unmount(wishes.source),
         "mount": lambda meter: _mount_as_before(plan, table, of_target),
-        "start": lambda meter: service.start(wishes.start),
+        "start": lambda meter: start(wishes.start),
         "watch": lambda meter: _watch(plan, meter),
     }
 
@@ -339,7 +460,7 @@ def _mount_as_before(plan: Plan, table: Path, of_target: Sequence[Edit]) -> str 
     try:
         plan.there.mount(plan.wishes.target)
     except LoaderError as error:
-        fstab.leave_out(table, of_target)
+        volume.leave_out(table, of_target)
         return str(error)
-    fstab.undo(table, of_target)
+    volume.undo(table, of_target)
     return None

@@ -8,19 +8,20 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import join, quote
 
 import msgspec
 
+from loader import units
 from loader.errors import MigrationRefused, UsageProblem
 from loader.operations.storage import check
 from loader.operations.storage.findings import Severity
-from loader.operations.storage.migrate import fstab as tables
 from loader.operations.storage.migrate import volume
-from loader.operations.storage.migrate.fstab import Edit
-from loader.operations.storage.migrate.volume import Volume
-from loader.storage import files, held, mounts, survey, tree_copy, trees
+from loader.operations.storage.migrate import volume as tables
+from loader.operations.storage.migrate.volume import Edit, Volume, unmounting
+from loader.storage import files, held, mounts, survey, trees
+from loader.storage.holders import Occupant, occupants
 from loader.storage.mounts import Mount
-from loader.storage.occupants import Occupant, occupants
 
 _ASSUMED = 150 << 20  # bytes a second: of a single disk
 # "emergency_ro" and "shutdown": ext4 of newer kernels after an error.
@@ -198,7 +199,7 @@ def _require_unused(source: Path, target: Path) -> None:
     with files.explained(target), held.opened(target) as place:
         left = trees.names_in(place.descriptor, True)
     if left:
-        raise tree_copy.not_empty(target, left)
+        raise trees.not_empty(target, left)
 
 
 def require_vacant(target: Path) -> None:
@@ -243,3 +244,64 @@ def _notes(
         yield f"{one.subject}: {one.what}"
     if sparse:
         yield "holes stay holes"
+
+
+# --- told ------------------------------------------------------------------------------------------------------------
+#
+# A migration in commands: what a run does, as an operator would type it.
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A step. `by`: what ditseed does itself, "" for nothing."""
+
+    step: str
+    commands: tuple[str, ...]
+    by: str = ""
+
+
+def forward(plan: Plan) -> Iterator[Told]:
+    wishes = plan.wishes
+    source, target = wishes.source, wishes.target
+    amount = f"{units.size(plan.allocated)} in {units.number(plan.files)} files"
+    took = units.duration(max(1.0, plan.seconds))
+    yield Told("stop", (join(wishes.stop),), f"waits until no process uses {source}")
+    copying = f"rsync -aHAXS --numeric-ids {quote(source)}/ {quote(target)}/"
+    yield Told("copy", (), f"copies {amount} as `{copying}` would")
+    yield Told(
+        "verify",
+        (),
+        f"compares checksums, owners, modes (copy and verify: about {took} at 150 MiB/s)",
+    )
+    old = (join(unmounting(source)),) if plan.old else ()
+    yield Told("unmount", (join(unmounting(target)), *old))
+    yield Told("mount", (join(plan.new.mounting(source)),))
+    yield Told(
+        "fstab", tuple(volume.difference(plan.edits)), f"changes these lines of {wishes.fstab}"
+    )
+    checks = tuple(f"ditseed verify {quote(str(Path(source, name)))}" for name in plan.databases)
+    yield Told("check", checks, f"compares owner and mode of {source}")
+    yield Told("start", (join(wishes.start),))
+    yield _watching(plan)
+
+
+def back(plan: Plan) -> Iterator[Told]:
+    wishes = plan.wishes
+    yield Told("stop", (join(wishes.stop),), f"waits until no process uses {wishes.source}")
+    turned = tuple(
+        f"{'+' if line.startswith('-') else '-'}{line[1:]}"
+        for line in volume.difference(plan.edits)
+    )
+    yield Told("fstab", turned, f"puts back these lines of {wishes.fstab}")
+    yield Told("unmount", (join(unmounting(wishes.source)),))
+    old = (join(plan.old.mounting(wishes.source)),) if plan.old else ()
+    yield Told("mount", (*old, join(plan.there.mounting(wishes.target))))
+    yield Told("start", (join(wishes.start),))
+    yield _watching(plan)
+
+
+def _watching(plan: Plan) -> Told:
+    asked = f" and that {plan.wishes.uri} answers" if plan.wishes.uri else ""
+    seconds = units.duration(plan.wishes.seconds)
+    return Told(
+        "watch", (), f"waits until it is up, then sees for {seconds} that it stays up{asked}"
+    )

@@ -9,12 +9,10 @@ import msgspec
 
 from loader.errors import UsageProblem
 from loader.operations.storage import findings
-from loader.storage import direct, files, mounts, survey
+from loader.storage import files, mounts, probes, survey
 from loader.storage.devices import Device
-from loader.storage.durable_write import Writer
-from loader.storage.file_lock import FileLock
 from loader.storage.mounts import Mount
-from loader.storage.timed import Timed
+from loader.storage.probes import FileLock, Timed, Writer
 
 PROBES: dict[str, Callable[[Path], Timed]] = {"flock": FileLock, "write": Writer}
 LIMIT = 3.0  # seconds: what takes longer has failed for whoever waits for it
@@ -99,7 +97,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def of_layer(layer: Layer) -> Target:
-    return Target(layer, lambda: direct.opened(Path(layer.path)))
+    return Target(layer, lambda: probes.opened(Path(layer.path)))
 
 
 def beside(names: Sequence[str], layers: Sequence[Layer], place: Path | None) -> tuple[Target, ...]:

@@ -18,10 +18,16 @@ from loader.declared import Duration
 from loader.errors import LoaderError, chain
 from loader.operations.storage.watch import verdict
 from loader.operations.storage.watch.layers import Layer, Target, of_layer
-from loader.operations.storage.watch.state import LayerState, State, Watcher, is_hung
-from loader.operations.storage.watch.verdict import Errors, Timing
-from loader.storage import realtime
-from loader.storage.timed import Timed, Unmeasurable
+from loader.operations.storage.watch.verdict import (
+    Errors,
+    LayerState,
+    State,
+    Timing,
+    Watcher,
+    is_hung,
+)
+from loader.storage import probes
+from loader.storage.probes import Timed, Unmeasurable
 
 Outcome = tuple[float | None, str | None, bool]  # as the last three of Sample
 _AGAIN = 60.0  # seconds
@@ -90,7 +96,7 @@ class Probe(threading.Thread):
         self._pace.put(None)
 
     def run(self) -> None:
-        self.notes = realtime.claim()
+        self.notes = probes.claim()
         self._try_to_open()
         self.ready.set()
         pace = self._pace.get()

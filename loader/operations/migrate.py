@@ -1,0 +1,494 @@
+"""What a migration was asked for, and the database that it makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+from click import Choice
+
+from loader import ldif, plain, resources, settings, units
+from loader.common_options import Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
+from loader.declared import Argument
+from loader.defaults import DYNAMIC_ATTRIBUTES, LEVELS
+from loader.errors import (
+    EmptyInput,
+    EntryRefused,
+    LoaderError,
+    MadeOtherwise,
+    MdbDamaged,
+    MissingParents,
+    NotProven,
+    SchemaMissing,
+    UsageProblem,
+)
+from loader.mdb import contents, meta, readers, snapshot
+from loader.mdb.contents import DatabaseSummary
+from loader.operations import compare as comparing
+from loader.operations import estimate, schema
+from loader.operations.build import native
+from loader.operations.build.native import NativeSteps, made_for
+from loader.operations.build.options import FULL, BuildOptions
+from loader.operations.publish import TargetDatabase, existing, head_digest
+from loader.operations.sizing import sampled
+from loader.operations.sizing.model import BY_KEYS
+from loader.piped import piped
+from loader.progress import Meter, Progress
+from loader.run.log import Facts, recorded
+from loader.run.steps import Run, open_run
+from loader.server import configuration, tools
+from loader.sources import mdb, sampling
+from loader.sources.comparable import Database
+from loader.sources.location import ConfiguredDatabase
+from loader.sources.mdb import Part
+from loader.sources.sampling import SampleSize
+from loader.storage import files, temporary
+
+
+@dataclass(frozen=True)
+class MigrateOptions(Placing, Sorting):
+    """`source`, `target`: database directories. `config_path`: of the slapd that will use the target. `suffix`: its
+    database there (None: the one that has the source's). The rest as in BuildOptions."""
+
+    source: Annotated[Path, Argument()]
+    target: Annotated[Path, Argument()]
+    config_path: Config
+    suffix: Suffix = None
+    verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
+    check_space: SpaceCheck = True
+
+    @property
+    def part(self) -> Part:
+        return Part(self.source)
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption."""
+        return {
+            "source": str(self.source.absolute()),
+            "config": str(self.config_path.absolute()),
+            "suffix": self.suffix,
+            "maxsize": self.maxsize,
+        }
+
+    def building(self, place: TargetDatabase) -> BuildOptions:
+        """Entries are taken as they are stored, as for a replica; values that their syntax forbids are counted."""
+        beside = not files.same(place.database.directory, self.target)
+        return BuildOptions(
+            config_path=self.config_path,
+            suffix=place.database.suffix,
+            replace=self.replace,
+            maxsize=self.maxsize,
+            verify=self.verify,
+            seeding=True,
+            target=self.target if beside else None,
+            memory=self.memory,
+            jobs=self.jobs,
+            scratch=self.scratch,
+            check_space=self.check_space,
+            glue=False,
+        )
+
+
+def source_of(options: MigrateOptions) -> DatabaseSummary:
+    """What is in it. Raises NotLmdb, MdbDamaged, MdbProtected, NoSuchPath, NotPermitted, EmptyInput, UsageProblem."""
+    mdb.require_database(options.source)
+    if files.same(options.source, options.target):
+        raise UsageProblem(
+            reason=f"{options.target} is the source itself: name another directory for the new database, and keep the "
+            "old one until the new slapd has proved itself"
+        )
+    found = contents.summarise(options.source, newest=False)
+    if not found.entries:
+        raise EmptyInput(path=options.source)
+    return found
+
+
+def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase:
+    """Where the new database goes. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable, SettingRefused."""
+    config = configuration.read(options.config_path)
+    database = config.database_of(source.suffixes, "the source", options.suffix)
+    settings.require(config, database)
+    return TargetDatabase(config, database, options.target.absolute(), options.replace)
+
+
+# --- planning --------------------------------------------------------------------------------------------------------
+#
+# What a migration would do, found out without writing to either directory: a sample of the entries is built apart.
+
+
+_SIZE = SampleSize(10_000, 0.0)
+_ALIKE = 0.1  # by so much of it may the pages of entries be others than the sample tells
+_LARGEST = 8  # times the old database: no new one takes more, with indexes that the old one has not
+_SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first entries, built. size: bytes of their database. seconds: to build them and to read them again."""
+
+    entries: int
+    size: int
+    seconds: float
+
+
+def planned(
+    options: MigrateOptions,
+    place: TargetDatabase,
+    source: DatabaseSummary,
+    progress: Progress,
+    strict: bool = False,
+) -> Facts:
+    """Time and room, and what would be refused; `strict`: that is raised. Raises NotProven for a configuration that the
+    core does not follow."""
+    place.require_free()
+    with (
+        temporary.directory("plan", configuration.tools_tmpdir()) as scratch,
+        open_run(Path(scratch), "plan", {}, progress) as run,
+    ):
+        work = MigrateSteps(options, run, place)
+        run.do("config", work.building.config)
+        lacking = work.lacking(used(options.source), [])
+        with progress.step("sample") as meter:
+            foreseen = _foreseen(work, source.entries, meter, strict)
+    return {"lacking": lacking, "free": files.free_bytes(place.directory), **foreseen}
+
+
+def require_room(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> None:
+    """Before the first entry is read. Raises MaxsizeTooSmall, NoSpace."""
+    limits = native.limits_of(options.building(place), place)
+    if meta.read_meta(options.source).used * _LARGEST > limits.least():
+        limits.require(needed(options, place, meter))
+
+
+def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
+    """Bytes of the new database, from a sample of the entries. If the old one has other pages of entries than the
+    sample tells, a few large entries decide: then the new one has what the old one uses, but for the indexes that
+    differ."""
+    facts, freed = readers.free_list(options.source)
+    in_use = facts.used - sum(freed.values()) * facts.page_size
+    try:
+        target = native.target_of(options.building(place), place)
+        sample = sampling.of_database(options.source, _SIZE, meter)
+        with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+            found = sampled.forecast(sample, target, scratch, meter, timed=0.0)
+    except (NotProven, EmptyInput):
+        return in_use
+    if target.settings.page_size != facts.page_size:
+        return found.bytes
+    old = contents.table_bytes(options.source)
+    indexes = {one.name: one.bytes for one in found.tables if one.how == BY_KEYS}
+    (entries,) = (one.bytes for one in found.tables if one.name == "id2e")
+    if abs(entries - old["id2e"]) < _ALIKE * old["id2e"]:
+        return found.bytes - entries + old["id2e"]
+    added = sum(size for name, size in indexes.items() if name not in old)
+    dropped = sum(old[name] for name in contents.indexes(options.source) if name not in indexes)
+    return in_use + added - dropped
+
+
+def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> Facts:
+    """None is foreseen where the first entries cannot stand alone, or are refused."""
+    facts: Facts = {"problems": [], "seconds": None, "needed": None, "maxsize": None}
+    text, is_all = _first_records(work.options)
+    try:
+        found = _sample(work, text, meter)
+        share = entries / found.entries
+        facts["seconds"] = round(found.seconds * share, 1)
+        facts["needed"] = needed(work.options, work.place, Meter("room"))
+        facts["maxsize"] = work.place.database.maxsize
+        changing = work.build_options.target is None
+        maxsize = work.options.maxsize
+        facts["maxsize"] = estimate.choose_maxsize(work.place, facts["needed"], maxsize, changing)
+        native.limits_of(work.build_options, work.place).require(facts["needed"])
+    except LoaderError as error:
+        if isinstance(error, MissingParents) and not is_all:
+            return facts  # an entry was moved below one that is younger
+        if strict:
+            raise
+        facts["problems"] = [str(error)]
+    return facts
+
+
+def _sample(work: MigrateSteps, text: bytes, meter: Meter) -> Sample:
+    """With as large a map as it takes."""
+    work = dataclasses.replace(work, options=dataclasses.replace(work.options, maxsize="auto"))
+    began = time.monotonic()
+    with piped(lambda descriptor: _write(text, descriptor), "sample") as (descriptor, _):
+        made = work.building.make(meter, [descriptor], None)
+    with ldif.digesting((), Meter("digest")) as tree:
+        mdb.digest(Part(work.building.made), tree, Meter("digest"))
+    seconds = time.monotonic() - began
+    return Sample(made["entries"], meta.read_meta(work.building.made).used, seconds)
+
+
+def _write(text: bytes, descriptor: int) -> None:
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(text)
+
+
+def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
+    """Whole records, from the beginning of the database; are these all?"""
+
+    def write(descriptor: int) -> mdb.Exported:
+        return mdb.stream(options.part, descriptor, False, options.jobs or 1, Meter("sample"))
+
+    with piped(write, "sample") as (descriptor, _), os.fdopen(os.dup(descriptor), "rb") as file:
+        text = file.read(_SAMPLE)
+    is_all = len(text) < _SAMPLE
+    return text if is_all else text[: text.rfind(b"\n\n") + 2], is_all
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+#
+# The bodies of the steps of a migration. Each can be done again from its beginning.
+
+
+# Among the facts of the step `load`.
+SOURCE, MADE_FOR = "source_as_read", "made_for"
+AGAIN = "made_again"  # why entries could not be copied as they are stored
+_SHOWN = 10  # names in a message
+_COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
+
+
+def state_of(source: Path) -> list[int | str]:
+    """Of a data file: another one whenever it was written to, by LMDB or by anything else."""
+    data = meta.data_file(source)
+    status, head = data.stat(), head_digest(data, 2 * meta.read_meta(data).page_size)
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, head]
+
+
+@dataclass(frozen=True)
+class MigrateSteps:
+    options: MigrateOptions
+    run: Run
+    place: TargetDatabase
+
+    @cached_property
+    def building(self) -> NativeSteps:
+        return NativeSteps(self.build_options, self.run, self.place)
+
+    @cached_property
+    def build_options(self) -> BuildOptions:
+        return self.options.building(self.place)
+
+    def load(self, meter: Meter) -> Facts:
+        """One snapshot of the source. Its records are copied as they are, unless the new slapd would store an entry
+        otherwise: then the entries are made again."""
+        state = state_of(self.options.source)
+        try:
+            found = self._copied(meter)
+        except NotProven as error:
+            found = {**self._made_again(meter), AGAIN: str(error.facts["reason"])}
+        made = made_for(self.place.config, self.place.database, self.build_options)
+        return {**found, SOURCE: state, MADE_FOR: made}
+
+    def _copied(self, meter: Meter) -> Facts:
+        with snapshot.held(self.options.source) as held:
+            made = self.building.transfer(meter, held)
+        context_csns = contents.summarise(self.building.made, newest=False).context_csns
+        return {**made, "context_csns": list(context_csns), "late": 0}
+
+    def _made_again(self, meter: Meter) -> Facts:
+        """Entries are read by one native call and written by another."""
+        inner = Meter("read")
+
+        def read(descriptor: int) -> mdb.Exported:
+            jobs = self.options.jobs or resources.processors()
+            scratch = self.options.scratch or Path(tempfile.gettempdir())
+            return mdb.stream(self.options.part, descriptor, False, jobs, inner, scratch)
+
+        with meter.cancelling(inner.cancel), piped(read, "read") as (descriptor, reading):
+            made = self._make(meter, descriptor)
+        found, completed = reading.result(), made.pop("completed")
+        return {
+            **made,
+            "in_source": found.entries,
+            "checksum": _sum(found.checksum, completed),
+            "context_csns": list(found.context_csns),
+            "late": found.late,
+        }
+
+    def _make(self, meter: Meter, descriptor: int) -> Facts:
+        try:
+            return self.building.make(meter, [descriptor], None, account=True)
+        except EntryRefused as error:
+            self._require_schema()
+            raise MadeOtherwise(
+                path=self.options.source,
+                config=self.place.config.path,
+                reason=error,
+                advice="Correct that entry in the old server, or the new configuration (schema, multival, dbpagesize); "
+                f"the entry is in {plain.with_operator_paths(str(self.building.rejects))}.",
+            ) from error
+
+    def _require_schema(self) -> None:
+        """Name all that the old database uses and the new configuration lacks. Raises SchemaMissing."""
+        found = ldif.scan([self.building.rejects], Meter("schema"))
+        lacking = self.lacking(used(self.options.source), list(found.object_classes))
+        if lacking:
+            more = [f"and {len(lacking) - _SHOWN} more"] if len(lacking) > _SHOWN else []
+            named = ", ".join([*lacking[:_SHOWN], *more])
+            raise SchemaMissing(config=self.place.config.path, names=named)
+
+    def lacking(self, attributes: Sequence[str], classes: Sequence[str]) -> list[str]:
+        """Names that the new configuration does not know."""
+        return schema.unknown_names(self.place, attributes, classes, self.run.directory)
+
+    def compare(self, meter: Meter, loaded: Facts) -> Facts:
+        """Every entry of the new database against what was read of the old one: number and checksum of all that they
+        hold, in whatever order, and what slapadd adds to them or leaves out; or every record, where they were copied.
+        Raises MdbDamaged."""
+        if loaded.get("records"):
+            if self.building.records_checksum(meter) != loaded["records"]:
+                raise self._differing(loaded)
+            return {"compared": "equal"}
+        made = self.building.made
+        with ldif.digesting((), meter) as tree:
+            mdb.digest(Part(made), tree, meter)
+        if (tree.entries, tree.checksum) != (loaded["in_source"], loaded["checksum"]):
+            raise self._differing(loaded)
+        return {"compared": "equal"}
+
+    def _differing(self, loaded: Facts) -> MdbDamaged:
+        """With the names of entries and attributes that differ."""
+        made, source = self.building.made, self.options.source
+        a, b = (Database(ConfiguredDatabase(one)) for one in (source, made))
+        for ignore in (_COMPLETED, ()):  # what slapadd adds is told only where nothing else differs
+            asked = comparing.CompareOptions(a, b, ignore, show_attributes=True, limit=_SHOWN)
+            found = comparing.compare(asked, self.run.progress)
+            if not found.equal:
+                break
+        shown = "; ".join(
+            f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in found.samples
+        )
+        moved = state_of(source) != loaded[SOURCE]
+        since = ", which was written to since it was read" if moved else ""
+        differing = units.number(found.only_a + found.only_b + found.changed)
+        return MdbDamaged(
+            path=made, reason=f"it differs from {source}{since} in {differing} entries: {shown}"
+        )
+
+
+def used(source: Path) -> list[str]:
+    """Attribute descriptions that the database has, or once had."""
+    return list(contents.attributes(source))
+
+
+def _sum(one: str, other: str) -> str:
+    """Of two checksums of trees."""
+    total = (int(one, 16) + int(other, 16)) % 2**128
+    return f"{total:032x}"
+
+
+# --- migrate ---------------------------------------------------------------------------------------------------------
+#
+# A database made again for another slapd: of another version, with another LMDB, or of another configuration.
+#
+# Steps: look, config, load, check, compare, publish. The entries go from the pages of the old database straight to
+# the native core, which makes the new one as the new slapd's slapadd would; no LDIF is in between.
+
+
+STEPS = ("look", "config", "load", "check", "compare", "publish")
+RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
+
+
+def migrate(
+    options: MigrateOptions,
+    progress: Progress,
+    timeouts: dict[str, float],
+    restart: bool = False,
+) -> Facts:
+    """Run or resume a migration; what its steps found."""
+    source = source_of(options)
+    with existing(options.target.absolute(), options.source):
+        return _migrate(options, source, progress, timeouts, restart)
+
+
+def _migrate(
+    options: MigrateOptions,
+    source: DatabaseSummary,
+    progress: Progress,
+    timeouts: dict[str, float],
+    restart: bool,
+) -> Facts:
+    place = place_of(options, source)
+    run_dir, identity = place.directory / RUN_DIR, options.identity()
+    stale = _is_out_of_date(options, place, run_dir)
+    anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
+    with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
+        return {**_steps(options, run, place, source), **run.told_before()}
+
+
+def _is_out_of_date(options: MigrateOptions, place: TargetDatabase, run_dir: Path) -> bool:
+    """Was the source written to, or the new slapd or its configuration changed, since the run there read the source?
+    Then what it made is of no use, published or not."""
+    with recorded(run_dir) as catalogue:
+        loaded = catalogue.found("load") if catalogue else None
+    if loaded is None:
+        return False
+    made = made_for(place.config, place.database, options.building(place))
+    now = state_of(options.source), made
+    return now != (loaded[SOURCE], loaded[MADE_FOR])
+
+
+def _steps(
+    options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary
+) -> Facts:
+    if run.catalogue.found("publish") is None:
+        place.require_free(run.catalogue.found("check"))
+    work = MigrateSteps(options, run, place)
+    looked = run.do("look", lambda meter: examine(options, source))
+    run.do("config", work.building.config)
+    native.require_numbers(source.entries, work.build_options, str(options.source))
+    if run.catalogue.found("load") is None:
+        require_room(options, place, Meter("sample"))
+    loaded = run.do("load", work.load, total=source.entries)
+    checked = run.do("check", lambda meter: work.building.check(meter, loaded))
+    compared = run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded["entries"])
+    published = run.do("publish", lambda meter: work.building.publish(loaded, checked))
+    seconds = sum(step.seconds for step in run.catalogue.steps())
+    rate = round(loaded["entries"] / seconds)
+    found = {**loaded, **looked, **compared, **published}
+    return {**found, "seconds": round(seconds, 3), "rate": rate}
+
+
+def examine(options: MigrateOptions, source: DatabaseSummary) -> Facts:
+    """What it is, and what it is going to be."""
+    release = tools.release()
+    return {
+        "source": str(options.source),
+        "suffix": ", ".join(source.suffixes),
+        "format_before": meta.read_meta(options.source).format,
+        "format": tools.lmdb_format(),
+        "slapd": ".".join(map(str, release)) if release else None,
+    }
+
+
+def plan(options: MigrateOptions, progress: Progress) -> Facts:
+    """What `migrate` would do; `accepted` is false where it would not begin. Nothing is written but in a temporary
+    directory; a missing TARGET exists meanwhile, because slapd's tools refuse a configuration that names it."""
+    source = source_of(options)
+    with existing(options.target.absolute(), options.source):
+        return _plan(options, source, progress)
+
+
+def _plan(options: MigrateOptions, source: DatabaseSummary, progress: Progress) -> Facts:
+    told = configuration.slaptest(options.config_path)
+    facts: Facts = {
+        **examine(options, source),
+        "directory": str(options.target),
+        "entries": source.entries,
+        "slaptest": told.lines,
+        "accepted": told.accepted,
+        "problems": [],
+        "dry_run": "nothing was written",
+    }
+    if told.accepted:
+        facts |= planned(options, place_of(options, source), source, progress)
+    return facts
