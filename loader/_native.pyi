@@ -412,14 +412,7 @@ class Search:
     (RFC 3672), of a server that offers the control."""
 
     def __new__(
-        cls,
-        base: str,
-        filter: str,
-        scope: str,
-        attributes: Sequence[str],
-        *,
-        page: int = 0,
-        subentries: bool = False,
+        cls, base: str, filter: str, scope: str, attributes: Sequence[str], *, page: int = 0, subentries: bool = False
     ) -> Search: ...
 
 @final
@@ -463,24 +456,14 @@ class Channel:
 
     def __new__(cls, link: ConnectionOptions, counters: Counters) -> Channel: ...
     def close(self) -> None: ...
-    def part(
-        self, search: Search, directory: _Path, name: str, drop: Sequence[str], *, compress: bool
-    ) -> Part:
+    def part(self, search: Search, directory: _Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
         """Everything that is found, in files `NAME-000.ldif[.zst]` and on of about 64 MiB of LDIF each.
 
         Attributes `drop` (any case, with any options) are left out, values of one attribute stand side by
         side, lines are not folded. Beside each file lies FILE.rows with what `arrange` would find out from
         its records. What an earlier try left under these names is gone.
         """
-    def feed(
-        self,
-        search: Search,
-        feed: Feed,
-        notes: _Path,
-        drop: Sequence[str],
-        *,
-        copy: _Path | None = None,
-    ) -> int:
+    def feed(self, search: Search, feed: Feed, notes: _Path, drop: Sequence[str], *, copy: _Path | None = None) -> int:
         """Everything that is found, as blocks to `feed`; how many entries. After an error some of them are there.
 
         notes: a file that gets name, entryUUID and entryCSN of the entries that have others below them. copy: a file
@@ -696,9 +679,7 @@ class Contents:
     All calls raise NativeError (lmdb.damaged, build.damaged, lmdb.io).
     """
 
-    def __new__(
-        cls, path: _Path, *, txn: int | None = None, meta: bytes | None = None
-    ) -> Contents: ...
+    def __new__(cls, path: _Path, *, txn: int | None = None, meta: bytes | None = None) -> Contents: ...
     @property
     def tables(self) -> dict[str, TableRecord]: ...
     def freed(self, since: int) -> dict[int, int]:
@@ -711,9 +692,7 @@ class Contents:
         """The greatest entry ID, 0 if there is none."""
     def values(self, id: int, name: str) -> list[bytes] | None:
         """Of an attribute of an entry, also those in id2v; None if there is no such entry."""
-    def first_values(
-        self, after: int, names: Sequence[str], most: int
-    ) -> list[tuple[int, list[str]]]:
+    def first_values(self, after: int, names: Sequence[str], most: int) -> list[tuple[int, list[str]]]:
         """Of at most `most` entries behind the ID `after`: the ID, and the first value of each of these attributes,
         empty where an entry has none."""
     def newest_csns(self, stop: str | None = None, most: int | None = None) -> list[str]:
@@ -753,14 +732,7 @@ def index_costs(path: _Path, counters: Counters, *, txn: int) -> IndexCosts:
     """Of a data file; txn: that of the reader's slot which is held."""
 
 def shared_uuids(
-    path: _Path,
-    counters: Counters,
-    *,
-    txn: int | None,
-    limit: int,
-    memory: int,
-    jobs: int,
-    scratch: _Path,
+    path: _Path, counters: Counters, *, txn: int | None, limit: int, memory: int, jobs: int, scratch: _Path
 ) -> list[tuple[str, str, str]]:
     """The first `limit` entryUUIDs that several entries of a data file have, each with the DNs of two of them.
 
@@ -789,9 +761,7 @@ def select(
     to `glue`. The entry of the suffix gets `context_csns`, and no other entry any. Memory: the names of parents."""
 
 def schema(
-    definitions: Sequence[
-        tuple[Literal["macro", "syntax", "attribute", "class", "rule"], str, bool]
-    ],
+    definitions: Sequence[tuple[Literal["macro", "syntax", "attribute", "class", "rule"], str, bool]],
     options: Sequence[str],
     *,
     dynamic_objects: bool = False,
@@ -1067,10 +1037,7 @@ class PagePacks:
     """Packs of pages: number, path, name for errors, entries of its frames. transaction: of every page, in format 3."""
 
     def __new__(
-        cls,
-        packs: Sequence[tuple[int, _Path, _Path, bytes]],
-        page_size: int,
-        transaction: int | None,
+        cls, packs: Sequence[tuple[int, _Path, _Path, bytes]], page_size: int, transaction: int | None
     ) -> PagePacks: ...
     def size(self, number: int) -> tuple[int, int]:
         """Frames and pages of a pack."""
@@ -1095,25 +1062,13 @@ class KnownPages:
     """Pages by their ids: 60 bytes of memory for each. Without packs, none."""
 
     def __new__(
-        cls,
-        packs: PagePacks | None,
-        segments: Sequence[tuple[bytes, int, int]],
-        own: int,
-        *,
-        again: int,
+        cls, packs: PagePacks | None, segments: Sequence[tuple[bytes, int, int]], own: int, *, again: int
     ) -> KnownPages:
         """Of the backup that consists of these segments. again: so many of its pages, at most, are
         left out, those of the frames that are used least."""
 
     def sift(
-        self,
-        data: PageBlock,
-        first: int,
-        own: int,
-        *,
-        page_size: int,
-        transaction: int | None,
-        level: int,
+        self, data: PageBlock, first: int, own: int, *, page_size: int, transaction: int | None, level: int
     ) -> tuple[tuple[bytes, bytes, bytes, bytes], int]:
         """Whole pages as runs, frames of those that are new, the entries of these, XXH3 of all; how many are new."""
 
@@ -1121,13 +1076,7 @@ class KnownPages:
         """Of each pack, how many pages were found again, or are the base of one that is stored as a difference."""
 
 def clone_plain(
-    source: _Path,
-    target: _Path,
-    head: bytes,
-    length: int,
-    counters: Counters,
-    *,
-    seen: Seen | None,
+    source: _Path, target: _Path, head: bytes, length: int, counters: Counters, *, seen: Seen | None
 ) -> int:
     """Copies a data file to `target` as it stands, holes left out: `head`, which is both meta pages, then what the
     file has up to `length`. Returns the bytes of the copy, synced. Right for a file that is written to as long as a
@@ -1165,14 +1114,7 @@ def compact_in_pieces(source: _Path, pieces: PageBlocks, meta: bytes, counters: 
     """The same copy, to whoever takes the pieces: all pages but the two meta pages, which it returns."""
 
 def clone_send(
-    source: _Path,
-    fd: int,
-    head: bytes,
-    length: int,
-    part: str | None,
-    counters: Counters,
-    *,
-    compacted: bool,
+    source: _Path, fd: int, head: bytes, length: int, part: str | None, counters: Counters, *, compacted: bool
 ) -> int:
     """Sends what `clone_plain` would copy to `fd`, with checksums; without what `part` says is there, if that is of the
     same copy. compacted: `source` is what `clone_compact` made. Returns the byte that it began with. ValueError: `part`
@@ -1432,9 +1374,7 @@ class Loaded:
     def largest(self) -> int:
         """Entries in the largest transaction."""
 
-def add(
-    inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, wishes: LoadOptions
-) -> Loaded:
+def add(inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, wishes: LoadOptions) -> Loaded:
     """Adds all entries to a running server. Ends when it has an answer to each, or with an error ldap.*, when the
     server is gone for good: what is done stands in the journal.
     """
@@ -1456,13 +1396,7 @@ class Plan:
     def cuts(self) -> list[_Cut]:
         """Where each slice begins: index of the file, uncompressed byte, line, leaves before it."""
 
-def plan(
-    paths: Sequence[_Path],
-    suffixes: Sequence[str],
-    shards: int,
-    shared_path: _Path,
-    counters: Counters,
-) -> Plan:
+def plan(paths: Sequence[_Path], suffixes: Sequence[str], shards: int, shared_path: _Path, counters: Counters) -> Plan:
     """Reads all twice. Writes the shared entries to shared_path, parents first; chooses up to `shards` slices."""
 
 @final
@@ -1495,9 +1429,7 @@ class Slice:
     def find_line(self, line: int, counters: Counters) -> _Place | None:
         """Path, line and DN of the input's record that stands at a line of what `feed` writes."""
 
-def find_name(
-    paths: Sequence[_Path], suffixes: Sequence[str], dn: str, counters: Counters
-) -> list[_Place]:
+def find_name(paths: Sequence[_Path], suffixes: Sequence[str], dn: str, counters: Counters) -> list[_Place]:
     """The first two records of that name."""
 
 @final
@@ -1566,16 +1498,7 @@ class Template:
         """Name, number of the first entry, and entries of each."""
     def entry(self, number: int) -> bytes:
         """The record of one entry, with the empty line behind it. Raises IndexError."""
-    def write(
-        self,
-        fd: int,
-        first: int,
-        end: int,
-        jobs: int,
-        counters: Counters,
-        *,
-        compress: bool = False,
-    ) -> None:
+    def write(self, fd: int, first: int, end: int, jobs: int, counters: Counters, *, compress: bool = False) -> None:
         """Entries `first` to `end`-1 as LDIF (zstd if wanted), made by `jobs` threads.
 
         The bytes do not depend on how many.

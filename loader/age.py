@@ -184,10 +184,7 @@ def _texts(content: bytes) -> Iterable[str]:
 
 
 def _content(path: Path, secret: bool = False) -> bytes:
-    with (
-        files.explained(path),
-        os.fdopen(held.secret(path, may_be_read=not secret)[0], "rb") as file,
-    ):
+    with files.explained(path), os.fdopen(held.secret(path, may_be_read=not secret)[0], "rb") as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise UsageProblem(reason=f"{path} is too large for a file of keys")

@@ -71,9 +71,7 @@ def has_subentry(config: Config, database: Database) -> bool:
     return config.reader(database.entry_dn).flag("olcSyncUseSubentry", False)
 
 
-def settings(
-    config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False
-) -> Settings:
+def settings(config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False) -> Settings:
     """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree): that one's rootdn and
     lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
     own, everywhere = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)

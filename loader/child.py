@@ -204,10 +204,7 @@ class Child:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
         self._listener.join(timeout=5)
@@ -234,10 +231,7 @@ class Answer:
 def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
     """Run a short-lived tool and hear it out. Raises ToolMissing."""
     pipe = subprocess.PIPE
-    with (
-        _started(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process,
-        _watched(process) as words,
-    ):
+    with _started(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process, _watched(process) as words:
         out, said = process.communicate(stdin)
     return Answer(process.returncode, out, [*said.decode("utf-8", "replace").splitlines(), *words])
 
@@ -250,12 +244,7 @@ def run_detached(argv: Sequence[str]) -> Answer:
     _log.info("running %s", shlex.join(argv))
     with tempfile.TemporaryFile() as said:
         done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-            check=False,
+            argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, check=False
         )
         said.seek(0)
         return Answer(done.returncode, b"", said.read().decode("utf-8", "replace").splitlines())

@@ -15,9 +15,7 @@ from loader.defaults import ENGINES, LEVELS
 from loader.storage import temporary
 
 
-def _require_lasting(
-    context: click.Context, option: click.Parameter, path: Path | None
-) -> Path | None:
+def _require_lasting(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
     """Raises DirectoryUnsafe. The verb itself reports a directory that does not exist or cannot be used."""
     with suppress(OSError):
         if path is not None and path.is_dir():
@@ -27,47 +25,26 @@ def _require_lasting(
 
 Config = Annotated[Path, "--config", "The server's slapd.d directory or slapd.conf."]
 OptionalConfig = Annotated[Path | None, "--config", "The server's slapd.d directory or slapd.conf."]
-Suffix = Annotated[
-    str | None,
-    "-b --suffix SUFFIX",
-    "Suffix of the database (default: the only one).",
-]
+Suffix = Annotated[str | None, "-b --suffix SUFFIX", "Suffix of the database (default: the only one)."]
 ConsumerSuffix = Annotated[
-    str | None,
-    "--suffix SUFFIX",
-    "Suffix of the consumer's database (default: -b, else its only database).",
+    str | None, "--suffix SUFFIX", "Suffix of the consumer's database (default: -b, else its only database)."
 ]
 Target = Annotated[
-    Path | None,
-    "--target DIR",
-    "Write into DIR instead of the configured directory; the configuration is not changed.",
+    Path | None, "--target DIR", "Write into DIR instead of the configured directory; the configuration is not changed."
 ]
 SpaceCheck = Annotated[
-    bool,
-    "--no-space-check",
-    "Go on where the file system seems to have too little room for the new database.",
+    bool, "--no-space-check", "Go on where the file system seems to have too little room for the new database."
 ]
-Engine = Annotated[
-    str, Choice(ENGINES), "Program that writes the database: native is ditseed itself."
-]
-VerifyNew = Annotated[
-    str, Choice(LEVELS), "How thoroughly to check the new database, as `ditseed verify`."
-]
+Engine = Annotated[str, Choice(ENGINES), "Program that writes the database: native is ditseed itself."]
+VerifyNew = Annotated[str, Choice(LEVELS), "How thoroughly to check the new database, as `ditseed verify`."]
 VerifyCopy = Annotated[
     str | None,
     Choice(LEVELS),
     "How thoroughly to check the copy before it is put into place, as `ditseed verify` (default: pages up to 16 GiB, "
     "else quick).",
 ]
-Jobs = Annotated[
-    int | None,
-    "-j --jobs",
-    IntRange(1),
-    "Number of threads (default: one per processor).",
-]
-Memory = Annotated[
-    int | None, Size(), "Memory for sorting (default: a quarter of the available memory)."
-]
+Jobs = Annotated[int | None, "-j --jobs", IntRange(1), "Number of threads (default: one per processor)."]
+Memory = Annotated[int | None, Size(), "Memory for sorting (default: a quarter of the available memory)."]
 Scratch = Annotated[
     Path | None,
     "--tmp DIR",
@@ -76,9 +53,7 @@ Scratch = Annotated[
 ]
 TemporaryDirectory = Annotated[Scratch, "Directory for temporary files (default: $TMPDIR or /tmp)."]
 Limit = Annotated[int, IntRange(0)]  # how much of what differs or is wrong is named
-MaxRejects = Annotated[
-    int, IntRange(0), "Maximum number of rejected entries before the build fails."
-]
+MaxRejects = Annotated[int, IntRange(0), "Maximum number of rejected entries before the build fails."]
 MaxRate = Annotated[int, "--max-rate N", IntRange(0), {"show_default": False}]
 Pieces = Annotated[
     int,
@@ -88,20 +63,14 @@ Pieces = Annotated[
     "repeated.",
 ]
 Page = Annotated[
-    int,
-    IntRange(0),
-    {"show_default": False},
-    "Entries per page; 0: no paging unless a limit requires it.",
+    int, IntRange(0), {"show_default": False}, "Entries per page; 0: no paging unless a limit requires it."
 ]
 RunDir = Annotated[
-    Path | None,
-    "--run-dir DIR",
-    "Directory for the state of the run (default: in the database directory).",
+    Path | None, "--run-dir DIR", "Directory for the state of the run (default: in the database directory)."
 ]
 Compress = Annotated[str | None, Choice(("zstd", "none"))]
 AllowHidden = Annotated[
-    bool,
-    "Go on even if the account cannot read all values, or cannot read them as they are stored.",
+    bool, "Go on even if the account cannot read all values, or cannot read them as they are stored."
 ]
 WriteContextCsn = Annotated[bool, "-w", "--write-context-csn"]
 Metrics = Annotated[Path | None, "--metrics FILE"]
@@ -134,9 +103,7 @@ class Rejecting:
 
     max_rejects: MaxRejects = 0
     rejects: Annotated[
-        Path | None,
-        "--rejects FILE",
-        "File for rejected entries, as LDIF (default: in the run directory).",
+        Path | None, "--rejects FILE", "File for rejected entries, as LDIF (default: in the run directory)."
     ] = None
 
 
@@ -159,9 +126,7 @@ class ExportLimits(Reading):
         "Number of parallel connections to each server (default: one per processor, at most 4), or of workers for DIR "
         "(default: one per processor).",
     ] = None
-    max_rate: Annotated[
-        MaxRate, "At most N entries per second, over all connections; 0: no limit."
-    ] = 0
+    max_rate: Annotated[MaxRate, "At most N entries per second, over all connections; 0: no limit."] = 0
     max_latency: Annotated[
         float | None,
         Milliseconds(),

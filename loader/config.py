@@ -82,10 +82,7 @@ class Config:
     def overlays(self) -> tuple[str, ...]:
         """Those of all databases, and of the frontend."""
         return tuple(
-            overlay
-            for name, _ in self.entries
-            if _is_database(name)
-            for overlay in _overlays(name, self.entries)
+            overlay for name, _ in self.entries if _is_database(name) for overlay in _overlays(name, self.entries)
         )
 
     @property
@@ -101,8 +98,7 @@ class Config:
             (dn.lower(), name.lower()): _unnumbered(values)
             for dn, attributes in self.entries
             for name, values in attributes.items()
-            if name.lower() not in NOT_SETTINGS
-            and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
+            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
         }
 
     @property
@@ -128,13 +124,9 @@ class Config:
                 if database.backend != "mdb":
                     raise NotMdb(config=self.where, suffix=suffix, backend=database.backend)
                 return database
-        raise NoSuchSuffix(
-            config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases)
-        )
+        raise NoSuchSuffix(config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases))
 
-    def database_of(
-        self, suffixes: Sequence[str], whose: str, wanted: str | None = None
-    ) -> Database:
+    def database_of(self, suffixes: Sequence[str], whose: str, wanted: str | None = None) -> Database:
         """The mdb database of the suffix that is wanted, or of one of `suffixes` of a data file, or the only one. All
         of them belong there. Raises NoSuchSuffix, naming `whose` they are, ManySuffixes, NotMdb."""
         if wanted is None:
@@ -160,11 +152,7 @@ class Config:
 
     def _only(self) -> Database:
         # The database that an accesslog overlay writes to is the overlay's; the data is in the others.
-        logs = {
-            dn.key(log)
-            for name, _ in self.entries
-            for log in self.reader(name).dns("olcAccessLogDB")
-        }
+        logs = {dn.key(log) for name, _ in self.entries for log in self.reader(name).dns("olcAccessLogDB")}
         found = [one for one in self.mdb_databases if dn.key(one.suffix) not in logs | {_LOG}]
         if len(found) == 1:
             return found[0]
@@ -242,12 +230,7 @@ def superior(config: Config, database: Database) -> Database | None:
         return None
     behind = config.databases[config.databases.index(database) + 1 :]
     return next(
-        (
-            one
-            for one in behind
-            if not is_subordinate(config, one) and dn.is_below(database.suffix, one.suffix)
-        ),
-        None,
+        (one for one in behind if not is_subordinate(config, one) and dn.is_below(database.suffix, one.suffix)), None
     )
 
 

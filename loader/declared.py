@@ -46,19 +46,13 @@ def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
         hints = get_type_hints(function, include_extras=True)
         hints.pop("return", None)
         defaults = {one.name: one.default for one in signature(function).parameters.values()}
-        groups = {
-            one: hint
-            for one, hint in hints.items()
-            if isinstance(hint, type) and is_dataclass(hint)
-        }
+        groups = {one: hint for one, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
 
         names = {one: [field.name for field, _ in _declared(groups[one])] for one in groups}
 
         def run(**values: object) -> int | None:
             given = {
-                one: _built(groups[one], names[one], values)
-                if one in groups
-                else _or(values[one], defaults[one])
+                one: _built(groups[one], names[one], values) if one in groups else _or(values[one], defaults[one])
                 for one in hints
             }
             for one in groups:
@@ -68,13 +62,9 @@ def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
         parameters = [
             parameter
             for one, hint in hints.items()
-            for parameter in (
-                _of_group(hint) if one in groups else [_parameter(one, hint, defaults[one])]
-            )
+            for parameter in (_of_group(hint) if one in groups else [_parameter(one, hint, defaults[one])])
         ]
-        return click.Command(
-            name, callback=run, params=_visible_first(parameters), help=function.__doc__
-        )
+        return click.Command(name, callback=run, params=_visible_first(parameters), help=function.__doc__)
 
     return declare
 
@@ -104,15 +94,9 @@ def _visible_first(parameters: list[click.Parameter]) -> list[click.Parameter]:
 def _declared(group: type[Any]) -> list[tuple[Field[Any], object]]:
     """The fields that are options, with their types: those of the class itself, then those of its bases."""
     hints = get_type_hints(group, include_extras=True)
-    names = dict.fromkeys(
-        name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ())
-    )
+    names = dict.fromkeys(name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ()))
     of_name = {one.name: one for one in fields(group)}
-    return [
-        (of_name[name], hints[name])
-        for name in names
-        if name in of_name and get_origin(hints[name]) is Annotated
-    ]
+    return [(of_name[name], hints[name]) for name in names if name in of_name and get_origin(hints[name]) is Annotated]
 
 
 def _of_group(group: type[Any]) -> list[click.Parameter]:
@@ -130,11 +114,7 @@ def _parameter(name: str, hint: object, default: object) -> click.Parameter:
     kind, is_several = _plain(declared)
     is_optional = is_several or kind is bool or NoneType in get_args(declared)
     names, more = _stated(beside)
-    more = {
-        "type": _type_of(kind),
-        "required": default in (MISSING, Parameter.empty) and not is_optional,
-        **more,
-    }
+    more = {"type": _type_of(kind), "required": default in (MISSING, Parameter.empty) and not is_optional, **more}
     if any(isinstance(one, Argument) for one in beside):
         return click.Argument([name], nargs=-1 if is_several else 1, **more)
     if kind is bool or more.get("count"):
@@ -234,9 +214,7 @@ class Share(Written):
         except ValueError:
             found = math.nan
         if not 0 <= found <= self._most or (found == 0 and not self._zero):
-            raise UsageProblem(
-                reason=f"{text} is no share: write 5% or 0.05, up to {self._most:.0%}"
-            )
+            raise UsageProblem(reason=f"{text} is no share: write 5% or 0.05, up to {self._most:.0%}")
         return found
 
 
@@ -245,9 +223,7 @@ class Milliseconds(click.ParamType[float]):
 
     name = "ms"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         return click.FloatRange(0, min_open=True).convert(value, param, ctx) / 1000
 
 

@@ -97,13 +97,9 @@ def _require_sums(found: Manifest) -> None:
         raise Unfit("names a directory")
     entries = sum(shard.entries for shard in shards)
     if entries != found.entries:
-        raise Unfit(
-            f"promises {found.entries:,} entries, but the files on its list hold {entries:,}"
-        )
+        raise Unfit(f"promises {found.entries:,} entries, but the files on its list hold {entries:,}")
     if total(shard.content_checksum for shard in shards) != found.content_checksum:
-        raise Unfit(
-            "the content checksums of the files on its list do not add up to that of the whole"
-        )
+        raise Unfit("the content checksums of the files on its list do not add up to that of the whole")
 
 
 def require(directory: Path) -> Manifest:
@@ -115,9 +111,7 @@ def require(directory: Path) -> Manifest:
     return found
 
 
-def require_there(
-    manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None
-) -> None:
+def require_there(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
     """Every shard is a file in the directory, of its size; none is read. Raises ManifestBroken."""
     for shard in manifest.shards if which is None else which:
         path = directory / shard.name
@@ -176,9 +170,7 @@ def require_entries(given: Sequence[Path], read: int) -> None:
     promised = entries(given)
     if promised not in (None, read):
         path = given[0] / FILE
-        raise ManifestBroken(
-            path=path, reason=f"promises {promised:,} entries, but {read:,} were read"
-        )
+        raise ManifestBroken(path=path, reason=f"promises {promised:,} entries, but {read:,} were read")
 
 
 @contextmanager

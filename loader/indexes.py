@@ -54,9 +54,7 @@ def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
         names, kinds = _split(line)
         default = {**(present or {}), **found}.get(DEFAULT)
         if not kinds and default is None:
-            raise UsageProblem(
-                reason=f"which index on {names[0]}? write {line.strip()} eq, or eq,sub"
-            )
+            raise UsageProblem(reason=f"which index on {names[0]}? write {line.strip()} eq, or eq,sub")
         for name in names:
             index = Index(name, kinds or default.kinds if default else kinds)
             if index.key != _FIRST_HOLDS or index.key not in found:
@@ -72,9 +70,7 @@ def configured(lines: Iterable[str]) -> Indexes:
 def _split(line: str) -> tuple[list[str], tuple[str, ...]]:
     said = values.of_value(line)
     if len(said) > 2:
-        raise UsageProblem(
-            reason=f'not an index: {line!r} (write "uid eq" or "cn,sn eq,sub", no space after a comma)'
-        )
+        raise UsageProblem(reason=f'not an index: {line!r} (write "uid eq" or "cn,sn eq,sub", no space after a comma)')
     names = [name for name in said[0].split(",") if name]
     if not names:
         raise UsageProblem(reason=f"not an index: {line!r} names no attribute")
@@ -129,8 +125,7 @@ def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
     return [
         index.attribute
         for key, index in after.items()
-        if key != DEFAULT
-        and index.meaning[1] - (before[key].meaning[1] if key in before else set())
+        if key != DEFAULT and index.meaning[1] - (before[key].meaning[1] if key in before else set())
     ]
 
 
@@ -169,7 +164,5 @@ def remaining_line(line: str, present: Indexes, left: Indexes) -> str:
 def lacking_for_sync(present: Indexes) -> list[str]:
     """Which of the indexes that replication needs are not there: "entryCSN eq"."""
     return [
-        f"{name} eq"
-        for name in SYNC
-        if name.lower() not in present or "eq" not in present[name.lower()].meaning[1]
+        f"{name} eq" for name in SYNC if name.lower() not in present or "eq" not in present[name.lower()].meaning[1]
     ]

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native, dn
-from loader._native import (
-    Arrangement,
-    Counters,
-    Difference,
-    EntryDigests,
-    LearnResult,
-    ScanResult,
-    Shard,
-)
+from loader._native import Arrangement, Counters, Difference, EntryDigests, LearnResult, ScanResult, Shard
 from loader.errors import (
     FULL,
     Cancelled,
@@ -38,15 +30,7 @@ from loader.errors import (
 )
 from loader.progress import Meter
 
-__all__ = [
-    "Arrangement",
-    "Counters",
-    "Difference",
-    "EntryDigests",
-    "LearnResult",
-    "ScanResult",
-    "Shard",
-]
+__all__ = ["Arrangement", "Counters", "Difference", "EntryDigests", "LearnResult", "ScanResult", "Shard"]
 
 # A version other than 1 is one of a file that is whole and readable, too.
 _SYNTAX = ("ldif.syntax", "ldif.url", "ldif.changetype", "ldif.version")
@@ -167,9 +151,7 @@ def join(
     texts = [str(path) for path in paths]
     with with_counters(meter) as counters:
         root = None if context_csns is None else root
-        return _native.join(
-            texts, descriptor, counters, root=root, context_csns=context_csns, aliases=aliases
-        )
+        return _native.join(texts, descriptor, counters, root=root, context_csns=context_csns, aliases=aliases)
 
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:
@@ -183,11 +165,7 @@ def records(
 ) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
     """DN and attributes of the records of a text or descriptor, in order: the first with each of these names, or all;
     at `most` so many, if not 0."""
-    keys = (
-        None
-        if names is None
-        else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
-    )
+    keys = None if names is None else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
     with with_counters(Meter("records"), origin) as counters:
         found = _native.records(text, keys, most or len(keys or ()), counters)
     return [(name, _by_description(lines)) for name, lines in found]

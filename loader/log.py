@@ -13,17 +13,13 @@ from typing import Any
 
 from loader import plain
 
-_NAMES = (
-    "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
-)
+_NAMES = "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
 _VALUE = r'(?:"[^"]*"|\S+)'
 _SECRETS = [
     # LDIF, folded lines included; also a dictionary that was printed. To the end of the line: values may have spaces.
     re.compile(rf"((?:{_NAMES})(?:;[\w-]+)*['\"]?\s*::?\s*)\S[^\n]*(?:\n [^\n]*)*", re.IGNORECASE),
     re.compile(rf"((?:credentials|bindpw)\s*=\s*){_VALUE}", re.IGNORECASE),  # a syncrepl directive
-    re.compile(
-        rf"((?<![\w/.-])rootpw\s+){_VALUE}", re.IGNORECASE
-    ),  # slapd.conf; no file of that name
+    re.compile(rf"((?<![\w/.-])rootpw\s+){_VALUE}", re.IGNORECASE),  # slapd.conf; no file of that name
 ]
 
 
@@ -40,11 +36,7 @@ class SecretFormatter(logging.Formatter):
 
 
 def _argument(value: object) -> object:
-    return (
-        value
-        if isinstance(value, int | float)
-        else plain.sentence(redact(plain.with_operator_paths(str(value))))
-    )
+    return value if isinstance(value, int | float) else plain.sentence(redact(plain.with_operator_paths(str(value))))
 
 
 RED, YELLOW, BOLD = "1;31", "1;33", "1"  # ECMA-48, SGR

@@ -20,9 +20,7 @@ class Shows(Enum):
     STORED = "what is stored"
     LEFT_OUT = "computed attributes, which ditseed leaves out"
     SWITCHED_OFF = "what is stored, for ditseed sends a control that switches the overlay off"
-    MOVING = (
-        "a stored attribute whose value depends on the time of the search; comparisons ignore it"
-    )
+    MOVING = "a stored attribute whose value depends on the time of the search; comparisons ignore it"
     OTHER = "something else than what is stored: no seed is made from a search"
 
 
@@ -71,9 +69,7 @@ OVERLAYS: tuple[Overlay, ...] = (
         why="shown newer than stored; ditseed asks for it by itself and writes it last",
     ),
     Overlay(
-        "dynlist",
-        Shows.SWITCHED_OFF,
-        why="with ManageDsaIT it adds neither members of dynamic groups nor memberOf",
+        "dynlist", Shows.SWITCHED_OFF, why="with ManageDsaIT it adds neither members of dynamic groups nor memberOf"
     ),
     Overlay(
         "valsort",
@@ -117,12 +113,7 @@ OVERLAYS: tuple[Overlay, ...] = (
     Overlay(
         "allowed",
         Shows.LEFT_OUT,
-        (
-            "allowedAttributes",
-            "allowedAttributesEffective",
-            "allowedChildClasses",
-            "allowedChildClassesEffective",
-        ),
+        ("allowedAttributes", "allowedAttributesEffective", "allowedChildClasses", "allowedChildClassesEffective"),
         why="contrib/slapd-modules/allowed: aa_operational",
         debian=False,
     ),

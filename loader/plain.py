@@ -40,9 +40,7 @@ def shortened(text: str, most: int = VALUE) -> str:
 
 def sentence(text: str) -> str:
     """As `shortened`, of words in which values stand."""
-    return shortened(
-        _LONG.sub(lambda found: shortened(found[0]), _cut(text, 10 * SENTENCE)), SENTENCE
-    )
+    return shortened(_LONG.sub(lambda found: shortened(found[0]), _cut(text, 10 * SENTENCE)), SENTENCE)
 
 
 _LONG = re.compile(rf"\S{{{VALUE + 60},}}")

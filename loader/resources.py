@@ -24,9 +24,7 @@ def memory() -> int:
 def processors() -> int:
     """Processors that this process may run on, at most what the quotas of its control groups come to."""
     quotas = [_shares(text) for text in _limits({"": "cpu.max"})]
-    old = zip(
-        _limits({"cpu": "cpu.cfs_quota_us"}), _limits({"cpu": "cpu.cfs_period_us"}), strict=False
-    )
+    old = zip(_limits({"cpu": "cpu.cfs_quota_us"}), _limits({"cpu": "cpu.cfs_period_us"}), strict=False)
     quotas += [_shares(f"{quota} {period}") for quota, period in old]
     own = len(os.sched_getaffinity(0))
     return max(1, min([own, *(quota for quota in quotas if quota)]))

@@ -14,13 +14,7 @@ from loader.backmdb import FRONTEND
 from loader.config import NOT_SETTINGS, Config, Database
 from loader.errors import SettingRefused
 
-DEFINITIONS = (
-    "olcObjectIdentifier",
-    "olcLdapSyntaxes",
-    "olcAttributeTypes",
-    "olcObjectClasses",
-    "olcDitContentRules",
-)
+DEFINITIONS = ("olcObjectIdentifier", "olcLdapSyntaxes", "olcAttributeTypes", "olcObjectClasses", "olcDitContentRules")
 # Settings that decide what slapadd and slapindex accept and store.
 STORED = {
     "olcGlobal": (
@@ -53,8 +47,7 @@ FOR_TOOLS = {
 # Settings whose effect on the file ditseed does not reproduce, and that effect.
 REFUSED = {
     "olcMdbConfig": dict.fromkeys(
-        ("olcDbCryptoModule", "olcDbPassphrase"),
-        "so slapd encrypts the data file, and opens no other",
+        ("olcDbCryptoModule", "olcDbPassphrase"), "so slapd encrypts the data file, and opens no other"
     )
 }
 # All others. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database).
@@ -232,9 +225,7 @@ def _refuse(config: Config, entry_dn: str, name: str, reason: str, advice: str) 
 
 def _classes(entry_dn: str, databases: set[str]) -> tuple[str, ...]:
     """The object classes that an entry of cn=config may have; none where it says nothing about the databases."""
-    entry_dn = re.sub(
-        r"(^|,)olcdatabase=frontend,", r"\1olcdatabase={-1}frontend,", entry_dn.lower()
-    )
+    entry_dn = re.sub(r"(^|,)olcdatabase=frontend,", r"\1olcdatabase={-1}frontend,", entry_dn.lower())
     first, _, parent = entry_dn.partition(",")
     frontend = FRONTEND.lower()
     if entry_dn in ("cn=config", frontend):

@@ -52,9 +52,7 @@ class Statement:
         return self.words[0].lower()
 
 
-def lines_to_change(
-    main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf
-) -> list[str]:
+def lines_to_change(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf) -> list[str]:
     """For the operator, who edits the file: each place (file, line number), and below it the lines to put there."""
     found = list(statements(main, text_of))
     block = _block(found, suffix)
@@ -64,9 +62,7 @@ def lines_to_change(
     return [line for change in changes for line in _to_change(found, block, suffix, change)]
 
 
-def _to_change(
-    found: Sequence[Statement], block: Sequence[Statement], suffix: str, change: Change
-) -> Iterator[str]:
+def _to_change(found: Sequence[Statement], block: Sequence[Statement], suffix: str, change: Change) -> Iterator[str]:
     keyword = KEYWORDS[change.attribute]
     old = [one for one in block if one.keyword == keyword]
     if keyword == "index":
@@ -130,9 +126,7 @@ def whole(main: Path, keyword: str, text_of: TextOf) -> str:
     """The same in one text, whatever it includes."""
     kept = without(main, keyword, text_of)
     if kept is None:
-        return inlined(
-            main, {one.file: text_of(one.file) or "" for one in statements(main, text_of)}, text_of
-        )
+        return inlined(main, {one.file: text_of(one.file) or "" for one in statements(main, text_of)}, text_of)
     return kept
 
 
@@ -279,9 +273,7 @@ def _without(own: Attributes, attributes: Attributes) -> Attributes:
     return {key: values for key, values in attributes.items() if values is not own.get(key)}
 
 
-def _mended(
-    name: str, attributes: Attributes, found: Sequence[Statement], told: Mapping[str, Indexes]
-) -> Attributes:
+def _mended(name: str, attributes: Attributes, found: Sequence[Statement], told: Mapping[str, Indexes]) -> Attributes:
     changed = _with_paths(attributes, words.as_value)
     # An overlay may have databases of its own: olcDatabase={1}ldap,olcOverlay={0}chain,...
     number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
@@ -292,16 +284,11 @@ def _mended(
     return changed
 
 
-def _with_paths(
-    attributes: Attributes, written: Callable[[str], str]
-) -> dict[str, Sequence[bytes]]:
+def _with_paths(attributes: Attributes, written: Callable[[str], str]) -> dict[str, Sequence[bytes]]:
     paths = {key: values for key, values in attributes.items() if key.lower() in _PATHS}
     return {
         **attributes,
-        **{
-            key: [os.fsencode(written(os.fsdecode(value))) for value in values]
-            for key, values in paths.items()
-        },
+        **{key: [os.fsencode(written(os.fsdecode(value))) for value in values] for key, values in paths.items()},
     }
 
 
@@ -329,9 +316,7 @@ def _indexes(found: Sequence[Statement], names: Mapping[str, str]) -> dict[str, 
 
 
 def _of_section(section: Sequence[Statement], names: Mapping[str, str]) -> Indexes:
-    lines = (
-        " ".join(map(words.as_value, one.words[1:])) for one in section if one.keyword == "index"
-    )
+    lines = (" ".join(map(words.as_value, one.words[1:])) for one in section if one.keyword == "index")
     given = indexes.parse(lines).values()
     spelt = (Index(_canonical(one.attribute, names), one.kinds) for one in given)
     return {one.key: one for one in spelt}

@@ -30,40 +30,13 @@ SCOPES = {  # libldap's words (ldap_pvt_str2scope), and ours
 _BIND = ("uri", "version", "bindmethod", "timeout", "network-timeout", "binddn", "credentials")
 _SASL = ("saslmech", "secprops", "realm", "authcid", "authzid")
 _TCP = ("keepalive", "tcp-user-timeout")
-_TLS = (
-    "starttls",
-    "tls_cert",
-    "tls_key",
-    "tls_cacert",
-    "tls_cacertdir",
-    "tls_reqcert",
-    "tls_reqsan",
-)
+_TLS = ("starttls", "tls_cert", "tls_key", "tls_cacert", "tls_cacertdir", "tls_reqcert", "tls_reqsan")
 _TLS_MORE = ("tls_cipher_suite", "tls_protocol_min", "tls_ecname", "tls_crlcheck")
 _PACE = ("interval", "retry", "sizelimit", "timelimit", "strictrefresh", "lazycommit")
 _LOG = ("logfilter",)
-_MANNER = {
-    "rid",
-    "provider",
-    "managedsait",
-    *_BIND,
-    *_SASL,
-    *_TCP,
-    *_TLS,
-    *_TLS_MORE,
-    *_PACE,
-    *_LOG,
-}
+_MANNER = {"rid", "provider", "managedsait", *_BIND, *_SASL, *_TCP, *_TLS, *_TLS_MORE, *_PACE, *_LOG}
 _LISTS = {"attrs", "exattrs"}
-_CONTENT = {
-    "searchbase",
-    "filter",
-    "scope",
-    "attrsonly",
-    "schemachecking",
-    "suffixmassage",
-    *_LISTS,
-}
+_CONTENT = {"searchbase", "filter", "scope", "attrsonly", "schemachecking", "suffixmassage", *_LISTS}
 _KIND = {"type", "syncdata", "logbase"}
 # slapd reads these by their beginning: "attrsonly" may be followed by anything.
 _FLAGS = ("attrsonly", "strictrefresh", "lazycommit")
@@ -186,8 +159,7 @@ def _made(found: dict[str, str], where: str) -> Syncrepl:
         filter=found.get("filter", ANYTHING),
         scope=scope,
         attrsonly="attrsonly" in found,
-        schemachecking="schemachecking" in found
-        and not found["schemachecking"].lower().startswith("off"),
+        schemachecking="schemachecking" in found and not found["schemachecking"].lower().startswith("off"),
         suffixmassage=found.get("suffixmassage"),
         type=found.get("type", "refreshOnly").lower(),
         syncdata=found.get("syncdata", "default").lower(),
@@ -220,7 +192,5 @@ def _same_server(one: str, other: str) -> bool:
 def _place(uri: str) -> tuple[str, str, str]:
     """Scheme, host and port of an LDAP URI, with the default port."""
     scheme, _, rest = uri.strip().lower().partition("://")
-    host, _, port = (
-        rest.partition("/")[0].rpartition(":") if ":" in rest else (rest.rstrip("/"), "", "")
-    )
+    host, _, port = rest.partition("/")[0].rpartition(":") if ":" in rest else (rest.rstrip("/"), "", "")
     return scheme, host.rstrip("/"), port.rstrip("/") or ("636" if scheme == "ldaps" else "389")

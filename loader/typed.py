@@ -22,9 +22,7 @@ LARGEST = 64 << 20  # bytes; an export of a billion entries has a manifest of so
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^/\x00-\x1f\x7f]+\Z")]
-Digest32 = Annotated[
-    str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")
-]  # XXH3 of 128 bits, or a sum of such
+Digest32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]  # XXH3 of 128 bits, or a sum of such
 Digest64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]  # SHA-256
 Csn = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[0-9A-Za-z.#+-]+\Z")]
 

@@ -36,9 +36,7 @@ def parse_moment(text: str) -> datetime.datetime:
     except ValueError:
         found = None
     if found is None or ":" not in text:
-        raise UsageProblem(
-            reason=f"not a time: {text!r} (write 2026-11-25T03:00, or 2026-11-25T02:00Z)"
-        )
+        raise UsageProblem(reason=f"not a time: {text!r} (write 2026-11-25T03:00, or 2026-11-25T02:00Z)")
     return found.astimezone()
 
 
@@ -81,6 +79,4 @@ def rate(count: float, seconds: float) -> str:
 
 def moment(seconds: float) -> str:
     """Unix time as people and machines read it: UTC, ISO 8601, to the second."""
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(
-        timespec="seconds"
-    )
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

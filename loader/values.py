@@ -47,10 +47,7 @@ def _of_value(rest: str) -> Iterator[str]:
 
 def _first(text: str, quoted: bool) -> tuple[str, str]:
     """The first word of a text, which may be within a quote already; and what follows it and white space."""
-    inner, end = (
-        -1,
-        len(text),
-    )  # where the last quote stands that closes nothing: it alone is left out
+    inner, end = (-1, len(text))  # where the last quote stands that closes nothing: it alone is left out
     for at, one in enumerate(text):
         if one == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
             inner, quoted = at, True
@@ -108,9 +105,7 @@ class Values:
     def stored(self, name: str) -> list[str]:
         """As they stand there."""
         return [
-            value.decode("utf-8", "surrogateescape")
-            for found in self._entries
-            for value in found.get(name.lower(), ())
+            value.decode("utf-8", "surrogateescape") for found in self._entries for value in found.get(name.lower(), ())
         ]
 
     def all(self, name: str) -> list[str]:
@@ -141,9 +136,7 @@ class Values:
 
     def dns(self, name: str) -> list[str]:
         """A DN needs no quotes (ARG_QUOTE in bconfig.c), and no value at all is the empty one."""
-        return [
-            "".join(of_value(one)[:1]) if one.startswith('"') else one for one in self.all(name)
-        ]
+        return ["".join(of_value(one)[:1]) if one.startswith('"') else one for one in self.all(name)]
 
     def dn(self, name: str) -> str | None:
         return next(iter(self.dns(name)), None)

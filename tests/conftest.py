@@ -66,10 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="main: without what only `bin/test --all` runs; quick: without long unit tests (tests/support/tiers.py).",
     )
     parser.addoption(
-        costs.OPTION,
-        type=Path,
-        metavar="FILE",
-        help="Write what each test took to FILE, and print the sums by folder.",
+        costs.OPTION, type=Path, metavar="FILE", help="Write what each test took to FILE, and print the sums by folder."
     )
 
 
@@ -78,9 +75,7 @@ def _of_this_phase(item: pytest.Item, phase: str) -> bool:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> Generator[None, None, None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
     """pytest-randomly shuffles. Modules stay in another order, the tests of a module go back to theirs: some go on with
     a server that those before them have changed."""
     place = {item: number for number, item in enumerate(items)}

@@ -48,12 +48,7 @@ def page_id(page: Path) -> str:
 
 def sections(text: str) -> list[tuple[str, str]]:
     """Each heading with what follows it, up to the next heading of any level."""
-    plain = re.sub(
-        r"^```.*?^```",
-        lambda block: re.sub("^#", "", block[0], flags=re.M),
-        text,
-        flags=re.M | re.S,
-    )
+    plain = re.sub(r"^```.*?^```", lambda block: re.sub("^#", "", block[0], flags=re.M), text, flags=re.M | re.S)
     parts = re.split(r"^#+ (.*)$", plain, flags=re.MULTILINE)
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -79,9 +74,7 @@ def test_check_fails_without_writing(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from loader.cli import manual;"
         f"manual.DOCS = Path({str(tmp_path)!r}); sys.argv = ['x', '--check']; manual.main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "run bin/make-docs: completion/_ditseed, completion/ditseed.bash" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -199,19 +192,13 @@ def test_verbs_and_options_in_examples_exist(page: Path) -> None:
 
 
 def test_an_option_that_is_gone_is_noticed() -> None:
-    text = (
-        "`ditseed build --gone`\n```\n$ ditseed bulid x | ditseed -q verify --verify\\\n   a\n```\n"
-    )
+    text = "`ditseed build --gone`\n```\n$ ditseed bulid x | ditseed -q verify --verify\\\n   a\n```\n"
     lines = commands_in(text, "ditseed")
     assert [lacking(line, COMMANDS) for line in lines] == [{"bulid"}, set(), {"--gone"}]
 
 
 STATUSES = {kind.code: kind.exit_status for kind in manual.error_classes()}
-CODE = (
-    r"`\[?((?:"
-    + "|".join({code.partition(".")[0] for code in STATUSES if "." in code})
-    + r")\.[a-z_]+)\]?`"
-)
+CODE = r"`\[?((?:" + "|".join({code.partition(".")[0] for code in STATUSES if "." in code}) + r")\.[a-z_]+)\]?`"
 FILES = (".py", ".rs", ".md", ".json", ".ldif", ".mdb", ".log", ".toml")
 
 
@@ -236,19 +223,13 @@ def test_exit_statuses_in_tables_exist(page: Path) -> None:
     """Tables of errors that name no code name at least a status that there is."""
     known = {*STATUSES.values(), *range(4)}
     for table in re.findall(r"^\| status \|.*\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE):
-        told = {
-            int(one)
-            for row in re.findall(r"^\| ([\d, ]+) \|", table, re.M)
-            for one in row.split(",")
-        }
+        told = {int(one) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.M) for one in row.split(",")}
         assert told
         assert told <= known
 
 
 def test_a_wrong_code_is_noticed() -> None:
-    text = (
-        "`mdb.damaged` (exit status 53), `[server.gone]`, `run.log`\n| 54 | `mdb.damaged` | x |\n"
-    )
+    text = "`mdb.damaged` (exit status 53), `[server.gone]`, `run.log`\n| 54 | `mdb.damaged` | x |\n"
     assert wrong_codes(text) == ["server.gone", "mdb.damaged 53"]
 
 
@@ -282,16 +263,12 @@ def is_there(path: str) -> bool:
     places = [path, f"loader/{path}", f"seeders/{path}", f"loader/native/{path}"]
     if crate in CRATES:
         places.append(f"loader/native/{crate}/src/{rest}")
-    return any((ROOT / place).exists() for place in places) or any(
-        ROOT.glob(f"loader/native/*/src/**/{path}")
-    )
+    return any((ROOT / place).exists() for place in places) or any(ROOT.glob(f"loader/native/*/src/**/{path}"))
 
 
 def paths_in(text: str) -> list[str]:
     """Files by their suffix, directories of code by the slash at their end; {a,b} written out."""
-    found = re.findall(
-        r"(?<![\w/{}.-])((?:[\w.-]+/)*(?:\{[\w,]+\}|[\w-]+)\.(?:pyi?|rs|cfg|toml))\b", text
-    )
+    found = re.findall(r"(?<![\w/{}.-])((?:[\w.-]+/)*(?:\{[\w,]+\}|[\w-]+)\.(?:pyi?|rs|cfg|toml))\b", text)
     found += re.findall(r"`((?:[a-z_]+/)+)`", text)
     alternatives = [re.match(r"(.*)\{(.*)\}(.*)", path) for path in found]
     return [path for path in found if "{" not in path] + [
@@ -307,17 +284,11 @@ def test_paths_in_the_architecture_exist() -> None:
 
 def test_a_path_that_is_gone_is_noticed() -> None:
     text = "`mdb/copy.py`, loader/{plain,gone}.py, `backmdb/changes/`, `backmdb/gone/`, `reorder.rs`, gone.rs"
-    assert [path for path in paths_in(text) if not is_there(path)] == [
-        "gone.rs",
-        "backmdb/gone/",
-        "loader/gone.py",
-    ]
+    assert [path for path in paths_in(text) if not is_there(path)] == ["gone.rs", "backmdb/gone/", "loader/gone.py"]
 
 
 def test_the_architecture_lists_every_crate() -> None:
-    block = (
-        ARCHITECTURE.partition("## The native core")[2].partition("```\n")[2].partition("```")[0]
-    )
+    block = ARCHITECTURE.partition("## The native core")[2].partition("```\n")[2].partition("```")[0]
     assert set(re.findall(r"^  (\w+)/ ", block, re.MULTILINE)) == CRATES
 
 
@@ -345,9 +316,7 @@ def follows(path: Path, before: list[Path]) -> bool:
     """One of those before imports it, whole or a name of it."""
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     package, _, name = module.rpartition(".")
-    imported = (
-        rf"(from {re.escape(module)} import|from {re.escape(package)} import [^)]*?\b{name}\b)"
-    )
+    imported = rf"(from {re.escape(module)} import|from {re.escape(package)} import [^)]*?\b{name}\b)"
     return any(re.search(imported, one.read_text()) for one in before)
 
 

@@ -39,38 +39,12 @@ ALLOWED: Mapping[str, str] = {
     "loader.storage.trees": "below descriptors of a new volume that only root enters; through O_PATH what is there",
     "seeders.replica.strategies.online": "the run directory",
 }
-_BECOMES = {
-    "chown",
-    "chmod",
-    "utime",
-    "setxattr",
-    "removexattr",
-}  # follow a link unless told not to
+_BECOMES = {"chown", "chmod", "utime", "setxattr", "removexattr"}  # follow a link unless told not to
 _OS = {*_BECOMES, "lchown", "rename", "replace", "link", "symlink", "truncate", "mkfifo", "mknod"}
 _OS |= {"makedirs", "removedirs"}
-_SHUTIL = {
-    "copy",
-    "copy2",
-    "copyfile",
-    "copytree",
-    "move",
-    "chown",
-    "copymode",
-    "copystat",
-    "rmtree",
-}
+_SHUTIL = {"copy", "copy2", "copyfile", "copytree", "move", "chown", "copymode", "copystat", "rmtree"}
 _OWNERS = {"os": _OS, "shutil": _SHUTIL}
-_PATH = {
-    "lchmod",
-    "write_text",
-    "write_bytes",
-    "touch",
-    "symlink_to",
-    "hardlink_to",
-    "chmod",
-    "rename",
-    "rmdir",
-}
+_PATH = {"lchmod", "write_text", "write_bytes", "touch", "symlink_to", "hardlink_to", "chmod", "rename", "rmdir"}
 _WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
 
@@ -119,9 +93,7 @@ def _writes(call: ast.Call, constants: Mapping[str, ast.expr]) -> bool:
 def _stays(call: ast.Call) -> bool:
     """Of a link in the last component the link itself is changed: follow_symlinks=False; dir_fd does not say that."""
     return any(
-        one.arg == "follow_symlinks"
-        and isinstance(one.value, ast.Constant)
-        and one.value.value is False
+        one.arg == "follow_symlinks" and isinstance(one.value, ast.Constant) and one.value.value is False
         for one in call.keywords
     )
 
@@ -158,11 +130,7 @@ def _hides(node: ast.AST, called: Container[int]) -> TypeGuard[ast.expr | ast.st
 
 
 def test_all_goes_through_the_door() -> None:
-    past = {
-        module: list(found(module, source))
-        for module, source in sources()
-        if not within(module, DOOR)
-    }
+    past = {module: list(found(module, source)) for module, source in sources() if not within(module, DOOR)}
     strays = [line for module, lines in past.items() if module not in ALLOWED for line in lines]
     assert not strays, "\n".join(strays)
     assert {module for module, lines in past.items() if lines} == ALLOWED.keys()

@@ -97,9 +97,7 @@ def problems(found: Import) -> Iterator[str]:
     if found.imported.endswith(".*"):
         yield f"{found}: names come from nowhere"
     for guarded, doors in GUARDED.items():
-        if within(found.imported, guarded) and not any(
-            within(found.importer, door) for door in doors
-        ):
+        if within(found.imported, guarded) and not any(within(found.importer, door) for door in doors):
             yield f"{found}: only {' and '.join(doors)} may"
     if not any(within(found.imported, root) for root in ("loader", "seeders")):
         return
@@ -123,12 +121,7 @@ def sources() -> list[tuple[str, str]]:
 
 
 def test_imports_go_downwards_only() -> None:
-    found = [
-        problem
-        for module, source in sources()
-        for one in imports_of(module, source)
-        for problem in problems(one)
-    ]
+    found = [problem for module, source in sources() for one in imports_of(module, source) for problem in problems(one)]
     assert not found, "\n".join(found)
 
 
@@ -163,10 +156,7 @@ def printed(source: str) -> Iterator[int]:
 
 def test_only_the_layer_that_makes_text_fit_prints() -> None:
     found = [
-        f"{module}:{line}"
-        for module, source in sources()
-        if module not in PRINTING | _DATA
-        for line in printed(source)
+        f"{module}:{line}" for module, source in sources() if module not in PRINTING | _DATA for line in printed(source)
     ]
     assert not found, "\n".join(found)
     assert list(printed("print(dn)\nsys.stderr.write(dn)\nclick.echo(dn)\nshow(dn)")) == [1, 2, 3]

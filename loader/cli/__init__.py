@@ -118,9 +118,7 @@ def _help(context: click.Context, verb: tuple[str, ...]) -> None:
     group.command.make_context(group.info_name, ["--help"], group.parent)  # prints it, and exits
 
 
-@click.group(
-    cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="ditseed", prog_name="ditseed")
 def ditseed() -> None:
     """Seed, export, build, clone and check very large OpenLDAP directories.

@@ -36,25 +36,12 @@ class Account:
     ] = None
     ask: Annotated[bool, "-W --ask-password", "Prompt for the password."] = False
     mechanism: Annotated[
-        str | None,
-        "-Y --mechanism MECH",
-        "SASL mechanism: EXTERNAL with ldapi:///, GSSAPI, SCRAM-SHA-256 ...",
+        str | None, "-Y --mechanism MECH", "SASL mechanism: EXTERNAL with ldapi:///, GSSAPI, SCRAM-SHA-256 ..."
     ] = None
-    authcid: Annotated[
-        str | None,
-        "-U --authcid NAME",
-        "SASL: authentication identity (default: -D).",
-    ] = None
-    authzid: Annotated[
-        str | None,
-        "-X --authzid ID",
-        "SASL: authorization identity, dn:DN or u:NAME.",
-    ] = None
+    authcid: Annotated[str | None, "-U --authcid NAME", "SASL: authentication identity (default: -D)."] = None
+    authzid: Annotated[str | None, "-X --authzid ID", "SASL: authorization identity, dn:DN or u:NAME."] = None
     start_tls: Annotated[
-        int,
-        "-Z --start-tls",
-        {"count": True, "show_default": False},
-        "Try StartTLS; with -ZZ it must succeed.",
+        int, "-Z --start-tls", {"count": True, "show_default": False}, "Try StartTLS; with -ZZ it must succeed."
     ] = 0
     # ldapsearch's, which people type; hidden, since it is only there to say what to type instead.
     refused_password: Annotated[
@@ -71,21 +58,9 @@ class _More:
     """Options of ldapsearch that not every verb has letters for."""
 
     realm: Annotated[str | None, "-R --realm REALM", "SASL: realm."] = None
-    properties: Annotated[
-        str | None,
-        "-O --secprops PROPS",
-        "SASL: security properties, such as minssf=56.",
-    ] = None
-    as_written: Annotated[
-        bool,
-        "-N --nocanon",
-        "SASL: use the host name as given with -H, without asking DNS.",
-    ] = False
-    base: Annotated[
-        str | None,
-        "-b --base BASE",
-        "Base DN (default: ldap.conf, else the only suffix).",
-    ] = None
+    properties: Annotated[str | None, "-O --secprops PROPS", "SASL: security properties, such as minssf=56."] = None
+    as_written: Annotated[bool, "-N --nocanon", "SASL: use the host name as given with -H, without asking DNS."] = False
+    base: Annotated[str | None, "-b --base BASE", "Base DN (default: ldap.conf, else the only suffix)."] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +76,7 @@ class Server(Bind):
 @dataclass(frozen=True, kw_only=True)
 class Servers(Bind):
     uris: Annotated[
-        tuple[str, ...],
-        "-H --uri URI",
-        f"{_URI} Repeat it to read several replicas of the same tree in parallel.",
+        tuple[str, ...], "-H --uri URI", f"{_URI} Repeat it to read several replicas of the same tree in parallel."
     ] = ()
 
 
@@ -111,9 +84,7 @@ class Servers(Bind):
 class ConsumerAccount:
     """As whom to bind at the second server."""
 
-    consumer_bind_dn: Annotated[
-        str | None, "--consumer-bind-dn DN", "Bind DN at the replica (default: -D)."
-    ] = None
+    consumer_bind_dn: Annotated[str | None, "--consumer-bind-dn DN", "Bind DN at the replica (default: -D)."] = None
     consumer_password_file: Annotated[
         str | None, "--consumer-password-file FILE", "Password file at the replica (default: -y)."
     ] = None
@@ -124,11 +95,7 @@ class ConsumerAccount:
     ] = None
 
 
-ConsumerUri = Annotated[
-    str | None,
-    "--consumer URI",
-    "URI of the replica: ldap://, ldaps:// or ldapi://.",
-]
+ConsumerUri = Annotated[str | None, "--consumer URI", "URI of the replica: ldap://, ldaps:// or ldapi://."]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +121,7 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
     simple = account.bind_dn and not account.mechanism
     # A name without a password binds anonymously at some servers, and not at all at others (RFC 4513, 5.1.2).
     if simple and not password and not account.password_file:
-        raise UsageProblem(
-            reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W to be asked"
-        )
+        raise UsageProblem(reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W to be asked")
     return Connection(
         uri=account.uri if isinstance(account, Server) else uri,
         bind_dn=account.bind_dn,
@@ -190,9 +155,7 @@ def providers_of(servers: Servers) -> tuple[Connection, tuple[Connection, ...]]:
     return first, tuple(replace(first, uri=uri) for uri in servers.uris[1:])
 
 
-def second_of(
-    first: Connection, account: DataclassInstance, prefix: str = "consumer"
-) -> Connection:
+def second_of(first: Connection, account: DataclassInstance, prefix: str = "consumer") -> Connection:
     """Another account or server, of the options --PREFIX-bind-dn ... What they leave open is as for the first."""
     names = [f"{prefix}_{name}" for name in ("bind_dn", "mechanism", "password_file")]
     account = keep_strongest(account, names[:2], names[2:])

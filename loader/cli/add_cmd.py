@@ -61,6 +61,4 @@ def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
     warn_of_rejects(facts)
     if not facts.get("seconds"):
         return for_people(facts)
-    return for_people(
-        {**facts, "rate": round((facts["read"] - facts["before"]) / facts["seconds"])}
-    )
+    return for_people({**facts, "rate": round((facts["read"] - facts["before"]) / facts["seconds"])})

@@ -62,11 +62,7 @@ def init_command(repo: Repo, as_json: bool) -> None:
 @suffix_option
 @json_option
 def show_command(
-    name: str | None,
-    as_of: datetime.datetime | None,
-    repo: Repo,
-    suffix: str | None,
-    as_json: bool,
+    name: str | None, as_of: datetime.datetime | None, repo: Repo, suffix: str | None, as_json: bool
 ) -> None:
     """Show what is known of a backup: its manifest, its last verification, its last drill.
 
@@ -193,9 +189,7 @@ def verify_command(
 @keep_options
 @dry_run_option
 @json_option
-def prune_command(
-    repo: Repo, suffix: str | None, dry_run: bool, as_json: bool, **kept: Any
-) -> None:
+def prune_command(repo: Repo, suffix: str | None, dry_run: bool, as_json: bool, **kept: Any) -> None:
     """Remove old backups, all but those that an option keeps.
 
     For each suffix by itself, these are kept in any case: the latest, the latest that can be restored, the

@@ -75,13 +75,7 @@ def check_command(
       ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d
       ditseed backup check -R /srv/backup --metrics /var/lib/prometheus/node-exporter/ditseed-backup.prom
     """
-    limits = Limits(
-        units.parse_duration(max_age),
-        min_count,
-        _limit(max_verify_age),
-        _limit(max_drill_age),
-        max_shrink,
-    )
+    limits = Limits(units.parse_duration(max_age), min_count, _limit(max_verify_age), _limit(max_drill_age), max_shrink)
     found = _checked(repo, limits, suffix, metrics_file)
     if as_json:
         show_json({**dataclasses.asdict(found), "status": found.status.name})

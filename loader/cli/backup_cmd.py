@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import click
 
-from loader.cli.backup_care_cmd import (
-    init_command,
-    prune_command,
-    show_command,
-    verify_command,
-)
+from loader.cli.backup_care_cmd import init_command, prune_command, show_command, verify_command
 from loader.cli.backup_check_cmd import check_command
 from loader.cli.backup_drill_cmd import drill_command, extract_command
 from loader.cli.backup_list_cmd import list_command

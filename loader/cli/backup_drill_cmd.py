@@ -73,9 +73,7 @@ def drill_command(
 
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with repository.at(repo, progress, scratch) as place:
-        options = DrillOptions(
-            place, which, suffix, config_path, scratch, user, identities=identities
-        )
+        options = DrillOptions(place, which, suffix, config_path, scratch, user, identities=identities)
         found = drill(options, progress)
     if as_json:
         told = [dataclasses.asdict(one) for one in found]
@@ -103,9 +101,7 @@ def _facts(found: Drill) -> dict[str, object]:
 @repo_option
 @suffix_option
 @click.option("--dn", metavar="DN", help="The entry DN, and all entries below it.")
-@click.option(
-    "--filter", "where", metavar="FILTER", help="The entries that an LDAP filter matches."
-)
+@click.option("--filter", "where", metavar="FILTER", help="The entries that an LDAP filter matches.")
 @click.option(
     "--keep-operational",
     is_flag=True,
@@ -144,17 +140,7 @@ def extract_command(
     standard.reserve_output()
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with repository.at(repo, progress, scratch) as place:
-        options = ExtractOptions(
-            place,
-            which,
-            suffix,
-            dn,
-            where,
-            keep_operational,
-            config_path,
-            scratch,
-            identities,
-        )
+        options = ExtractOptions(place, which, suffix, dn, where, keep_operational, config_path, scratch, identities)
         found = extract(options, progress)
     if log.verbosity() >= 0:
         tell(f"extracted: {units.number(found)} entries")

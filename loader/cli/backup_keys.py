@@ -41,9 +41,7 @@ identity_option = click.option(
 )
 
 
-def recipients_of(
-    words: tuple[str, ...], paths: tuple[Path, ...], incremental: bool
-) -> Recipients | None:
+def recipients_of(words: tuple[str, ...], paths: tuple[Path, ...], incremental: bool) -> Recipients | None:
     """Of the values of `recipient_options`. Raises UsageProblem."""
     if incremental and (words or paths):
         reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"

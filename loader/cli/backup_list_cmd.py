@@ -28,10 +28,7 @@ def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
     """
     with repository.at(repo) as place:
         found, read = repository.listing(place, suffix), not place.is_remote
-        listed = [
-            (one, records.of(place, one), repository.problem(place, one, read))
-            for one in found.every
-        ]
+        listed = [(one, records.of(place, one), repository.problem(place, one, read)) for one in found.every]
     for error in (*found.broken, *(problem for _, _, problem in listed if problem)):
         show_error(error)
     if as_json:
@@ -49,9 +46,7 @@ def list_command(repo: Repo, suffix: str | None, as_json: bool) -> None:
             }
         )
         return
-    rows = [
-        (*_row(one), *_proofs(known), "no" if problem else "yes") for one, known, problem in listed
-    ]
+    rows = [(*_row(one), *_proofs(known), "no" if problem else "yes") for one, known, problem in listed]
     columns = ("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change")
     show_table((*columns, "verified", "drilled", "restorable"), rows)
 

@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     "data.mdb.replaced-TIME.",
 )
 @click.option(
-    "--discard",
-    is_flag=True,
-    help="With --replace: remove the existing database instead of keeping its data file.",
+    "--discard", is_flag=True, help="With --replace: remove the existing database instead of keeping its data file."
 )
 @verify_copy_option
 @identity_option
@@ -106,16 +104,7 @@ def restore_command(
     which, progress = backup_of(name, as_of), progress_of(progress_mode)
     with repository.at(repo, progress, scratch) as place:
         options = restoring.RestoreOptions(
-            place,
-            which,
-            config_path,
-            suffix,
-            target,
-            replace,
-            verify,
-            every,
-            identities,
-            discard,
+            place, which, config_path, suffix, target, replace, verify, every, identities, discard
         )
         found: Sequence[RestorePlan | RestoreReport] = (
             restoring.plan(options) if dry_run else restoring.restore(options, progress)
@@ -131,11 +120,7 @@ def restore_command(
 def _restored(found: RestorePlan | RestoreReport) -> dict[str, object]:
     from loader.operations.backup.restore import RestorePlan
 
-    facts: dict[str, object] = {
-        "backup": found.backup.id,
-        "suffix": found.backup.suffix,
-        "target": found.target,
-    }
+    facts: dict[str, object] = {"backup": found.backup.id, "suffix": found.backup.suffix, "target": found.target}
     if isinstance(found, RestorePlan):
         facts["needed / free"] = f"{units.size(found.needed)} / {units.size(found.free)}"
         facts["in place now"] = "a database (replaced)" if found.replaces else "nothing"

@@ -46,9 +46,7 @@ from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this
 )
 @repo_option
 @click.option(
-    "--init",
-    is_flag=True,
-    help="Create the repository first, if it is not there (see `ditseed backup init`).",
+    "--init", is_flag=True, help="Create the repository first, if it is not there (see `ditseed backup init`)."
 )
 @click.option(
     "--compress-level",
@@ -63,8 +61,7 @@ from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this
     type=click.Choice(manifest.KINDS),
     default=manifest.MDB,
     show_default=True,
-    help="Pages of the database, which are restored fastest; or LDIF, which any version of OpenLDAP can "
-    "read.",
+    help="Pages of the database, which are restored fastest; or LDIF, which any version of OpenLDAP can read.",
 )
 @click.option(
     "--incremental",
@@ -166,9 +163,7 @@ def run_command(
     if init:
         repository.init(repo)
     with repository.at(repo, progress, scratch, changes=True) as place:
-        options = BackupOptions(
-            place, config_path, source, suffix, packing, policy, incremental, every
-        )
+        options = BackupOptions(place, config_path, source, suffix, packing, policy, incremental, every)
         made = run(options, progress)
         if as_json:
             show_json(dataclasses.asdict(made))
@@ -184,11 +179,7 @@ def _require_pages(kind: str, every: bool, incremental: bool) -> None:
 
 
 def _why_not(
-    hosts: tuple[str, ...],
-    role: str | None,
-    config_path: Path | None,
-    suffix: str | None,
-    every: bool,
+    hosts: tuple[str, ...], role: str | None, config_path: Path | None, suffix: str | None, every: bool
 ) -> str:
     """Why this is not a server that makes backups; empty where it is one."""
     if hosts and not is_this_host(hosts):

@@ -19,10 +19,7 @@ from loader.operations.build import BuildOptions
 
 @declare("build")
 def command(
-    inputs: Annotated[tuple[str, ...], Argument("[LDIF]...")],
-    tree: TreeInput,
-    options: BuildOptions,
-    run: RecordedRun,
+    inputs: Annotated[tuple[str, ...], Argument("[LDIF]...")], tree: TreeInput, options: BuildOptions, run: RecordedRun
 ) -> int:
     """Load LDIF (plain, .zst, .gz, an export directory, - for stdin) into the database directory of a configuration.
 

@@ -47,11 +47,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     if sends:
         _tell_sent(clone_pipe.send(options, shown.progress), shown.as_json)
     elif receives:
-        found = (
-            clone_pipe.plan_pipe(options)
-            if dry_run
-            else clone_pipe.receive(options, shown.progress)
-        )
+        found = clone_pipe.plan_pipe(options) if dry_run else clone_pipe.receive(options, shown.progress)
         _show(found, shown.as_json)
     else:
         _show(plan(options) if dry_run else clone(options, shown.progress), shown.as_json)
@@ -66,9 +62,7 @@ def _require_fitting(options: CloneOptions, dry_run: bool) -> None:
     if options.compact and receives:
         raise UsageProblem(reason="--compact belongs to the sending side: give it there")
     if sends and dry_run:
-        raise UsageProblem(
-            reason="--dry-run works on the receiving side, or for a clone into a directory"
-        )
+        raise UsageProblem(reason="--dry-run works on the receiving side, or for a clone into a directory")
     if options.scratch is not None and not (options.compact and sends):
         raise UsageProblem(reason="--tmp is for --compact with TARGET -")
     if options.token is not None and not sends:

@@ -14,15 +14,7 @@ from loader.common_options import Limit
 from loader.declared import Argument
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations.compare import (
-    IGNORED,
-    LIMIT,
-    SERVER_ATTRIBUTES,
-    CompareOptions,
-    CompareReport,
-    Subtree,
-    compare,
-)
+from loader.operations.compare import IGNORED, LIMIT, SERVER_ATTRIBUTES, CompareOptions, CompareReport, Subtree, compare
 from loader.overlays import CONTEXT_CSN
 from loader.sources.comparable import comparable
 from loader.sources.location import require_once
@@ -32,9 +24,7 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 
 @dataclass(frozen=True, kw_only=True)
 class _SecondPlace(ConsumerAccount):
-    consumer_bind_dn: Annotated[
-        str | None, "--consumer-bind-dn DN", "Bind DN at B (default: -D)."
-    ] = None
+    consumer_bind_dn: Annotated[str | None, "--consumer-bind-dn DN", "Bind DN at B (default: -D)."] = None
     consumer_password_file: Annotated[
         str | None, "--consumer-password-file FILE", "Password file at B (default: -y)."
     ] = None
@@ -43,25 +33,15 @@ class _SecondPlace(ConsumerAccount):
         "--consumer-mechanism MECH",
         "SASL mechanism at B (default: -Y, unless --consumer-bind-dn is given).",
     ] = None
-    consumer_base: Annotated[str | None, "--consumer-base BASE", "Base DN at B (default: -b)."] = (
-        None
-    )
+    consumer_base: Annotated[str | None, "--consumer-base BASE", "Base DN at B (default: -b)."] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparing:
-    ignored: Annotated[
-        tuple[str, ...],
-        "--ignore ATTR",
-        "Ignore this attribute; may be repeated.",
-    ] = ()
-    user_attributes: Annotated[
-        bool, "Compare user attributes only: ignore entryUUID, entryCSN, timestamps ..."
-    ] = False
+    ignored: Annotated[tuple[str, ...], "--ignore ATTR", "Ignore this attribute; may be repeated."] = ()
+    user_attributes: Annotated[bool, "Compare user attributes only: ignore entryUUID, entryCSN, timestamps ..."] = False
     with_context_csn: Annotated[bool, "Compare contextCSN too."] = False
-    show_attributes: Annotated[
-        bool, "Name the attributes that differ (reads those entries again)."
-    ] = False
+    show_attributes: Annotated[bool, "Name the attributes that differ (reads those entries again)."] = False
     limit: Annotated[Limit, "Number of differing entries to name."] = LIMIT
 
 
@@ -138,9 +118,7 @@ def _show(report: CompareReport) -> None:
         show(f"... and {units.number(more)} more (--limit)")
     if report.subtrees:
         show("")
-        show_table(
-            ("below", "in A", "in B", "different"), [_subtree(one) for one in report.subtrees]
-        )
+        show_table(("below", "in A", "in B", "different"), [_subtree(one) for one in report.subtrees])
 
 
 def _subtree(found: Subtree) -> tuple[str, ...]:

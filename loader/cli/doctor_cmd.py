@@ -26,14 +26,8 @@ def command(
     suffix: Suffix,
     repo: Annotated[Path | None, "-R --repo", "Directory that holds the backups."],
     is_check: Annotated[bool, "--check", "Report as a monitoring plugin."],
-    is_fix: Annotated[
-        bool, "--fix", "Clear dead readers, and put back what killed runs have left set."
-    ],
-    uri: Annotated[
-        str | None,
-        "-H --uri URI",
-        "The provider to ask for its contextCSN (default: that of syncrepl).",
-    ],
+    is_fix: Annotated[bool, "--fix", "Clear dead readers, and put back what killed runs have left set."],
+    uri: Annotated[str | None, "-H --uri URI", "The provider to ask for its contextCSN (default: that of syncrepl)."],
     account: Account,
     as_json: Json,
 ) -> int:

@@ -64,15 +64,7 @@ _at_end: list[Callable[[Ending], None]] = []
 _PYTHON_LDAP = ("ldap", "_ldap")
 _NO_VERB = re.compile(r"No such command '([^']*)'")  # click.Group.resolve_command
 _HELP = {"-h", "--help", "--version"}
-_SHOWING = {
-    "history",
-    "learn",
-    "list",
-    "plan",
-    "show",
-    "status",
-    "templates",
-}  # verbs that only do that
+_SHOWING = {"history", "learn", "list", "plan", "show", "status", "templates"}  # verbs that only do that
 _STDOUT = "standard output"
 _OF_THE_DISK = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ENXIO)
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
@@ -92,9 +84,7 @@ def leave(status: int) -> NoReturn:
     libldap for an answer which nobody wants any more; it takes longer, too."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(
-            OSError
-        ):  # that it cannot be written has been said, where it can be
+        with contextlib.suppress(OSError):  # that it cannot be written has been said, where it can be
             stream.flush()
     os._exit(status)
 

@@ -32,13 +32,10 @@ _PIECES = (
 @dataclass(frozen=True, kw_only=True)
 class _Output:
     output: Annotated[
-        Path,
-        "-o --output",
-        "Directory for shards and manifest; for a database also -, plain LDIF to stdout.",
+        Path, "-o --output", "Directory for shards and manifest; for a database also -, plain LDIF to stdout."
     ]
     compress: Annotated[
-        Compress,
-        f"How to compress shards (default: {defaults.COMPRESS} for a directory, none for stdout).",
+        Compress, f"How to compress shards (default: {defaults.COMPRESS} for a directory, none for stdout)."
     ] = None
 
     @property
@@ -82,18 +79,14 @@ def command(
     if tree.template is not None:
         strange = ("source", "dry_run", "timeouts", *_OF_SERVERS, *_LIMITS)
         refuse_given(strange, "a server or a database, not for a template")
-        place = TreeOutput(
-            output=str(to.output), compress=to.compress, jobs=limits.jobs, restart=run.restart
-        )
+        place = TreeOutput(output=str(to.output), compress=to.compress, jobs=limits.jobs, restart=run.restart)
         generate(tree.spec(tree.template, tree_suffix), place, run)
         return
     tree.refuse()
     if to.directory is None:
         standard.reserve_output()
     exported = (
-        _of_server(servers, to, limits, run)
-        if source is None
-        else _of_database(source, servers, to, limits, run)
+        _of_server(servers, to, limits, run) if source is None else _of_database(source, servers, to, limits, run)
     )
     if exported is not None:
         without = "the server has no syncprov" if source is None else "none is stored"
@@ -104,9 +97,7 @@ _OF_SERVERS = tuple(one.name for one in fields(Servers))
 _LIMITS = tuple(one.name for one in fields(ExportLimits) if one.name != "jobs")
 
 
-def _of_server(
-    servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun
-) -> Finished | None:
+def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
     """None for a plan, which was shown."""
     # Here, since python-ldap takes longer to load than a small database to be read.
     from loader.operations.export import STEPS, ExportOptions, export, plan
@@ -127,9 +118,7 @@ def _of_server(
     return export(options, run.progress, run.timeouts_of(STEPS), run.restart)
 
 
-def _of_database(
-    source: str, servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun
-) -> Finished | None:
+def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
     """None for a plan or a stream, which were reported."""
     base = servers.base if is_given("base") else None
     others = (name for name in (*_OF_SERVERS, *_LIMITS) if name != "base")

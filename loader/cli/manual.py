@@ -52,10 +52,7 @@ def documents() -> dict[str, str]:
     """Path below docs/ -> content."""
     return {
         "errors.md": error_list(),
-        **{
-            f"man/{name}.1": text
-            for name, text in man_pages(click.Context(ditseed, info_name="ditseed"))
-        },
+        **{f"man/{name}.1": text for name, text in man_pages(click.Context(ditseed, info_name="ditseed"))},
         **{f"completion/{name}": completion(shell) for shell, name in SHELLS.items()},
     }
 
@@ -119,15 +116,11 @@ def _man_page(context: click.Context, below: list[click.Context]) -> str:
     page.date = ""  # of the version, and so that the same commands make the same page
     page.short_help = _escaped(command.get_short_help_str(200))
     page.synopsis = " ".join(command.collect_usage_pieces(context))
-    told = inspect.cleandoc(command.help or "") + (
-        f"\n\n{command.epilog}" if command.epilog else ""
-    )
+    told = inspect.cleandoc(command.help or "") + (f"\n\n{command.epilog}" if command.epilog else "")
     page.description = "\n".join(_troff(told))
     records = [one.get_help_record(context) for one in command.get_params(context)]
     page.options = [(one[0], _escaped(one[1])) for one in records if one is not None]
-    page.commands = [
-        (one.info_name, _escaped(one.command.get_short_help_str(200))) for one in below
-    ]
+    page.commands = [(one.info_name, _escaped(one.command.get_short_help_str(200))) for one in below]
     return str(page)
 
 

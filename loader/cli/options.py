@@ -89,9 +89,7 @@ def is_given(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def keep_strongest(
-    given: Options, deciding: Sequence[str], following: Sequence[str] = ()
-) -> Options:
+def keep_strongest(given: Options, deciding: Sequence[str], following: Sequence[str] = ()) -> Options:
     """Of options that exclude each other, keep those from one place: command line before variables before the profile.
     Those in `following` go with them."""
     context = click.get_current_context()
@@ -198,8 +196,6 @@ kept_meanwhile_option = scratch_option(
 )
 
 
-def verify_option(
-    levels: Sequence[str], default: str | None, said: str
-) -> Callable[[Function], Function]:
+def verify_option(levels: Sequence[str], default: str | None, said: str) -> Callable[[Function], Function]:
     """--verify with some of the levels of loader.defaults.LADDER."""
     return decorator("verify", Annotated[str | None, Choice(levels), said], default)

@@ -112,9 +112,7 @@ def settings(context: click.Context, name: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for table in dict.fromkeys((COMMON, name or COMMON)):
         entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
-        nearer = {
-            key: _fitted(own[key], value, where) for where, key, value in entries if key in own
-        }
+        nearer = {key: _fitted(own[key], value, where) for where, key, value in entries if key in own}
         found = _without_other_account(found, nearer) | nearer
     if found:
         _log.info("options from %s: %s", path, ", ".join(found))
@@ -207,9 +205,7 @@ def _require_option(key: str, place: str, known: Iterable[str]) -> None:
     raise UsageProblem(reason=f"{place}: there is no option {key}{near}")
 
 
-def _require_verb(
-    key: str, place: str, verbs: list[str], context: click.Context, depth: int
-) -> None:
+def _require_verb(key: str, place: str, verbs: list[str], context: click.Context, depth: int) -> None:
     from loader import cli
 
     group = context.parent.command if context.parent is not None else None

@@ -37,8 +37,7 @@ class _Recording:
     def write(self, found: Ending) -> None:
         """The metrics first: they need less."""
         told = RunReport(
-            *(self.verb, self.recorder, self.recorder.seconds, found.status, found.error),
-            *(self.facts, self.planned),
+            *(self.verb, self.recorder, self.recorder.seconds, found.status, found.error), *(self.facts, self.planned)
         )
         if self.metrics is not None:
             from loader.operations.reports import report as prometheus  # it takes long to import
@@ -62,8 +61,7 @@ class RecordedRun(Run):
         "Write a page about the run into FILE (HTML) once it has ended: its steps, rates, sizes and rejects.",
     ] = None
     metrics_path: Annotated[
-        Metrics,
-        "Write what came of the run into FILE, for Prometheus' node_exporter, also if it fails.",
+        Metrics, "Write what came of the run into FILE, for Prometheus' node_exporter, also if it fails."
     ] = None
 
     def begin(self) -> None:

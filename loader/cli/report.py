@@ -46,9 +46,7 @@ def tell(*lines: str) -> None:
         print(plain.printable(line), file=sys.stderr)
 
 
-REPORT = {
-    "report": 1
-}  # the version of what --json prints: a member that is gone or means something else raises it
+REPORT = {"report": 1}  # the version of what --json prints: a member that is gone or means something else raises it
 
 
 def show_json(facts: Mapping[str, Any]) -> None:
@@ -79,9 +77,7 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
         (tell_json if standard.is_for_data() else show_json)({"error": facts})
 
 
-def show_table(
-    headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None
-) -> None:
+def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
     """Columns of numbers are right-aligned. The table is as wide as it needs: a narrow terminal wraps its lines."""
     # Here, because rich takes longer to import than `--help` or an error takes to be shown.
     from rich.console import Console

@@ -65,18 +65,14 @@ class _Places:
         {"default": "mdb", "show_default": True},
         f"With --slapadd: its backends that are measured ({', '.join(BACKENDS)}).",
     ] = ("mdb",)
-    chart: Annotated[Path | None, "--chart FILE", "Draw the result into FILE.svg or FILE.png."] = (
-        None
-    )
+    chart: Annotated[Path | None, "--chart FILE", "Draw the result into FILE.svg or FILE.png."] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Loads:
     """How much is done in each place."""
 
-    entries: Annotated[
-        int, "-n --entries N", IntRange(1), "Number of entries that are loaded without sync."
-    ] = 20_000
+    entries: Annotated[int, "-n --entries N", IntRange(1), "Number of entries that are loaded without sync."] = 20_000
     sync_entries: Annotated[
         int,
         "--sync-entries N",
@@ -85,12 +81,9 @@ class _Loads:
     ] = 1_000
     searches: Annotated[int, "--searches N", IntRange(0), "Number of searches; 0: none."] = 20_000
     seed: Annotated[int, "Random seed; a different seed makes different entries."] = 1
-    fio_size: Annotated[
-        int,
-        Size(),
-        {"default": "256M"},
-        "Size of the file that fio reads and writes; 0: none.",
-    ] = 256 << 20
+    fio_size: Annotated[int, Size(), {"default": "256M"}, "Size of the file that fio reads and writes; 0: none."] = (
+        256 << 20
+    )
 
 
 @declare("bench")

@@ -34,10 +34,7 @@ def command() -> None:
 
 @declare("check")
 def check_command(
-    path: Annotated[Path | None, Argument()],
-    config_path: OptionalConfig,
-    suffix: Suffix,
-    as_json: Json,
+    path: Annotated[Path | None, Argument()], config_path: OptionalConfig, suffix: Suffix, as_json: Json
 ) -> int:
     """Check the storage below PATH: a data.mdb, a database directory, or any directory.
 
@@ -95,12 +92,9 @@ def _lines(report: Report) -> Iterator[str]:
 def _layers(situation: Situation) -> Iterator[str]:
     facts, database = situation.facts, situation.database
     if database is not None:
-        map_size = (
-            "" if database.map_size is None else f", map size {units.size(database.map_size)}"
-        )
+        map_size = "" if database.map_size is None else f", map size {units.size(database.map_size)}"
         yield (
-            f"{database.path}  {units.size(database.used)} in use, {units.size(database.allocated)} on disk"
-            f"{map_size}"
+            f"{database.path}  {units.size(database.used)} in use, {units.size(database.allocated)} on disk{map_size}"
         )
     else:
         yield facts.path

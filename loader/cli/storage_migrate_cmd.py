@@ -18,14 +18,7 @@ from loader.cli.options import Shown
 from loader.cli.report import for_people, show, show_facts, show_json, tell
 from loader.declared import Argument
 from loader.declared import command as declare
-from loader.errors import (
-    EXIT_DIFFERENT,
-    EXIT_OK,
-    LoaderError,
-    MigrationRefused,
-    NotPermitted,
-    UsageProblem,
-)
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
 from loader.operations.storage.migrate import moving
 from loader.operations.storage.migrate import plan as planning
 from loader.operations.storage.migrate import plan as told
@@ -52,20 +45,13 @@ def migrate_command(
         {"nargs": 2, "metavar": "STOP START"},
         "Commands that stop and start the service (default: systemctl stop slapd, systemctl start slapd).",
     ],
-    uri: Annotated[
-        str | None,
-        "-H --uri URI",
-        "Server that must answer afterwards (default: ldapi:/// for slapd).",
-    ],
+    uri: Annotated[str | None, "-H --uri URI", "Server that must answer afterwards (default: ldapi:/// for slapd)."],
     rollback: Annotated[bool, "Go back to the former volume, from whichever step."],
     apply: Annotated[bool, "Do it, once you have typed FROM to confirm."],
     shown: Shown,
     fstab: Annotated[str, "--fstab FILE", "The fstab to change."] = str(mounts.FSTAB),
     seconds: Annotated[
-        float,
-        "--watch SECONDS",
-        FloatRange(0),
-        "Time that the service must stay up after its start.",
+        float, "--watch SECONDS", FloatRange(0), "Time that the service must stay up after its start."
     ] = 30.0,
 ) -> int:
     """Move what is in FROM to the volume that is mounted on TO, and mount that volume on FROM instead.
@@ -140,15 +126,11 @@ def _known(known: Known | None, wishes: Wishes, has_service: bool) -> Plan:
     """The plan of the migration that was begun; --service may be another."""
     if known is None:
         reason = "no migration of this directory was begun, or its state is kept elsewhere"
-        raise MigrationRefused(
-            path=wishes.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR."
-        )
+        raise MigrationRefused(path=wishes.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR.")
     before = known.plan.wishes
     if before.target != wishes.target:
         reason = f"a migration of it to {before.target} was begun"
-        raise MigrationRefused(
-            path=wishes.source, reason=reason, advice=f"Give {before.target} as TO."
-        )
+        raise MigrationRefused(path=wishes.source, reason=reason, advice=f"Give {before.target} as TO.")
     notes = known.plan.notes if known.is_done else (_begun(known), *known.plan.notes)
     plan = msgspec.structs.replace(known.plan, notes=notes)
     if not has_service:
@@ -207,9 +189,7 @@ def _lines(plan: Plan, what: str, steps: Iterable[Told]) -> Iterator[str]:
 
 
 def _report(facts: dict[str, object], as_json: bool) -> None:
-    told_ = {
-        name: value for name, value in facts.items() if not name.endswith("_mark") and name != "top"
-    }
+    told_ = {name: value for name, value in facts.items() if not name.endswith("_mark") and name != "top"}
     if as_json:
         show_json(told_)
     else:

@@ -22,9 +22,7 @@ _WIDTH = 98
 
 @declare("plan")
 def plan_command(
-    disks: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}],
-    wishes: Wishes,
-    as_json: Json,
+    disks: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], wishes: Wishes, as_json: Json
 ) -> int:
     """Print the commands that make a volume for a database, with the reason of every number.
 
@@ -78,6 +76,4 @@ def _script(made: Plan) -> Iterator[str]:
 def _comment(text: str) -> Iterator[str]:
     import textwrap  # here, for few runs need it
 
-    yield from textwrap.wrap(
-        text, _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False
-    )
+    yield from textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)

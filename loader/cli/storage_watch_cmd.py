@@ -39,9 +39,7 @@ _ONE_WATCHES = ("interval", "samples", "window", "half_life", "words", "probes",
 @dataclass(frozen=True, kw_only=True)
 class _Watched:
     words: Annotated[
-        tuple[str, ...],
-        "--layer NAME=PATH",
-        "Time these instead of the layers below PATH, from the top down.",
+        tuple[str, ...], "--layer NAME=PATH", "Time these instead of the layers below PATH, from the top down."
     ] = ()
     probes: Annotated[
         tuple[str, ...],
@@ -50,26 +48,18 @@ class _Watched:
         "Time this beside the layers, too: flock of a file, a write that ends when the disks have it. Repeatable.",
     ] = ()
     state_file: Annotated[
-        Path | None,
-        "--state FILE",
-        "Write what is known to FILE after each round; with --check, read it.",
+        Path | None, "--state FILE", "Write what is known to FILE after each round; with --check, read it."
     ] = None
     metrics_file: Annotated[
         Metrics, "Write FILE after each round for node_exporter's textfile collector (NAME.prom)."
     ] = None
     is_check: Annotated[bool, "--check", "Judge --state, as a monitoring plugin."] = False
-    warning: Annotated[
-        float | None, "-w --warning MS", Milliseconds(), "WARNING if a davg is above."
-    ] = None
-    critical: Annotated[
-        float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."
-    ] = None
+    warning: Annotated[float | None, "-w --warning MS", Milliseconds(), "WARNING if a davg is above."] = None
+    critical: Annotated[float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."] = None
 
 
 @declare("watch")
-def watch_command(
-    path: Annotated[Path | None, Argument()], wishes: Wishes, watched: _Watched, as_json: Json
-) -> int:
+def watch_command(path: Annotated[Path | None, Argument()], wishes: Wishes, watched: _Watched, as_json: Json) -> int:
     """Time reads of every layer below PATH, and tell which layer adds the delay.
 
     PATH is a data.mdb, a database directory, or any directory. Its file system, the logical volume, the physical
@@ -181,10 +171,7 @@ def _line(state: State) -> str:
 def _cells(one: LayerState, state: State, names: Sequence[str]) -> list[str]:
     """Of one row; its last time as `line` has it."""
     figures = {"last": _cell(one, state)}
-    return [
-        figures.get(name) or (_ms(getattr(one.figures, name)) if one.figures else "-")
-        for name in names
-    ]
+    return [figures.get(name) or (_ms(getattr(one.figures, name)) if one.figures else "-") for name in names]
 
 
 def _cell(one: LayerState, state: State) -> str:
@@ -205,16 +192,7 @@ def _show_summary(state: State) -> None:
         figures = msgspec.structs.astuple(one.figures) if one.figures else ()
         times = [_ms(value) for value in figures] or ["-"] * len(Figures.__struct_fields__)
         adds = added.get(one.name) if one.on else None
-        rows.append(
-            (
-                one.name,
-                one.size or "-",
-                one.reads,
-                one.missed,
-                *times,
-                "-" if adds is None else _ms(adds),
-            )
-        )
+        rows.append((one.name, one.size or "-", one.reads, one.missed, *times, "-" if adds is None else _ms(adds)))
     show_table(heads, rows)
     show("", *_notes(state), f"verdict: {state.told}")
 

@@ -20,9 +20,7 @@ from loader.sources import dit
 from loader.sources.dit import Range, Synthetic, Template, TreeSpec
 from loader.sources.location import STDIN, Kind, ldif_inputs, locate
 
-TreeSuffix = Annotated[
-    str | None, "--suffix DN", "Suffix of the tree (default: that of the template)."
-]
+TreeSuffix = Annotated[str | None, "--suffix DN", "Suffix of the tree (default: that of the template)."]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +35,17 @@ class Tree:
     ] = None
     seed: Annotated[int, "Random seed; a different seed makes different entries."] = 1
     defines: Annotated[
-        tuple[str, ...],
-        "--define NAME=VALUE",
-        "Set a `define` of a makeldif template; may be repeated.",
+        tuple[str, ...], "--define NAME=VALUE", "Set a `define` of a makeldif template; may be repeated."
     ] = ()
     operational: Annotated[
-        bool,
-        "Add operational attributes (entryUUID, entryCSN, names, times), so that builds are reproducible.",
+        bool, "Add operational attributes (entryUUID, entryCSN, names, times), so that builds are reproducible."
     ] = False
 
     def spec(self, name: str, suffix: str | None) -> TreeSpec:
         """Raises NoSuchTemplate, UsageProblem."""
         template = locate(name, Kind.TEMPLATE)
         defines = dict(map(_define, self.defines))
-        return TreeSpec(
-            *(template.path, template.lists, self.seed, suffix, self.entries, defines),
-            self.operational,
-        )
+        return TreeSpec(*(template.path, template.lists, self.seed, suffix, self.entries, defines), self.operational)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +53,14 @@ class TreeInput(Tree):
     """A tree in the place of LDIF."""
 
     template: Annotated[
-        str | None,
-        "--from TEMPLATE",
-        "Use a template of `ditseed generate`, by name or path, instead of LDIF.",
+        str | None, "--from TEMPLATE", "Use a template of `ditseed generate`, by name or path, instead of LDIF."
     ] = None
 
-    def input(
-        self, inputs: Sequence[str], suffix: str | None
-    ) -> tuple[tuple[Path, ...], Synthetic | None]:
+    def input(self, inputs: Sequence[str], suffix: str | None) -> tuple[tuple[Path, ...], Synthetic | None]:
         """LDIF files, or the tree. Raises UsageProblem for both, or neither."""
         if self.template is None:
             if not inputs:
-                raise UsageProblem(
-                    reason="nothing to load: give LDIF files, or --from TEMPLATE -n N"
-                )
+                raise UsageProblem(reason="nothing to load: give LDIF files, or --from TEMPLATE -n N")
             self.refuse()
             return ldif_inputs(inputs), None
         if inputs:
@@ -102,9 +88,7 @@ class TreeOutput:
         {"show_default": False},
         "Directory for shards and a manifest; -: plain LDIF to stdout.",
     ] = STDIN
-    compress: Annotated[
-        Compress, "How to compress shards (default: zstd for a directory, none for stdout)."
-    ] = None
+    compress: Annotated[Compress, "How to compress shards (default: zstd for a directory, none for stdout)."] = None
     jobs: Jobs = None
     shard_entries: Annotated[int, IntRange(min=1), "Entries per file."] = SHARD_ENTRIES
     restart: Restart = False
@@ -148,13 +132,9 @@ def _range_of(template: Template, piece: str | None) -> Range:
         return dit.whole(template)
     first, _, end = piece.partition(":")
     if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
-        raise UsageProblem(
-            reason=f"--range {piece}: write A:B with A less than B, entries A to B-1 counted from 0"
-        )
+        raise UsageProblem(reason=f"--range {piece}: write A:B with A less than B, entries A to B-1 counted from 0")
     if int(end) > template.entries:
-        raise UsageProblem(
-            reason=f"--range {piece}: ends after the {units.number(template.entries)} entries"
-        )
+        raise UsageProblem(reason=f"--range {piece}: ends after the {units.number(template.entries)} entries")
     return Range(int(first), int(end))
 
 

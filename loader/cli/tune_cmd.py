@@ -105,10 +105,7 @@ def maxsize_command(
     ],
     change: Change,
     growth: Annotated[
-        float,
-        Share(most=1000.0, zero=True),
-        {"default": "50%"},
-        "With --for: growth to be expected after the load.",
+        float, Share(most=1000.0, zero=True), {"default": "50%"}, "With --for: growth to be expected after the load."
     ] = 0.5,
     progress_mode: ProgressMode = "auto",
 ) -> None:
@@ -128,9 +125,7 @@ def maxsize_command(
         refuse_given(("growth", "sample_size"), "--for")
     provider = None if source is None else _provider(source, change)
     if provider is not None:  # whose account it is
-        change = replace(
-            keep_strongest(change, ("config_path", "uri")), uri=None, bind_dn=None, mechanism=None
-        )
+        change = replace(keep_strongest(change, ("config_path", "uri")), uri=None, bind_dn=None, mechanism=None)
     suffix = change.base
     with target_of(change) as target:
         found = maxsize.standings(target, suffix)
@@ -166,39 +161,21 @@ _MAXSIZE = ("suffix", "maxsize", "map size", "used", "file", "on disk", "disk fr
 
 
 def _maxsize_row(one: maxsize.MapUsage) -> list[str]:
-    sizes = (
-        one.maxsize,
-        one.map_size,
-        one.used,
-        one.apparent,
-        one.allocated,
-        one.free,
-        one.recommended,
-    )
+    sizes = (one.maxsize, one.map_size, one.used, one.apparent, one.allocated, one.free, one.recommended)
     return [one.suffix, *("-" if count is None else units.size(count) for count in sizes)]
 
 
 def _show_load(plan: LoadPlan) -> None:
     load = plan.load
-    show(
-        "",
-        f"sample: {units.number(load.sampled)} of {units.number(load.entries)} entries ({load.how})",
-    )
+    show("", f"sample: {units.number(load.sampled)} of {units.number(load.entries)} entries ({load.how})")
     if load.rejected:
-        show(
-            f"note: {units.number(load.rejected)} of the sample were rejected, and are not counted"
-        )
+        show(f"note: {units.number(load.rejected)} of the sample were rejected, and are not counted")
     for note in plan.notes:
         show(f"note: {note}")
-    rows = [
-        (one.name, units.size(one.sample), units.size(one.bytes), one.how) for one in load.tables
-    ]
+    rows = [(one.name, units.size(one.sample), units.size(one.bytes), one.how) for one in load.tables]
     show_table(("table", "in the sample", "after the load", "computed"), rows)
     show(f"a build takes about {units.duration(load.seconds)} on this host", "")
-    show_table(
-        ("maxsize for", "bytes", "because"),
-        [(one.what, units.size(one.bytes), one.why) for one in plan.terms],
-    )
+    show_table(("maxsize for", "bytes", "because"), [(one.what, units.size(one.bytes), one.why) for one in plan.terms])
     show(
         f"now {units.size(plan.now)}, after the load {units.size(plan.after)}, in all {units.size(plan.needed)}; "
         f"configured {units.size(plan.maxsize)}, recommended {units.size(plan.recommended)}"
@@ -242,21 +219,16 @@ class _Syncing:
         f"Flags of the environment, with commas between them, or none: {', '.join(syncing.FLAGS)}.",
     ] = None
     checkpoint: Annotated[
-        tuple[str, ...] | None,
-        Checkpoint(),
-        "'KBYTES MINUTES', or none: how often slapd syncs what nosync has left.",
+        tuple[str, ...] | None, Checkpoint(), "'KBYTES MINUTES', or none: how often slapd syncs what nosync has left."
     ] = None
     lease: Annotated[
         float | None,
         Duration(),
         "Over LDAP: the change is for so long only (90m, 4h), and until the next boot at most.",
     ] = None
-    why: Annotated[
-        str | None, "--why TEXT", "With --lease: what it is for. It is shown beside it."
-    ] = None
+    why: Annotated[str | None, "--why TEXT", "With --lease: what it is for. It is shown beside it."] = None
     give_back: Annotated[
-        bool,
-        "Put back what killed runs, and leases that have ended, left changed at the servers of this host.",
+        bool, "Put back what killed runs, and leases that have ended, left changed at the servers of this host."
     ] = False
 
     def wanted(self, is_wanted: bool) -> tuple[str, str] | None:
@@ -272,12 +244,8 @@ class _Syncing:
     def require_lendable(self, wanted: tuple[str, str] | None, is_offline: bool) -> None:
         if self.why is not None and self.lease is None:
             raise UsageProblem(reason="--why is for --lease")
-        if self.lease is not None and (
-            wanted in (None, (syncing.NOSYNC, syncing.OFF)) or is_offline
-        ):
-            raise UsageProblem(
-                reason="--lease is for a setting of a running server (-H), and for --nosync on"
-            )
+        if self.lease is not None and (wanted in (None, (syncing.NOSYNC, syncing.OFF)) or is_offline):
+            raise UsageProblem(reason="--lease is for a setting of a running server (-H), and for --nosync on")
 
 
 @declare("sync")
@@ -322,9 +290,7 @@ def _said(kind: str, value: str | tuple[str, ...] | None) -> str | None:
 def _give_back() -> int:
     """1 where something is still left."""
     told = leases.give_back_local()
-    none = (
-        "no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"
-    )
+    none = "no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"
     show(*(told or [none]))
     return EXIT_OK if all(one.endswith("put back") for one in told) else EXIT_DIFFERENT
 

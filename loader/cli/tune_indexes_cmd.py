@@ -25,19 +25,15 @@ from loader.progress import Progress
 @dataclass(frozen=True, kw_only=True)
 class _Indexes:
     wanted: Annotated[
-        tuple[str, ...],
-        "--set INDEX",
-        'Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".',
+        tuple[str, ...], "--set INDEX", 'Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".'
     ] = ()
     add: Annotated[tuple[str, ...], "--add INDEX", 'Add to the list: --add "mail eq".'] = ()
     remove: Annotated[
-        tuple[str, ...],
-        "--remove ATTRIBUTE",
-        'Remove from the list: --remove mail, or one type: --remove "cn sub".',
+        tuple[str, ...], "--remove ATTRIBUTE", 'Remove from the list: --remove mail, or one type: --remove "cn sub".'
     ] = ()
-    no_reindex: Annotated[
-        bool, "Offline: only change the configuration, and print the slapindex command to run."
-    ] = False
+    no_reindex: Annotated[bool, "Offline: only change the configuration, and print the slapindex command to run."] = (
+        False
+    )
     logs: Annotated[
         tuple[Path, ...],
         "--stats-log FILE",
@@ -45,9 +41,7 @@ class _Indexes:
         "use, which searches have none, and what an index for them would take.",
     ] = ()
     filters: Annotated[
-        tuple[Path, ...],
-        "--filters FILE",
-        "The same for a file with a search filter on each line.",
+        tuple[Path, ...], "--filters FILE", "The same for a file with a search filter on each line."
     ] = ()
     with_costs: Annotated[
         bool,
@@ -58,9 +52,7 @@ class _Indexes:
 
 
 @declare("indexes")
-def indexes_command(
-    options: _Indexes, change: Change, progress_mode: ProgressMode = "auto"
-) -> None:
+def indexes_command(options: _Indexes, change: Change, progress_mode: ProgressMode = "auto") -> None:
     """Show which attributes are indexed and which indexes replication lacks; change the list.
 
     Over LDAP, slapd builds new indexes itself, in the background. Offline, ditseed builds them before the
@@ -83,9 +75,7 @@ def indexes_command(
         outcome = (
             None
             if wish == IndexChange()
-            else indexing.change_indexes(
-                *(target, suffix, wish, change.applies, not options.no_reindex, progress)
-            )
+            else indexing.change_indexes(*(target, suffix, wish, change.applies, not options.no_reindex, progress))
         )
     rows = (row for one in found for row in _index_rows(one))
     headings = ("suffix", "attribute", "index", "records")
@@ -123,10 +113,7 @@ _HEADINGS = ("index", "takes", "of the file", "of a load", "keys", "records", "r
 def show_costs(found: Costs, place: Sequence[str]) -> None:
     """`place`: the options that name the target."""
     taken = units.size(sum(one.bytes for one in found.tables))
-    show(
-        "",
-        f"the indexes of {found.suffix} take {taken} of {units.size(found.used)} in use",
-    )
+    show("", f"the indexes of {found.suffix} take {taken} of {units.size(found.used)} in use")
     show_table(_HEADINGS, [row for one in found.tables for row in _cost_rows(one, found.used)])
     show(*_cost_notes(found), *_removal(found, place))
 
@@ -177,9 +164,7 @@ def _cost_notes(found: Costs) -> Iterator[str]:
 
 
 def _removal(found: Costs, place: Sequence[str]) -> Iterator[str]:
-    words = [
-        word for one in found.tables for gone in one.unused or () for word in ("--remove", gone)
-    ]
+    words = [word for one in found.tables for gone in one.unused or () for word in ("--remove", gone)]
     if words:
         command = ["ditseed", "tune", "indexes", *place, "-b", found.suffix, *words, "--apply"]
         yield f"to remove what no search uses{_price(found)}: {shlex.join(command)}"
@@ -198,9 +183,7 @@ def show_usage(found: Usage, place: Sequence[str]) -> None:
     """`place`: the options that name the target."""
     told = f"{units.number(found.searches)} searches below {found.suffix}"
     if found.of_base:
-        told += (
-            f", and {units.number(found.of_base)} of a single entry by its DN, which need no index"
-        )
+        told += f", and {units.number(found.of_base)} of a single entry by its DN, which need no index"
     show("", told)
     if found.searches:
         show_table(("index", "kind", "used by", ""), list(map(_use_row, found.indexes)))

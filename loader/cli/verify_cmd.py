@@ -36,9 +36,7 @@ def command(options: VerifyOptions, shown: Shown, dry_run: DryRun = False) -> in
     """
     if dry_run:
         planned = plan(options)
-        show_json(dataclasses.asdict(planned)) if shown.as_json else show_facts(
-            _plan_lines(planned)
-        )
+        show_json(dataclasses.asdict(planned)) if shown.as_json else show_facts(_plan_lines(planned))
         return EXIT_OK
     found = verify_database(options, shown.progress)
     show_json(dataclasses.asdict(found)) if shown.as_json else _show(found)
@@ -46,12 +44,7 @@ def command(options: VerifyOptions, shown: Shown, dry_run: DryRun = False) -> in
 
 
 def _plan_lines(found: VerifyPlan) -> dict[str, object]:
-    return {
-        "database": found.place,
-        "level": found.level,
-        "in use": units.size(found.used),
-        "transaction": found.txnid,
-    }
+    return {"database": found.place, "level": found.level, "in use": units.size(found.used), "transaction": found.txnid}
 
 
 def _show(found: VerifyReport) -> None:

@@ -41,10 +41,7 @@ _VALUES = {
     *("differences", "attribute", "consumer", "provider"),
 }
 # To be found on a disk, or typed: given as they stand.
-_WHOLE = {
-    *("path", "config", "target", "log", "where", "place"),
-    *("advice", "undo", "setting", "rule", "mend"),
-}
+_WHOLE = {*("path", "config", "target", "log", "where", "place"), *("advice", "undo", "setting", "rule", "mend")}
 
 
 def _told(facts: Mapping[str, object]) -> dict[str, object]:

@@ -8,13 +8,7 @@ from collections.abc import Iterable, Iterator
 from loader.errors.base import LoaderError
 
 # Beginnings of names that no schema file defines -> the module of slapd that does.
-_MODULES = {
-    "pwd": "ppolicy",
-    "memberof": "memberof",
-    "audit": "accesslog",
-    "oath": "otp",
-    "authtimestamp": "lastbind",
-}
+_MODULES = {"pwd": "ppolicy", "memberof": "memberof", "audit": "accesslog", "oath": "otp", "authtimestamp": "lastbind"}
 
 
 def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -57,9 +51,7 @@ class SettingRefused(LoaderError):
 class NoSuchSuffix(LoaderError):
     code, exit_status = "config.no_such_suffix", 21
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
-    hint = (
-        "Give one of these suffixes with -b, or the configuration of another server with --config."
-    )
+    hint = "Give one of these suffixes with -b, or the configuration of another server with --config."
 
 
 class ManySuffixes(LoaderError):

@@ -102,9 +102,7 @@ class NoRepository(LoaderError):
 
 class MdbBusy(LoaderError):
     code, exit_status = "mdb.busy", 58
-    message = (
-        "{path}: no snapshot could be taken in {tries} attempts, because slapd writes too fast"
-    )
+    message = "{path}: no snapshot could be taken in {tries} attempts, because slapd writes too fast"
     hint = "Run the same command again when slapd receives fewer writes."
     retryable = True
 

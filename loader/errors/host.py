@@ -128,9 +128,7 @@ class RemovalRefused(LoaderError):
 class RunMismatch(LoaderError):
     code, exit_status = "run.mismatch", 10
     message = "{path} holds a run with other options ({differences})"
-    hint = (
-        "Give the options of that run to resume it, --restart to start over, or another --run-dir."
-    )
+    hint = "Give the options of that run to resume it, --restart to start over, or another --run-dir."
 
 
 class NoRun(LoaderError):
@@ -238,9 +236,7 @@ class DiskInUse(LoaderError):
 class VolumeTooSmall(LoaderError):
     code, exit_status = "storage.volume_too_small", 124
     message = "{reason}"
-    hint = (
-        "Give more or larger disks, or another --fs where that is the limit; nothing was changed."
-    )
+    hint = "Give more or larger disks, or another --fs where that is the limit; nothing was changed."
 
 
 class MigrationRefused(LoaderError):

@@ -8,9 +8,7 @@ from loader.errors.base import LoaderError
 class LdifTruncated(LoaderError):
     code, exit_status = "ldif.truncated", 40
     message = "{path}: the file ends in the middle of a record (line {line}): {reason}"
-    hint = (
-        "Copy the file again; if it is complete and only the last newline is missing, append one."
-    )
+    hint = "Copy the file again; if it is complete and only the last newline is missing, append one."
 
 
 class LdifSyntax(LoaderError):
@@ -141,9 +139,7 @@ class AddRefused(LoaderError):
 class AddLost(LoaderError):
     code, exit_status = "add.entries_lost", 65
     message = "{read} entries were read, but the outcome of only {settled} is known"
-    hint = (
-        "Compare the server with the LDIF (ditseed compare), and please report this, with {where}."
-    )
+    hint = "Compare the server with the LDIF (ditseed compare), and please report this, with {where}."
 
 
 class LeaseStands(LoaderError):

@@ -112,9 +112,7 @@ class ServerSilent(ConnectionLost):
 
     code, exit_status = "server.silent", 99
     hint = "Check whether the server is running or overloaded; the same command resumes."
-    hint_without_run = (
-        "Check whether the server is running or overloaded, then run the same command again."
-    )
+    hint_without_run = "Check whether the server is running or overloaded, then run the same command again."
 
 
 class NotLdap(LoaderError):

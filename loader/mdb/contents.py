@@ -33,10 +33,7 @@ def reading(place: Path) -> Iterator[Contents]:
 
     Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
     """
-    with (
-        snapshot.held(place, clears=False) as held,
-        meta.explained(meta.data_file(place), held.path),
-    ):
+    with snapshot.held(place, clears=False) as held, meta.explained(meta.data_file(place), held.path):
         yield Contents(held.path, txn=held.txn)
 
 
@@ -104,9 +101,7 @@ def _context_csns(contents: Contents, suffix: str | None, place: Path) -> list[s
     return ordered(value.decode("ascii", "replace") for value in values or ())
 
 
-def newest_csns(
-    place: Path, suffix: str | None = None, whole: bool = True, most: int | None = None
-) -> dict[str, str]:
+def newest_csns(place: Path, suffix: str | None = None, whole: bool = True, most: int | None = None) -> dict[str, str]:
     """The greatest CSN of each server ID: of the stored contextCSN and of the entries changed since it was stored.
 
     Goes back through the entryCSN index, or through all entries where there is none. Never too great; a change of
@@ -212,10 +207,7 @@ def table_sizes(place: Path, without: Path | None = None) -> TableSizes:
             known = contents.tables
             less = {name: dict(contents.index_counts(name)) for name in counts if name in known}
     return TableSizes(
-        facts.pages,
-        facts.page_size,
-        own,
-        {name: _counted(keys, less.get(name, {})) for name, keys in counts.items()},
+        facts.pages, facts.page_size, own, {name: _counted(keys, less.get(name, {})) for name, keys in counts.items()}
     )
 
 
@@ -227,9 +219,5 @@ def _counted(keys: dict[bytes, int], less: dict[bytes, int]) -> IndexCounts:
 def index_costs(place: Path, meter: Meter) -> IndexCosts:
     """What the indexes of one snapshot of an environment directory take. Raises what `reading` does."""
     path = meta.data_file(place)
-    with (
-        snapshot.held(place) as held,
-        with_counters(meter, str(path)) as counters,
-        meta.explained(path, held.path),
-    ):
+    with snapshot.held(place) as held, with_counters(meter, str(path)) as counters, meta.explained(path, held.path):
         return _native.index_costs(held.path, counters, txn=held.txn)

@@ -24,14 +24,7 @@ from typing import Literal
 
 from loader import _native, units
 from loader._native import PageBlock, PageBlocks, Seen
-from loader.errors import (
-    FULL,
-    NoReflink,
-    NoSpace,
-    StreamBroken,
-    StreamRefused,
-    SystemFailed,
-)
+from loader.errors import FULL, NoReflink, NoSpace, StreamBroken, StreamRefused, SystemFailed
 from loader.ldif import with_counters
 from loader.mdb import meta
 from loader.mdb.snapshot import CopyableSnapshot, image
@@ -116,9 +109,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
     )
 
 
-def _write(
-    held: CopyableSnapshot, partial: Path, meter: Meter, how: CopyMode, seen: Seen | None
-) -> bool:
+def _write(held: CopyableSnapshot, partial: Path, meter: Meter, how: CopyMode, seen: Seen | None) -> bool:
     if how.reflink != "never" and not how.compact:
         if _share(held, partial):
             return True
@@ -213,9 +204,7 @@ def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
         yield made
 
 
-def send_compacted(
-    source: Path, made: Path, descriptor: int, token: str | None, meter: Meter
-) -> SendResult:
+def send_compacted(source: Path, made: Path, descriptor: int, token: str | None, meter: Meter) -> SendResult:
     """As `send`, of what `compacted` has made: the same bytes whenever it is made of the same snapshot."""
     facts = meta.read_meta(made)
     with made.open("rb") as file:
@@ -230,13 +219,7 @@ def _send(what: _StreamImage, descriptor: int, token: str | None, meter: Meter) 
     with with_counters(meter) as counters, _explained(origin, origin):
         try:
             skipped = _native.clone_send(
-                what.path,
-                descriptor,
-                what.head,
-                facts.used,
-                token,
-                counters,
-                compacted=what.compacted,
+                what.path, descriptor, what.head, facts.used, token, counters, compacted=what.compacted
             )
         except ValueError as error:
             raise StreamRefused(path=origin, reason=f"{token}: {error}") from error
@@ -258,9 +241,7 @@ def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
         known = token(home)
         if known is None:
             raise
-        lack = (
-            f"{FULL}; what came stays: once there is room, the sender goes on with --skip {known}"
-        )
+        lack = f"{FULL}; what came stays: once there is room, the sender goes on with --skip {known}"
         raise NoSpace(path=partial, lack=lack) from error
     return partial
 
@@ -293,9 +274,7 @@ def advice(home: Path, target: Path) -> str:
 # --- the core's calls ------------------------------------------------------------------------------
 
 
-def plain(
-    source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter
-) -> None:
+def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter) -> None:
     """Copy a data file as it stands, up to `length` and without its holes; `head`: both meta pages of the copy. `seen`
     gets to know its pages."""
     with with_counters(meter) as counters, _explained(source, target):

@@ -47,14 +47,7 @@ def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
 
 
 @isolated.isolated
-def _stamp(
-    place: Path,
-    suffix: str,
-    owner: int | None,
-    number: int | None,
-    glue: list[int],
-    values: list[str],
-) -> None:
+def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
     """owner: the ID of the suffix entry. None: the entry of the empty DN is made to bear contextCSN, as slapd makes it,
     from the numbers `glue`. number: of contextCSN in ad2i, None if that does not have it yet."""
     with opened(place, writable=True) as environment:
@@ -63,9 +56,7 @@ def _stamp(
             if number is None:
                 cursor = transaction.cursor(names)
                 number = int.from_bytes(cursor.key(), "little") + 1 if cursor.last() else 1
-                transaction.put(
-                    number.to_bytes(4, "little"), CONTEXT.encode(), db=names, append=True
-                )
+                transaction.put(number.to_bytes(4, "little"), CONTEXT.encode(), db=names, append=True)
             key = ID.pack(owner or 0)
             if owner is None:
                 entry = _native.new_entry(_GLUE_FLAGS, [(one, [b"glue"]) for one in glue])
@@ -103,9 +94,7 @@ def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Mete
 
 
 @isolated.isolated
-def _cap(
-    place: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter
-) -> None:
+def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
     """changes: ID, entryCSN and new entryCSN of each entry. number: of entryCSN in ad2i. longest: IDs of a list in the
     index; for more, back-mdb keeps (0, lowest, highest)."""
     with opened(place, writable=True) as environment:
@@ -122,9 +111,7 @@ def _cap(
                 meter.add(1)
 
 
-def _move(
-    transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int
-) -> None:
+def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
     """Takes an ID from one key of an index to another. A key of too many IDs becomes a range, as back-mdb makes it
     (idl.c)."""
     before, after = keys

@@ -40,9 +40,7 @@ from loader.storage.files import Owner
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as key and as value
 MANY = 512  # named tables; slapd allows 128 or 256
-_TOLD_WITHIN = (
-    1.0  # seconds; a writer writes the meta page first, and lock.mdb with its next instructions
-)
+_TOLD_WITHIN = 1.0  # seconds; a writer writes the meta page first, and lock.mdb with its next instructions
 
 UNHEEDED = "it was written to while it was read, by a process that does not use its lock.mdb"
 

@@ -66,12 +66,7 @@ _METER = "ditseed-meter"
 
 
 @contextmanager
-def started(
-    work: Callable[..., Any],
-    *arguments: Any,
-    stdout: Any = None,
-    **named: Any,
-) -> Iterator[Child]:
+def started(work: Callable[..., Any], *arguments: Any, stdout: Any = None, **named: Any) -> Iterator[Child]:
     """The process that does `work`, which a module has under its name; what more comes on its stdin is the work's.
     Its stdout is a pipe if it is none that is given."""
     from subprocess import PIPE

@@ -33,9 +33,7 @@ _log = logging.getLogger(__name__)
 DATA = "data.mdb"
 MAGIC = 0xBEEFC0DE
 _MAGIC = MAGIC.to_bytes(4, sys.byteorder)
-HEAD_BYTES = (
-    65536 + 160
-)  # enough of a file for both meta pages: the longest page, and what a meta page says
+HEAD_BYTES = 65536 + 160  # enough of a file for both meta pages: the longest page, and what a meta page says
 _PROTECTED = {"lmdb.encrypted": "encryption", "lmdb.checksums": "page checksums"}
 
 
@@ -68,12 +66,7 @@ def read_meta(place: Path) -> MetaPage:
         raise NotPermitted(action="read", path=path, owner=owner_of(path)) from None
     except OSError as error:
         raise SystemFailed(path=path, reason=error.strerror) from error
-    _log.info(
-        "%s: %s in use, transaction %d",
-        plain.with_operator_paths(str(path)),
-        units.size(page.used),
-        page.txnid,
-    )
+    _log.info("%s: %s in use, transaction %d", plain.with_operator_paths(str(path)), units.size(page.used), page.txnid)
     return page
 
 

@@ -85,8 +85,7 @@ class Packs:
         to blame; OSError, of `out`."""
         own = stored.segments[0].own if stored.segments else 0
         pieces = [
-            (_fields(one), bytes.fromhex(digest))
-            for one, digest in zip(stored.segments, stored.sums, strict=True)
+            (_fields(one), bytes.fromhex(digest)) for one, digest in zip(stored.segments, stored.sums, strict=True)
         ]
         threads, fd = resources.processors(), out.fileno()
         with with_counters(meter) as counters, _explained(place):
@@ -111,12 +110,7 @@ class Known:
         """`data`: whole pages, of which the first has the number `first`; new ones are for pack `own`."""
         with _explained(Path()):
             (runs, frames, entries, xxh3), fresh = self._native.sift(
-                data,
-                first,
-                own,
-                page_size=shape.page_size,
-                transaction=shape.transaction,
-                level=level,
+                data, first, own, page_size=shape.page_size, transaction=shape.transaction, level=level
             )
         return Sifted(runs, frames, entries, fresh, xxh3.hex())
 

@@ -100,9 +100,7 @@ class AuditReport:
 class Resources(Sorting):
     """What an audit may use. `limit`: how many problems of each kind are named."""
 
-    limit: Annotated[
-        Limit, IntRange(1), "Number of problems of each kind to show; all are counted."
-    ] = LIMIT
+    limit: Annotated[Limit, IntRange(1), "Number of problems of each kind to show; all are counted."] = LIMIT
     scratch: TemporaryDirectory = None
 
 
@@ -181,18 +179,11 @@ def audit(
         )
     problems = (_problem(problem) for problem in found.problems)
     return AuditReport(
-        found.entries,
-        found.txn,
-        tuple(problems),
-        tuple(found.notes),
-        tuple(found.drifted),
-        tuple(found.left_out),
+        found.entries, found.txn, tuple(problems), tuple(found.notes), tuple(found.drifted), tuple(found.left_out)
     )
 
 
-def shared_uuids(
-    place: Path, means: Resources, meter: Meter, limit: int = LIMIT
-) -> list[tuple[str, str, str]]:
+def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT) -> list[tuple[str, str, str]]:
     """The first `limit` entryUUIDs that several entries of an environment have, each with the DNs of two of them.
 
     Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull.
@@ -225,10 +216,7 @@ def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None)
 
 
 def _problem(found: _native.Problem) -> Problem:
-    told = (
-        Finding(one.message, one.id, one.dn, one.attribute, one.table, one.page)
-        for one in found.told
-    )
+    told = (Finding(one.message, one.id, one.dn, one.attribute, one.table, one.page) for one in found.told)
     return Problem(found.kind, found.count, tuple(told))
 
 

@@ -19,14 +19,7 @@ from loader.mdb.contents import summarise
 from loader.mdb.copy import Copied, CopyMode, SendResult
 from loader.mdb.readers import Growth
 from loader.mdb.verify import Verified
-from loader.operations.publish import (
-    BuildDirectory,
-    build_directory,
-    checked,
-    put,
-    require_target,
-    workshop_of,
-)
+from loader.operations.publish import BuildDirectory, build_directory, checked, put, require_target, workshop_of
 from loader.progress import Progress
 from loader.run.log import killpoint
 from loader.storage import files, holders
@@ -44,18 +37,14 @@ class CloneOptions:
     target: Annotated[Path, Argument()]
     replace: Annotated[bool, "Replace the database in TARGET once the clone is checked."] = False
     verify: VerifyCopy = None
-    compact: Annotated[
-        bool, "Leave out free pages, and write the used pages in the order of their keys."
-    ] = False
+    compact: Annotated[bool, "Leave out free pages, and write the used pages in the order of their keys."] = False
     reflink: Annotated[
         Reflink,
         "Share blocks with SOURCE on xfs and btrfs instead of copying them; `auto` does so unless a process has SOURCE "
         "open.",
     ] = "auto"
     token: Annotated[
-        str | None,
-        "--skip TOKEN",
-        "With TARGET -: skip what the receiver has already; the receiver prints the token.",
+        str | None, "--skip TOKEN", "With TARGET -: skip what the receiver has already; the receiver prints the token."
     ] = None
     scratch: Annotated[
         Scratch,
@@ -78,9 +67,7 @@ class ClonePlan:
     replaces: bool
     verify: str
     growth: Growth | None = None  # None: no process has the source open
-    fills_in: float | None = (
-        None  # seconds until its map or disk is full, held back as the copy holds it back
-    )
+    fills_in: float | None = None  # seconds until its map or disk is full, held back as the copy holds it back
     reader_lag: int = 0  # transactions by which the oldest reader is behind already
 
 
@@ -167,16 +154,11 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     planned = plan(options)
     for warning in warnings(planned):
         progress.say(f"warning: {warning}")
-    with (
-        files.explained(options.target),
-        build_directory(options.target, options.source) as place,
-    ):
+    with files.explained(options.target), build_directory(options.target, options.source) as place:
         return _copy(options, planned, progress, place)
 
 
-def _copy(
-    options: CloneOptions, planned: ClonePlan, progress: Progress, place: BuildDirectory
-) -> CloneReport:
+def _copy(options: CloneOptions, planned: ClonePlan, progress: Progress, place: BuildDirectory) -> CloneReport:
     before = meta.read_meta(options.source)
     with progress.step("copy") as whole:
         copied = copy.hot_copy(options.source, place.home, whole, how(options))
@@ -208,9 +190,7 @@ def _copy(
     )
 
 
-def _checked(
-    copied: Copied, options: CloneOptions, planned: ClonePlan, progress: Progress
-) -> Verified:
+def _checked(copied: Copied, options: CloneOptions, planned: ClonePlan, progress: Progress) -> Verified:
     """By what was found out when it was copied, unless a level was asked for by name."""
     noted = options.verify is None and planned.verify == "pages"
     if noted and copied.sound:
@@ -328,9 +308,7 @@ def send(options: CloneOptions, progress: Progress) -> SendReport:
     return SendReport(str(source), facts.format, facts.txnid, sent.length, sent.skipped, seconds)
 
 
-def _send_compacted(
-    options: CloneOptions, descriptor: int, progress: Progress
-) -> tuple[SendResult, float]:
+def _send_compacted(options: CloneOptions, descriptor: int, progress: Progress) -> tuple[SendResult, float]:
     scratch = options.scratch or Path(tempfile.gettempdir())
     with ExitStack() as holding:
         with files.explained(scratch), progress.step("compact") as meter:
@@ -364,9 +342,7 @@ def receive(options: CloneOptions, progress: Progress) -> ReceiveReport:
         return _receive(options, descriptor, progress, place)
 
 
-def _receive(
-    options: CloneOptions, descriptor: int, progress: Progress, place: BuildDirectory
-) -> ReceiveReport:
+def _receive(options: CloneOptions, descriptor: int, progress: Progress, place: BuildDirectory) -> ReceiveReport:
     try:
         with progress.step("receive") as meter:
             partial = copy.receive(descriptor, place.home, options.target, meter)

@@ -109,9 +109,7 @@ class CompareReport:
 
     @property
     def equal(self) -> bool:
-        return self.a.checksum == self.b.checksum and not (
-            self.only_a or self.only_b or self.changed
-        )
+        return self.a.checksum == self.b.checksum and not (self.only_a or self.only_b or self.changed)
 
 
 def compare(options: CompareOptions, progress: Progress) -> CompareReport:
@@ -119,9 +117,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     started = time.monotonic()
     with progress.step("compare") as meter:
         unseen = [
-            (side, sight)
-            for side in (options.a, options.b)
-            if (sight := _unseen(side, options, meter)) is not None
+            (side, sight) for side in (options.a, options.b) if (sight := _unseen(side, options, meter)) is not None
         ]
         a, b = _digests(options, meter)
     if not a.entries and not b.entries:
@@ -141,9 +137,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
         subtrees=tuple(_subtrees(found)),
         ignored=options.ignore,
         seconds=time.monotonic() - started,
-        notes=tuple(
-            f"{side.label}: {note}" for side, sight in unseen for note in sights.notes(sight)
-        ),
+        notes=tuple(f"{side.label}: {note}" for side, sight in unseen for note in sights.notes(sight)),
         hidden=tuple(_hidden(side, sight) for side, sight in unseen if sight.hidden),
     )
 
@@ -219,8 +213,4 @@ def differing(a: Entry, b: Entry, ignore: Sequence[str]) -> tuple[str, ...]:
     """Attributes whose sets of values differ, options included: ("cn;lang-de", "mail")."""
     ignored = {name.lower() for name in ignore}
     names = sorted(a.keys() | b.keys())
-    return tuple(
-        name
-        for name in names
-        if name.partition(";")[0] not in ignored and a.get(name) != b.get(name)
-    )
+    return tuple(name for name in names if name.partition(";")[0] not in ignored and a.get(name) != b.get(name))

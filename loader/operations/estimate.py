@@ -27,18 +27,13 @@ MARGIN = 1.25  # B-trees deepen and substring keys fill slower than they begin
 SMALLEST = 1 << 20  # an empty database with its indexes
 
 
-def needed(
-    place: TargetDatabase, paths: Sequence[Path], entries: int, scratch: Path, meter: Meter
-) -> int:
+def needed(place: TargetDatabase, paths: Sequence[Path], entries: int, scratch: Path, meter: Meter) -> int:
     """Bytes the finished database will take, from above."""
     made = scratch / "pilot"
     files.remove_tree(made)
     made.mkdir(mode=0o700)
     try:
-        settings = {
-            "olcDbDirectory": [str(made).encode()],
-            "olcDbMaxSize": [str(PILOT_MAXSIZE).encode()],
-        }
+        settings = {"olcDbDirectory": [str(made).encode()], "olcDbMaxSize": [str(PILOT_MAXSIZE).encode()]}
         with place.private_configuration(scratch, settings) as copy:
             _load_some(copy, place.database.suffix, paths)
         facts, loaded = meta.read_meta(made), contents.entry_count(made)
@@ -77,9 +72,7 @@ def _whole_records(text: bytes) -> bytes:
     return text[: text.rindex(b"\n\n") + 2]
 
 
-def choose_maxsize(
-    place: TargetDatabase, estimate: int, wanted: int | str | None, changing: bool = True
-) -> int:
+def choose_maxsize(place: TargetDatabase, estimate: int, wanted: int | str | None, changing: bool = True) -> int:
     """The map size to load with. Raises MaxsizeTooSmall when what is configured or asked for cannot hold the data, and
     ServerRunning when a slapd.d must change (it does not unless `changing`) under a running slapd."""
     database = place.database
@@ -88,11 +81,7 @@ def choose_maxsize(
     else:
         chosen = database.maxsize if wanted is None else int(wanted)
     if chosen < estimate:
-        raise MaxsizeTooSmall(
-            maxsize=units.size(chosen),
-            suffix=database.suffix,
-            needed=units.size(estimate),
-        )
+        raise MaxsizeTooSmall(maxsize=units.size(chosen), suffix=database.suffix, needed=units.size(estimate))
     if changing and place.config.is_directory and chosen != database.maxsize:
         require_stopped(place.config)
     return chosen

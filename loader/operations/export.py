@@ -51,12 +51,7 @@ class ExportOptions(ExportLimits):
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
         more = {"replicas": [one.uri for one in self.replicas]} if self.replicas else {}
-        return {
-            **self.connection.identity(),
-            "pieces": self.pieces,
-            "compress": self.compress,
-            **more,
-        }
+        return {**self.connection.identity(), "pieces": self.pieces, "compress": self.compress, **more}
 
 
 # --- planning --------------------------------------------------------------------------------------------------------
@@ -123,9 +118,7 @@ def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
             "how": cut.how,
             "containers": looked.containers(),
             "hidden": [] if options.looked else _hidden(server, base, looked, narrowing),
-            "attributes": (
-                narrowing.of(Search(base)).attributes if narrowing else start["attributes"]
-            ),
+            "attributes": (narrowing.of(Search(base)).attributes if narrowing else start["attributes"]),
             "partitions": [_facts_of(one) for one in partitions],
         }
 
@@ -137,9 +130,7 @@ def _require_limits(options: ExportOptions, base: str, partitions: Sequence[Piec
             ldap.require_readable(server, base, partitions, options.page)
 
 
-def _require_like(
-    options: ExportOptions, leader: Session, looked: planner.Sample, replicas: Replicas
-) -> None:
+def _require_like(options: ExportOptions, leader: Session, looked: planner.Sample, replicas: Replicas) -> None:
     """Of several providers: does each show the same, and as much as the first?"""
     if not options.replicas:
         return
@@ -150,9 +141,7 @@ def _require_like(
                 require_like(leader, other, names, csns)
 
 
-def _hidden(
-    server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None
-) -> list[str]:
+def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None) -> list[str]:
     """What the server hides of what is wanted, as far as a sample tells."""
     try:
         sight = visibility.compare_sample(server, base, narrowing.wants if narrowing else None)
@@ -161,15 +150,11 @@ def _hidden(
     if sight is not None:
         return sights.notes(sight)
     if looked.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):
-        return [
-            f"no entry shows {server.connection.who} a userPassword: access control may hide it"
-        ]
+        return [f"no entry shows {server.connection.who} a userPassword: access control may hide it"]
     return []
 
 
-def notes(
-    options: ExportOptions, meter: Meter, start: Facts, cut: Facts, entries: int
-) -> tuple[list[str], list[str]]:
+def notes(options: ExportOptions, meter: Meter, start: Facts, cut: Facts, entries: int) -> tuple[list[str], list[str]]:
     """What the operator should know when so many entries were read: what the server hides or shows otherwise than it is
     stored, and the rest."""
     hidden = list(cut["hidden"])
@@ -198,12 +183,7 @@ def _counted(options: ExportOptions, meter: Meter, start: Facts) -> tuple[int | 
 
 def _facts_of(partition: Piece) -> Facts:
     search = partition.search
-    facts = {
-        "base": search.base,
-        "where": search.where,
-        "scope": search.scope,
-        "subentries": search.subentries,
-    }
+    facts = {"base": search.base, "where": search.where, "scope": search.scope, "subentries": search.subentries}
     return {"name": partition.name, **facts}
 
 
@@ -362,9 +342,7 @@ class ExportSteps:
         names = ("entries", "duplicates", "dropped", "checksum", "files")
         return {**{name: getattr(found, name) for name in names}, "taken": dict(found.taken)}
 
-    def _arrange(
-        self, containers: MovedContainers, start: Facts, drop_orphans: bool
-    ) -> Arrangement:
+    def _arrange(self, containers: MovedContainers, start: Facts, drop_orphans: bool) -> Arrangement:
         arranged = self.sink.empty_arranged()
         task = ArrangeTask(
             paths=self._files("part"),
@@ -389,8 +367,7 @@ class ExportSteps:
         sums = {name: read.get(part) for name, part in arranged["taken"].items()}
         self.sink.take([name for name, *_ in arranged["files"]])
         shards = [
-            self.sink.shard(name, entries, content, sums.get(name))
-            for name, entries, content in arranged["files"]
+            self.sink.shard(name, entries, content, sums.get(name)) for name, entries, content in arranged["files"]
         ]
         hidden, others = notes(self.options, meter, start, cut, arranged["entries"])
         whole = {**start, **arranged}
@@ -407,9 +384,7 @@ class ExportSteps:
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
 
 
-def export(
-    options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
-) -> Finished:
+def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
     """Run or resume an export into a directory."""
     with into(options.output, options.identity(), progress, timeouts, restart) as run:
         return Finished(export_steps(options, run), run.told_before())
@@ -446,9 +421,7 @@ def _export_steps(options: ExportOptions, run: Run) -> Manifest:
     start = run.do("start", work.start)
     cut = run.do("plan", lambda meter: work.plan(meter, start))
     run.progress.say(f"export: {cut['how']}")
-    run.do(
-        "read", lambda meter: work.read(meter, plan_of(cut, options.page)), total=cut["expected"]
-    )
+    run.do("read", lambda meter: work.read(meter, plan_of(cut, options.page)), total=cut["expected"])
     late = run.do("late", lambda meter: work.late(meter, start))
     arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
     run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))

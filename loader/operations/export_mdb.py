@@ -34,11 +34,7 @@ class DumpOptions:
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
         part = self.part
-        return {
-            "database": str(part.directory.absolute()),
-            "base": part.base,
-            "compress": self.compress,
-        }
+        return {"database": str(part.directory.absolute()), "base": part.base, "compress": self.compress}
 
 
 def plan(part: Part, output: Path | None) -> Facts:

@@ -50,19 +50,10 @@ class GenerateOptions:
 def to_stream(options: GenerateOptions, descriptor: int, progress: Progress) -> None:
     """Write LDIF to a descriptor."""
     with progress.step("generate", options.range.entries) as meter:
-        dit.write(
-            options.template,
-            options.range,
-            descriptor,
-            options.jobs,
-            meter,
-            compress=options.compress == "zstd",
-        )
+        dit.write(options.template, options.range, descriptor, options.jobs, meter, compress=options.compress == "zstd")
 
 
-def to_directory(
-    options: GenerateOptions, output: Path, progress: Progress, restart: bool = False
-) -> Finished:
+def to_directory(options: GenerateOptions, output: Path, progress: Progress, restart: bool = False) -> Finished:
     """Run or resume a generation into a directory. Done before, it does nothing."""
     if output.exists() and not output.is_dir():
         raise UsageProblem(reason=f"{output} is a file; shards go into a directory")
@@ -73,9 +64,7 @@ def to_directory(
         return _to_directory(options, opened.path, progress, restart)
 
 
-def _to_directory(
-    options: GenerateOptions, output: Path, progress: Progress, restart: bool
-) -> Finished:
+def _to_directory(options: GenerateOptions, output: Path, progress: Progress, restart: bool) -> Finished:
     if any(output.iterdir()) and not (output / RUN_DIR).exists():
         raise OutputNotEmpty(path=output, made_by="generate")
     with open_run(output / RUN_DIR, "generate", options.identity(), progress, None, restart) as run:
@@ -130,10 +119,7 @@ class _GenerateSteps:
     def publish(self, begun: Facts) -> Facts:
         """Write the manifest."""
         options, done = self.options, self.run.catalogue.partitions("shards")
-        shards = [
-            self.sink.shard(name, facts["entries"], facts["checksum"])
-            for name, facts in sorted(done.items())
-        ]
+        shards = [self.sink.shard(name, facts["entries"], facts["checksum"]) for name, facts in sorted(done.items())]
         whole = {
             "base": options.template.suffix,
             "entries": sum(shard.entries for shard in shards),

@@ -30,9 +30,7 @@ class Rebuilt:
     notes: tuple[str, ...] = ()
 
 
-def rebuild(
-    place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
-) -> Rebuilt:
+def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> Rebuilt:
     """In a copy of the database in `directory`, which nobody else uses. Raises MapFull, NoSpace, ToolFailed."""
     if not attributes:
         return Rebuilt()
@@ -46,9 +44,7 @@ def rebuild(
         return Rebuilt(tuple(attributes), (by_slapindex_because(error),))
 
 
-def by_core(
-    given: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter
-) -> None:
+def by_core(given: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
     """All of it or nothing; `given.map_size` is how large the file may become. Raises NotProven before it changes
     anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
     means = Resources(resources.memory() // _SHARE, resources.processors(), scratch)
@@ -61,12 +57,7 @@ def by_slapindex_because(error: NotProven) -> str:
 
 
 def _by_slapindex(
-    place: TargetDatabase,
-    directory: Path,
-    attributes: Sequence[str],
-    room: int,
-    scratch: Path,
-    meter: Meter,
+    place: TargetDatabase, directory: Path, attributes: Sequence[str], room: int, scratch: Path, meter: Meter
 ) -> None:
     """What the tables held is taken out first, because slapindex only adds. Not synced."""
     edits.empty_indexes(directory, [name.partition(";")[0] for name in attributes])

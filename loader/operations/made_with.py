@@ -9,13 +9,7 @@ from pathlib import Path
 from loader import indexes
 from loader.backmdb import INTLEN, Settings
 from loader.config import Config, Database
-from loader.errors import (
-    ConfigUnreadable,
-    MadeOtherwise,
-    NotProven,
-    SchemaMissing,
-    SettingRefused,
-)
+from loader.errors import ConfigUnreadable, MadeOtherwise, NotProven, SchemaMissing, SettingRefused
 from loader.mdb import contents, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations.build import native
@@ -159,13 +153,7 @@ def _listed(found: tuple[str, ...]) -> str:
 
 
 def look(
-    place: Path,
-    config: Config,
-    database: Database,
-    meter: Meter,
-    origin: Origin | None = None,
-    *,
-    whole: bool = True,
+    place: Path, config: Config, database: Database, meter: Meter, origin: Origin | None = None, *, whole: bool = True
 ) -> Fit:
     """Of an environment directory, beside a running slapd if need be, or a data file that nobody writes to. Without
     `whole` never more than a sample is looked at."""
@@ -179,12 +167,7 @@ def look(
     compared = _Comparison.of(before, target.settings, known, used)
     every = compared.asks_for_all or (whole and not compared.is_equal and facts.used <= ALL_UP_TO)
     found = verify.audit(
-        place,
-        "indexes",
-        Resources(limit=_TOLD),
-        meter,
-        mdb.database(followed),
-        sample=0 if every else SAMPLE,
+        place, "indexes", Resources(limit=_TOLD), meter, mdb.database(followed), sample=0 if every else SAMPLE
     )
     unproven = () if compared.is_equal else found.left_out
     all_indexes = compared.all_indexes or followed is not target
@@ -229,11 +212,7 @@ class _Comparison:
 
     @classmethod
     def of(
-        cls,
-        before: tuple[Settings, SchemaFacts] | None,
-        now: Settings,
-        known: SchemaFacts,
-        used: Sequence[str],
+        cls, before: tuple[Settings, SchemaFacts] | None, now: Settings, known: SchemaFacts, used: Sequence[str]
     ) -> _Comparison:
         if before is None:
             return cls(asks_for_all=bool(now.multival or now.sortvals))

@@ -20,8 +20,7 @@ def notes(config: Config, database: Database, environment: Path) -> list[str]:
         if not _is_overlay_of(name, database):
             continue
         member, member_of = (
-            next(iter(config.values(name, setting)), default)
-            for setting, default in (_MEMBER, _MEMBER_OF)
+            next(iter(config.values(name, setting)), default) for setting, default in (_MEMBER, _MEMBER_OF)
         )
         stored = {one.lower().split(";")[0] for one in contents.attributes(environment)}
         if member.lower() in stored and member_of.lower() not in stored:

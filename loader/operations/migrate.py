@@ -139,11 +139,7 @@ class Sample:
 
 
 def planned(
-    options: MigrateOptions,
-    place: TargetDatabase,
-    source: DatabaseSummary,
-    progress: Progress,
-    strict: bool = False,
+    options: MigrateOptions, place: TargetDatabase, source: DatabaseSummary, progress: Progress, strict: bool = False
 ) -> Facts:
     """Time and room, and what would be refused; `strict`: that is raised. Raises NotProven for a configuration that the
     core does not follow."""
@@ -364,15 +360,11 @@ class MigrateSteps:
             found = comparing.compare(asked, self.run.progress)
             if not found.equal:
                 break
-        shown = "; ".join(
-            f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in found.samples
-        )
+        shown = "; ".join(f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in found.samples)
         moved = state_of(source) != loaded[SOURCE]
         since = ", which was written to since it was read" if moved else ""
         differing = units.number(found.only_a + found.only_b + found.changed)
-        return MdbDamaged(
-            path=made, reason=f"it differs from {source}{since} in {differing} entries: {shown}"
-        )
+        return MdbDamaged(path=made, reason=f"it differs from {source}{since} in {differing} entries: {shown}")
 
 
 def used(source: Path) -> list[str]:
@@ -398,12 +390,7 @@ STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
 
 
-def migrate(
-    options: MigrateOptions,
-    progress: Progress,
-    timeouts: dict[str, float],
-    restart: bool = False,
-) -> Facts:
+def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
     """Run or resume a migration; what its steps found."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
@@ -411,11 +398,7 @@ def migrate(
 
 
 def _migrate(
-    options: MigrateOptions,
-    source: DatabaseSummary,
-    progress: Progress,
-    timeouts: dict[str, float],
-    restart: bool,
+    options: MigrateOptions, source: DatabaseSummary, progress: Progress, timeouts: dict[str, float], restart: bool
 ) -> Facts:
     place = place_of(options, source)
     run_dir, identity = place.directory / RUN_DIR, options.identity()
@@ -437,9 +420,7 @@ def _is_out_of_date(options: MigrateOptions, place: TargetDatabase, run_dir: Pat
     return now != (loaded[SOURCE], loaded[MADE_FOR])
 
 
-def _steps(
-    options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary
-) -> Facts:
+def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary) -> Facts:
     if run.catalogue.found("publish") is None:
         place.require_free(run.catalogue.found("check"))
     work = MigrateSteps(options, run, place)

@@ -91,9 +91,7 @@ class MovedContainers:
         known = {**self._stood(list(changed)), **self._placed}
         root = dn.key(self.base)
         return {
-            name: uuid
-            for name, uuid in changed.items()
-            if known.get(uuid) != dn.key(name) and dn.key(name) != root
+            name: uuid for name, uuid in changed.items() if known.get(uuid) != dn.key(name) and dn.key(name) != root
         }
 
     def _stood(self, names: Sequence[str]) -> dict[str, str]:
@@ -122,9 +120,7 @@ class MovedContainers:
         if self.narrowing:
             asked = self.narrowing.of(asked)
         try:
-            source.fetch_part(
-                self.connection, asked, self.parts, name, compress=self.compress, meter=self.meter
-            )
+            source.fetch_part(self.connection, asked, self.parts, name, compress=self.compress, meter=self.meter)
         except NoSuchBase:
             return False
         return True
@@ -161,10 +157,7 @@ class MovedContainers:
         found = server.find(*asked)
         if not found and self.subentries:
             found = server.find(*asked, subentries=True)
-        return [
-            (place, csn.by_server(value.decode() for value in entry.get("entrycsn", [])))
-            for place, entry in found
-        ]
+        return [(place, csn.by_server(value.decode() for value in entry.get("entrycsn", []))) for place, entry in found]
 
 
 def context_csns(server: Session, base: str) -> list[str]:
@@ -179,11 +172,7 @@ def context_csns(server: Session, base: str) -> list[str]:
 
 
 def changed_containers(
-    connection: Connection,
-    asked: Search,
-    between: tuple[Sequence[str], Sequence[str]],
-    look: Path,
-    meter: Meter,
+    connection: Connection, asked: Search, between: tuple[Sequence[str], Sequence[str]], look: Path, meter: Meter
 ) -> dict[str, str]:
     """DN -> entryUUID of the containers that changed after the first of two contextCSNs; the second is of before this
     look. `asked`: below which base, in pages of which size. `look`: a file for what is found."""
@@ -221,11 +210,7 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
 
 def topmost(names: Sequence[str]) -> list[str]:
     """Without those that lie below another: their subtree is read with it."""
-    return [
-        name
-        for name in names
-        if not any(other != name and dn.is_below(name, other) for other in names)
-    ]
+    return [name for name in names if not any(other != name and dn.is_below(name, other) for other in names)]
 
 
 # --- twins -----------------------------------------------------------------------------------------------------------
@@ -255,9 +240,7 @@ def _require_none(server: Session, base: str, uuids: Sequence[str], subentries: 
             places.setdefault(first_value(entry, "entryuuid"), []).append(name)
     for uuid, names in places.items():
         # A search that goes through the tree while an entry is renamed may have met it twice.
-        still = [
-            name for name in dict.fromkeys(names) if len(names) > 1 and _is(server, name, uuid)
-        ]
+        still = [name for name in dict.fromkeys(names) if len(names) > 1 and _is(server, name, uuid)]
         if len(still) > 1:
             raise SharedUuid(uuid=uuid, first=still[0], dn=still[1])
 

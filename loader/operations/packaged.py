@@ -17,14 +17,8 @@ from loader.sources import ldif_files, mdb
 Entry = Mapping[str, Set[bytes]]  # attribute in lower case -> values
 
 MOST = 2
-_SUFFIX = (
-    {b"top", b"dcobject", b"organization"},
-    {"objectclass", "o", "dc"},
-)
-_ADMIN = (
-    {b"simplesecurityobject", b"organizationalrole"},
-    {"objectclass", "cn", "description", "userpassword"},
-)
+_SUFFIX = ({b"top", b"dcobject", b"organization"}, {"objectclass", "o", "dc"})
+_ADMIN = ({b"simplesecurityobject", b"organizationalrole"}, {"objectclass", "cn", "description", "userpassword"})
 _OPERATIONAL = {
     *("structuralobjectclass", "entryuuid", "entrycsn", "creatorsname", "createtimestamp"),
     *("modifiersname", "modifytimestamp", "entrydn", "subschemasubentry", "hassubordinates"),
@@ -36,10 +30,7 @@ def is_all(found: Sequence[tuple[str, Entry]]) -> bool:
     if not 1 <= len(found) <= MOST:
         return False
     (suffix, top), *others = found
-    admins = all(
-        dn.key(name) == dn.key(f"cn=admin,{suffix}") and _is(entry, *_ADMIN)
-        for name, entry in others
-    )
+    admins = all(dn.key(name) == dn.key(f"cn=admin,{suffix}") and _is(entry, *_ADMIN) for name, entry in others)
     return admins and _is(top, *_SUFFIX)
 
 

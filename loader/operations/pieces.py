@@ -33,9 +33,7 @@ class Pieces:
     max_rate: int = 0
     max_latency: float | None = None
 
-    def read(
-        self, wanted: Sequence[Piece], meter: Meter, among: Collection[int] | None = None
-    ) -> None:
+    def read(self, wanted: Sequence[Piece], meter: Meter, among: Collection[int] | None = None) -> None:
         """From all servers, or from these (by their numbers). Raises what `schedule` does."""
         for path in self.directory.glob(f"{_TRY}-*"):
             path.unlink()  # of an interrupted run

@@ -81,9 +81,7 @@ class TargetDatabase:
             return False
         return bool(files.identity(self.data) == checked["identity"])
 
-    def begins_anew(
-        self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool
-    ) -> bool:
+    def begins_anew(self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool) -> bool:
         """Whether the run in `run_dir` is none to go on with. Then the target is asked before the run is forgotten.
 
         It is none when it has ended and what it published is gone, or when it had other options and has ended or
@@ -118,11 +116,7 @@ def published(data: Path, entries: int) -> Facts:
     with held.checked_file(data) as pin:
         facts = meta.read_meta(pin)
         length = 2 * facts.page_size
-        return {
-            "entries": entries,
-            "head": [length, head_digest(pin, length)],
-            **_written(pin),
-        }
+        return {"entries": entries, "head": [length, head_digest(pin, length)], **_written(pin)}
 
 
 def head_digest(data: Path, length: int) -> str:
@@ -162,9 +156,7 @@ def _entries_now(directory: Path) -> str:
         return "none that can be read"
 
 
-def publish_environment(
-    made: Path, place: TargetDatabase, checked: Facts, entries: int, maxsize: int
-) -> Facts:
+def publish_environment(made: Path, place: TargetDatabase, checked: Facts, entries: int, maxsize: int) -> Facts:
     """Rename made/data.mdb, which holds `entries`, into place, then bring the configured maxsize up to `maxsize`.
 
     A second call after a kill knows from `checked` that the rename is done.
@@ -237,17 +229,13 @@ def require_readable_format(path: Path, found: int) -> None:
         raise OtherFormat(path=path, found=found, who="the slapd installed here", needed=needed)
 
 
-def checked(
-    partial: Path, level: str | None, progress: Progress, seen: Seen | None = None
-) -> Verified:
+def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | None = None) -> Verified:
     """Is a finished data file sound? `level`: None picks one by size. `seen`: as for `verify`. Raises MdbDamaged."""
     with progress.step("verify") as meter:
         return verify.verify(partial, level or verify.default_level(partial), meter, seen)
 
 
-def put(
-    partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False
-) -> Path | None:
+def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
     """Put a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
     no stale lock.mdb. `keep`: the old one stays under another name, if it holds entries; its path.
 

@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import csn, dn, exports, overlays
-from loader.errors import (
-    HiddenFromAccount,
-    LoaderError,
-    NoSuchBase,
-    NotAsStored,
-    OtherTree,
-    ReplicasApart,
-    ServerDown,
-)
+from loader.errors import HiddenFromAccount, LoaderError, NoSuchBase, NotAsStored, OtherTree, ReplicasApart, ServerDown
 from loader.operations import moved
 from loader.progress import Meter
 from loader.run.log import Facts
@@ -63,9 +55,7 @@ def require_same(starts: Sequence[Facts]) -> None:
             raise OtherTree(uri=one["uri"], other=first["uri"], reason=reason)
 
 
-def require_like(
-    leader: Session, other: Session, names: Sequence[str], told: Sequence[str]
-) -> None:
+def require_like(leader: Session, other: Session, names: Sequence[str], told: Sequence[str]) -> None:
     """Does the other one show these entries as the leader does? `told`: its contextCSN. Raises OtherTree."""
     for name in names[:: max(1, len(names) // _COMPARED)]:
         difference = None
@@ -160,9 +150,7 @@ class Replicas:
 _NAMED = 8  # attributes named in one message
 
 
-def require_all_visible(
-    server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()
-) -> None:
+def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()) -> None:
     """Is what a search shows all that a replica needs? Raises HiddenFromAccount, NotAsStored.
 
     `wanted` tells which attributes the replica stores (None: all). `own`: the overlays of the replica's database,

@@ -13,9 +13,7 @@ from loader.server import tools
 
 FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line where it is used first
 _SHOWN = 10
-_UNKNOWN = re.compile(
-    r"str2ad\(([^)]+)\): attribute type undefined|unrecognized objectClass '([^']+)'", re.IGNORECASE
-)
+_UNKNOWN = re.compile(r"str2ad\(([^)]+)\): attribute type undefined|unrecognized objectClass '([^']+)'", re.IGNORECASE)
 
 
 def require_suffix(place: TargetDatabase, first_dn: str) -> None:
@@ -25,9 +23,7 @@ def require_suffix(place: TargetDatabase, first_dn: str) -> None:
         raise NoSuchSuffix(config=place.config.path, suffix=f"of {first_dn}", known=known)
 
 
-def require_known(
-    place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path
-) -> None:
+def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path) -> None:
     """Raise SchemaMissing naming every attribute and class that the configuration lacks, with its first use."""
     unknown = unknown_names(place, list(attributes), list(object_classes), scratch)
     if not unknown:
@@ -44,20 +40,14 @@ def unknown_names(
     """Names that slapadd does not know. `-u -c`: nothing is written, and it goes on after each complaint."""
     probes = b"".join(_probes(place.database.suffix, attributes, object_classes))
     with place.private_configuration(scratch) as copy:
-        command = tools.server_tool(
-            "slapadd", "-u", "-c", "-F", str(copy), "-b", place.database.suffix
-        )
+        command = tools.server_tool("slapadd", "-u", "-c", "-F", str(copy), "-b", place.database.suffix)
         answer = child.ask(command, stdin=probes)
-    complained = {
-        (one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.words))
-    }
+    complained = {(one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.words))}
     # The value of a probe can look like a name too ("x" where a DN is wanted): only what was asked counts.
     return [name for name in (*attributes, *object_classes) if name.lower() in complained]
 
 
-def _probes(
-    suffix: str, attributes: Iterable[str], object_classes: Iterable[str]
-) -> Iterator[bytes]:
+def _probes(suffix: str, attributes: Iterable[str], object_classes: Iterable[str]) -> Iterator[bytes]:
     """Records that fail in many ways, but complain of a name only when it is not known."""
     for name in attributes:
         yield f"dn: {suffix}\nobjectClass: top\n{name}: x\n\n".encode()

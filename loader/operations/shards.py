@@ -35,11 +35,7 @@ class Finished:
 
 @contextmanager
 def into(
-    output: Path,
-    identity: dict[str, object],
-    progress: Progress,
-    timeouts: dict[str, float],
-    restart: bool,
+    output: Path, identity: dict[str, object], progress: Progress, timeouts: dict[str, float], restart: bool
 ) -> Iterator[Run]:
     """The run of an export into a directory, which is one or is to become one. Raises OutputNotEmpty,
     NotPermitted, ReadOnly."""
@@ -103,9 +99,7 @@ class ShardDirectory:
         files.make_durable(self.output)
         killpoint("shards.middle")
 
-    def shard(
-        self, name: str, entries: int, content_checksum: str, checksum: str | None = None
-    ) -> ShardFile:
+    def shard(self, name: str, entries: int, content_checksum: str, checksum: str | None = None) -> ShardFile:
         """A shard that is in the output. Without its checksum, the file is read."""
         path = self.output / name
         found = checksum or exports.checksum(path)

@@ -41,13 +41,7 @@ MOST_CONTAINERS = 500  # there
 MEMORY = 3 << 29  # bytes for sorting at most: more makes nothing faster
 
 
-def build(
-    reading: ExportOptions,
-    building: BuildOptions,
-    run: Run,
-    place: TargetDatabase,
-    allow_hidden: bool,
-) -> Facts:
+def build(reading: ExportOptions, building: BuildOptions, run: Run, place: TargetDatabase, allow_hidden: bool) -> Facts:
     """The named steps; the facts that a report shows. `allow_hidden`: also of a server that does not show all."""
     memory = min(MEMORY, resources.memory() // SHARE)
     building = dataclasses.replace(building, memory=building.memory or memory)
@@ -87,10 +81,7 @@ class _StreamStep:
         again = Reread(containers, start["context_csns"], start["context_csns"])
         with self._fed(meter, plan_of(cut, self.reading.options.page)) as fed:
             facts = self._make(
-                meter,
-                [*head, *fed],
-                start,
-                LiveSource(next(iter(head), None), again, containers.require_renamed),
+                meter, [*head, *fed], start, LiveSource(next(iter(head), None), again, containers.require_renamed)
             )
         # What went through a file on its way, as the containers do, was counted at both of its ends.
         meter.add(entries=facts["read"] - meter.entries)

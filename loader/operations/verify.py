@@ -18,14 +18,7 @@ from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
 from loader.declared import Argument
 from loader.defaults import LADDER
-from loader.errors import (
-    IndexesUnknown,
-    MdbDamaged,
-    NoSuchPath,
-    NotProven,
-    SyncreplUnreadable,
-    UsageProblem,
-)
+from loader.errors import IndexesUnknown, MdbDamaged, NoSuchPath, NotProven, SyncreplUnreadable, UsageProblem
 from loader.mdb import contents, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
 from loader.operations import member_of
@@ -46,10 +39,7 @@ _EACH_ENTRY = ("tree", INDEXES)
 _NAMING = "indexes.naming"  # an entry without the value of its RDN
 # Bytes up to which a level takes minutes.
 _UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
-_TABLES: tuple[Table, ...] = (
-    "id2v",
-    "ixck",
-)  # what the file has goes before what a slapd would have
+_TABLES: tuple[Table, ...] = ("id2v", "ixck")  # what the file has goes before what a slapd would have
 
 
 @dataclass(frozen=True)
@@ -162,9 +152,7 @@ def _as_replica(verdict: AuditReport, config: Config, database: Database) -> Aud
     return replace(verdict, problems=rest, notes=(*verdict.notes, note))
 
 
-def _with_shared_uuids(
-    verdict: AuditReport, place: Path, means: Resources, meter: Meter
-) -> AuditReport:
+def _with_shared_uuids(verdict: AuditReport, place: Path, means: Resources, meter: Meter) -> AuditReport:
     """slapadd takes entries that share an entryUUID, so that they are no damage, but syncrepl goes wrong with them."""
     shared = (
         f"{first} and {other} share the entryUUID {uuid}: replication cannot tell them apart. "
@@ -206,9 +194,7 @@ def _subject(options: VerifyOptions) -> _Subject:
     config = configuration.read(options.config_path) if options.config_path else None
     if options.place is not None:
         place = _there(locate(str(options.place), Kind.DATABASE, Kind.DATA_FILE).path, config)
-        return _Subject(
-            place, (config, _database_of(place, config, options.suffix)) if config else None
-        )
+        return _Subject(place, (config, _database_of(place, config, options.suffix)) if config else None)
     if config is None:
         raise UsageProblem(reason="say what to verify: a directory, or --config")
     database = config.database(options.suffix)

@@ -14,9 +14,7 @@ from typing import Protocol
 
 from loader import plain, units
 
-WholeFile = tuple[
-    str, int, str
-]  # path, bytes and XXH3 of 128 bits of a file that was read to its end
+WholeFile = tuple[str, int, str]  # path, bytes and XXH3 of 128 bits of a file that was read to its end
 
 
 class Counting(Protocol):
@@ -200,12 +198,7 @@ class Sample:
         return f"{units.size(self.bytes)}, {units.size(average)}/s on average"
 
     def record(self) -> str:
-        facts = {
-            "schema_version": SCHEMA_VERSION,
-            "event": "progress",
-            **self.__dict__,
-            "left": self.left,
-        }
+        facts = {"schema_version": SCHEMA_VERSION, "event": "progress", **self.__dict__, "left": self.left}
         return json.dumps(facts)
 
 

@@ -100,11 +100,7 @@ class Progress:
     every mode."""
 
     def __init__(
-        self,
-        mode: str = "auto",
-        stream: TextIO | None = None,
-        every: float = 15.0,
-        recorder: Recorder | None = None,
+        self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0, recorder: Recorder | None = None
     ) -> None:
         self._recorder = recorder
         self._stream = stream or sys.stderr
@@ -147,25 +143,15 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line for people; in the modes for machines it is for the log only."""
-        _log.info(
-            "%s",
-            plain.with_operator_paths(text),
-            extra=log.SHOWN if self._mode != "none" else None,
-        )
+        _log.info("%s", plain.with_operator_paths(text), extra=log.SHOWN if self._mode != "none" else None)
         if self._mode in ("terminal", "plain"):
-            print(
-                plain.shortened(plain.with_operator_paths(text), plain.WHOLE),
-                file=self._stream,
-                flush=True,
-            )
+            print(plain.shortened(plain.with_operator_paths(text), plain.WHOLE), file=self._stream, flush=True)
 
     def _tell_open_ends(self, meter: Meter) -> None:
         for path in dict.fromkeys(meter.open_ends):
             if path not in self._told:
                 self._told.add(path)
-                self.say(
-                    f"{path}: note: the last line has no end; it is taken as it is, as slapadd does"
-                )
+                self.say(f"{path}: note: the last line has no end; it is taken as it is, as slapadd does")
 
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
         sampler = Sampler(meter)
@@ -189,21 +175,10 @@ class Progress:
     def _close(self, meter: Meter) -> None:
         self._tell_open_ends(meter)
         for path, size, _ in meter.files:
-            _log.info(
-                "%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size)
-            )
+            _log.info("%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size))
         if self._mode == "json":
-            facts = {
-                "event": "step",
-                "step": meter.name,
-                "entries": meter.entries,
-                "seconds": meter.seconds,
-            }
-            print(
-                json.dumps({"schema_version": SCHEMA_VERSION, **facts}),
-                file=self._stream,
-                flush=True,
-            )
+            facts = {"event": "step", "step": meter.name, "entries": meter.entries, "seconds": meter.seconds}
+            print(json.dumps({"schema_version": SCHEMA_VERSION, **facts}), file=self._stream, flush=True)
         speed = f", {units.rate(meter.entries, meter.seconds)}" if meter.entries else ""
         count = f"{units.number(meter.entries)} entries in " if meter.entries else ""
         self.say(f"{meter.name}: {count}{units.duration(meter.seconds)}{speed}")

@@ -160,9 +160,7 @@ def standing() -> list[Lease]:
         rows = Log(state_dir(), LEASES, strict=False).of(_LEASE)
     except OSError:
         return []
-    return sorted(
-        (msgspec.convert(row.facts, Lease) for row in rows), key=lambda lease: lease.taken
-    )
+    return sorted((msgspec.convert(row.facts, Lease) for row in rows), key=lambda lease: lease.taken)
 
 
 def left(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
@@ -181,11 +179,7 @@ def boot_id() -> str:
 
 
 def _chosen(server: ServerIdentity | None, kind: str | None) -> list[Lease]:
-    return [
-        one
-        for one in standing()
-        if kind in (None, one.kind) and (server is None or server.has(one))
-    ]
+    return [one for one in standing() if kind in (None, one.kind) and (server is None or server.has(one))]
 
 
 def _find(lease: Lease) -> Lease | None:

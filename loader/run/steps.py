@@ -340,9 +340,7 @@ class Watch:
 
 
 @contextmanager
-def watching(
-    meter: Meter, allowed: float | None, moved: Callable[[], None] | None = None
-) -> Iterator[None]:
+def watching(meter: Meter, allowed: float | None, moved: Callable[[], None] | None = None) -> Iterator[None]:
     """Runs the body under a watch, which calls `moved` about once a second while the step moves. If the step is given
     up, StepTimeout replaces the error that the cancelling caused."""
     watch, ended = Watch(meter, allowed), threading.Event()

@@ -155,9 +155,7 @@ def _written(name: str, value: bytes) -> bytes:
     return os.fsencode(values.as_single(os.fsdecode(value)))
 
 
-def load(
-    directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None
-) -> None:
+def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None) -> None:
     """Make a slapd.d of entries, in the empty `directory` (of `owner`, where the entries name database directories of
     that account). Raises ConfigUnreadable, naming `origin`."""
     try:
@@ -180,9 +178,7 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # of the file as slapd wrote it
 
 
 @contextmanager
-def readable(
-    path: Path, scratch: str | None, text_of: TextOf, owner: Owner | None = None
-) -> Iterator[Path]:
+def readable(path: Path, scratch: str | None, text_of: TextOf, owner: Owner | None = None) -> Iterator[Path]:
     """A slapd.d or slapd.conf: `path` itself, or where it names a log file, or `owner` may not read it, a copy, which
     `owner` can read and not change."""
     kept = _entry(path) if path.is_dir() else _text(path, text_of, owner)

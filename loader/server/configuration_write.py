@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 _LINES = re.compile(rb"[^\n]*\n(?: [^\n]*\n)*")  # with those that continue them
 _CRC = re.compile(rb"# CRC32 [0-9a-f]{8}")  # of what follows the comments, as slapd writes it
-BY_VALUE = (
-    "olcDbIndex",
-)  # deleted and added value by value, so that slapd indexes only what is new
+BY_VALUE = ("olcDbIndex",)  # deleted and added value by value, so that slapd indexes only what is new
 
 
 def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
@@ -41,11 +39,7 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
     lines = _LINES.findall(entry.rstrip(b"\n") + b"\n")
     head = list(itertools.takewhile(lambda line: line.startswith(b"#"), lines))
     kept = [line for line in lines[len(head) :] if _name(line) not in replaced]
-    new = [
-        f"{limits.line(name, value)}\n".encode()
-        for name, values in settings.items()
-        for value in values
-    ]
+    new = [f"{limits.line(name, value)}\n".encode() for name, values in settings.items() for value in values]
     body = b"".join([*kept, *new])
     return _CRC.sub(b"# CRC32 %08x" % zlib.crc32(body), b"".join(head)) + body
 
@@ -68,9 +62,7 @@ def entry_file(directory: Path, database: Database) -> Path:
     return directory / "cn=config" / f"{name}.ldif"
 
 
-def check_directory(
-    source: Config, database: Database, entry: bytes, changes: Sequence[Change]
-) -> Config:
+def check_directory(source: Config, database: Database, entry: bytes, changes: Sequence[Change]) -> Config:
     """What slapd's tools read of a slapd.d like `source`, with `entry` as the file of the database. They cannot change
     it. Raises ConfigRefused."""
     with temporary.directory("tune", configuration.tools_tmpdir()) as scratch:
@@ -122,11 +114,7 @@ def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
     words = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, values in (one for change in changes for one in _modifications(change)):
-        lines += [
-            f"{words[kind]}: {name}",
-            *(limits.line(name, v) for v in values or []),
-            "-",
-        ]
+        lines += [f"{words[kind]}: {name}", *(limits.line(name, v) for v in values or []), "-"]
     return "\n".join(lines) + "\n"
 
 
@@ -145,8 +133,4 @@ def other_differences(before: Config, after: Config, changed: Database) -> list[
     """Settings that differ beyond the mdb settings of `changed`: "DN attribute"; none may."""
     old, new = before.settings, after.settings
     ours = {(changed.entry_dn.lower(), name.lower()) for name in config.TUNED}
-    return sorted(
-        " ".join(key)
-        for key in old.keys() | new.keys()
-        if old.get(key) != new.get(key) and key not in ours
-    )
+    return sorted(" ".join(key) for key in old.keys() | new.keys() if old.get(key) != new.get(key) and key not in ours)

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from loader.server.session import Session
 
 # Result codes of a search that ended before its time, and the limit behind each (slapd.conf(5), limits).
-LIMITS = {
-    3: "the time limit",
-    4: "the size limit",
-    11: "a limit on paged or unindexed searches",
-}
+LIMITS = {3: "the time limit", 4: "the size limit", 11: "a limit on paged or unindexed searches"}
 _SETTING, _ANONYMOUS = "olcLimits", "anonymous"
 _LIFTED = (
     "size.soft=unlimited size.hard=unlimited size.unchecked=unlimited size.pr=unlimited "
@@ -48,9 +44,7 @@ def error(server: Session, base: str, reason: str, status: int) -> LimitTooLow:
         suffix = server.context_of(base)
         known = _database(server, suffix)
     lines = tuple(_commands(server.uri, suffix, identity, known))
-    return LimitTooLow(
-        uri=server.uri, limit=LIMITS[status], who=identity, reason=reason, commands=lines
-    )
+    return LimitTooLow(uri=server.uri, limit=LIMITS[status], who=identity, reason=reason, commands=lines)
 
 
 def unasked(connection: Connection, uri: str, base: str, reason: str, status: int) -> LimitTooLow:
@@ -136,9 +130,7 @@ def _found_there(uri: str, suffix: str, value: bytes) -> Iterator[str]:
 # Commands for an operator's shell on the host of a server: who gives them may not know its cn=config.
 
 
-_SAFE = re.compile(
-    rb"(?![ :<])[\x20-\x7e]*(?<! )\Z"
-)  # RFC 2849 SAFE-STRING, without a space at its end
+_SAFE = re.compile(rb"(?![ :<])[\x20-\x7e]*(?<! )\Z")  # RFC 2849 SAFE-STRING, without a space at its end
 
 
 def external(uri: str) -> str:

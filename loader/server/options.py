@@ -105,10 +105,7 @@ def _warn_if_readable(path: str, mode: int) -> None:
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         who = "every user of this host" if mode & stat.S_IROTH else "its group"
         logging.getLogger(__name__).warning(
-            "%s: %s can read the password; mend it with: chmod 600 %s",
-            path,
-            who,
-            shlex.quote(path),
+            "%s: %s can read the password; mend it with: chmod 600 %s", path, who, shlex.quote(path)
         )
 
 

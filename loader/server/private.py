@@ -25,14 +25,8 @@ Values = Sequence[bytes]
 
 _EVERYWHERE = for_tools("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
 # What makes a difference to the schema, and how.
-_OVERLAYS = {
-    "dynamic_objects": ("dds", "olcDDSConfig"),
-    "password_policy": ("ppolicy", "olcPPolicyConfig"),
-}
-_OF_SUPERIOR = (
-    "olcRootDN",
-    "olcLastMod",
-)  # slapadd -b SUPERIOR completes all entries as that one's
+_OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
+_OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR completes all entries as that one's
 
 _CONFIG = re.compile(r"cn=config$", re.IGNORECASE)
 _MODULE = re.compile(r"cn=module(\{\d+\})?,cn=config$", re.IGNORECASE)
@@ -70,11 +64,7 @@ def configured(
 
 
 def _entries(
-    source: Config,
-    database: Database,
-    settings: Mapping[str, Values],
-    nowhere: Path,
-    superior: Database,
+    source: Config, database: Database, settings: Mapping[str, Values], nowhere: Path, superior: Database
 ) -> Iterator[Entry]:
     own = _only(_named(source, _CONFIG), _EVERYWHERE)
     yield _made("cn=config", ("olcGlobal",), {"cn": [b"config"], **own})
@@ -88,9 +78,7 @@ def _entries(
     sizes = _only(_named(source, _MDB), for_tools("olcMdbBkConfig"))
     if sizes:
         yield _made(
-            "olcBackend={0}mdb,cn=config",
-            ("olcBackendConfig", "olcMdbBkConfig"),
-            {"olcBackend": [b"{0}mdb"], **sizes},
+            "olcBackend={0}mdb,cn=config", ("olcBackendConfig", "olcMdbBkConfig"), {"olcBackend": [b"{0}mdb"], **sizes}
         )
     yield _made(
         "olcDatabase={-1}frontend,cn=config",
@@ -106,11 +94,7 @@ def _named(source: Config, pattern: re.Pattern[str]) -> Mapping[str, Values]:
 
 
 def _databases(
-    source: Config,
-    database: Database,
-    settings: Mapping[str, Values],
-    nowhere: Path,
-    superior: Database,
+    source: Config, database: Database, settings: Mapping[str, Values], nowhere: Path, superior: Database
 ) -> Iterator[Entry]:
     """The database, behind others that stand for those below it: slapadd shall refuse their entries."""
     number = 1
@@ -139,11 +123,7 @@ def _databases(
     kept = [name for name, there in schema.effects(source, superior).items() if there]
     for place, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
         named = f"{{{place}}}{overlay}"
-        yield _made(
-            f"olcOverlay={named},{entry_dn}",
-            ("olcOverlayConfig", its_class),
-            {"olcOverlay": [named.encode()]},
-        )
+        yield _made(f"olcOverlay={named},{entry_dn}", ("olcOverlayConfig", its_class), {"olcOverlay": [named.encode()]})
 
 
 def _as_superior(source: Config, superior: Database, database: Database) -> dict[str, Values]:

@@ -41,24 +41,14 @@ class Searches(ABC):
     _ldap: Any
 
     @abstractmethod
-    def _asking(
-        self,
-        operation: str,
-        ask: Callable[[], Result],
-        base: str = "",
-        limit: float | None = None,
-    ) -> Result:
+    def _asking(self, operation: str, ask: Callable[[], Result], base: str = "", limit: float | None = None) -> Result:
         """Raises LoaderError."""
 
-    def read(
-        self, dn: str, attributes: Sequence[str] = ("*", "+"), where: str = "(objectClass=*)"
-    ) -> Attributes:
+    def read(self, dn: str, attributes: Sequence[str] = ("*", "+"), where: str = "(objectClass=*)") -> Attributes:
         """One entry, a referral object too. Raises NoSuchBase."""
         found = self._asking(
             f"read {dn}",
-            lambda: self._ldap.search_ext_s(
-                dn, ldap.SCOPE_BASE, where, list(attributes), serverctrls=_AS_STORED
-            ),
+            lambda: self._ldap.search_ext_s(dn, ldap.SCOPE_BASE, where, list(attributes), serverctrls=_AS_STORED),
             dn,
         )
         return {name.lower(): values for name, values in found[0][1].items()} if found else {}
@@ -67,9 +57,7 @@ class Searches(ABC):
         """The name of an entry, a referral object too, as the server writes it. Raises NoSuchBase."""
         asked = (dn, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"])
         controls = [ManageDSAITControl()]
-        found = self._asking(
-            f"read {dn}", lambda: self._ldap.search_ext_s(*asked, serverctrls=controls), dn
-        )
+        found = self._asking(f"read {dn}", lambda: self._ldap.search_ext_s(*asked, serverctrls=controls), dn)
         return str(found[0][0]) if found else dn
 
     def find(
@@ -84,9 +72,7 @@ class Searches(ABC):
         controls = [*_AS_STORED, *([_VISIBLE] if subentries else [])]
         found = self._asking(
             f"search {base}",
-            lambda: self._ldap.search_ext_s(
-                base, scope, where, list(attributes), serverctrls=controls
-            ),
+            lambda: self._ldap.search_ext_s(base, scope, where, list(attributes), serverctrls=controls),
             base,
         )
         return [_lowered(dn, entry) for dn, entry in found if dn]
@@ -97,9 +83,7 @@ class Searches(ABC):
         controls = [*_AS_STORED, *([_VISIBLE] if subentries else []), paging]
         asked = (base, ldap.SCOPE_SUBTREE, "(objectClass=*)", ["1.1"])
         while True:
-            found, answer = self._asking(
-                f"search {base}", lambda: self._page(asked, controls), base
-            )
+            found, answer = self._asking(f"search {base}", lambda: self._page(asked, controls), base)
             yield from found
             told = [one for one in answer if one.controlType == paging.controlType]
             if not told or not told[0].cookie:
@@ -112,12 +96,7 @@ class Searches(ABC):
         return [dn for dn, _ in entries if dn], answer
 
     def first(
-        self,
-        base: str,
-        limit: int,
-        attributes: Sequence[str],
-        where: str = "(objectClass=*)",
-        seconds: int = -1,
+        self, base: str, limit: int, attributes: Sequence[str], where: str = "(objectClass=*)", seconds: int = -1
     ) -> tuple[list[tuple[str, Attributes]], bool]:
         """The first `limit` entries of a subtree that match, and whether these are all. `seconds`: that the server may
         look for them. Raises NoSuchBase, LimitTooLow (when not even one is shown)."""
@@ -125,9 +104,7 @@ class Searches(ABC):
 
         def collect() -> bool:
             asked = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
-            message = self._ldap.search_ext(
-                *asked, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit
-            )
+            message = self._ldap.search_ext(*asked, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
             try:
                 while True:
                     kind, entries = self._ldap.result(message, all=0)[:2]
@@ -156,9 +133,7 @@ class Searches(ABC):
         """Is the filter true of this entry?"""
         found = self._asking(
             f"read {dn}",
-            lambda: self._ldap.search_ext_s(
-                dn, ldap.SCOPE_BASE, where, ["1.1"], serverctrls=_AS_STORED
-            ),
+            lambda: self._ldap.search_ext_s(dn, ldap.SCOPE_BASE, where, ["1.1"], serverctrls=_AS_STORED),
             dn,
         )
         return any(name is not None for name, _ in found)
@@ -183,9 +158,7 @@ def _looked_through(handle: Any, asked: Search, entries: int) -> None:
     controls = [*_AS_STORED, *([paging] if asked.page else [])]
     seen = 0
     while seen < entries:
-        message = handle.search_ext(
-            asked.base, _SCOPES[asked.scope], asked.where, ["1.1"], serverctrls=controls
-        )
+        message = handle.search_ext(asked.base, _SCOPES[asked.scope], asked.where, ["1.1"], serverctrls=controls)
         kind, answer = None, []
         while kind != ldap.RES_SEARCH_RESULT and seen < entries:
             kind, found, _, answer = handle.result3(message, all=0)
@@ -230,9 +203,7 @@ def _add_syncprov(uri: str, suffix: str) -> Iterator[str]:
     yield f"{modify} <<'EOF' || true"
     yield from ("dn: cn=module{0},cn=config", "changetype: modify", "add: olcModuleLoad")
     yield from ("olcModuleLoad: syncprov", "EOF")
-    classes = (
-        "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
-    )
+    classes = "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
     yield f"printf 'dn: olcOverlay=syncprov,%s\\nchangetype: add\\n{classes}' \"$DB\" | {modify}"
     yield "# Where it runs on a slapd.conf: `moduleload syncprov`, and `overlay syncprov` in that database; restart it."
 
@@ -298,12 +269,7 @@ class Suffixes(Searches):
             found = self.find("cn=Databases,cn=Monitor", where, names)
         except (NoSuchBase, ServerRefused, LimitTooLow):
             return {}
-        told = [
-            (name, entry[name.lower()])
-            for _, entry in found
-            for name in names
-            if name.lower() in entry
-        ]
+        told = [(name, entry[name.lower()]) for _, entry in found for name in names if name.lower() in entry]
         return {name: int(values[0]) for name, values in told}
 
     def offers_subentries(self, base: str) -> bool:

@@ -80,13 +80,7 @@ class Session(Suffixes):
         else:
             bind(self._ldap, self.uri, self.connection)
 
-    def _asking(
-        self,
-        operation: str,
-        ask: Callable[[], Result],
-        base: str = "",
-        limit: float | None = None,
-    ) -> Result:
+    def _asking(self, operation: str, ask: Callable[[], Result], base: str = "", limit: float | None = None) -> Result:
         self._waits = True
         began = time.monotonic()
         try:
@@ -100,9 +94,7 @@ class Session(Suffixes):
         self._waits = False
         return found
 
-    def _ours(
-        self, operation: str, error: ldap.LDAPError, base: str, seconds: float
-    ) -> LoaderError:
+    def _ours(self, operation: str, error: ldap.LDAPError, base: str, seconds: float) -> LoaderError:
         """`seconds`: how long the question took."""
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
         # libldap asks the socket of a connection that was refused once more, and gets ENOTCONN for the reason.
@@ -144,9 +136,7 @@ class Session(Suffixes):
         finally:
             self._explains = False
 
-    def converse(
-        self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0
-    ) -> Result:
+    def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
         """What `talk` makes of libldap's connection: a question of several messages. `limit`: seconds for all of it."""
         return self._asking(operation, lambda: talk(self._ldap), base, limit or None)
 
@@ -343,9 +333,7 @@ _KEYTAB = (
 )
 
 
-def bind_error(
-    connection: Connection, uri: str, result: int, reason: str, binding: bool
-) -> LoaderError | None:
+def bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> LoaderError | None:
     """None where it has nothing to do with who we are. `result`: the code; `reason`: with the diagnostic message.
 
     binding: it was the bind that failed. Of what comes later only one that was too weak shows there.
@@ -366,9 +354,7 @@ def bind_error(
         return BadCredentials(uri=uri, who=who, reason=reason, advice=advice)
     if result == _INVALID_DN:
         example = f"{'' if '=' in who else 'cn='}{who},dc=example,dc=com"
-        return UsageProblem(
-            reason=f"{uri}: the bind DN {who} is no DN: give all of it, such as {example}"
-        )
+        return UsageProblem(reason=f"{uri}: the bind DN {who} is no DN: give all of it, such as {example}")
     return None
 
 
@@ -407,9 +393,7 @@ def _offered(uri: str) -> str:
     handle.set_option(ldap.OPT_TIMEOUT, 5.0)
     try:
         found = handle.search_s("", ldap.SCOPE_BASE, "(objectClass=*)", ["supportedSASLMechanisms"])
-        names = [
-            name.decode() for _, entry in found for values in entry.values() for name in values
-        ]
+        names = [name.decode() for _, entry in found for values in entry.values() for name in values]
         return ", ".join(names) or "none"
     except (ldap.LDAPError, UnicodeDecodeError):
         return "what it does not tell"
@@ -487,9 +471,7 @@ def _closed(uri: str, connection: Connection, error: int) -> AccountClosed:
             "EOF",
         )
     elif error == _EXPIRED:
-        advice = (
-            "Let an account that may manage the entry, in the place of ROOTDN, set a new password."
-        )
+        advice = "Let an account that may manage the entry, in the place of ROOTDN, set a new password."
         commands = (f"ldappasswd {at} -D ROOTDN -W -S {name}",)
     else:
         advice = "Give it a new password, then write that into the password file."

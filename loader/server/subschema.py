@@ -52,9 +52,7 @@ def read(session: Session) -> SubschemaInfo:
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
         contexts=tuple(_texts(root.get("namingcontexts", []))),
         protected=tuple(name.lower() for one in types if one.no_user_mod for name in one.names),
-        aliases=tuple(
-            (other.lower(), one.names[0].lower()) for one in types for other in _others(one)
-        ),
+        aliases=tuple((other.lower(), one.names[0].lower()) for one in types for other in _others(one)),
         openldap=_OPENLDAP in root.get("objectclass", []),
         naming=tuple(_naming(types)),
         memberof=not known or "olcmemberofmemberad" in known,

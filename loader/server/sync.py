@@ -19,9 +19,7 @@ from loader import csn
 from loader.errors import ServerRefused
 from loader.server.session import Session
 
-LIMIT = (
-    60.0  # seconds: without an index on entryCSN slapd looks at every entry for that of the cookie
-)
+LIMIT = 60.0  # seconds: without an index on entryCSN slapd looks at every entry for that of the cookie
 _RID = 999  # of no consumer: slapd only writes it to its log
 _RELOAD = (4096, 16654)  # e-syncRefreshRequired, and its number before RFC 4533
 _NOT_OFFERED = (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.INAPPROPRIATE_MATCHING)
@@ -54,9 +52,7 @@ def cookie_of(csns: Sequence[str]) -> str:
     return f"rid={_RID:03},csn=" + ";".join(by_server[sid] for sid in sorted(by_server))
 
 
-def probe(
-    server: Session, base: str, csns: Sequence[str], where: str, reload_hint: bool = True
-) -> Reply:
+def probe(server: Session, base: str, csns: Sequence[str], where: str, reload_hint: bool = True) -> Reply:
     """The answer to a consumer that claims `csns`, and would see the entry that `where` finds below `base`.
 
     `reload_hint`: as syncrepl sends it, but for one that reads an accesslog. Raises LoaderError.
@@ -75,9 +71,7 @@ def provider_server_id(server: Session, base: str) -> Reply:
     """Who the provider is: what it says to a consumer that has nothing."""
     control = SyncRequestControl(criticality=1)
     asked = (base, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"])
-    return server.converse(
-        f"synchronization of {base}", lambda handle: _asked(handle, asked, control), base, LIMIT
-    )
+    return server.converse(f"synchronization of {base}", lambda handle: _asked(handle, asked, control), base, LIMIT)
 
 
 def _asked(handle: Any, asked: tuple[Any, ...], control: SyncRequestControl) -> Reply:
@@ -101,9 +95,7 @@ def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
     """The first set of entryUUIDs tells what kind it is; without any, the end does."""
     whole = False
     while True:
-        kind, found, _, controls, _, _ = handle.result4(
-            message, all=0, add_intermediates=1, add_ctrls=1
-        )
+        kind, found, _, controls, _, _ = handle.result4(message, all=0, add_intermediates=1, add_ctrls=1)
         if kind == ldap.RES_SEARCH_ENTRY:
             whole = True
         elif kind == ldap.RES_INTERMEDIATE:

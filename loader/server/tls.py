@@ -51,9 +51,7 @@ def failure(uri: str, start_tls: int, reason: str) -> TlsFailed | None:
     parts = urlsplit(uri)
     if parts.scheme != "ldaps" and not (start_tls and parts.scheme == "ldap"):
         return None
-    why, advice = _why(
-        parts.scheme, parts.hostname or "localhost", parts.port or PORTS[parts.scheme]
-    )
+    why, advice = _why(parts.scheme, parts.hostname or "localhost", parts.port or PORTS[parts.scheme])
     if why or is_named(reason):
         return TlsFailed(uri=uri, reason=why or reason, advice=advice)
     return None
@@ -80,17 +78,13 @@ def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
     except ssl.SSLCertVerificationError as error:
         return f"certificate refused: {error.verify_message}", CERTIFICATE
     except ssl.SSLEOFError:  # the line was cut: that alone says nothing of TLS
-        return (
-            in_clear if scheme == "ldaps" and _answers_in_clear(host, port) else ("", CERTIFICATE)
-        )
+        return in_clear if scheme == "ldaps" and _answers_in_clear(host, port) else ("", CERTIFICATE)
     except ssl.SSLError as error:
         if scheme == "ldaps" and _answers_in_clear(host, port):
             return in_clear
         return f"handshake failed: {error.reason or error}", CERTIFICATE
     except OSError:
-        return (
-            in_clear if scheme == "ldaps" and _answers_in_clear(host, port) else ("", CERTIFICATE)
-        )
+        return in_clear if scheme == "ldaps" and _answers_in_clear(host, port) else ("", CERTIFICATE)
 
 
 def _answers_in_clear(host: str, port: int) -> bool:
@@ -135,9 +129,7 @@ def _text(option: int) -> str:
 
 def _context() -> ssl.SSLContext:
     """With the certificates that libldap trusts (TLS_CACERT, TLS_CACERTDIR of ldap.conf), as strict as TLS_REQCERT."""
-    file, directory = (
-        ldap.get_option(option) for option in (ldap.OPT_X_TLS_CACERTFILE, ldap.OPT_X_TLS_CACERTDIR)
-    )
+    file, directory = (ldap.get_option(option) for option in (ldap.OPT_X_TLS_CACERTFILE, ldap.OPT_X_TLS_CACERTDIR))
     context = ssl.create_default_context(cafile=file or None, capath=directory or None)
     if ldap.get_option(ldap.OPT_X_TLS_REQUIRE_CERT) in _ANY_CERTIFICATE:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -120,9 +120,7 @@ def overlays_of(server: Session, base: str) -> list[str]:
     same = ldap.filter.filter_format("(namingContexts=%s)", [base])
     of_suffix = ldap.filter.filter_format("(olcSuffix=%s)", [base])
     try:
-        monitored = server.find(
-            "cn=Databases,cn=Monitor", same, ["monitorOverlay"], ldap.SCOPE_ONELEVEL
-        )
+        monitored = server.find("cn=Databases,cn=Monitor", same, ["monitorOverlay"], ldap.SCOPE_ONELEVEL)
         found = [one.decode() for _, entry in monitored for one in entry.get("monitoroverlay", [])]
         if found:
             return found
@@ -133,9 +131,7 @@ def overlays_of(server: Session, base: str) -> list[str]:
         return [
             value.decode().partition("}")[2] or value.decode()
             for database, _ in configured
-            for _, entry in server.find(
-                database, "(olcOverlay=*)", ["olcOverlay"], ldap.SCOPE_ONELEVEL
-            )
+            for _, entry in server.find(database, "(olcOverlay=*)", ["olcOverlay"], ldap.SCOPE_ONELEVEL)
             for value in entry.get("olcoverlay", [])
         ]
     except LoaderError:
@@ -172,9 +168,7 @@ def _chosen(searching: _SampleSearches, schema: SubSchema, sight: VisibilityRepo
     return list(dict.fromkeys([*_holders(searching, schema), *places.values()]))[:_LOOKS]
 
 
-def _sampled(
-    searching: _SampleSearches, sight: VisibilityReport
-) -> Iterator[tuple[str, Attributes]]:
+def _sampled(searching: _SampleSearches, sight: VisibilityReport) -> Iterator[tuple[str, Attributes]]:
     server = searching.server
     yield from server.first(searching.base, _FIRST, _KIND)[0]
     for container, _ in searching.found(_CONTAINERS, "(hasSubordinates=TRUE)"):
@@ -257,10 +251,7 @@ class _EntryCheck:
 
     def _note(self, seen: VisibilityReport) -> None:
         self.sight.readable |= seen.readable
-        for known, found in (
-            (self.sight.computed, seen.computed),
-            (self.sight.hidden, seen.hidden),
-        ):
+        for known, found in ((self.sight.computed, seen.computed), (self.sight.hidden, seen.hidden)):
             for name in found:
                 if self.wanted is None or self.wanted(name):
                     known.setdefault(name, self.name)
@@ -283,9 +274,7 @@ class _EntryCheck:
         must, may = self.schema.attribute_types(classes, raise_keyerror=0)
         of_classes = [*must.values(), *may.values()]
         # python-ldap: usage 0 is userApplications.
-        types = (
-            self.schema.get_obj(AttributeType, oid) for oid in self.schema.listall(AttributeType)
-        )
+        types = (self.schema.get_obj(AttributeType, oid) for oid in self.schema.listall(AttributeType))
         operational = [one for one in types if one is not None and one.usage]
         named = (one for one in (*of_classes, *operational) if getattr(one, "names", ()))
         found = dict.fromkeys(one.names[0] for one in named if not one.obsolete)
@@ -357,11 +346,7 @@ def _refusal(handle: ldap.ldapobject.LDAPObject, name: str) -> str | None:
     """Why an entry that does not exist may not be renamed; None where only that is in the way."""
     try:
         handle.rename_s(name, name.partition(",")[0])
-    except (
-        ldap.INSUFFICIENT_ACCESS,
-        ldap.UNWILLING_TO_PERFORM,
-        ldap.STRONG_AUTH_REQUIRED,
-    ) as error:
+    except (ldap.INSUFFICIENT_ACCESS, ldap.UNWILLING_TO_PERFORM, ldap.STRONG_AUTH_REQUIRED) as error:
         facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
         return "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key))
     except ldap.LDAPError:
@@ -375,9 +360,7 @@ def require_first(server: Session, config: Config, database: Database) -> None:
     if database.root_dn is not None and dn.key(database.root_dn) == dn.key(who):
         return
     if not _might_write(_rules(config, database), who):
-        reason = (
-            f"no rule of olcAccess lets it write, and it is not the root DN ({database.root_dn})"
-        )
+        reason = f"no rule of olcAccess lets it write, and it is not the root DN ({database.root_dn})"
         raise _refused(server, database.suffix, reason)
 
 

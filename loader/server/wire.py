@@ -30,15 +30,7 @@ from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import limits, tls
 from loader.server.options import Connection, Search
-from loader.server.session import (
-    REFERRAL,
-    SILENCE,
-    bind_error,
-    bind_limit,
-    connect_limit,
-    referred,
-    session,
-)
+from loader.server.session import REFERRAL, SILENCE, bind_error, bind_limit, connect_limit, referred, session
 
 __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
@@ -57,51 +49,31 @@ class Reader:
         self.counters = counters
         self._channel = self._asking("", lambda: _native.Channel(link(connection), counters))
 
-    def part(
-        self, asked: Search, directory: Path, name: str, drop: Sequence[str], *, compress: bool
-    ) -> Part:
+    def part(self, asked: Search, directory: Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
         """Files `NAME-000.ldif[.zst]` and on, each of about 64 MiB of LDIF, with `.rows` beside them; on the disk
         when it returns. What an earlier try left there is gone. `drop`: attributes left out."""
         return self._asking(
-            asked.base,
-            lambda: self._channel.part(
-                _of(asked), str(directory), name, list(drop), compress=compress
-            ),
+            asked.base, lambda: self._channel.part(_of(asked), str(directory), name, list(drop), compress=compress)
         )
 
-    def feed(
-        self, asked: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None
-    ) -> int:
+    def feed(self, asked: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None) -> int:
         """Everything that is found goes to `target`, and into the file `copy`; how many entries. `notes`: a file of the
         entries that have others below them."""
         texts = (str(notes), list(drop))
         beside = str(copy) if copy else None
-        return self._asking(
-            asked.base, lambda: self._channel.feed(_of(asked), target, *texts, copy=beside)
-        )
+        return self._asking(asked.base, lambda: self._channel.feed(_of(asked), target, *texts, copy=beside))
 
     def file(self, asked: Search, path: Path, drop: Sequence[str]) -> Part:
         """The same into one file, without rows; compressed when its name ends in .zst."""
-        return self._asking(
-            asked.base, lambda: self._channel.file(_of(asked), str(path), list(drop))
-        )
+        return self._asking(asked.base, lambda: self._channel.file(_of(asked), str(path), list(drop)))
 
-    def sync(
-        self,
-        asked: Search,
-        cookie: str,
-        most: int,
-        told: tuple[Path, Path, Path],
-        drop: Sequence[str],
-    ) -> Synced:
+    def sync(self, asked: Search, cookie: str, most: int, told: tuple[Path, Path, Path], drop: Sequence[str]) -> Synced:
         """Content synchronisation, refresh only. `told`: files for what changed (LDIF), for what is present and for
         what is deleted (entryUUIDs). More than `most` whole entries end it, and the reader."""
         changed, present, deleted = map(str, told)
         return self._asking(
             asked.base,
-            lambda: self._channel.sync(
-                _of(asked), cookie.encode(), most, changed, present, deleted, list(drop)
-            ),
+            lambda: self._channel.sync(_of(asked), cookie.encode(), most, changed, present, deleted, list(drop)),
         )
 
     def digest(self, asked: Search, tree: EntryDigests) -> None:
@@ -156,12 +128,7 @@ def link(connection: Connection) -> _native.ConnectionOptions:
 
 def _of(asked: Search) -> _native.Search:
     return _native.Search(
-        asked.base,
-        asked.where,
-        asked.scope,
-        list(asked.attributes),
-        page=asked.page,
-        subentries=asked.subentries,
+        asked.base, asked.where, asked.scope, list(asked.attributes), page=asked.page, subentries=asked.subentries
     )
 
 
@@ -192,9 +159,7 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
     return ServerRefused(uri=uri, operation=operation, reason=reason)
 
 
-def _limit_met(
-    connection: Connection, uri: str, base: str, reason: str, result: int
-) -> LoaderError:
+def _limit_met(connection: Connection, uri: str, base: str, reason: str, result: int) -> LoaderError:
     """The core has hung up, so whom the server takes us for is asked on a session of its own."""
     try:
         with session(connection) as server:

@@ -69,16 +69,7 @@ def _work(asked: str) -> dict[str, Any]:
     task: Task = apart.received(asked)
     known = mdb.database(task.given.target())
     with apart.telling("apply") as meter:
-        done = changes.apply(
-            task.directory,
-            known,
-            task.given.map_size,
-            task.told,
-            task.now,
-            task.means,
-            _may,
-            meter,
-        )
+        done = changes.apply(task.directory, known, task.given.map_size, task.told, task.now, task.means, _may, meter)
     counts = {name: getattr(done, name) for name in _COUNTS}
     return {**counts, "unsettled": [one.hex() for one in done.unsettled]}
 

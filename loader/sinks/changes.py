@@ -14,15 +14,7 @@ from pathlib import Path
 
 from loader import _native, units
 from loader._native import Database, Refreshed
-from loader.errors import (
-    EntryRefused,
-    LoaderError,
-    MapFull,
-    MdbDamaged,
-    NotProven,
-    OtherFormat,
-    RefreshRefused,
-)
+from loader.errors import EntryRefused, LoaderError, MapFull, MdbDamaged, NotProven, OtherFormat, RefreshRefused
 from loader.ldif import with_counters
 from loader.mdb import meta
 from loader.mdb.environment import reached

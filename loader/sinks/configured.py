@@ -12,11 +12,7 @@ from loader.sinks import mdb
 
 
 def schema_of(
-    config: Config,
-    database: Database,
-    attribute_options: Sequence[str] = (),
-    *,
-    seeding: bool = False,
+    config: Config, database: Database, attribute_options: Sequence[str] = (), *, seeding: bool = False
 ) -> mdb.Schema:
     """`seeding`: of a replica, which slapd lets hold dynamic objects without slapo-dds, for syncrepl checks no schema.
     Raises NotProven for definitions that the core cannot read, ConfigUnreadable."""

@@ -26,9 +26,7 @@ Input = Path | int  # an int is the descriptor of a stream
 # (conn_max_pending; slapd.conf(5)). Of 2,000 adds it deferred 110 to 278 with six, and 3 to 14 with four.
 _WINDOW_SLAPD = (4, 64)
 _WINDOW = (48, 64)
-_MEMORY = (
-    64 << 20
-)  # bytes for entries that wait for their parents or for the entries that they name
+_MEMORY = 64 << 20  # bytes for entries that wait for their parents or for the entries that they name
 
 
 @dataclass(frozen=True)
@@ -66,12 +64,7 @@ class Journal:
 
 
 def add(
-    connection: Connection,
-    inputs: Sequence[Input],
-    offer: SubschemaInfo,
-    rules: AddRules,
-    notes: Journal,
-    meter: Meter,
+    connection: Connection, inputs: Sequence[Input], offer: SubschemaInfo, rules: AddRules, notes: Journal, meter: Meter
 ) -> Loaded:
     """Add every entry of `inputs`; what the journal knows as done is not sent again."""
     wishes: _native.LoadOptions = {

@@ -41,9 +41,7 @@ _UNKNOWN = re.compile(r'"([^"]+)" is not in the schema')
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
 Table = Literal["id2v", "ixck"]  # those that not every slapd has
-ValueCheck = Literal[
-    "refuse", "count", "skip"
-]  # what is done with values that their syntax forbids
+ValueCheck = Literal["refuse", "count", "skip"]  # what is done with values that their syntax forbids
 Input = Path | int | Feed  # an int is the descriptor of a stream
 Orphan = tuple[str, str, str]  # the parent that is nowhere, the entry below it, its entryUUID
 
@@ -121,19 +119,11 @@ class Resources:
 
 
 def schema(
-    definitions: Sequence[Definition],
-    options: Sequence[str],
-    dynamic_objects: bool,
-    password_policy: bool = False,
+    definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool, password_policy: bool = False
 ) -> Schema:
     """The last two are `loader.schema.Effects`. Raises NotProven, naming what cannot be read."""
     try:
-        return _native.schema(
-            definitions,
-            options,
-            dynamic_objects=dynamic_objects,
-            password_policy=password_policy,
-        )
+        return _native.schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
     except _native.NativeError as error:
         raise NotProven(reason=f"schema: {error}") from error
 
@@ -182,9 +172,7 @@ def build(
             raise ours from error
 
 
-def transfer(
-    target: Target, source: Snapshot, out: Path, means: Resources, meter: Meter
-) -> Transferred:
+def transfer(target: Target, source: Snapshot, out: Path, means: Resources, meter: Meter) -> Transferred:
     """Make the file `out`, mode 0600, from the records of a held snapshot as they are; synced when this returns.
 
     Raises NotProven, saying what is stored there otherwise than the target's slapd would store it; MapFull, NoSpace.
@@ -254,9 +242,7 @@ def split(
         )
 
 
-def verify(
-    target: Target, path: Path, full: bool, means: Resources, meter: Meter, new: bool = True
-) -> int:
+def verify(target: Target, path: Path, full: bool, means: Resources, meter: Meter, new: bool = True) -> int:
     """The entries of a data file that nobody writes to, after a look at a sample of them or at all. `new`: it is as the
     core wrote it.
 

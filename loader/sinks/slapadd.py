@@ -93,13 +93,7 @@ def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
     return _load(target, feed, place, meter)
 
 
-def _load(
-    target: Target,
-    feed: Callable[[int], Fed],
-    place: Where,
-    meter: Meter,
-    write_context: bool = False,
-) -> Fed:
+def _load(target: Target, feed: Callable[[int], Fed], place: Where, meter: Meter, write_context: bool = False) -> Fed:
     arguments = ["-q", "-F", str(target.config), "-b", target.suffix, "-S", str(target.server_id)]
     arguments += ["-w"] if write_context else []
     arguments += [] if target.check_schema else ["-s"]
@@ -142,17 +136,11 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
         refused = _REFUSED.search(word)
         if refused:
             why = _CODE.sub("", refused["why"]) or "; ".join(words[:2])
-            return EntryRefused(
-                dn=refused["dn"], reason=why, where=place(int(refused["line"]))[1], way_out=""
-            )
+            return EntryRefused(dn=refused["dn"], reason=why, where=place(int(refused["line"]))[1], way_out="")
     for word in words:
         elsewhere = _ELSEWHERE.search(word)
         if elsewhere:
-            why = (
-                "another database holds it"
-                if "did you mean" in elsewhere["why"]
-                else "no database holds it"
-            )
+            why = "another database holds it" if "did you mean" in elsewhere["why"] else "no database holds it"
             where = place(int(elsewhere["line"]))[1]
             return EntryRefused(dn=elsewhere["dn"], reason=why, where=where, way_out="")
     for word in words:
@@ -161,9 +149,7 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
             dn, where = place(int(unread["line"]))
             why = "; ".join(one for one in words[:3] if one != word) or word
             return EntryRefused(dn=dn, reason=why, where=where, way_out="")
-    return ToolFailed(
-        tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing"
-    )
+    return ToolFailed(tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing")
 
 
 # --- shards ----------------------------------------------------------------------------------------------------------
@@ -205,9 +191,7 @@ class Plan:
 def plan(source: SlicedLdif, shards: int, meter: Meter) -> Plan:
     """Write the shared entries to their file (mode 0600), and choose slices. Their number may be less than `shards`."""
     with with_counters(meter) as counters:
-        found = _native.plan(
-            source.texts, list(source.suffixes), shards, str(source.shared), counters
-        )
+        found = _native.plan(source.texts, list(source.suffixes), shards, str(source.shared), counters)
     return Plan(found.shared, found.leaves, found.unknown, found.cuts)
 
 
@@ -301,9 +285,7 @@ def merge(task: MergeTask, source: SlicedLdif, out: Path, meter: Meter) -> int:
     return made.entries
 
 
-def _ours(
-    error: _native.NativeError, task: MergeTask, source: SlicedLdif, out: Path
-) -> LoaderError | None:
+def _ours(error: _native.NativeError, task: MergeTask, source: SlicedLdif, out: Path) -> LoaderError | None:
     if error.code == "build.duplicate":
         where = _both(source, error.dn or "", Meter("merge"))
         return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")

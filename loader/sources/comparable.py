@@ -46,15 +46,9 @@ class Server:
             base = server.base()
             server.read(base, ["1.1"])
             asked = Search(base, attributes=subschema.everything(server))
-            return (
-                [asked, replace(asked, subentries=True)]
-                if server.offers_subentries(base)
-                else [asked]
-            )
+            return [asked, replace(asked, subentries=True)] if server.offers_subentries(base) else [asked]
 
-    def _digest(
-        self, searches: Sequence[Search], ignore: Sequence[str], meter: Meter
-    ) -> EntryDigests:
+    def _digest(self, searches: Sequence[Search], ignore: Sequence[str], meter: Meter) -> EntryDigests:
         with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
             for asked in searches:
                 reader.digest(asked, tree)

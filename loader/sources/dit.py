@@ -100,14 +100,7 @@ def whole(template: Template) -> Range:
     return Range(0, template.entries)
 
 
-def write(
-    template: Template,
-    piece: Range,
-    descriptor: int,
-    jobs: int,
-    meter: Meter,
-    compress: bool = False,
-) -> None:
+def write(template: Template, piece: Range, descriptor: int, jobs: int, meter: Meter, compress: bool = False) -> None:
     """LDIF into a descriptor. BrokenPipeError when nobody reads it any more."""
     with _counting(meter, "standard output") as counters:
         template.write(descriptor, piece.first, piece.end, jobs, counters, compress=compress)

@@ -33,9 +33,7 @@ def fetch(connection: Connection, asked: Search, target: Path, meter: Meter) -> 
     """One search into `target`, which is there once it is whole, however often the connection breaks."""
     beside = target.with_name("partial-" + target.name)
 
-    found = _searching(
-        connection, asked, meter, lambda reader, asked: reader.file(asked, beside, DROPPED)
-    )
+    found = _searching(connection, asked, meter, lambda reader, asked: reader.file(asked, beside, DROPPED))
     files.publish(beside, target)
     return found
 
@@ -116,9 +114,7 @@ def page_sizes(page: int) -> Sequence[int]:
     return [page, *(smaller for smaller in PAGES[1:-1] if not page or smaller < page), PAGES[-1]]
 
 
-def with_retries(
-    attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES
-) -> Result:
+def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES) -> Result:
     """Try again after a broken connection, waiting longer each time. A server that was silent for as long as one may be
     has had its time: twenty times as long would be hours."""
     for failures in range(retries):

@@ -74,9 +74,7 @@ def find(source: bytes | Path, names: Sequence[str]) -> Entries:
     return {dn.key(name): entry for name, entry in entries(source, names)}
 
 
-def entries(
-    source: bytes | Path, names: Sequence[str] | None = None, most: int = 0
-) -> list[tuple[str, Entry]]:
+def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int = 0) -> list[tuple[str, Entry]]:
     """Of LDIF, or a file that may be compressed: the records of these DNs or all, at `most` so many. In order, with DNs
     as they are written."""
     if isinstance(source, bytes):

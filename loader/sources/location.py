@@ -141,9 +141,7 @@ def _template(name: str) -> Location:
 def _refused(found: Location, taken: Iterable[Kind]) -> UsageProblem:
     kind = found.kind.value
     if found.kind is Kind.LDIF and found.path.is_dir():
-        return UsageProblem(
-            reason=f"{found.text} is not a database directory: it contains no {meta.DATA}"
-        )
+        return UsageProblem(reason=f"{found.text} is not a database directory: it contains no {meta.DATA}")
     wanted = " or ".join(one.value for one in taken)
     instead = _INSTEAD[found.kind]
     return UsageProblem(reason=f"{found.text} is {kind}: {instead}; expected here is {wanted}")

@@ -42,12 +42,7 @@ def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) ->
 
 
 def stream(
-    part: Part,
-    descriptor: int,
-    compress: bool,
-    jobs: int,
-    meter: Meter,
-    scratch: Path | None = None,
+    part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter, scratch: Path | None = None
 ) -> Exported:
     """All of it as one stream of LDIF, parents first. Raises ReaderGone; where it ends early otherwise, its end is none
     that a reader of LDIF takes. `scratch`: a directory for entries that have to wait for their parents."""
@@ -76,11 +71,7 @@ def find(part: Part, names: Sequence[str]) -> bytes:
 
 @contextmanager
 def _reading(
-    part: Part,
-    meter: Meter,
-    jobs: int | None = None,
-    origin: str | None = None,
-    counted: bool = False,
+    part: Part, meter: Meter, jobs: int | None = None, origin: str | None = None, counted: bool = False
 ) -> Iterator[tuple[Dump, Counters]]:
     """A snapshot of it, held as long as the body runs; the core's errors made ours, of `origin` where they name no
     file."""
@@ -99,9 +90,7 @@ def _reading(
                 raise _ours(error, path, part.base, origin) from error
 
 
-def _ours(
-    error: _native.NativeError, path: Path, base: str | None, origin: str | None
-) -> LoaderError:
+def _ours(error: _native.NativeError, path: Path, base: str | None, origin: str | None) -> LoaderError:
     if error.code == "ldif.pipe":
         return ReaderGone(path=origin, what="LDIF")
     if ldif.of_the_disk(error):

@@ -98,14 +98,7 @@ def sample(server: Session, base: str) -> Sample:
     return Sample([(dn, {"objectclass": [], **found}) for dn, found in entries], whole)
 
 
-def plan(
-    server: Session,
-    base: str,
-    looked: Sample,
-    pieces: int,
-    now: Sequence[str],
-    entries: int | None,
-) -> Plan:
+def plan(server: Session, base: str, looked: Sample, pieces: int, now: Sequence[str], entries: int | None) -> Plan:
     """The pieces. `now`: the contextCSN; `entries`: in the whole tree, if that is known."""
     if pieces == 1:
         return Plan((Piece("all", Search(base)),), "one piece")
@@ -117,8 +110,7 @@ def plan(
     except ValueError:  # an entryUUID that is none
         return _by_subtree(server, base)
     partitions = tuple(
-        Piece(f"range-{number:05}", Search(base, where))
-        for number, where in enumerate(filters(lie, pieces))
+        Piece(f"range-{number:05}", Search(base, where)) for number, where in enumerate(filters(lie, pieces))
     )
     if not _understood(server, partitions, looked):
         return _by_subtree(server, base)
@@ -127,10 +119,7 @@ def plan(
 
 def _understood(server: Session, partitions: Sequence[Piece], looked: Sample) -> bool:
     """Does the server find entries that we know in exactly one piece each?"""
-    return all(
-        _in_one(server, partitions, dn)
-        for dn, _ in looked.entries[:: max(1, len(looked.entries) // _PROVED)]
-    )
+    return all(_in_one(server, partitions, dn) for dn, _ in looked.entries[:: max(1, len(looked.entries) // _PROVED)])
 
 
 def _in_one(server: Session, partitions: Sequence[Piece], dn: str) -> bool:
@@ -313,9 +302,7 @@ class _UuidRate:
         return cls(core[0] % RING, (core[-1] - core[0]) / RING / len(core))
 
 
-def spread(
-    found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | None
-) -> UuidDistribution:
+def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | None) -> UuidDistribution:
     """`found`: entryUUID and entryCSN ("" without) of the first entries, in the order of the server. `now`: the
     contextCSN. `entries`: in the whole tree, if that is known. ValueError for what is no UUID or no CSN."""
     uuids = [uuid.UUID(one) for one, _ in found]
@@ -332,25 +319,19 @@ def spread(
     return EVENLY if run.least > _MANY else replace(run, share=share)
 
 
-def _run(
-    pace: _UuidRate, loaded: _BulkLoad | None, share: float, entries: int | None
-) -> UuidDistribution:
+def _run(pace: _UuidRate, loaded: _BulkLoad | None, share: float, entries: int | None) -> UuidDistribution:
     """`loaded`: by the CSNs."""
     # Twice what the pace says: too long does less harm than too short.
     paced = 2 * pace.each * share * entries if entries else None
     if loaded and (loaded.over or (paced and paced / 4 < loaded.turns < paced)):
-        return UuidDistribution(
-            "loaded in bulk", 1.0, pace.start, loaded.turns, loaded.turns, _PREDICTED
-        )
+        return UuidDistribution("loaded in bulk", 1.0, pace.start, loaded.turns, loaded.turns, _PREDICTED)
     limit = loaded.turns if loaded else float("inf")
     if paced:
         length = min(paced, limit)
         return UuidDistribution("loaded in bulk", 1.0, pace.start, length, length, _GUESSED)
     most = min(1.0, limit)
     least = min(max(pace.each * _FEW, 1e-6), most / 2)
-    return UuidDistribution(
-        "loaded in bulk", 1.0, pace.start, least, most, _UNKNOWN, _LEAST_UNKNOWN
-    )
+    return UuidDistribution("loaded in bulk", 1.0, pace.start, least, most, _UNKNOWN, _LEAST_UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -397,6 +378,4 @@ def _gap(uuids: Sequence[uuid.UUID]) -> float:
     if not uuids:
         return 1.0
     places = sorted(one.int / RING for one in uuids)
-    return max(
-        1 + places[0] - places[-1], *(after - before for before, after in pairwise(places)), 0.0
-    )
+    return max(1 + places[0] - places[-1], *(after - before for before, after in pairwise(places)), 0.0)

@@ -143,10 +143,7 @@ def _of_any(paths: Sequence[Path], meter: Meter) -> Generator[list[bytes], None,
             if not enough.is_set():
                 raise
 
-    with (
-        piped(join, "sample") as (descriptor, _),
-        open(descriptor, "rb", closefd=False) as stream,
-    ):
+    with piped(join, "sample") as (descriptor, _), open(descriptor, "rb", closefd=False) as stream:
         try:
             yield from _batches(stream.read)
         except GeneratorExit:
@@ -158,9 +155,7 @@ def _has_cr(path: Path) -> bool:
         return b"\r\n" in file.read(_CHUNK)
 
 
-def of_part(
-    paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True
-) -> Sample:
+def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True) -> Sample:
     """Of files that hold a part of `total` records, as a search leaves them: the last record of each may be cut. Raises
     EmptyInput."""
     taken = _Taken(wanted)

@@ -79,9 +79,7 @@ class _State(Generic[Piece]):
     waiting: list[Piece]
     left: int  # pieces that are not read
     running: list[_Attempt[Piece]] = field(default_factory=list)
-    rates: dict[int, float] = field(
-        default_factory=dict
-    )  # entries a second of a connection, by server
+    rates: dict[int, float] = field(default_factory=dict)  # entries a second of a connection, by server
     sizes: list[int] = field(default_factory=list)  # entries of the pieces that were read
     error: BaseException | None = None
     alive: int = 0
@@ -93,18 +91,12 @@ class _State(Generic[Piece]):
 
 
 def schedule(
-    pieces: Sequence[Piece],
-    slots: Sequence[ConnectionSlot],
-    reading: Callbacks[Piece, Result],
-    meter: Meter,
+    pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], reading: Callbacks[Piece, Result], meter: Meter
 ) -> None:
     """Read all pieces; what is read counts in `meter`. Raises the first error that is not retryable, or the last one
     when every connection has failed RETRIES times in turn."""
     state = _State(list(pieces), len(pieces), alive=len(slots))
-    threads = [
-        threading.Thread(target=_Worker(slot, reading, meter, state).work, daemon=True)
-        for slot in slots
-    ]
+    threads = [threading.Thread(target=_Worker(slot, reading, meter, state).work, daemon=True) for slot in slots]
     for thread in threads:
         thread.start()
     try:
@@ -172,8 +164,7 @@ class _Worker(Generic[Piece, Result]):
         alone = [
             one
             for one in state.running
-            if one.slot.server != self.slot.server
-            and sum(other.piece is one.piece for other in state.running) == 1
+            if one.slot.server != self.slot.server and sum(other.piece is one.piece for other in state.running) == 1
         ]
         slowest = max(alone, key=lambda one: one.left(size), default=None)
         if slowest is None or slowest.left(size) < _SOONER * size / rate:
@@ -313,9 +304,7 @@ def _watch(pace: RateLimit, connection: Connection, latency: float, ended: threa
     before = pace.entries
     while not ended.wait(LOOKS):
         now = pace.entries
-        pace.set(
-            _next_rate(pace, max(0, now - before) / LOOKS, _latency(connection, ended) > latency)
-        )
+        pace.set(_next_rate(pace, max(0, now - before) / LOOKS, _latency(connection, ended) > latency))
         before = now
 
 

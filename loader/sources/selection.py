@@ -17,26 +17,14 @@ from loader.progress import Meter
 from loader.sinks.configured import schema_of
 from loader.syncrepl import Syncrepl
 
-__all__ = [
-    "GLUE",
-    "OWN",
-    "SearchGroup",
-    "SearchesFound",
-    "Selected",
-    "Selection",
-    "read",
-    "select",
-    "selection",
-]
+__all__ = ["GLUE", "OWN", "SearchGroup", "SearchesFound", "Selected", "Selection", "read", "select", "selection"]
 
 GLUE = "(objectClass=glue)"
 # What the consumer writes itself where the provider's is not among its attributes (add.c, slap_add_opattrs).
 OWN = ("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp")
 
 
-def selection(
-    config: Config, database: Database, syncrepl: Syncrepl, *, evaluate: bool
-) -> Selection:
+def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluate: bool) -> Selection:
     """`evaluate`: the filter is not the provider's business, but ours. Raises PartialReplica, NotProven."""
     settings = backmdb.settings(config, database)
     known = schema_of(config, database, settings.attribute_options)
@@ -66,23 +54,13 @@ def selection(
 
 
 def select(
-    paths: Sequence[Path],
-    entries: Path,
-    glue: Path,
-    chosen: Selection,
-    context_csns: Sequence[str],
-    meter: Meter,
+    paths: Sequence[Path], entries: Path, glue: Path, chosen: Selection, context_csns: Sequence[str], meter: Meter
 ) -> Selected:
     """Write what of `paths` the consumer holds to `entries`, and what it makes besides to `glue`; both are on the disk
     when this returns. The suffix's entry gets `context_csns`."""
     with with_counters(meter) as counters:
         return _native.select(
-            [str(path) for path in paths],
-            str(entries),
-            str(glue),
-            chosen,
-            list(context_csns),
-            counters,
+            [str(path) for path in paths], str(entries), str(glue), chosen, list(context_csns), counters
         )
 
 

@@ -122,9 +122,7 @@ def same(one: Path | None, other: Path) -> bool:
 
 def existing(path: Path) -> Path:
     """`path`, or the nearest parent that is there."""
-    while not os.path.exists(
-        path
-    ):  # no error where a parent may not be entered, unlike Path.exists
+    while not os.path.exists(path):  # no error where a parent may not be entered, unlike Path.exists
         path = path.parent
     return path
 
@@ -311,10 +309,7 @@ def _read(place: held.Directory, name: str) -> bytes:
 def _write_like(place: held.Directory, original: str, partial: str, content: bytes) -> None:
     """All through descriptors: the directory may be the server's user's, and we may be root."""
     place.remove(partial)
-    with (
-        os.fdopen(place.open(original), "rb") as model,
-        os.fdopen(place.create(partial), "wb") as file,
-    ):
+    with os.fdopen(place.open(original), "rb") as model, os.fdopen(place.create(partial), "wb") as file:
         file.write(content)
         file.flush()
         status = os.fstat(model.fileno())

@@ -81,9 +81,7 @@ def require_heeded(directory: Path) -> None:
     there, or none: a reader slot taken now would protect nothing."""
     for user in users_of(directory / DATA, directory / LOCK).found:
         if user.writes and not user.also:
-            reason = (
-                f"it is open in another process{_told(user.pid)} that does not use its lock.mdb"
-            )
+            reason = f"it is open in another process{_told(user.pid)} that does not use its lock.mdb"
             raise LockUnheeded(path=directory / DATA, reason=reason)
 
 
@@ -280,9 +278,7 @@ def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
     directory = _directory(top)
     users = (_occupant(pid, directory) for pid in map(int, others()))
     found = {one.pid: one for one in users if one is not None}
-    for pid in _lockers(
-        directory
-    ):  # the kernel's NFS server locks files for its clients, and has none open
+    for pid in _lockers(directory):  # the kernel's NFS server locks files for its clients, and has none open
         found.setdefault(pid, _named(pid, "has a file of it locked", False))
     for name in databases:
         locker = _locker(top / name)
@@ -325,15 +321,10 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
         opened = [
             name
             for name, status in descriptors(str(pid))
-            if directory.has(status.st_dev, status.st_ino)
-            or (is_near and _names(f"{place}/fd/{name}", directory))
+            if directory.has(status.st_dev, status.st_ino) or (is_near and _names(f"{place}/fd/{name}", directory))
         ]
-        writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(
-            place, directory, is_near
-        )
-        stays = any(
-            _is_in(f"{place}/{name}", directory, is_near) for name in ("cwd", "root", "exe")
-        )
+        writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(place, directory, is_near)
+        stays = any(_is_in(f"{place}/{name}", directory, is_near) for name in ("cwd", "root", "exe"))
     except OSError:  # it has ended, or is another account's
         return None
     if not (opened or writes or stays):

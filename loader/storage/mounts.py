@@ -71,9 +71,7 @@ def base_of(bind: Mount) -> Mount | None:
     fits = (
         one
         for one in known.values()
-        if one.device == bind.device
-        and not one.is_bind
-        and f"{bind.root}/".startswith(f"{one.root.rstrip('/')}/")
+        if one.device == bind.device and not one.is_bind and f"{bind.root}/".startswith(f"{one.root.rstrip('/')}/")
     )
     return max(fits, key=lambda one: len(one.root), default=None)
 
@@ -138,9 +136,7 @@ def parse(mountinfo: str) -> dict[str, Mount]:
         words = line.split(" ")
         kind, source, of_super = words[words.index("-", 6) + 1 :][:3]
         options = dict.fromkeys((*words[5].split(","), *of_super.split(",")))
-        found[words[0]] = Mount(
-            words[2], _plain(words[3]), _plain(words[4]), kind, _plain(source), tuple(options)
-        )
+        found[words[0]] = Mount(words[2], _plain(words[3]), _plain(words[4]), kind, _plain(source), tuple(options))
     return found
 
 
@@ -161,12 +157,7 @@ def entries(text: str) -> Iterator[FstabEntry]:
             target = _plain(words[1])
             options = tuple((words[3] if len(words) > 3 else "defaults").split(","))
             yield FstabEntry(
-                number,
-                _plain(words[0]),
-                target.rstrip("/") or "/",
-                words[2],
-                options,
-                " ".join(words[4:6]),
+                number, _plain(words[0]), target.rstrip("/") or "/", words[2], options, " ".join(words[4:6])
             )
 
 

@@ -278,9 +278,7 @@ def _durably(descriptor: int) -> int:
         return os.open(held.through(descriptor), _FLAGS)
     except OSError as error:
         if error.errno == errno.EINVAL:
-            raise Unmeasurable(
-                "its file system has no direct writes (O_DIRECT, O_DSYNC)"
-            ) from error
+            raise Unmeasurable("its file system has no direct writes (O_DIRECT, O_DSYNC)") from error
         raise
 
 

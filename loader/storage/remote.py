@@ -18,15 +18,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from loader import units
-from loader.errors import (
-    FULL,
-    FULL_ERRNOS,
-    PackageMissing,
-    RemoteFailed,
-    RemoteFull,
-    RemovalRefused,
-    UsageProblem,
-)
+from loader.errors import FULL, FULL_ERRNOS, PackageMissing, RemoteFailed, RemoteFull, RemovalRefused, UsageProblem
 
 _log = logging.getLogger(__name__)
 
@@ -204,17 +196,12 @@ def _system(place: Location) -> Any:
         module: Any = import_module(SCHEMES[place.scheme])
     except ImportError as error:
         raise PackageMissing(
-            place=place,
-            package=error.name or error,
-            extra="remote",
-            packages="fsspec, s3fs and paramiko",
+            place=place, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
         ) from error
     with told(place):
         if place.scheme == "s3":
             patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
-            system = module.S3FileSystem(
-                config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True
-            )
+            system = module.S3FileSystem(config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True)
             _warn_if_clear(str(system.s3.meta.endpoint_url))
             return system
         named = {"port": place.port, "username": place.user}

@@ -31,11 +31,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             self.client.load_system_host_keys(str(KNOWN_HOSTS))
         self.client.set_missing_host_key_policy(paramiko.RejectPolicy())
         self.client.connect(
-            self.host,
-            timeout=_PATIENCE,
-            banner_timeout=_PATIENCE,
-            auth_timeout=_PATIENCE,
-            **self.ssh_kwargs,
+            self.host, timeout=_PATIENCE, banner_timeout=_PATIENCE, auth_timeout=_PATIENCE, **self.ssh_kwargs
         )
         self.ftp = self.client.open_sftp()
         self.ftp.get_channel().settimeout(_PATIENCE)
@@ -51,9 +47,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             self.makedirs(path.rpartition("/")[0] or "/")
             self.ftp.mkdir(path, mode)
 
-    def pipe_file(
-        self, path: str, value: bytes, mode: str = "overwrite", **options: object
-    ) -> None:
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: object) -> None:
         """mode: "create" raises FileExistsError where there is a file."""
         if mode == "create":
             self._create(path, value)

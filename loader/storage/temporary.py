@@ -63,9 +63,7 @@ def lasting(place: Path) -> Path:
             if status.st_uid not in trusted:
                 reason = f"{at}belongs to another account (uid {status.st_uid})"
             elif status.st_mode & others and not status.st_mode & stat.S_ISVTX:
-                reason = (
-                    f"{at}can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})"
-                )
+                reason = f"{at}can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})"
             else:
                 continue
             raise DirectoryUnsafe(path=opened.name, reason=reason)

@@ -95,9 +95,7 @@ def attributes_of(file: int | Path) -> dict[str, bytes]:
 
 
 def names_in(directory: int, is_top: bool) -> list[str]:
-    return sorted(
-        name for name in os.listdir(directory) if not (is_top and name == _OF_FILE_SYSTEM)
-    )
+    return sorted(name for name in os.listdir(directory) if not (is_top and name == _OF_FILE_SYSTEM))
 
 
 def walk(top: int) -> Iterator[Node]:
@@ -113,9 +111,7 @@ def _walk(directory: int, path: str, device: int) -> Iterator[Node]:
             if node.status.st_dev != device:
                 reason = "it is on another file system than the directory above it"
                 raise MigrationRefused(
-                    path=node.path,
-                    reason=reason,
-                    advice="Give a directory in which nothing else is mounted.",
+                    path=node.path, reason=reason, advice="Give a directory in which nothing else is mounted."
                 )
             if path.count("/") > _DEEPEST:
                 raise MigrationRefused(
@@ -140,12 +136,7 @@ def state_of(top: int) -> State:
     allocated = sum(node.status.st_blocks * 512 for node in nodes)
     for node in nodes:
         if node.path not in {f"{place}{LOCK}" for place in places}:
-            what = (
-                _owned(node.status),
-                *_told(node.status),
-                node.status.st_ino,
-                *_times(node.status),
-            )
+            what = (_owned(node.status), *_told(node.status), node.status.st_ino, *_times(node.status))
             mark.update(repr((os.fsencode(node.path), what)).encode())
     return State(len(nodes), size, allocated, mark.hexdigest(), places)
 
@@ -160,14 +151,7 @@ def shape_of(top: int) -> dict[str, object]:
         same_as = first.setdefault(node.inode, node.path)
         link = node.link_target() if stat.S_ISLNK(node.kind) else ""
         seconds = 0 if stat.S_ISDIR(node.kind) else node.status.st_mtime_ns // 10**9
-        found[node.path] = (
-            _owned(node.status),
-            _told(node.status),
-            same_as,
-            link,
-            seconds,
-            node.attributes(),
-        )
+        found[node.path] = (_owned(node.status), _told(node.status), same_as, link, seconds, node.attributes())
     for path in [path for path in found if os.path.basename(path) == DATA]:
         found.pop(f"{path.removesuffix(DATA)}{LOCK}", None)
     return found
@@ -281,13 +265,7 @@ class _Copy:
             self._directory(node, target)
         elif node.status.st_nlink > 1 and node.inode in self.first:
             _remove(target, node.name)
-            os.link(
-                self.first[node.inode],
-                node.name,
-                src_dir_fd=self.target,
-                dst_dir_fd=target,
-                follow_symlinks=False,
-            )
+            os.link(self.first[node.inode], node.name, src_dir_fd=self.target, dst_dir_fd=target, follow_symlinks=False)
         else:
             self.first[node.inode] = node.path
             self._file(node, target)
@@ -307,9 +285,7 @@ class _Copy:
             self._finish(node, target)
         else:
             advice = "Remove it, or put it elsewhere."
-            raise MigrationRefused(
-                path=node.path, reason="a device cannot be copied", advice=advice
-            )
+            raise MigrationRefused(path=node.path, reason="a device cannot be copied", advice=advice)
 
     def _finish(self, node: Node, target: int) -> None:
         with pinned(target, node.name, node.path) as made:
@@ -395,9 +371,7 @@ def open_up(source: held.Directory, target: held.Directory) -> None:
         os.fsync(target.descriptor)
 
 
-def copy_tree(
-    source: held.Directory, target: held.Directory, meter: Meter, after_block: Callable[[], None]
-) -> None:
+def copy_tree(source: held.Directory, target: held.Directory, meter: Meter, after_block: Callable[[], None]) -> None:
     """Make the contents of `target` equal to those of `source`, durably; what else an earlier copy left there is
     removed. The target stays closed. `after_block` is called after each block of a file.
 
@@ -419,23 +393,9 @@ def _is_done(node: Node, target: int) -> bool:
     found = _seen(target, node.name)
     if found is None or not stat.S_ISREG(node.kind):
         return False
-    mine = (
-        found.st_mode,
-        found.st_uid,
-        found.st_gid,
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_nlink,
-    )
+    mine = (found.st_mode, found.st_uid, found.st_gid, found.st_size, found.st_mtime_ns, found.st_nlink)
     status = node.status
-    return mine == (
-        status.st_mode,
-        status.st_uid,
-        status.st_gid,
-        status.st_size,
-        status.st_mtime_ns,
-        1,
-    )
+    return mine == (status.st_mode, status.st_uid, status.st_gid, status.st_size, status.st_mtime_ns, 1)
 
 
 def _remove(directory: int, name: str) -> None:

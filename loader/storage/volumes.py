@@ -54,18 +54,14 @@ class Asker:
             return None
         return answer.out.decode("utf-8", "replace")
 
-    def parsed(
-        self, what: str, tool: str, text: str | None, parse: Callable[[str], Told]
-    ) -> Told | None:
+    def parsed(self, what: str, tool: str, text: str | None, parse: Callable[[str], Told]) -> Told | None:
         """What the tool's answer means; None, and `what` is noted, when it is not in its documented form."""
         if text is None:
             return None
         try:
             return parse(text)
         except (msgspec.MsgspecError, KeyError, ValueError) as error:
-            self.missed(
-                what, f"{tool}: its answer cannot be read ({type(error).__name__}: {error})"
-            )
+            self.missed(what, f"{tool}: its answer cannot be read ({type(error).__name__}: {error})")
             return None
 
 

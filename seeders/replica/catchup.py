@@ -294,6 +294,4 @@ def _forecast(
     if costly:
         mend = tuple(look.commands(server, suffix, expected, entries))
     shown = tuple(plain.printable(line) for line in mend)
-    return ReportedForecast(
-        *(server.uri, suffix, expected, entries, price, logged), notes=notes, mend=shown
-    )
+    return ReportedForecast(*(server.uri, suffix, expected, entries, price, logged), notes=notes, mend=shown)

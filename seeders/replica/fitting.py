@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loader import backmdb, dn, plain
-from loader.errors import (
-    ConfigUnreadable,
-    LimitTooLow,
-    LoaderError,
-    NotProven,
-    SchemaMissing,
-    ServerRefused,
-)
+from loader.errors import ConfigUnreadable, LimitTooLow, LoaderError, NotProven, SchemaMissing, ServerRefused
 from loader.operations.build import native
 from loader.operations.build.options import BuildOptions
 from loader.operations.made_with import SchemaFacts
@@ -39,9 +32,7 @@ _SAMPLE = 500  # entries
 _BUILT = SampleSize(5000, 0.0)
 _LARGEST = 24  # times the LDIF: no database takes more, with every attribute indexed
 _UNSEEN = 8192.0  # bytes of an entry in the database: there may be large ones that are not among the first
-_SECONDS = (
-    10  # that the provider may look for object classes; by an index on objectClass it takes none
-)
+_SECONDS = 10  # that the provider may look for object classes; by an index on objectClass it takes none
 _NAMED = 10
 _COMPUTED = {name.lower() for name in COMPUTED}
 
@@ -68,9 +59,7 @@ def require(
         limits.require(_needed(replace(connection, base=base), place, options))
 
 
-def _require_known(
-    provider: Session, base: str, consumer: Consumer, entries: Sequence[Attributes]
-) -> None:
+def _require_known(provider: Session, base: str, consumer: Consumer, entries: Sequence[Attributes]) -> None:
     try:
         options = backmdb.settings(consumer.config, consumer.database).attribute_options
         schema = schema_of(consumer.config, consumer.database, options)
@@ -90,9 +79,7 @@ def _named(names: Sequence[str]) -> str:
 
 def classes(provider: Session, base: str, known: SchemaFacts) -> list[str]:
     """Object classes that the provider knows, the consumer does not, and an entry has, as far as the provider tells."""
-    lacking = [
-        one for one in subschema.object_classes(provider) if one.lower() not in known.classes
-    ]
+    lacking = [one for one in subschema.object_classes(provider) if one.lower() not in known.classes]
     found: list[str] = []
     end = time.monotonic() + _SECONDS
     while lacking:

@@ -169,9 +169,7 @@ class CatchUpProbe:
         return None if _NO_TIME <= since < _SECOND else since < _NO_TIME
 
     def _from_accesslog(self, base: str) -> CatchUpForecast:
-        reached = providers.accesslog_reaches_back(
-            self.server, base, list(self.claimed), self._first_to_move()
-        )
+        reached = providers.accesslog_reaches_back(self.server, base, list(self.claimed), self._first_to_move())
         if reached is None:
             return self._of(SyncAnswer.PRESENT, f"minCSN of {base} cannot be read", sure=False)
         if reached:
@@ -201,12 +199,7 @@ class CatchUpProbe:
         return sync.probe(self.server, self.suffix, csns, where)
 
     def _of(
-        self,
-        answer: SyncAnswer,
-        why: str,
-        sure: bool = True,
-        lost: bool = False,
-        lacking: Sequence[str] = (),
+        self, answer: SyncAnswer, why: str, sure: bool = True, lost: bool = False, lacking: Sequence[str] = ()
     ) -> CatchUpForecast:
         return CatchUpForecast(answer, why, sure, lost, tuple(lacking), self.own, self.known)
 
@@ -226,9 +219,7 @@ def log_size(entries: int | None) -> int:
     return max(_LEAST, (entries or 0) // _OF_ENTRIES)
 
 
-def commands(
-    server: Session, suffix: str, found: CatchUpForecast, entries: int | None
-) -> Iterator[str]:
+def commands(server: Session, suffix: str, found: CatchUpForecast, entries: int | None) -> Iterator[str]:
     """Lines to paste into a shell on the provider's host. The write comes last: a log begins with the first write."""
     if found.known is None or not found.known.logs:
         yield from _set_log(server.uri, suffix, found.known, log_size(entries))
@@ -240,9 +231,7 @@ def _set_log(uri: str, suffix: str, known: Syncprov | None, size: int) -> Iterat
         yield from _find_and_set(uri, suffix, size)
         return
     yield f"ldapmodify {limits.external(uri)} <<'EOF'"
-    yield from configuration_write.change_record(
-        known.entry_dn, [change_command(known, size)]
-    ).splitlines()
+    yield from configuration_write.change_record(known.entry_dn, [change_command(known, size)]).splitlines()
     yield "EOF"
     if not known.keeps_changes:
         yield "# It runs on a slapd.conf, and forgets this when it ends: have there, too, below `overlay syncprov`,"

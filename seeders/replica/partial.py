@@ -68,9 +68,7 @@ class Partial:
     def provider(self, connection: Connection) -> Connection:
         return dataclasses.replace(connection, base=self.syncrepl.searchbase)
 
-    def sides(
-        self, provider: Connection, consumer: Connection
-    ) -> tuple[Server, Server, tuple[str, ...]]:
+    def sides(self, provider: Connection, consumer: Connection) -> tuple[Server, Server, tuple[str, ...]]:
         """What to compare, and attributes that do not count. The consumer's glue entries are its own."""
         own = self.syncrepl
         if "suffixmassage" in own.narrowing(self.database.suffix):
@@ -84,11 +82,7 @@ class Partial:
 
 
 def of(
-    config: Config,
-    database: Database,
-    strategy: str,
-    provider: str | None,
-    engine: str = ENGINES[0],
+    config: Config, database: Database, strategy: str, provider: str | None, engine: str = ENGINES[0]
 ) -> Partial | None:
     """None: the consumer holds all that the provider has. Raises PartialReplica for what a strategy cannot honour."""
     found = syncrepl.of_database(config, database, provider)
@@ -103,9 +97,7 @@ def of(
         reason = "the database has several suffixes, or the empty one, and slapd's consumer glues below a single one"
         raise _refused(partial, options, reason, _ITSELF)
     if "attrsonly" in options:
-        reason = (
-            "slapd's own consumer ends with a failed assertion at the first entry without values"
-        )
+        reason = "slapd's own consumer ends with a failed assertion at the first entry without values"
         raise _refused(partial, ("attrsonly",), reason, "Take attrsonly out of it.")
     if engine == "slapadd" and found.schemachecking and {"attrs", "exattrs"} & set(options):
         reason = "with schemachecking=on slapd refuses entries without the attribute of their RDN, and slapadd adds it"
@@ -132,11 +124,7 @@ def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str)
 
 
 def build(
-    partial: Partial,
-    options: BuildOptions,
-    run: Run,
-    place: TargetDatabase,
-    context_csns: Sequence[str] | None,
+    partial: Partial, options: BuildOptions, run: Run, place: TargetDatabase, context_csns: Sequence[str] | None
 ) -> Facts:
     """Select from the inputs of `options`, then build from what is left. `context_csns` None: the inputs tell, and
     nobody has evaluated the filter yet."""

@@ -39,9 +39,7 @@ def command(
     rules: SeedRules,
     at: Consumer,
     output: Annotated[
-        Path | None,
-        "-o --output FILE",
-        "Write the plan into FILE, for `ditseed replica seed --plan FILE`.",
+        Path | None, "-o --output FILE", "Write the plan into FILE, for `ditseed replica seed --plan FILE`."
     ],
     shown: Shown,
 ) -> None:
@@ -73,8 +71,7 @@ def command(
         consumer=access.consumer_of(connection, at),
     )
     ldif, databases = (
-        tuple(path for one in found if one.kind is kind for path in one.paths)
-        for kind in (Kind.LDIF, Kind.DATABASE)
+        tuple(path for one in found if one.kind is kind for path in one.paths) for kind in (Kind.LDIF, Kind.DATABASE)
     )
     made = making.make(PlanOptions(asked, ldif, databases), shown.progress)
     if output is not None:
@@ -144,10 +141,7 @@ def _refused(one: StrategyPlan) -> Iterator[str]:
 
 def _tell_steps(chosen: StrategyPlan) -> None:
     show("")
-    rows = [
-        (one.name, units.duration(one.seconds), units.duration(one.timeout), one.why)
-        for one in chosen.steps
-    ]
+    rows = [(one.name, units.duration(one.seconds), units.duration(one.timeout), one.why) for one in chosen.steps]
     show_table(("step", "planned", "timeout", "because"), rows, f"steps of {chosen.strategy}")
 
 

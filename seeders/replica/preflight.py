@@ -17,9 +17,7 @@ from loader.storage import files
 from seeders.replica import catchup, preparing
 from seeders.replica.strategies import Consumer, Strategy
 
-_NOTE = (
-    "planned"  # a step of the catalogue that is never run; its partitions are the steps of the plan
-)
+_NOTE = "planned"  # a step of the catalogue that is never run; its partitions are the steps of the plan
 
 
 def note(catalogue: Catalogue, seconds: Mapping[str, float]) -> None:

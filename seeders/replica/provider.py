@@ -99,10 +99,7 @@ def started(server: Session) -> datetime.datetime | None:
 def writes_per_second(server: Session) -> float | None:
     """On the average since slapd was started; None where its monitor does not tell us, or not yet."""
     uptime = _monitored(server, "cn=Uptime,cn=Time,cn=Monitor", "monitoredInfo")
-    counts = [
-        _monitored(server, f"cn={name},cn=Operations,cn=Monitor", "monitorOpCompleted")
-        for name in _WRITES
-    ]
+    counts = [_monitored(server, f"cn={name},cn=Operations,cn=Monitor", "monitorOpCompleted") for name in _WRITES]
     if not uptime or not all(counts) or int(uptime) < _SETTLED:
         return None
     return sum(map(int, counts)) / int(uptime)
@@ -116,9 +113,7 @@ def _monitored(server: Session, entry: str, attribute: str) -> str:
     return found[0].decode() if found else ""
 
 
-def accesslog_reaches_back(
-    server: Session, log_base: str, claimed: list[str], sid: str
-) -> bool | None:
+def accesslog_reaches_back(server: Session, log_base: str, claimed: list[str], sid: str) -> bool | None:
     """Does an accesslog reach back to what is claimed of a server ID (its minCSN)? None where it cannot be read."""
     try:
         values = server.read(log_base, ["minCSN"]).get("mincsn", [])

@@ -113,9 +113,7 @@ class RefreshSteps:
         """Does the provider show all that it holds? That takes long, so it goes on beside the work."""
         if not self.allow_hidden:
             with session(self.provider) as provider:
-                replicas.require_all_visible(
-                    provider, self.start["base"], own=self.place.database.overlays
-                )
+                replicas.require_all_visible(provider, self.start["base"], own=self.place.database.overlays)
 
     def apply(self, meter: Meter) -> Facts:
         """Until nothing moves meanwhile; then all of it in one transaction."""
@@ -124,9 +122,7 @@ class RefreshSteps:
         told = self.told
         if told["claimed"] == self.start["reached"] and not told["sent"]:
             return {"added": 0, "modified": 0, "renamed": 0, "deleted": 0}
-        restless = ChangedContainers(
-            self.provider, self.start["base"], self.run.directory, told["claimed"], meter
-        )
+        restless = ChangedContainers(self.provider, self.start["base"], self.run.directory, told["claimed"], meter)
         restless.settle(self.start["reached"])
         for _ in range(LOOKS):
             done = self._apply(restless, meter)
@@ -233,12 +229,7 @@ class RefreshOptions:
         }
 
 
-def refresh(
-    options: RefreshOptions,
-    progress: Progress,
-    timeouts: Mapping[str, float],
-    restart: bool = False,
-) -> Facts:
+def refresh(options: RefreshOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False) -> Facts:
     """Run or resume; the facts that the report shows. Once done, the same command refreshes anew."""
     place = target_database(options.config_path, options.suffix, replace=True)
     require_possible(options, place)
@@ -322,9 +313,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
 def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
     """A sample of the entries stands as the configuration has it, in every index. Raises RefreshRefused, SchemaMissing,
     MadeOtherwise."""
-    found = made_with.look(
-        place.directory, place.config, place.database, Meter("look"), whole=False
-    )
+    found = made_with.look(place.directory, place.config, place.database, Meter("look"), whole=False)
     found.require(place.data, place.config, _ANEW)
     if found.rebuild:
         where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]

@@ -19,12 +19,7 @@ from seeders.replica.strategies.clone import Clone
 from seeders.replica.strategies.online import Online
 from seeders.replica.strategies.stopped import Ldif, Search
 
-STRATEGIES: dict[str, type[Strategy]] = {
-    "search": Search,
-    "ldif": Ldif,
-    "clone": Clone,
-    "online": Online,
-}
+STRATEGIES: dict[str, type[Strategy]] = {"search": Search, "ldif": Ldif, "clone": Clone, "online": Online}
 
 
 def seed(

@@ -47,9 +47,7 @@ class _Entries:
         "Carry out a plan of `ditseed replica plan -o FILE`: its strategy, --from and timeouts.",
     ] = None
     source: Annotated[
-        tuple[Path, ...],
-        "--from",
-        "ldif, online: LDIF files or an export directory; clone: a database directory.",
+        tuple[Path, ...], "--from", "ldif, online: LDIF files or an export directory; clone: a database directory."
     ] = ()
 
 
@@ -63,22 +61,16 @@ class _Preparing:
         "that change nothing.",
     ] = False
     admin_bind_dn: Annotated[
-        str | None,
-        "--admin-bind-dn DN",
-        "Bind DN for the writes of --prepare-provider (default: -D).",
+        str | None, "--admin-bind-dn DN", "Bind DN for the writes of --prepare-provider (default: -D)."
     ] = None
     admin_password_file: Annotated[
         str | None, "--admin-password-file FILE", "Password file for --admin-bind-dn (default: -y)."
     ] = None
     config_bind_dn: Annotated[
-        str | None,
-        "--config-bind-dn DN",
-        "Bind DN for changing the provider's cn=config (default: -D).",
+        str | None, "--config-bind-dn DN", "Bind DN for changing the provider's cn=config (default: -D)."
     ] = None
     config_password_file: Annotated[
-        str | None,
-        "--config-password-file FILE",
-        "Password file for --config-bind-dn (default: -y).",
+        str | None, "--config-password-file FILE", "Password file for --config-bind-dn (default: -y)."
     ] = None
 
     def admin(self, provider: Connection) -> Admin | None:
@@ -93,12 +85,7 @@ class _Preparing:
 
 @declare("seed")
 def command(
-    entries: _Entries,
-    servers: Servers,
-    options: SeedOptions,
-    at: Consumer,
-    preparing: _Preparing,
-    run: RecordedRun,
+    entries: _Entries, servers: Servers, options: SeedOptions, at: Consumer, preparing: _Preparing, run: RecordedRun
 ) -> None:
     """Fill a consumer's empty database, so that its own syncrepl only fetches what has changed since.
 
@@ -143,9 +130,7 @@ def command(
         admin=preparing.admin(connection),
         jobs=options.jobs or resources.connections(),
     )
-    unfitting = {
-        one.name: one.default for one in fields(options) if one.name in _NOT_ALWAYS - strategy.takes
-    }
+    unfitting = {one.name: one.default for one in fields(options) if one.name in _NOT_ALWAYS - strategy.takes}
     options = SeedOptions(**{**vars(options), **unfitting})
     if followed:
         timeouts = followed.timeouts(timeouts)
@@ -154,9 +139,7 @@ def command(
     facts = (
         seeding.plan(options, run.progress)
         if run.dry_run
-        else seeding.seed(
-            *(options, run.progress, timeouts, run.restart), followed.seconds if followed else {}
-        )
+        else seeding.seed(*(options, run.progress, timeouts, run.restart), followed.seconds if followed else {})
     )
     recording.note(facts)
     if run.as_json:

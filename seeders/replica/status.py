@@ -64,12 +64,7 @@ _NO_PROGRESS: _Progress = {"entries": None, "expected": None, "rate": None, "lef
 
 
 def _status(
-    run: RunStatus,
-    done: bool,
-    steps: list[Row],
-    step: str | None,
-    progress: _Progress,
-    leases: list[Facts],
+    run: RunStatus, done: bool, steps: list[Row], step: str | None, progress: _Progress, leases: list[Facts]
 ) -> Status:
     return Status(
         verb=run.verb.removesuffix(" online"),

@@ -27,9 +27,7 @@ from seeders.replica.strategies import online, stopped
 def command(
     config_path: OptionalConfig,
     consumer: Annotated[
-        str | None,
-        "--consumer URI",
-        "URI of a running server, as given for the seeding, instead of --config.",
+        str | None, "--consumer URI", "URI of a running server, as given for the seeding, instead of --config."
     ],
     base: Annotated[str | None, "-b --base DN", "Base DN, as given for the seeding."],
     suffix: ConsumerSuffix,
@@ -55,9 +53,7 @@ def command(
     if is_given("config_path") and not is_given("consumer"):
         consumer = None
     if (config_path is None) == (consumer is None):
-        raise UsageProblem(
-            reason="give either --config (a stopped consumer) or --consumer (a running one)"
-        )
+        raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
     suffix = base if suffix is None else suffix
     if consumer is not None:
         _online(consumer, online.run_dir_of(consumer, suffix, run_dir), as_json)
@@ -105,9 +101,7 @@ def _show_steps(steps: Sequence[Row], expected: Mapping[str, float]) -> None:
         return
     done = [step.name for step in steps]
     rows += [(name, "", "", "") for name in expected if name not in done]
-    beside = [
-        (*row, units.duration(expected[row[0]]) if row[0] in expected else "") for row in rows
-    ]
+    beside = [(*row, units.duration(expected[row[0]]) if row[0] in expected else "") for row in rows]
     show_table(("step", "entries", "time", "entries/s", "planned"), beside)
     show(f"left by the plan: {units.duration(preflight.left(expected, done))}")
 

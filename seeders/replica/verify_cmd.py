@@ -41,9 +41,7 @@ def command(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown)
           -y /root/replicator.pw --consumer ldap://new-replica
     """
     provider = connection_of(server)
-    options = dataclasses.replace(
-        options, provider=provider, consumer=consumer_of(provider, at) or provider
-    )
+    options = dataclasses.replace(options, provider=provider, consumer=consumer_of(provider, at) or provider)
     waited, report, how = checking.verify(options, shown.progress)
     if shown.as_json:
         said = {"waited": waited, "compared_as": how, **dataclasses.asdict(report)}

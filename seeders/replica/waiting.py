@@ -17,14 +17,7 @@ from loader import csn, units
 from loader.common_options import Limit, OptionalConfig
 from loader.config import Config
 from loader.declared import Duration
-from loader.errors import (
-    ConfigHidden,
-    LoaderError,
-    NoContextCSN,
-    NoSuchBase,
-    NoSuchSuffix,
-    NotInSync,
-)
+from loader.errors import ConfigHidden, LoaderError, NoContextCSN, NoSuchBase, NoSuchSuffix, NotInSync
 from loader.operations import moved
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport, compare
 from loader.overlays import LOCAL
@@ -59,10 +52,7 @@ class ConsumerState:
 
 
 def catch_up(
-    connections: tuple[Connection, Connection],
-    bases: tuple[str, str],
-    wait: float | None,
-    progress: Progress,
+    connections: tuple[Connection, Connection], bases: tuple[str, str], wait: float | None, progress: Progress
 ) -> float:
     """Wait until the consumer has seen all that the provider has now; seconds it took. Raises NotInSync, and ServerDown
     or ConnectionLost for a consumer that does not answer at the end.
@@ -139,9 +129,7 @@ class _CatchUpWait:
             return self._moved + _FLOOR
         if self._entries is None:
             return self._moved + _UNKNOWN
-        return (
-            self._moved + _FLOOR + _SLACK * catchup.of(answer, self._entries, logged=True).seconds
-        )
+        return self._moved + _FLOOR + _SLACK * catchup.of(answer, self._entries, logged=True).seconds
 
     def _tell(self, wanted: Mapping[str, str]) -> None:
         self._count()

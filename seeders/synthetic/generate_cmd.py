@@ -38,9 +38,7 @@ def command() -> None:
 
 
 @declare("tree")
-def tree(
-    template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: TreeSuffix, shown: Shown
-) -> None:
+def tree(template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: TreeSuffix, shown: Shown) -> None:
     """Make a synthetic tree from TEMPLATE: `people`, or the path of a template file of your own.
 
     Each value depends only on the seed, the entry's number and the attribute: the same command makes

@@ -21,14 +21,9 @@ from seeders.synthetic.learn import LearnOptions, learn
 def command(
     sources: Annotated[tuple[str, ...], Argument("[SOURCE]...")],
     server: Server,
-    output: Annotated[
-        str,
-        "-o --output TEMPLATE|-",
-        "The template file to write; -: standard output.",
-    ],
+    output: Annotated[str, "-o --output TEMPLATE|-", "The template file to write; -: standard output."],
     jobs: Annotated[
-        Jobs,
-        "Number of threads, or of connections to a server (default: one per processor, at most 4 connections).",
+        Jobs, "Number of threads, or of connections to a server (default: one per processor, at most 4 connections)."
     ],
     replace: Annotated[bool, "Overwrite an existing template."],
     shown: Shown,

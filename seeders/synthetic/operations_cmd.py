@@ -51,28 +51,16 @@ class _Operations:
         "Attributes to search by; with *, by an initial substring (default: as the template's attributes suggest).",
     ] = None
     form: Annotated[
-        str,
-        "--format",
-        Choice(list(MIX)),
-        "Format of the plan: one line of JSON for each operation, or LDIF changes.",
+        str, "--format", Choice(list(MIX)), "Format of the plan: one line of JSON for each operation, or LDIF changes."
     ] = "jsonl"
-    output: Annotated[
-        str,
-        "-o --output FILE|-",
-        {"show_default": False},
-        "Output file (default: standard output).",
-    ] = "-"
+    output: Annotated[str, "-o --output FILE|-", {"show_default": False}, "Output file (default: standard output)."] = (
+        "-"
+    )
     jobs: Jobs = None
 
     def plan(self, seed: int) -> PlanOptions:
         return PlanOptions(
-            *(
-                self.count,
-                shares(self.mix or MIX[self.form], self.form),
-                self.miss,
-                self.skew,
-                seed,
-            ),
+            *(self.count, shares(self.mix or MIX[self.form], self.form), self.miss, self.skew, seed),
             *(parse_search_option(self.looks), self.form == "ldif"),
         )
 

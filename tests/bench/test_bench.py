@@ -22,13 +22,7 @@ ENTRIES = 2000
 
 def run(directory: Path, *options: object) -> subprocess.CompletedProcess[str]:
     words = [BENCH, "build", "--rounds", 1, "--dir", directory, *options]
-    return subprocess.run(
-        [str(word) for word in words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-    )
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, env=environment())
 
 
 def facts(directory: Path, *options: object) -> Any:
@@ -155,12 +149,7 @@ def runs(tmp_path: Path) -> list[Result]:
     small, large = (data.data(data.LEAN, entries, tmp_path) for entries in (998, 9998))
     slapadd, native = (Contender(engine, small) for engine in ("slapadd", "native"))
     limited, more = Contender("native", small, 1 << 20), Contender("native", large)
-    figures = {
-        slapadd: (20, 80, 22),
-        native: (1, 4, 1),
-        limited: (2, 10, 3),
-        more: (10, 50, 10),
-    }
+    figures = {slapadd: (20, 80, 22), native: (1, 4, 1), limited: (2, 10, 3), more: (10, 50, 10)}
     # The second round backwards, as it is run.
     return [
         result(one, number + 1, figures[one][number])

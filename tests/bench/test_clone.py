@@ -19,14 +19,7 @@ ENTRIES = 2000
 def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
     require(None if shutil.which("mdb_copy") else "mdb_copy is not installed")
     found = facts(short_tmp, "clone", "-n", ENTRIES, "--built-by", builder)
-    names = [
-        "mdb_copy",
-        "mdb_copy-c",
-        "ditseed",
-        "ditseed-compact",
-        "ditseed-checked",
-        "ditseed-compact-checked",
-    ]
+    names = ["mdb_copy", "mdb_copy-c", "ditseed", "ditseed-compact", "ditseed-checked", "ditseed-compact-checked"]
     assert [one["name"] for one in found["runs"]] == names
     assert [one["what"] for one in found["ratios"]] == [
         "seconds of mdb_copy / ditseed",

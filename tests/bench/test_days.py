@@ -13,9 +13,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bin" / "bench"
 
 
 def run(directory: Path, *words: str) -> str:
-    done = subprocess.run(
-        [BENCH, *words, "--dir", directory], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([BENCH, *words, "--dir", directory], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 

@@ -20,13 +20,7 @@ BENCH = Path(__file__).parents[2] / "bin" / "bench"
 def facts(directory: Path, *options: object) -> Any:
     out = directory / "out.json"
     words = [BENCH, "generate", "--rounds", 1, "--dir", directory, "--json", out, *options]
-    done = subprocess.run(
-        [str(word) for word in words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-    )
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, env=environment())
     assert done.returncode == 0, done.stderr
     return json.loads(out.read_text())
 

@@ -25,11 +25,7 @@ CONTAINERS = 2  # the suffix and ou=people
 def run(directory: Path, *words: object) -> subprocess.CompletedProcess[str]:
     command = [BENCH, *words, "--rounds", 1, "--dir", directory]
     return subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
+        [str(word) for word in command], capture_output=True, text=True, check=False, env=environment()
     )
 
 
@@ -60,9 +56,7 @@ def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
     for one in runs.values():
         assert one["entries"] == ENTRIES + CONTAINERS
         assert one["usage"]["seconds"] > 0 < one["usage"]["cpu"]
-        assert (
-            one["memory"] > 0
-        )  # sampled, and so short a run may be seen at its very beginning only
+        assert one["memory"] > 0  # sampled, and so short a run may be seen at its very beginning only
     assert sum(one["server_cpu"] for one in runs.values()) > 0  # counted in hundredths
     peer, ours = runs["ldapsearch, bulk"]["usage"], runs["ditseed, bulk"]["usage"]
     seconds = peer["seconds"] / ours["seconds"]
@@ -90,12 +84,7 @@ def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
     found = facts(short_tmp, "add", "-n", ENTRIES, "--ldapadd-entries", 50)
     runs = {one["name"]: one for one in found["runs"]}
     entries = {name: one["entries"] - CONTAINERS for name, one in runs.items()}
-    assert entries == {
-        "ldapadd": 50,
-        "ditseed": ENTRIES,
-        "ldapadd-nosync": ENTRIES,
-        "ditseed-nosync": ENTRIES,
-    }
+    assert entries == {"ldapadd": 50, "ditseed": ENTRIES, "ldapadd-nosync": ENTRIES, "ditseed-nosync": ENTRIES}
 
     def rate(name: str) -> float:
         return float(runs[name]["entries"] / runs[name]["usage"]["seconds"])
@@ -179,9 +168,7 @@ def test_a_lease_that_was_never_taken_or_stays_is_no_result() -> None:
 def test_children_count_together() -> None:
     """Two of 100 MiB at one time; getrusage tells of the greater one only."""
     script = "import time; x = bytearray(b'x') * (100 << 20); time.sleep(2)"
-    done, memory = measure.run_watched(
-        ["sh", "-c", f'python3 -c "{script}" & python3 -c "{script}"; wait']
-    )
+    done, memory = measure.run_watched(["sh", "-c", f'python3 -c "{script}" & python3 -c "{script}"; wait'])
     assert memory > 200 << 20
     assert done.usage.resident < 200 << 20
 

@@ -53,9 +53,7 @@ def test_a_refresh_beside_a_new_seeding(short_tmp: Path, share: float, session_l
         consumer.start()
         waited = replication.wait_in_sync(provider, consumer, 600)
         passwords = ("--consumer-password-file", consumer.replicator_password_file)
-        ditseed(
-            "compare", provider.uri, consumer.uri, "-b", provider.suffix, *bind[2:], *passwords
-        ).ok()
+        ditseed("compare", provider.uri, consumer.uri, "-b", provider.suffix, *bind[2:], *passwords).ok()
         consumer.stop()
         seeds.append(_seconds(*seeding))
     ratio = statistics.median(seeds) / statistics.median(refreshes)

@@ -17,9 +17,7 @@ SMALL = 2000
 
 
 @pytest.mark.alone
-def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(
-    short_tmp: Path,
-) -> None:
+def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(short_tmp: Path) -> None:
     found = facts(short_tmp, "seed", "-n", 30_000, "--no-export")
     (one,) = found["runs"]
     assert one["equal"]

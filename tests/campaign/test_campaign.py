@@ -44,9 +44,7 @@ def _outcomes(text: str, place: Path, oracle: str = "cn eq") -> dict[str, str]:
 
 def test_equal(tmp_path: Path) -> None:
     looks = ("native", "slapadd", "export", "verify")
-    assert _outcomes(top() + golden(f"cn=x,{SUFFIX}"), tmp_path) == dict.fromkeys(
-        looks, verdict.EQUAL
-    )
+    assert _outcomes(top() + golden(f"cn=x,{SUFFIX}"), tmp_path) == dict.fromkeys(looks, verdict.EQUAL)
 
 
 def test_what_differs_is_noticed(tmp_path: Path) -> None:
@@ -67,9 +65,7 @@ def test_what_slapadd_refuses_is_left_out(tmp_path: Path) -> None:
 
 def test_a_schema_with_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "own.schema").write_text(SCHEMA)
-    (tmp_path / "more.schema").write_text(
-        "attributetype ( 1.3.6.1.4.1.4203.666.11.98.3 NAME 'ownMore' SUP ownText )\n"
-    )
+    (tmp_path / "more.schema").write_text("attributetype ( 1.3.6.1.4.1.4203.666.11.98.3 NAME 'ownMore' SUP ownText )\n")
     files = found_in("package", tmp_path)
     more, _ = files
     assert more.name == "package/more.schema"
@@ -93,13 +89,7 @@ def test_known_faults_are_held_to_their_list() -> None:
 
 def test_values_that_stand_apart(tmp_path: Path) -> None:
     """slapadd -q leaves two attributes; slapadd without -q says how the entry should be."""
-    pairs = [
-        ("objectClass", "device"),
-        ("cn", "x"),
-        ("description", "a"),
-        ("l", "b"),
-        ("description", "c"),
-    ]
+    pairs = [("objectClass", "device"), ("cn", "x"), ("description", "a"), ("l", "b"), ("description", "c")]
     found = _found(top() + entry(f"cn=x,{SUFFIX}", pairs), tmp_path)
     assert {(one.outcome, one.oracle) for one in found} == {(verdict.EQUAL, verdict.MERGED)}
     assert f"(compared with {verdict.MERGED})" in verdict.table(found)

@@ -85,10 +85,7 @@ def test_what_is_lost_or_left_behind_is_noticed(stage: Stage) -> None:
     verb = VERBS["clone"]
     known = trials.clean(stage, verb)
     wanted = Clean(
-        known.usual,
-        known.result - {next(iter(known.result))} | {"an entry"},
-        known.footprint - {"copy/data.mdb"},
-        "0",
+        known.usual, known.result - {next(iter(known.result))} | {"an entry"}, known.footprint - {"copy/data.mdb"}, "0"
     )
     with trials.room_of(stage, verb, "noticed") as (scene, _):
         assert attempt(scene, {}).status == 0
@@ -96,7 +93,7 @@ def test_what_is_lost_or_left_behind_is_noticed(stage: Stage) -> None:
         (scene.place / "copied.conf").unlink()
         found = list(trials.judged(scene, wanted, {}))
     assert [line.partition(":")[0] for line in found] == [
-        *("given once more", "left behind", "the result lacks 1", "the result has 1"),
+        *("given once more", "left behind", "the result lacks 1", "the result has 1")
     ]
 
 

@@ -29,9 +29,7 @@ APART = (
     "ID 2: cn=a,dc=example,dc=com: {}: {} values in the entry, where multival puts more than {} into id2v; the next "
     "change of the entry loses them"
 )
-STORED = (
-    "myText is stored by SYNTAX 1.2 EQUALITY a, and the configuration has SYNTAX 1.2 EQUALITY b"
-)
+STORED = "myText is stored by SYNTAX 1.2 EQUALITY a, and the configuration has SYNTAX 1.2 EQUALITY b"
 NORMAL = "ID 2: cn=a,dc=example,dc=com: {}: the normal form of a value is not that of the value"
 OTHERWISE = "/d/data.mdb: made with another configuration than /d/slapd.d: "
 MISSING = "the configuration /d/slapd.d does not know "
@@ -41,11 +39,7 @@ TRUE = [
     (FEW, OTHERWISE + APART.format("description;lang-de", 4, 3), refusals.MULTIVAL),
     (OTHER_RULE, OTHERWISE + STORED + "; " + NORMAL.format("myText"), refusals.SCHEMA),
     (LACKS, MISSING + "myExtra; description;x-foo-1", refusals.MISSING),
-    (
-        LONG,
-        "the indexes cannot be rebuilt for comparison: index_intlen is 20, more than 8",
-        refusals.INTLEN,
-    ),
+    (LONG, "the indexes cannot be rebuilt for comparison: index_intlen is 20, more than 8", refusals.INTLEN),
     (SUBSTRINGS, INDEX.format("cn"), refusals.INDEX),
 ]
 UNTRUE = [

@@ -24,10 +24,7 @@ def campaign(*words: object) -> tuple[int, str]:
     """In a process of its own: it enters a mount namespace."""
     require(swap_trials.missing())
     done = subprocess.run(
-        [CAMPAIGN, "--verbose", "swaps", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [CAMPAIGN, "--verbose", "swaps", *map(str, words)], capture_output=True, text=True, check=False
     )
     return done.returncode, done.stdout + done.stderr
 

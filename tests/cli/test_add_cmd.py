@@ -73,10 +73,7 @@ def test_refused(slapd_instance: Slapd, tmp_path: Path, arguments: tuple[str, ..
 
 def test_another_load_in_the_same_place(slapd_instance: Slapd, tmp_path: Path) -> None:
     """A run directory that was named holds one load at a time."""
-    one, other = (
-        write(tmp_path / "1.ldif", TOP, person("bad", sn=None)),
-        write(tmp_path / "2.ldif", TOP),
-    )
+    one, other = (write(tmp_path / "1.ldif", TOP, person("bad", sn=None)), write(tmp_path / "2.ldif", TOP))
     place = ("--run-dir", tmp_path / "run")
     assert add(slapd_instance, one, *place).status == errors.AddRefused.exit_status
     done = add(slapd_instance, other, *place)

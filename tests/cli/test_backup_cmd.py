@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.errors import (
-    NoRepository,
-    NoSuchBackup,
-    NoSuchPath,
-    TargetInUse,
-    TargetNotEmpty,
-    UsageProblem,
-)
+from loader.errors import NoRepository, NoSuchBackup, NoSuchPath, TargetInUse, TargetNotEmpty, UsageProblem
 from loader.operations.backup import repository
 from tests.support.command import ditseed
 
@@ -77,9 +70,7 @@ def test_only_the_marker_makes_a_repository(server: Slapd, tmp_path: Path) -> No
 
 
 def test_run_with_v_and_with_json(server: Slapd, tmp_path: Path) -> None:
-    told = ditseed(
-        "-v", "backup", "run", "--init", "--from", server.database_dir, "-R", tmp_path
-    ).ok()
+    told = ditseed("-v", "backup", "run", "--init", "--from", server.database_dir, "-R", tmp_path).ok()
     assert "1,029" in told.out
     command = ("backup", "run", "--init", "--from", server.database_dir, "-R", tmp_path, "--json")
     facts = ditseed(*command).ok().facts

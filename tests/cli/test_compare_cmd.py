@@ -20,11 +20,7 @@ SUFFIX = "dc=example,dc=com"
 
 def ditseed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [DITSEED, "compare", *map(str, arguments)],
-        capture_output=True,
-        check=False,
-        timeout=300,
-        text=True,
+        [DITSEED, "compare", *map(str, arguments)], capture_output=True, check=False, timeout=300, text=True
     )
 
 

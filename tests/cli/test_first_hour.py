@@ -17,9 +17,7 @@ SECRET = "correct-horse"
 @pytest.fixture(scope="module")
 def server() -> Iterator[Slapd]:
     with Slapd() as running:
-        running.ldapadd(
-            f"dn: {running.suffix}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n"
-        )
+        running.ldapadd(f"dn: {running.suffix}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n")
         yield running
 
 
@@ -34,9 +32,7 @@ def server() -> Iterator[Slapd]:
         (("compare", "one"), "missing argument 'B'", "compare: "),
     ],
 )
-def test_a_wrong_command_line_is_an_error_like_any_other(
-    arguments: tuple[str, ...], said: str, verb: str
-) -> None:
+def test_a_wrong_command_line_is_an_error_like_any_other(arguments: tuple[str, ...], said: str, verb: str) -> None:
     done = ditseed(*arguments)
     message, hint = done.err.splitlines()
     assert done.status == UsageProblem.exit_status
@@ -68,9 +64,7 @@ def refused_without_the_secret(done: Done) -> None:
         ("replica", "seed", "--strategy", "search", "-w", SECRET),
     ],
 )
-def test_a_password_on_the_command_line_is_refused_and_not_repeated(
-    arguments: tuple[str, ...],
-) -> None:
+def test_a_password_on_the_command_line_is_refused_and_not_repeated(arguments: tuple[str, ...]) -> None:
     refused_without_the_secret(ditseed(*arguments))
 
 
@@ -106,9 +100,7 @@ def test_status_where_no_seeding_was_started(server: Slapd) -> None:
 
 
 @pytest.mark.slapd
-@pytest.mark.parametrize(
-    ("mode", "who"), [(0o600, ""), (0o640, "its group"), (0o644, "every user of this host")]
-)
+@pytest.mark.parametrize(("mode", "who"), [(0o600, ""), (0o640, "its group"), (0o644, "every user of this host")])
 def test_a_password_file_that_others_can_read_is_warned_of_once(
     server: Slapd, tmp_path: Path, mode: int, who: str
 ) -> None:

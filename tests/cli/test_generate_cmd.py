@@ -16,9 +16,7 @@ DITSEED = str(Path(sys.executable).with_name("ditseed"))
 
 
 def ditseed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [DITSEED, "generate", *arguments], capture_output=True, check=False, timeout=300
-    )
+    return subprocess.run([DITSEED, "generate", *arguments], capture_output=True, check=False, timeout=300)
 
 
 def whole(*arguments: str) -> bytes:
@@ -33,15 +31,7 @@ def test_pieces_join_to_the_whole() -> None:
 
 
 def test_seed_and_suffix_and_operational_change_the_entries() -> None:
-    texts = {
-        whole("-n", "5", *more)
-        for more in (
-            [],
-            ["--seed", "2"],
-            ["--suffix", "o=other"],
-            ["--operational"],
-        )
-    }
+    texts = {whole("-n", "5", *more) for more in ([], ["--seed", "2"], ["--suffix", "o=other"], ["--operational"])}
     assert len(texts) == 4
 
 
@@ -75,8 +65,7 @@ def test_a_directory_and_its_report(tmp_path: Path) -> None:
 def test_a_template_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "hosts.toml"
     path.write_text(
-        '[[kinds]]\nname = "host"\nrdn = "cn"\n'
-        '[kinds.attributes]\nobjectClass = "device"\ncn = "h{number}"\n'
+        '[[kinds]]\nname = "host"\nrdn = "cn"\n[kinds.attributes]\nobjectClass = "device"\ncn = "h{number}"\n'
     )
     done = ditseed("show", str(path), "8")
     assert done.stdout == b"dn: cn=h7,dc=example,dc=com\nobjectClass: device\ncn: h7\n\n"
@@ -85,10 +74,7 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
 def test_a_reader_that_has_seen_enough() -> None:
     command = f"{DITSEED} generate people -n 1000000 --progress none | head -1"
     done = subprocess.run(
-        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
-        capture_output=True,
-        check=False,
-        timeout=300,
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"], capture_output=True, check=False, timeout=300
     )
     assert done.stdout == b"dn: dc=example,dc=com\n"
     assert done.returncode == 141

@@ -157,9 +157,7 @@ def test_every_option_says_what_it_is_for(names: tuple[str, ...]) -> None:
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    assert re.fullmatch(
-        r"ditseed, version \d+\.\d+\.\d+\S*\n", command.ditseed("--version").ok().out
-    )
+    assert re.fullmatch(r"ditseed, version \d+\.\d+\.\d+\S*\n", command.ditseed("--version").ok().out)
 
 
 def test_without_python_ldap_a_verb_that_needs_it_says_what_to_install(tmp_path: Path) -> None:
@@ -218,9 +216,7 @@ def test_wrong_use_has_its_status_and_says_what_is_wrong(arguments: list[str], s
         (["frobnicate"], "no such verb: frobnicate (there are replica, export, "),
     ],
 )
-def test_a_verb_that_is_not_there_is_told_the_one_that_is_like_it(
-    arguments: list[str], said: str
-) -> None:
+def test_a_verb_that_is_not_there_is_told_the_one_that_is_like_it(arguments: list[str], said: str) -> None:
     done = command.ditseed(*arguments)
     assert (done.status, done.out) == (UsageProblem.exit_status, ""), done
     assert said in done.err, done
@@ -238,9 +234,7 @@ def test_no_verb_at_all_shows_the_help() -> None:
 
 
 def test_an_error_has_message_code_hint_and_status() -> None:
-    done = command.ditseed(
-        "export", "-H", "ldap://127.0.0.1:1", "-b", "o=x", "-o", "/tmp/never-made"
-    )
+    done = command.ditseed("export", "-H", "ldap://127.0.0.1:1", "-b", "o=x", "-o", "/tmp/never-made")
     assert done.status == 30
     message, hint = done.err.splitlines()[-2:]
     assert message.startswith("ditseed: ldap://127.0.0.1:1: cannot reach the server")
@@ -286,11 +280,7 @@ def silent_server() -> Iterator[SilentServer]:
 
 @pytest.mark.parametrize(
     ("number", "status", "name"),
-    [
-        (signal.SIGINT, 130, "Ctrl-C"),
-        (signal.SIGTERM, 143, "SIGTERM"),
-        (signal.SIGHUP, 129, "SIGHUP"),
-    ],
+    [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM"), (signal.SIGHUP, 129, "SIGHUP")],
 )
 def test_a_signal_ends_it_with_a_hint(
     silent_server: SilentServer, tmp_path: Path, number: signal.Signals, status: int, name: str
@@ -375,11 +365,7 @@ def test_help_into_a_closed_pipe_is_silent() -> None:
     os.close(reader)
     try:
         done = subprocess.run(
-            [command.COMMAND, "--help"],
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
+            [command.COMMAND, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
         )
     finally:
         os.close(writer)
@@ -465,27 +451,15 @@ def test_with_json_wrong_use_is_an_object_too() -> None:
     assert command.ditseed("build", "--", "--json").out == "", "the name of a file"
 
 
-def test_with_json_the_status_of_a_signal_is_that_of_the_process(
-    silent_server: SilentServer, tmp_path: Path
-) -> None:
-    arguments = [
-        "export",
-        "-H",
-        silent_server.uri,
-        "-b",
-        "o=x",
-        "-o",
-        str(tmp_path / "out"),
-        "--json",
-    ]
+def test_with_json_the_status_of_a_signal_is_that_of_the_process(silent_server: SilentServer, tmp_path: Path) -> None:
+    arguments = ["export", "-H", silent_server.uri, "-b", "o=x", "-o", str(tmp_path / "out"), "--json"]
     done = silent_server.interrupted(arguments, signal.SIGTERM)
     assert done.facts["error"]["status"] == done.status == 143
     assert done.facts["error"]["code"] == "cancelled"
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("export", "/nowhere", "-o", "-", "--json"), ("clone", "/nowhere", "-", "--compact")],
+    "arguments", [("export", "/nowhere", "-o", "-", "--json"), ("clone", "/nowhere", "-", "--compact")]
 )
 def test_an_error_is_never_among_data(arguments: tuple[str, ...]) -> None:
     """Whoever reads the LDIF or the copy must not meet it."""

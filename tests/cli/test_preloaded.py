@@ -17,9 +17,7 @@ from tests.support.command import arguments_of, environment
 from tests.support.processes import has_ended, mentioning
 
 
-def run(
-    kind: type[subprocess.Popen[str]], words: Sequence[object], **more: str
-) -> tuple[int, str, str]:
+def run(kind: type[subprocess.Popen[str]], words: Sequence[object], **more: str) -> tuple[int, str, str]:
     process = kind(
         arguments_of(*words),
         stdin=subprocess.DEVNULL,
@@ -71,9 +69,7 @@ def test_what_is_read_at_the_start_wants_a_new_interpreter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ldaprc", ".ldaprc"])
-def test_a_home_with_settings_for_libldap_wants_a_new_interpreter(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_home_with_settings_for_libldap_wants_a_new_interpreter(tmp_path: Path, name: str) -> None:
     home = {**os.environ, "HOME": str(tmp_path)}
     assert preloaded.fits(home)
     (tmp_path / name).touch()
@@ -81,9 +77,7 @@ def test_a_home_with_settings_for_libldap_wants_a_new_interpreter(
 
 
 @pytest.mark.slapd
-def test_what_is_done_in_a_process_apart_ends_and_says_the_same(
-    stopped: Slapd, tmp_path: Path
-) -> None:
+def test_what_is_done_in_a_process_apart_ends_and_says_the_same(stopped: Slapd, tmp_path: Path) -> None:
     with (stopped.database_dir / "data.mdb").open("rb") as whole:
         (tmp_path / "data.mdb").write_bytes(whole.read(32768))
     for place in (stopped.database_dir, tmp_path):

@@ -48,9 +48,7 @@ def resolved(home: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> c
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     context = root.make_context("ditseed", list(words))
     while isinstance(context.command, click.Group):
-        name, command, rest = context.command.resolve_command(
-            context, [*context._protected_args, *context.args]
-        )
+        name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
         assert command is not None
         context = command.make_context(name, rest, parent=context)
     return context
@@ -90,11 +88,7 @@ jobs = 6
     ],
 )
 def test_the_nearest_place_wins(
-    home: Path,
-    words: list[str],
-    variables: dict[str, str],
-    jobs: int,
-    monkeypatch: pytest.MonkeyPatch,
+    home: Path, words: list[str], variables: dict[str, str], jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(home, ALL)
     for name, value in variables.items():
@@ -269,9 +263,7 @@ def test_the_profile_of_a_home_that_may_not_be_entered_is_none() -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Slapd]:
     with Slapd() as running:
-        running.ldapadd(
-            f"dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n"
-        )
+        running.ldapadd(f"dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n")
         yield running
 
 
@@ -293,9 +285,7 @@ def test_a_profile_reaches_a_server(home: Path, server: Slapd, tmp_path: Path) -
     run(home, "compare", server.ldapi_uri, server.database_dir).ok()
 
 
-def test_what_is_typed_beats_what_the_profile_says_of_the_same_choice(
-    home: Path, server: Slapd
-) -> None:
+def test_what_is_typed_beats_what_the_profile_says_of_the_same_choice(home: Path, server: Slapd) -> None:
     provider(home, server, f'config = "{server.config_path}"')
     assert "say which server" in run(home, "tune", "maxsize").err
     stopped = run(home, "tune", "sync", "--config", server.config_path, "--json").ok().facts
@@ -316,9 +306,7 @@ def test_an_account_is_not_mixed_from_two_places(home: Path, server: Slapd) -> N
     run(home, "compare", server.uri, server.uri, "-x").ok()  # as the profile's account
 
 
-def test_a_profile_with_an_account_takes_none_of_the_default(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_with_an_account_takes_none_of_the_default(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(
         home,
         '[default]\nbind-dn = "cn=a"\npassword-file = "/a"\nconsumer-bind-dn = "cn=c"\njobs = 2\n'
@@ -333,9 +321,7 @@ def test_a_profile_with_an_account_takes_none_of_the_default(
     assert (compared["bind_dn"], compared["consumer_bind_dn"]) == (None, "cn=c")
 
 
-def test_a_simple_bind_that_is_typed_leaves_the_profiles_sasl_aside(
-    home: Path, server: Slapd
-) -> None:
+def test_a_simple_bind_that_is_typed_leaves_the_profiles_sasl_aside(home: Path, server: Slapd) -> None:
     """And keeps its name: without it the bind would be anonymous."""
     provider(home, server, 'authcid = "somebody"', "[default.compare]", 'mechanism = "GSSAPI"')
     run(home, "compare", server.uri, server.database_dir, "-x").ok()
@@ -356,9 +342,7 @@ def test_a_template_is_exported_with_the_options_of_the_profile(home: Path, tmp_
     written(home, "[small]\nentries = 20\n")
     run(home, "export", "--from", "people", "-o", tmp_path / "tree", "--profile", "small").ok()
     ditseed("generate", "people", "-n", "20", "-o", tmp_path / "typed").ok()
-    made, typed = (
-        json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("tree", "typed")
-    )
+    made, typed = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("tree", "typed"))
     assert made["content_checksum"] == typed["content_checksum"]
 
 

@@ -21,9 +21,7 @@ def test_a_bar_while_it_works_and_a_line_when_it_is_done(tmp_path: Path) -> None
     assert running
     assert all(re.search(r"[━╸╺] +\d+%  \S+ of \S+ ", line) for line in running)
     assert any(re.search(r"/s  \d.* left$", line.rstrip()) for line in running), running
-    done = [
-        at for at, line in enumerate(lines) if re.match(r"shards: [\d,]+ entries in .*/s$", line)
-    ]
+    done = [at for at, line in enumerate(lines) if re.match(r"shards: [\d,]+ entries in .*/s$", line)]
     assert done, lines[-3:]
     assert done[0] > lines.index(running[-1]), "the line of a finished step stays"
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "the cursor stays hidden"

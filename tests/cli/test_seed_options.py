@@ -43,9 +43,7 @@ OPTIONS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("--consumer-mechanism", "EXTERNAL"): ("online",),
     ("--nosync",): ("online",),
 }
-UNFIT = [
-    (one, option) for option, takers in OPTIONS.items() for one in STRATEGIES if one not in takers
-]
+UNFIT = [(one, option) for option, takers in OPTIONS.items() for one in STRATEGIES if one not in takers]
 FIT = [(one, option) for option, takers in OPTIONS.items() for one in takers]
 USAGE = UsageProblem.exit_status
 
@@ -68,9 +66,7 @@ def test_what_a_strategy_does_not_take_is_refused(
 
 
 @pytest.mark.parametrize(("strategy", "option"), FIT)
-def test_what_a_strategy_takes_is_not(
-    strategy: str, option: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_a_strategy_takes_is_not(strategy: str, option: tuple[str, ...], tmp_path: Path) -> None:
     needed = () if option[0] in NEEDED[strategy] else NEEDED[strategy]
     if strategy == "online" and option == FROM:
         needed = RUNNING
@@ -79,9 +75,7 @@ def test_what_a_strategy_takes_is_not(
 
 
 @pytest.mark.parametrize("option", [("-j", "2"), ("--pieces", "2"), ("--page", "50")])
-def test_how_to_read_a_provider_is_refused_for_ldif(
-    option: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_how_to_read_a_provider_is_refused_for_ldif(option: tuple[str, ...], tmp_path: Path) -> None:
     done = seed("online", *RUNNING, *FROM, *option, home=tmp_path)
     assert done.status == USAGE, done
     assert f"{option[0]} is only for reading a provider (-H)" in done.err, done
@@ -96,12 +90,9 @@ def test_several_providers_are_for_search(strategy: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("strategy", "step"),
-    [("search", "copy"), ("ldif", "stream"), ("clone", "load"), ("online", "copy")],
+    ("strategy", "step"), [("search", "copy"), ("ldif", "stream"), ("clone", "load"), ("online", "copy")]
 )
-def test_the_timeout_of_a_step_that_the_strategy_does_not_have(
-    strategy: str, step: str, tmp_path: Path
-) -> None:
+def test_the_timeout_of_a_step_that_the_strategy_does_not_have(strategy: str, step: str, tmp_path: Path) -> None:
     done = seed(strategy, *NEEDED[strategy], "--timeout", f"{step}=5", home=tmp_path)
     assert done.status == USAGE, done
     assert f"--timeout {step}=5: the steps are preflight" in done.err, done

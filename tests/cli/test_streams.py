@@ -19,9 +19,7 @@ REDIRECTED = ("2>&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full")
 
 def by_shell(redirected: str, *words: object, env: dict[str, str] | None = None) -> Done:
     line = f"exec {shlex.join(arguments_of(*words))} {redirected}"
-    done = subprocess.run(
-        ["sh", "-c", line], env=environment(env), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["sh", "-c", line], env=environment(env), capture_output=True, text=True, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -36,9 +34,7 @@ def require_told(done: Done, redirected: str) -> None:
 
 @pytest.mark.slapd
 @pytest.mark.parametrize("redirected", REDIRECTED)
-def test_build_verify_export(
-    redirected: str, other: Slapd, people_ldif: Path, tmp_path: Path
-) -> None:
+def test_build_verify_export(redirected: str, other: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     place = ("--config", other.config_path, "-b", other.suffix)
     for verb in (
         ("build", people_ldif, *place, "-vv", "--json"),
@@ -55,9 +51,7 @@ def test_build_verify_export(
 
 @pytest.mark.parametrize("redirected", REDIRECTED)
 def test_the_status_of_a_run_that_failed_stays(redirected: str, tmp_path: Path) -> None:
-    assert (
-        by_shell(redirected, "verify", tmp_path / "none", "--json").status == NoSuchPath.exit_status
-    )
+    assert by_shell(redirected, "verify", tmp_path / "none", "--json").status == NoSuchPath.exit_status
 
 
 @pytest.mark.slapd
@@ -76,8 +70,7 @@ def test_a_run_that_only_prints_fails_with_its_output(verb: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize(
-    "verb",
-    [("compare", "-", "/etc/hostname"), ("clone", "-", "/nowhere"), ("add", "-", "-H", "ldap://x")],
+    "verb", [("compare", "-", "/etc/hostname"), ("clone", "-", "/nowhere"), ("add", "-", "-H", "ldap://x")]
 )
 def test_a_closed_input_is_not_one_without_entries(verb: tuple[str, ...]) -> None:
     done = by_shell("<&-", *verb)

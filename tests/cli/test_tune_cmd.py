@@ -65,11 +65,7 @@ def ditseed(*words: object, prefix: Sequence[str] = (), **env: str) -> Done:
 
 def tune(verb: str, server: Slapd, *words: object, **env: str) -> Done:
     """On the server's files, or, while it runs, over ldapi."""
-    where = (
-        ("-H", server.ldapi_uri, "-Y", "EXTERNAL")
-        if server.running
-        else ("--config", server.config_path)
-    )
+    where = ("-H", server.ldapi_uri, "-Y", "EXTERNAL") if server.running else ("--config", server.config_path)
     return ditseed("tune", verb, *where, *words, **env)
 
 
@@ -83,11 +79,7 @@ def test_what_it_shows(stopped: Slapd) -> None:
     assert "dc=example,dc=com" in shown
     assert "1.0 GiB" in shown
     shown = tune("indexes", stopped).ok().out
-    assert next(line.split()[1:] for line in shown.splitlines() if "entryCSN" in line) == [
-        "entryCSN",
-        "eq",
-        "1,029",
-    ]
+    assert next(line.split()[1:] for line in shown.splitlines() if "entryCSN" in line) == ["entryCSN", "eq", "1,029"]
     assert "off" in tune("sync", stopped).ok().out
 
 
@@ -103,10 +95,7 @@ def test_a_slapd_conf_is_left_to_the_operator(state: Path) -> None:
     """No secret is shown: the lines beside the one to change are its rootpw."""
     with closing(Slapd(form="conf")) as server:
         before = server.config_path.read_bytes()
-        runs = [
-            tune("maxsize", server, "--maxsize", "2G", *more)
-            for more in ((), ("--json",), ("--apply",))
-        ]
+        runs = [tune("maxsize", server, "--maxsize", "2G", *more) for more in ((), ("--json",), ("--apply",))]
         assert [done.status for done in runs] == [0, 0, ConfigNotEditable.exit_status]
         number = before.decode().splitlines().index(f"maxsize {GIB}") + 1
         told = f"{server.config_path}, line {number}, in place of `maxsize {GIB}`:\nmaxsize {2 * GIB}\n"
@@ -154,9 +143,7 @@ def test_history_tells_the_way_back(stopped: Slapd) -> None:
         run(one["undo"])
     assert maxsize(stopped) == GIB
     shown = tune("indexes", stopped, "--json").ok().facts["databases"][0]["indexes"]
-    assert sorted(
-        f"{one['attribute']} {','.join(one['kinds'])}" for one in shown.values()
-    ) == sorted(before)
+    assert sorted(f"{one['attribute']} {','.join(one['kinds'])}" for one in shown.values()) == sorted(before)
     assert "off" in tune("sync", stopped).ok().out
 
 
@@ -213,9 +200,7 @@ ERRORS: list[tuple[str, tuple[str, ...], type[LoaderError], str]] = [
 
 
 @pytest.mark.parametrize(("verb", "words", "error", "said"), ERRORS)
-def test_errors(
-    running: Slapd, verb: str, words: tuple[str, ...], error: type[LoaderError], said: str
-) -> None:
+def test_errors(running: Slapd, verb: str, words: tuple[str, ...], error: type[LoaderError], said: str) -> None:
     given: list[str] = []
     for word in words:
         if word == "{ldapi}":

@@ -35,11 +35,7 @@ OTHERWISE = {
 }
 # The letters that OpenLDAP's own tools use twice: ldapsearch -b BASE and slapadd -b SUFFIX, for instance.
 # And -w: that of slapadd, and that of every monitoring plugin.
-TWICE = {
-    "b": {"base", "suffix"},
-    "R": {"realm", "repo"},
-    "w": {"write-context-csn", "warning"},
-}
+TWICE = {"b": {"base", "suffix"}, "R": {"realm", "repo"}, "w": {"write-context-csn", "warning"}}
 SECOND = {"consumer", "consumer-bind-dn", "consumer-password-file", "consumer-mechanism"}
 
 
@@ -79,9 +75,7 @@ def test_a_verb_uses_the_vocabulary(context: click.Context) -> None:
     assert strange(options(context)) == []
 
 
-@pytest.mark.parametrize(
-    "words", [["--threads"], ["--jobs"], ["-n", "--jobs"], ["-k"], ["--something-new"]]
-)
+@pytest.mark.parametrize("words", [["--threads"], ["--jobs"], ["-n", "--jobs"], ["-k"], ["--something-new"]])
 def test_another_name_is_noticed(words: list[str]) -> None:
     assert strange([click.Option([*words, "value"])])
 

@@ -10,9 +10,7 @@ from loader.errors import UsageProblem
 from loader.sources.sampling import SampleSize
 
 
-@pytest.mark.parametrize(
-    ("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("100%", 1.0), ("1", 1.0), ("0.5%", 0.005)]
-)
+@pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("100%", 1.0), ("1", 1.0), ("0.5%", 0.005)])
 def test_a_share(text: str, share: float) -> None:
     assert Share().parse(text) == pytest.approx(share)
 

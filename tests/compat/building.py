@@ -30,9 +30,7 @@ def parameters(rows: Sequence[Row], what: str = "outcome") -> list[ParameterSet]
         pytest.param(
             row,
             id=row.name,
-            marks=[pytest.mark.xfail(reason=row.note, strict=True)]
-            if getattr(row, what) is Outcome.WRONG
-            else [],
+            marks=[pytest.mark.xfail(reason=row.note, strict=True)] if getattr(row, what) is Outcome.WRONG else [],
         )
         for row in rows
     ]
@@ -84,12 +82,8 @@ def _tools(chroot: Chroot | None) -> dict[str, str]:
     return {"DITSEED_TOOLS": chroot.tools} if chroot else {}
 
 
-def build(
-    made: Slapd, suffix: str, ldif: Path | str, chroot: Chroot | None = None, *more: object
-) -> Done:
-    return ditseed(
-        "build", ldif, "--config", made.config_path, "-b", suffix, *more, env=_tools(chroot)
-    )
+def build(made: Slapd, suffix: str, ldif: Path | str, chroot: Chroot | None = None, *more: object) -> Done:
+    return ditseed("build", ldif, "--config", made.config_path, "-b", suffix, *more, env=_tools(chroot))
 
 
 def differs(row: Built, place: Path, chroot: Chroot | None = None) -> list[str]:
@@ -97,18 +91,13 @@ def differs(row: Built, place: Path, chroot: Chroot | None = None) -> list[str]:
     ldif = place / "row.ldif"
     ldif.write_text(row.ldif())
     with ExitStack() as stack:
-        oracle, ours = (
-            stack.enter_context(closing(server(row, place / name, chroot)))
-            for name in ("one", "two")
-        )
+        oracle, ours = (stack.enter_context(closing(server(row, place / name, chroot))) for name in ("one", "two"))
         slapadd(oracle, row, ldif)
         build(ours, row.suffix, ldif, chroot).ok()
         return differences(database(oracle, row), database(ours, row))
 
 
-def as_the_row_says(
-    row: Built, place: Path, *, statuses: tuple[int, ...], chroot: Chroot | None = None
-) -> None:
+def as_the_row_says(row: Built, place: Path, *, statuses: tuple[int, ...], chroot: Chroot | None = None) -> None:
     """Equal to what slapadd makes, or refused with one of the exit statuses."""
     require_modules(row, chroot)
     if row.outcome is not Outcome.REFUSED:

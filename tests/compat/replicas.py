@@ -44,9 +44,7 @@ class Site:
     source: Slapd = field(init=False)
     writers: list[Slapd] = field(init=False)
     lines: tuple[str, ...] = ()
-    settings: Settings = field(
-        default_factory=lambda: Settings(modules=MODULES, indexes=INDEXES, maxsize=64 << 20)
-    )
+    settings: Settings = field(default_factory=lambda: Settings(modules=MODULES, indexes=INDEXES, maxsize=64 << 20))
     overlays: Lines = lambda home: ()
     before: Lines = lambda home: ()
     suffix: str = Settings.suffix
@@ -63,11 +61,7 @@ class Site:
     def provider(self, server_id: int, overlays: Lines, **more: object) -> Slapd:
         """Running and empty."""
         home = self.home()
-        own = {
-            "server_id": server_id,
-            "overlays": overlays(home),
-            "global_lines": self.before(home),
-        }
+        own = {"server_id": server_id, "overlays": overlays(home), "global_lines": self.before(home)}
         wanted = dataclasses.replace(self.settings, **own, **more)  # type: ignore[arg-type]
         made = Slapd(wanted, directory=home)
         self.stack.callback(made.close)
@@ -84,8 +78,7 @@ class Site:
         """Stopped and empty; without lines none of its databases is a consumer."""
         home = self.home()
         overlays = [
-            re.sub(r"^syncrepl .*\n?", "", one, flags=re.MULTILINE) if not lines else one
-            for one in self.overlays(home)
+            re.sub(r"^syncrepl .*\n?", "", one, flags=re.MULTILINE) if not lines else one for one in self.overlays(home)
         ]
         wanted = dataclasses.replace(
             self.settings,
@@ -133,14 +126,10 @@ INDEXES = ("objectClass,entryUUID,entryCSN,uid eq",)
 
 def configure(server: Slapd, suffix: str, lines: tuple[str, ...]) -> None:
     """What slapd.conf would say of its database, said to the running server."""
-    ((entry, _),) = server.search(
-        f"(olcSuffix={suffix})", ("1.1",), base="cn=config", external=True
-    )
+    ((entry, _),) = server.search(f"(olcSuffix={suffix})", ("1.1",), base="cn=config", external=True)
     names = {"syncrepl": "olcSyncrepl", "multiprovider": "olcMultiProvider"}
     words = [line.partition(" ") for line in lines]
-    given = [
-        (names[word], "TRUE" if rest == "on" else rest) for word, _, rest in words if word in names
-    ]
+    given = [(names[word], "TRUE" if rest == "on" else rest) for word, _, rest in words if word in names]
     parts = "".join(f"add: {name}\n{name}: {value}\n-\n" for name, value in given)
     server.configure(f"dn: {entry}\nchangetype: modify\n{parts}")
 

@@ -73,14 +73,10 @@ def _tree(server: Slapd, suffix: str) -> Tree:
     found = tree(_slapcat(server, suffix))
     made = ("entryUUID: ", "entryCSN: ", "createTimestamp: ", "modifyTimestamp: ")
     return {
-        dn: tuple(line for line in lines if not line.startswith(made))
-        if "objectClass: glue" in lines
-        else lines
+        dn: tuple(line for line in lines if not line.startswith(made)) if "objectClass: glue" in lines else lines
         for dn, lines in found.items()
     }
 
 
 def _slapcat(server: Slapd, suffix: str) -> str:
-    return server.tool(
-        "slapcat", *server.config_arguments, "-b", suffix, "-o", "ldif-wrap=no"
-    ).decode()
+    return server.tool("slapcat", *server.config_arguments, "-b", suffix, "-o", "ldif-wrap=no").decode()

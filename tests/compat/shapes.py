@@ -21,9 +21,7 @@ LOG = "cn=log"
 LIMITS = f'limits dn.exact="{REPLICATOR}" size=unlimited size.prtotal=unlimited time=unlimited'
 ACCESS = f'access to * by dn.exact="{peer_dn()}" manage by * read'
 BELOW = "ou=people"
-DELTA = (
-    f'logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))" syncdata=accesslog'
-)
+DELTA = f'logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))" syncdata=accesslog'
 
 
 @contextmanager
@@ -55,12 +53,7 @@ def _plain(made: Site) -> None:
         made.settings = dataclasses.replace(made.settings, tls=Authority(made.place / "ca").valid())
     _provider(made)
     if tls := made.settings.tls:
-        where = {
-            "{certificate}": tls.certificate,
-            "{key}": tls.key,
-            "{ca}": tls.ca,
-            "{directory}": tls.ca.parent,
-        }
+        where = {"{certificate}": tls.certificate, "{key}": tls.key, "{ca}": tls.ca, "{directory}": tls.ca.parent}
         for word, path in where.items():
             options = options.replace(word, str(path))
     options = options.replace("{ldapi}", made.source.ldapi_uri).replace("{peer}", peer_dn())
@@ -114,9 +107,7 @@ def _cascade(made: Site) -> None:
 
 def _glued(made: Site) -> None:
     """People in a database of their own, below the other one; replicas are cut the same way."""
-    made.before = lambda home: (
-        _database(home, "below", f"{BELOW},{Settings.suffix}", "subordinate"),
-    )
+    made.before = lambda home: (_database(home, "below", f"{BELOW},{Settings.suffix}", "subordinate"),)
     # Else syncprov stands below the glue, and sees the superior database alone (slapd.conf(5)).
     _provider(made, lambda home: ("overlay glue", SYNCPROV))
     made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
@@ -132,15 +123,8 @@ def _several(made: Site) -> None:
 
 def _database(home: Path, name: str, suffix: str, *lines: str) -> str:
     (home / name).mkdir(parents=True, exist_ok=True)
-    own = (
-        "database mdb",
-        f"suffix {suffix}",
-        f"rootdn cn=admin,{Settings.suffix}",
-        "maxsize 67108864",
-    )
-    return "\n".join(
-        (*own, f"directory {home / name}", f"index {INDEXES[0]}", *lines, LIMITS, ACCESS)
-    )
+    own = ("database mdb", f"suffix {suffix}", f"rootdn cn=admin,{Settings.suffix}", "maxsize 67108864")
+    return "\n".join((*own, f"directory {home / name}", f"index {INDEXES[0]}", *lines, LIMITS, ACCESS))
 
 
 SHAPES: dict[str, Callable[[Site], None]] = {

@@ -14,13 +14,7 @@ from tests.compat.test_topologies import shown
 
 pytestmark = pytest.mark.slapd
 
-WHOLE = (
-    "connection",
-    "refreshOnly",
-    "tls",
-    "sasl",
-    "schemachecking",
-)  # every entry with every attribute
+WHOLE = ("connection", "refreshOnly", "tls", "sasl", "schemachecking")  # every entry with every attribute
 
 
 @pytest.mark.parametrize("row", building.parameters(ALL))
@@ -32,9 +26,7 @@ def test_option(row: Option) -> None:
 def _unknown_to_slapd() -> dict[str, list[str]]:
     source = Slapd()
     try:
-        replication.consumer(
-            source, Settings(database_lines=(shapes.syncrepl(source, GROUPS[UNKNOWN]),))
-        )
+        replication.consumer(source, Settings(database_lines=(shapes.syncrepl(source, GROUPS[UNKNOWN]),)))
     except ServerError as error:
         return {} if "tls_crlcheck" in str(error) else {UNKNOWN: [str(error)]}
     finally:

@@ -49,24 +49,11 @@ def test_seeded(row: Built, short_tmp: Path) -> None:
     with ExitStack() as stack:
         source = stack.enter_context(_provider(row, short_tmp))
         lines = (syncrepl(source, source.uri),)
-        natural, seeded = (
-            building.server(row, short_tmp / name, database_lines=lines) for name in ("one", "two")
-        )
+        natural, seeded = (building.server(row, short_tmp / name, database_lines=lines) for name in ("one", "two"))
         stack.callback(seeded.close)
         stack.enter_context(natural)
-        who = (
-            "-H",
-            source.uri,
-            "-D",
-            REPLICATOR,
-            "-y",
-            source.replicator_password_file,
-            "-b",
-            source.suffix,
-        )
-        done = ditseed(
-            "replica", "seed", "--strategy", "search", *who, "--config", seeded.config_path
-        )
+        who = ("-H", source.uri, "-D", REPLICATOR, "-y", source.replicator_password_file, "-b", source.suffix)
+        done = ditseed("replica", "seed", "--strategy", "search", *who, "--config", seeded.config_path)
         if row.seeded is Outcome.REFUSED:
             assert done.status == NotAsStored.exit_status, done
             assert not re.search(WORK, done.err, re.MULTILINE), "it had begun already"

@@ -11,15 +11,7 @@ import ldap
 import pytest
 
 from fixtures.chroots import Chroot
-from fixtures.compat import (
-    backends,
-    matching_rules,
-    options,
-    overlays,
-    page,
-    passwords,
-    syntaxes,
-)
+from fixtures.compat import backends, matching_rules, options, overlays, page, passwords, syntaxes
 from fixtures.slapd import ServerError, Slapd
 from fixtures.slapd_config import Installation, Settings
 
@@ -95,9 +87,7 @@ def _published(installation: Installation, modules: Path) -> Published:
     for group in _groups(installation, sorted(_modules(modules))):
         settings = Settings(modules=tuple(group))
         with Slapd(settings, form="conf", installation=installation) as server:
-            ((_, values),) = server.search(
-                attributes=tuple(found), base="cn=Subschema", scope=ldap.SCOPE_BASE
-            )
+            ((_, values),) = server.search(attributes=tuple(found), base="cn=Subschema", scope=ldap.SCOPE_BASE)
         for name, known in found.items():
             known |= {value.decode() for value in values[name]}
     return found
@@ -128,11 +118,7 @@ def _go_together(installation: Installation, modules: list[str]) -> bool:
 
 def _without_a_row(published: Published) -> list[str]:
     oids = {text.split()[1] for text in published["ldapSyntaxes"]}
-    rules = {
-        match[1]
-        for text in published["matchingRules"]
-        if (match := re.search(r"NAME '([^']+)'", text))
-    }
+    rules = {match[1] for text in published["matchingRules"] if (match := re.search(r"NAME '([^']+)'", text))}
     assert len(oids) > 30
     assert len(rules) > 30
     known = {row.oid for row in syntaxes.ROWS} | {row.name for row in matching_rules.ROWS}

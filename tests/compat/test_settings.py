@@ -26,8 +26,7 @@ pytestmark = pytest.mark.slapd
 
 SUFFIX = "dc=example,dc=com"
 LDIF = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n" + "".join(
-    f"dn: cn={number},{SUFFIX}\nobjectClass: organizationalRole\ncn: {number}\n\n"
-    for number in range(20)
+    f"dn: cn={number},{SUFFIX}\nobjectClass: organizationalRole\ncn: {number}\n\n" for number in range(20)
 )
 DATABASE = "olcDatabase={1}mdb,cn=config"
 # Where an entry of each of slapd's object classes stands; an overlay's is over the database.
@@ -122,9 +121,7 @@ def _is_known(object_class: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_encryption_is_refused_before_any_work(
-    engine: str, installed: Installation, tmp_path: Path
-) -> None:
+def test_encryption_is_refused_before_any_work(engine: str, installed: Installation, tmp_path: Path) -> None:
     """slapd would refuse a file that lies in clear, and passwords would be in it."""
     lines = ("passphrase hello",)  # `crypto` takes a module that LMDB's users compile themselves
     (tmp_path / "x.ldif").write_text(LDIF)
@@ -140,10 +137,7 @@ def test_encryption_is_refused_before_any_work(
 
 def test_nothing_is_made_where_migrate_refuses(installed: Installation, tmp_path: Path) -> None:
     plain, other = Settings(), Settings(database_lines=("passphrase hello",))
-    with (
-        closing(Slapd(plain, installation=installed)) as old,
-        closing(Slapd(other, installation=installed)) as new,
-    ):
+    with closing(Slapd(plain, installation=installed)) as old, closing(Slapd(other, installation=installed)) as new:
         old.slapadd(LDIF)
         command = ("migrate", old.database_dir, tmp_path / "new", "--config", new.config_path)
         for more in ((), ("--dry-run",)):
@@ -159,9 +153,7 @@ def test_the_page_size_is_the_configured_one(
     lines = (f"dbpagesize {size}",)
     (tmp_path / "x.ldif").write_text(LDIF)
     with closing(Slapd(Settings(database_lines=lines), installation=installed)) as server:
-        done = ditseed(
-            "build", tmp_path / "x.ldif", "--config", server.config_path, "--engine", *options
-        )
+        done = ditseed("build", tmp_path / "x.ldif", "--config", server.config_path, "--engine", *options)
         done.ok()
         assert meta.read_meta(server.database_dir).page_size == size
         assert server.slapcat().count("dn: ") == 21
@@ -169,9 +161,7 @@ def test_the_page_size_is_the_configured_one(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_first_index_of_object_class_holds(
-    engine: str, installed: Installation, tmp_path: Path
-) -> None:
+def test_the_first_index_of_object_class_holds(engine: str, installed: Installation, tmp_path: Path) -> None:
     (tmp_path / "x.ldif").write_text(LDIF)
     indexes = ("objectClass eq", "objectClass pres,eq")
     with (

@@ -45,18 +45,13 @@ def faults_of(row: Topology, place: Path, people: int, changes: int) -> dict[str
         for strategy in row.refuses:
             _, done = seeding.seeded(site, strategy)
             if done.status == 0 or re.search(seeding.WORK, done.err, re.MULTILINE):
-                found[strategy] = [
-                    f"not refused before the work: exit status {done.status}",
-                    done.err,
-                ]
+                found[strategy] = [f"not refused before the work: exit status {done.status}", done.err]
         if row.suits:
             _grown_alike(site, row.suits, changes, found)
     return {strategy: faults[:8] for strategy, faults in found.items() if faults}
 
 
-def _grown_alike(
-    site: Site, strategies: tuple[str, ...], changes: int, found: dict[str, list[str]]
-) -> None:
+def _grown_alike(site: Site, strategies: tuple[str, ...], changes: int, found: dict[str, list[str]]) -> None:
     natural = site.natural()
     seeded = {one: made for one in strategies if (made := _seeded(site, one, found))}
     for strategy, one in seeded.items():

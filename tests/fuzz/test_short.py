@@ -59,9 +59,7 @@ def _no_input_breaks(target: str, first: int, end: int) -> None:
 
 
 def test_an_input_can_be_had_again() -> None:
-    one, other = (
-        mutate.json_text(chance_of("export", 7, 11), {"a": [1, "x", {"b": None}]}) for _ in "ab"
-    )
+    one, other = (mutate.json_text(chance_of("export", 7, 11), {"a": [1, "x", {"b": None}]}) for _ in "ab")
     assert one == other
 
 

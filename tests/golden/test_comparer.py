@@ -35,10 +35,7 @@ def _copy(made: Slapd, place: Path, *plants: tuple[str, Plant]) -> Path:
     with lmdb.open(str(place), map_size=128 << 20, max_dbs=200) as environment:
         for table, plant in plants:
             handle = environment.open_db(table.encode(), create=False)
-            with (
-                environment.begin(write=True, db=handle) as transaction,
-                transaction.cursor() as cursor,
-            ):
+            with environment.begin(write=True, db=handle) as transaction, transaction.cursor() as cursor:
                 assert cursor.first()
                 plant(transaction, cursor)
     return place
@@ -83,9 +80,7 @@ def test_two_loads_are_the_same(made: Slapd, tmp_path: Path) -> None:
         ("cn", _add_key, "key 01020304: 0 IDs [] != 1 IDs [1] (dc=example,dc=com)"),
     ],
 )
-def test_it_tells_what_was_planted(
-    made: Slapd, tmp_path: Path, table: str, plant: Plant, said: str
-) -> None:
+def test_it_tells_what_was_planted(made: Slapd, tmp_path: Path, table: str, plant: Plant, said: str) -> None:
     found = differences(made.database_dir, _copy(made, tmp_path / "copy", (table, plant)))
     assert found
     assert all(line.startswith(f"{table}: ") for line in found if table != "ad2i"), found

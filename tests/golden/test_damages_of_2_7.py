@@ -31,10 +31,7 @@ def worn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worn]:
     """Its configuration as the slaptest of here converts it, which writes its own default of index_hash64."""
     wanted = kept.CASE.settings
     lines = (*wanted.global_lines, "index_hash64 on")
-    with (
-        closing(server(dataclasses.replace(wanted, global_lines=lines))) as here,
-        closing(Reader()) as reader,
-    ):
+    with closing(server(dataclasses.replace(wanted, global_lines=lines))) as here, closing(Reader()) as reader:
         yield Worn.of(kept.of_2_7(), here, tmp_path_factory.mktemp("worn"), reader)
 
 

@@ -86,46 +86,28 @@ class Tree:
 NESTED = (SubordinateDatabase(INNER), SubordinateDatabase(GROUPS))
 TREES = {
     "nested": Tree(NESTED),
-    "advertise": Tree(
-        (SubordinateDatabase(INNER, "advertise"), SubordinateDatabase(GROUPS, "advertise"))
-    ),
+    "advertise": Tree((SubordinateDatabase(INNER, "advertise"), SubordinateDatabase(GROUPS, "advertise"))),
     "children-first": Tree(NESTED, children_first),
     "own-root": Tree(
-        (SubordinateDatabase(GROUPS, lines=(f"rootdn cn=other,{GROUPS}", "lastmod off")),),
-        bare,
-        unforeseen=GENERATED,
+        (SubordinateDatabase(GROUPS, lines=(f"rootdn cn=other,{GROUPS}", "lastmod off")),), bare, unforeseen=GENERATED
     ),
     "no-lastmod": Tree(
-        (SubordinateDatabase(GROUPS),),
-        bare,
-        dataclasses.replace(BASE, database_lines=("lastmod off",)),
+        (SubordinateDatabase(GROUPS),), bare, dataclasses.replace(BASE, database_lines=("lastmod off",))
     ),
     "dds": Tree(
         (SubordinateDatabase(GROUPS),),
-        lambda: (
-            mixed()
-            + record(f"cn=brief,{GROUPS}", 99, "objectClass: dynamicObject", "entryTtl: 3600")
-        ),
+        lambda: mixed() + record(f"cn=brief,{GROUPS}", 99, "objectClass: dynamicObject", "entryTtl: 3600"),
         dataclasses.replace(BASE, modules=(*BASE.modules, "dds"), overlays=("overlay dds",)),
     ),
-    "nothing-for-the-superior": Tree(
-        NESTED[1:], lambda: record(GROUPS, 1) + record(f"cn=a,{GROUPS}", 2)
-    ),
+    "nothing-for-the-superior": Tree(NESTED[1:], lambda: record(GROUPS, 1) + record(f"cn=a,{GROUPS}", 2)),
     "by-ldap": Tree(
-        (
-            SubordinateDatabase(
-                f"ou=far,{SUFFIX}", lines=("uri ldap://127.0.0.1:1",), backend="ldap"
-            ),
-            *NESTED,
-        ),
+        (SubordinateDatabase(f"ou=far,{SUFFIX}", lines=("uri ldap://127.0.0.1:1",), backend="ldap"), *NESTED),
         base=dataclasses.replace(BASE, modules=("back_ldap", *BASE.modules)),
     ),
 }
 
 
-def compared(
-    tree: Tree, engine: str, form: Form, place: Path, chroot: Chroot | None = None
-) -> list[str]:
+def compared(tree: Tree, engine: str, form: Form, place: Path, chroot: Chroot | None = None) -> list[str]:
     """Where the databases of slapadd and of ditseed differ; how many entries are told is looked at, too."""
     ldif = place / "in.ldif"
     ldif.write_text(tree.ldif())
@@ -179,14 +161,10 @@ def test_no_csn_is_made_twice(how: tuple[object, ...], form: Form, tmp_path: Pat
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_context_csn_of_all_stands_in_the_superior(
-    engine: str, form: Form, tmp_path: Path
-) -> None:
+def test_the_context_csn_of_all_stands_in_the_superior(engine: str, form: Form, tmp_path: Path) -> None:
     """slapadd -w of a glued tree is no oracle: 2.5.13 crashes."""
     ldif = tmp_path / "in.ldif"
-    ldif.write_text(
-        mixed() + f"dn: ou=late,{GROUPS}\nobjectClass: organizationalUnit\nou: late\n\n"
-    )
+    ldif.write_text(mixed() + f"dn: ou=late,{GROUPS}\nobjectClass: organizationalUnit\nou: late\n\n")
     with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
         config = ("--config", ours.config_path, "-b", SUFFIX)
         ditseed("build", ldif, *config, "--engine", engine, "-w", "-S", "7").ok()

@@ -47,9 +47,7 @@ def loaded(case: Case, directory: Path) -> Iterator[Slapd]:
 
 def configured(server: Slapd) -> list[str]:
     found = configuration.read(server.config_path).database(server.suffix)
-    return [
-        one.attribute for key, one in indexes.parse(found.indexes).items() if key != indexes.DEFAULT
-    ]
+    return [one.attribute for key, one in indexes.parse(found.indexes).items() if key != indexes.DEFAULT]
 
 
 def rebuilt(server: Slapd, attributes: list[str], scratch: Path) -> None:

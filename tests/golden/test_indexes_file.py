@@ -81,9 +81,7 @@ def test_liblmdb_and_slapd_go_on_with_it(server: Slapd, tmp_path: Path) -> None:
     for command in (["mdb_stat", "-eff"], ["mdb_dump", "-a"]):
         if shutil.which(command[0]) is None and "CI" not in os.environ:
             pytest.skip("lmdb-utils are not installed")
-        subprocess.run(
-            [*command, "-n", str(place / meta.DATA)], stdout=subprocess.DEVNULL, check=True
-        )
+        subprocess.run([*command, "-n", str(place / meta.DATA)], stdout=subprocess.DEVNULL, check=True)
     server.start()
     dns = [f"cn=after {number},{server.suffix}" for number in range(1000)]
     record = "dn: {0}\nobjectClass: person\ncn: after\nsn: {1}\n\n"

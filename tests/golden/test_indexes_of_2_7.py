@@ -107,9 +107,7 @@ def test_a_configuration_of_another_format_is_refused_once(there: Slapd) -> None
     ditseed("verify", there.database_dir).ok()
 
 
-def test_an_index_that_lost_its_entries_is_found_and_made_again(
-    there: Slapd, made: Made, tmp_path: Path
-) -> None:
+def test_an_index_that_lost_its_entries_is_found_and_made_again(there: Slapd, made: Made, tmp_path: Path) -> None:
     attributes = list(contents.indexes(there.database_dir))
     assert "objectClass" in attributes
     edits.empty_indexes(there.database_dir, attributes[:1])

@@ -20,12 +20,7 @@ from tests.support.golden import build, fresh, slapadd
 
 pytestmark = pytest.mark.slapd
 
-CASE = Case(
-    "life",
-    "searched and changed",
-    settings(*INDEXES, database=("multival seeAlso,gDn 3,1",)),
-    mixed,
-)
+CASE = Case("life", "searched and changed", settings(*INDEXES, database=("multival seeAlso,gDn 3,1",)), mixed)
 
 # One for each way into an index.
 FILTERS = (
@@ -89,9 +84,7 @@ def ours(ldif: Path) -> Iterator[Slapd]:
 
 def _answers(server: Slapd) -> dict[str, list[str]]:
     with server:
-        return {
-            wanted: sorted(dn for dn, _ in server.search(wanted, ("1.1",))) for wanted in FILTERS
-        }
+        return {wanted: sorted(dn for dn, _ in server.search(wanted, ("1.1",))) for wanted in FILTERS}
 
 
 def _tool(*command: object) -> str:
@@ -136,9 +129,7 @@ def test_the_tools_of_lmdb_are_content(oracle: Slapd, ours: Slapd, tmp_path: Pat
 def test_the_file_is_as_long_as_its_pages(ours: Slapd) -> None:
     data = ours.database_dir / "data.mdb"
     lines = _tool("mdb_stat", "-e", ours.database_dir).splitlines()
-    told = {
-        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-    }
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     assert data.stat().st_size == int(told["Number of pages used"]) * int(told["Page size"])
     assert int(told["Map size"]) == CASE.settings.maxsize
 
@@ -147,9 +138,7 @@ def test_changes_of_every_kind(ours: Slapd) -> None:
     """Then again every index is what slapindex makes of the entries."""
     base = f"ou=each,{SUFFIX}"
     ours.start()
-    ours.ldapadd(
-        f"dn: cn=new,{base}\nobjectClass: gEntry\ncn: new\ngInteger: 5\ngIgnore: Fresh Text\n"
-    )
+    ours.ldapadd(f"dn: cn=new,{base}\nobjectClass: gEntry\ncn: new\ngInteger: 5\ngIgnore: Fresh Text\n")
     ours.ldapmodify(
         f"dn: cn=all gIgnore,{base}\nchangetype: modify\nadd: gIgnore\ngIgnore: another one\n-\n"
         "delete: gIgnore\ngIgnore: plain text\n-\n"

@@ -73,18 +73,14 @@ def test_what_the_new_slapd_adds_is_expected(name: str, tmp_path: Path) -> None:
         assert not found, "\n".join(found)
 
 
-def test_what_slapd_2_7_leaves_out_is_expected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_slapd_2_7_leaves_out_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """slapd before 2.6.11 stores attributes that it works out, where they are loaded."""
     made, again = ALL["computed"], tmp_path / "again"
     with _here(made) as old, _here(made, "index_hash64 on") as new:
         build(old, made.case.write(tmp_path)).ok()
         assert "hasSubordinates: FALSE" in ditseed("export", old.database_dir, "-o", "-").ok().out
         monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
-        facts = migrate(
-            MigrateOptions(old.database_dir, again, new.config_path), Progress("none"), {}
-        )
+        facts = migrate(MigrateOptions(old.database_dir, again, new.config_path), Progress("none"), {})
     assert "which slapd works out" in facts[AGAIN]
     found = differences(made.unpack(tmp_path / "first"), again)
     assert not found, "\n".join(found)
@@ -98,9 +94,7 @@ def test_what_the_new_slapd_does_not_add_is_still_missed(tmp_path: Path) -> None
         command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
         assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
         made = new.database_dir / ".ditseed-migrate" / "environment" / meta.DATA
-        lacking = (
-            ditseed("export", made.parent, "-o", "-").ok().out.replace("\nsn: s\n", "\nsn: t\n")
-        )
+        lacking = ditseed("export", made.parent, "-o", "-").ok().out.replace("\nsn: s\n", "\nsn: t\n")
         (tmp_path / "lacking.ldif").write_text(lacking)
         slapadd(other, tmp_path / "lacking.ldif")
         shutil.copyfile(other.database_dir / meta.DATA, made)
@@ -121,9 +115,7 @@ def test_a_real_2_7(name: str, tmp_path: Path) -> None:
         slapadd(before, ldif)
         with closing(made.server()) as newer, closing(made.server()) as oracle:
             where = ("--config", newer.config_path)
-            facts = ditseed(
-                "migrate", before.database_dir, newer.database_dir, *where, "--json", env=env
-            )
+            facts = ditseed("migrate", before.database_dir, newer.database_dir, *where, "--json", env=env)
             assert facts.ok().facts["format"] == 3
             assert newer.slapcat() == before.slapcat()
             (tmp_path / "all.ldif").write_text(before.slapcat())

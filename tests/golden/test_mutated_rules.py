@@ -32,9 +32,7 @@ SOURCES: dict[str, tuple[object, ...]] = {
     "reqControls": rules.CONTROLS,
     "pwdAttribute": ("userPassword", "2.5.4.35", "cn;lang-de", "cn;x"),
 }
-WANTED = settings(
-    "objectClass,pwdAttribute,reqStart,reqControls eq", modules=("ppolicy", "accesslog")
-)
+WANTED = settings("objectClass,pwdAttribute,reqStart,reqControls eq", modules=("ppolicy", "accesslog"))
 BY_MISTAKE = re.compile(r"OpenLDAPaci: .*#(group|role|dnattr)\b|authzTo: ldap:.*\(", re.IGNORECASE)
 
 

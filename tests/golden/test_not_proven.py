@@ -30,10 +30,7 @@ class Unproven:
 
 # Syntaxes that slapd registers for filters. OpenLDAP's own test.schema defines an attribute of the first one.
 ASSERTIONS = ("1.3.6.1.1.15.1", "1.3.6.1.1.15.5", "1.3.6.1.4.1.4203.666.11.10.2.2")
-DEFINED = tuple(
-    f"attributetype ( 1.2.3.{n} NAME 'gAssertion{n}' SYNTAX {oid} )"
-    for n, oid in enumerate(ASSERTIONS)
-)
+DEFINED = tuple(f"attributetype ( 1.2.3.{n} NAME 'gAssertion{n}' SYNTAX {oid} )" for n, oid in enumerate(ASSERTIONS))
 SUBTYPE = "attributetype ( 1.2.3.9 NAME 'gAssertion9' SUP gAssertion0 )"
 
 ALL = [

@@ -50,20 +50,13 @@ def rejected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rejected]:
     with closing(server(SETTINGS)) as made:
         done = build(made, ldif, "--max-rejects", 1000, "--rejects", rejects, "--json")
         facts = json.loads(done.out)
-        reasons = {
-            line: (dn, reason)
-            for path, line, dn, reason in facts["rejections"]
-            if path == str(ldif)
-        }
+        reasons = {line: (dn, reason) for path, line, dn, reason in facts["rejections"] if path == str(ldif)}
         yield Rejected(made, ldif, rejects, done.status, facts, reasons)
 
 
 def _line_of(mistake: Mistake, ldif: Path) -> int:
     text = ldif.read_text()
-    return (
-        text[: text.index(unit(mistake.base) + mistake.text) + len(unit(mistake.base))].count("\n")
-        + 1
-    )
+    return text[: text.index(unit(mistake.base) + mistake.text) + len(unit(mistake.base))].count("\n") + 1
 
 
 @pytest.mark.parametrize("mistake", ALL, ids=[one.name for one in ALL])
@@ -105,9 +98,7 @@ def test_the_reject_file_holds_them_as_they_were(rejected: Rejected, target: Sla
 
 
 @pytest.mark.parametrize("mistake", APART, ids=[one.name for one in APART])
-def test_a_mistake_in_lines_that_stand_apart(
-    target: Slapd, tmp_path: Path, mistake: Mistake
-) -> None:
+def test_a_mistake_in_lines_that_stand_apart(target: Slapd, tmp_path: Path, mistake: Mistake) -> None:
     ldif = tmp_path / "apart.ldif"
     ldif.write_text(top() + unit(mistake.base) + mistake.text)
     done = build(target, ldif)
@@ -151,9 +142,7 @@ def test_a_mended_reject_file_completes_the_load(target: Slapd, tmp_path: Path) 
     lame = golden(f"cn=lame,{SUFFIX}").replace("cn: x\n", "")
     child = golden(f"cn=child,cn=lost,{SUFFIX}", cn="child")
     first, rejects = tmp_path / "first.ldif", tmp_path / "rejects.ldif"
-    first.write_text(
-        top() + lame + golden(f"description=bad,{SUFFIX}") + child + unit(f"ou=end,{SUFFIX}")
-    )
+    first.write_text(top() + lame + golden(f"description=bad,{SUFFIX}") + child + unit(f"ou=end,{SUFFIX}"))
     assert build(target, first, "--max-rejects", 9, "--rejects", rejects).status == 1
     (tmp_path / "good.ldif").write_text(top() + unit(f"ou=end,{SUFFIX}"))
     mended = tmp_path / "mended.ldif"
@@ -173,10 +162,7 @@ def test_a_dn_that_comes_twice(target: Slapd, tmp_path: Path, spelled: str) -> N
     between = "".join(unit(f"ou=n{n},{SUFFIX}") for n in range(2000))
     once = top() + golden(f"cn=twice,{SUFFIX}") + between
     ldif.write_text(once + golden(f"{spelled},{SUFFIX}", [("cn", "second")]))
-    with (
-        pytest.raises(ServerError, match=r"already exists|68|KEYEXIST"),
-        closing(server(SETTINGS)) as oracle,
-    ):
+    with pytest.raises(ServerError, match=r"already exists|68|KEYEXIST"), closing(server(SETTINGS)) as oracle:
         slapadd(oracle, ldif)
     done = build(target, ldif, "--max-rejects", 1, "--json")
     assert done.status == 1, done

@@ -33,10 +33,7 @@ PAIRS = [
 # The same attribute by all its names.
 NAMED = [
     ("objectClass", "person"),
-    *(
-        (name, f"value {n}")
-        for n, name in enumerate(("cn", "sn", "commonName", "surname", "2.5.4.3"))
-    ),
+    *((name, f"value {n}") for n, name in enumerate(("cn", "sn", "commonName", "surname", "2.5.4.3"))),
     *(("cn;lang-de", "drei"), ("description", "x"), ("COMMONNAME;lang-de", "vier"), ("CN", "last")),
 ]
 
@@ -64,9 +61,7 @@ def test_equal_to_plain_slapadd(ldif: Path, engine: str) -> None:
 def test_several_names_of_one_attribute(tmp_path: Path, how: tuple[object, ...]) -> None:
     """Plain slapadd leaves such values apart; both engines do not."""
     path, wanted = tmp_path / "named.ldif", settings("cn,sn eq,sub")
-    records = [
-        record(dn, [*NAMED, *stamps(dn)]) for dn in (f"cn=value {n},{SUFFIX}" for n in (0, 2, 4))
-    ]
+    records = [record(dn, [*NAMED, *stamps(dn)]) for dn in (f"cn=value {n},{SUFFIX}" for n in (0, 2, 4))]
     path.write_text(top() + "".join(records))
     with closing(server(wanted)) as native, closing(server(wanted)) as slapadd:
         for target, engine in ((native, "native"), (slapadd, "slapadd")):

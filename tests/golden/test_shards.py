@@ -31,8 +31,7 @@ pytestmark = pytest.mark.slapd
 # A chain or three entries: there is nothing to divide.
 UNDIVIDED = frozenset(
     {"deep", "context-late", "group"}
-    | {case.name for case in CASES if case.name.startswith("ldif-")}
-    - {"ldif-spaces", "ldif-tabs", "ldif-raw"}
+    | {case.name for case in CASES if case.name.startswith("ldif-")} - {"ldif-spaces", "ldif-tabs", "ldif-raw"}
 )
 # What the engine refuses, divided or not: a suffix in another spelling, lines that slapadd does not read.
 REFUSED = frozenset({"suffix-spaces", "ldif-narrow-names"})
@@ -81,9 +80,7 @@ def _parameter(case: Case) -> ParameterSet:
     return pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else [])
 
 
-@pytest.mark.parametrize(
-    "case", [_parameter(case) for case in CASES if case.name not in REFUSED | ALONE | {REPEATED}]
-)
+@pytest.mark.parametrize("case", [_parameter(case) for case in CASES if case.name not in REFUSED | ALONE | {REPEATED}])
 def test_equal_to_one_slapadd(case: Case, tmp_path: Path) -> None:
     require_fitting(case)
     found, divided = compared(case, tmp_path)

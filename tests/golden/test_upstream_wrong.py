@@ -21,9 +21,7 @@ pytestmark = pytest.mark.slapd
 def _late_parent() -> str:
     """65,535 entries with one word, and then their parent with it and with another one."""
     parts = [top()]
-    fixed = [
-        (name, value) for name, value in (("entryCSN", "20240101000000.000000Z#000000#001#000000"),)
-    ]
+    fixed = [(name, value) for name, value in (("entryCSN", "20240101000000.000000Z#000000#001#000000"),)]
     pairs = [("objectClass", "gEntry"), ("cn", "x"), ("description", "crowd"), *fixed]
     for number in range(1, LIMIT + 1):
         given = [*pairs, ("entryUUID", UUID.format(number))]

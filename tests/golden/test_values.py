@@ -119,9 +119,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Database:
 def ask(questions: Iterable[tuple[str, bytes]]) -> list[str]:
     """What the crate answers to (operation, value)."""
     lines = "".join(f"{operation} {value.hex()}\n" for operation, value in questions)
-    return subprocess.run(
-        [normaliser()], input=lines, capture_output=True, text=True, check=True
-    ).stdout.split("\n")[:-1]
+    return subprocess.run([normaliser()], input=lines, capture_output=True, text=True, check=True).stdout.split("\n")[
+        :-1
+    ]
 
 
 def test_normal_forms(made: Database) -> None:

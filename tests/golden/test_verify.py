@@ -51,9 +51,7 @@ def worn(server: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 
 
 def look(server: Slapd, place: Path, level: str = "indexes") -> VerifyReport:
-    options = VerifyOptions(
-        place, server.config_path, server.suffix, level, memory=32 << 20, jobs=2
-    )
+    options = VerifyOptions(place, server.config_path, server.suffix, level, memory=32 << 20, jobs=2)
     return verify_database(options, Progress("none"))
 
 
@@ -80,9 +78,7 @@ def test_beside_a_writer(server: Slapd) -> None:
 
 
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
-def test_databases_of_other_versions_are_sound(
-    suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_databases_of_other_versions_are_sound(suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2.4.57; 2.6.10; 2.6.14, whose LMDB counts pages otherwise."""
     require(missing_chroot())
     other = chroot(suite)

@@ -68,9 +68,7 @@ def test_equal_to_that_versions_slapadd(other: Chroot, name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["policy", "policy-of-2.4", "dds", "multival-all", "sortvals"])
-def test_a_private_configuration_keeps_what_counts(
-    other: Chroot, name: str, tmp_path: Path
-) -> None:
+def test_a_private_configuration_keeps_what_counts(other: Chroot, name: str, tmp_path: Path) -> None:
     """--engine slapadd runs that version's slapadd on less than the whole configuration."""
     (case,) = (case for case in CASES if case.name == name)
     if not _fits(case, other):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slapd
 Cut = Callable[[str], list[str]]
 _COMPLAINT = re.compile(
     r'index attribute "(?P<only>.*)" undefined|index type "(?P<second>.*)" undefined|(?P<more>extra cruft)'
-    r"|(?P<none>missing <)|(?P<open>unterminated quoted)",
+    r"|(?P<none>missing <)|(?P<open>unterminated quoted)"
 )
 
 
@@ -31,9 +31,7 @@ def values(seed: int, count: int) -> Iterator[str]:
 
 
 def complaint(form: str, place: Path) -> re.Match[str] | None:
-    done = subprocess.run(
-        tools.server_tool("slaptest", "-u", form, str(place)), capture_output=True, check=False
-    )
+    done = subprocess.run(tools.server_tool("slaptest", "-u", form, str(place)), capture_output=True, check=False)
     assert done.returncode
     return _COMPLAINT.search(done.stderr.decode())
 
@@ -81,9 +79,7 @@ def test_values(tmp_path: Path, seed: int) -> None:
     conf.write_text(preamble(tmp_path))
     directory.mkdir()
     subprocess.run(
-        tools.server_tool("slapcat", "-n0", "-f", str(conf), "-F", str(directory)),
-        capture_output=True,
-        check=True,
+        tools.server_tool("slapcat", "-n0", "-f", str(conf), "-F", str(directory)), capture_output=True, check=True
     )
     entry = directory / "cn=config" / "olcDatabase={1}mdb.ldif"
     before, kinds = entry.read_text(), set()

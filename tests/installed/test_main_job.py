@@ -9,17 +9,7 @@ import pytest
 
 from fixtures.chroots import Chroot, missing_chroot
 from fixtures.engine import base_image, engine, missing_engine
-from fixtures.installed import (
-    Packages,
-    fresh_root,
-    give,
-    image,
-    inside,
-    main_job,
-    podman_configured,
-    run,
-    running,
-)
+from fixtures.installed import Packages, fresh_root, give, image, inside, main_job, podman_configured, run, running
 from fixtures.slapd import missing_slapd
 from tests.support.require import require
 
@@ -83,9 +73,7 @@ def check_deb(root: Chroot) -> None:
     assert "replica" in inside(root, "env", *completed, "ditseed")
 
 
-@pytest.mark.parametrize(
-    "root", [pytest.param("bookworm", marks=pytest.mark.heavy), "trixie"], indirect=True
-)
+@pytest.mark.parametrize("root", [pytest.param("bookworm", marks=pytest.mark.heavy), "trixie"], indirect=True)
 def test_the_deb(root: Chroot, made: Packages, short_tmp: Path) -> None:
     install_deb(root, made.deb)
     check_deb(root)

@@ -86,20 +86,13 @@ def test_the_wheel_has_everything_besides_code(made: Packages) -> None:
 def test_the_deb_is_as_its_distribution_wants_it(made: Packages) -> None:
     require(None if shutil.which("lintian") else "lintian is not installed")
     done = subprocess.run(
-        ["lintian", "--allow-root", "--fail-on", "error", str(made.deb)],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["lintian", "--allow-root", "--fail-on", "error", str(made.deb)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_deb_leaves_libldap_to_the_distribution(made: Packages) -> None:
-    fields = dict(
-        line.split(": ", 1)
-        for line in run("dpkg-deb", "--field", made.deb).splitlines()
-        if ": " in line
-    )
+    fields = dict(line.split(": ", 1) for line in run("dpkg-deb", "--field", made.deb).splitlines() if ": " in line)
     assert fields["Version"] == version()
     settings = metadata()
     assert fields["Maintainer"] == f"{settings['maintainer']} <{settings['maintainer_email']}>"

@@ -100,22 +100,15 @@ def _piped(server: Slapd, text: str, *arguments: object) -> Done:
 
 def test_a_stream_that_was_cut_is_noticed(slapd_instance: Slapd) -> None:
     """Its last record alone lacks what all others have."""
-    stamped = [
-        person(f"s{n}", SUFFIX, ("entryCSN", f"2026010100000{n}.000000Z#000000#000#000000"))
-        for n in range(5)
-    ]
-    text = (
-        TOP.rstrip() + "\nentryCSN: 20260101000000.000000Z#000000#000#000000\n\n" + "".join(stamped)
-    )
+    stamped = [person(f"s{n}", SUFFIX, ("entryCSN", f"2026010100000{n}.000000Z#000000#000#000000")) for n in range(5)]
+    text = TOP.rstrip() + "\nentryCSN: 20260101000000.000000Z#000000#000#000000\n\n" + "".join(stamped)
     done = _piped(slapd_instance, text[: text.rindex("entryCSN:")], "-")
     assert done.status == errors.LdifTruncated.exit_status, done
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("order", ["reverse", "shuffled"])
-def test_children_before_parents(
-    slapd_instance: Slapd, tmp_path: Path, jobs: int, order: str
-) -> None:
+def test_children_before_parents(slapd_instance: Slapd, tmp_path: Path, jobs: int, order: str) -> None:
     """Across batches and connections; in the end all of them are there."""
     deep, above = [TOP], SUFFIX
     for level in range(8):
@@ -132,9 +125,7 @@ def test_children_before_parents(
 
 
 @pytest.mark.parametrize("batch", ["auto", "1", "7"])
-def test_many_containers_over_many_connections(
-    slapd_instance: Slapd, tmp_path: Path, batch: str
-) -> None:
+def test_many_containers_over_many_connections(slapd_instance: Slapd, tmp_path: Path, batch: str) -> None:
     """Each begins a batch that others depend on. No child has to be tried twice."""
     texts = [TOP]
     for number in range(60):
@@ -218,12 +209,7 @@ def test_a_server_with_two_databases(short_tmp: Path, tmp_path: Path) -> None:
     with_other = Slapd(directory=short_tmp / "server", form="conf")
     try:
         conf = with_other.home / "slapd.conf"
-        lines = (
-            "database mdb",
-            'suffix "o=other"',
-            f"directory {other}",
-            f'rootdn "{with_other.root_dn}"',
-        )
+        lines = ("database mdb", 'suffix "o=other"', f"directory {other}", f'rootdn "{with_other.root_dn}"')
         conf.write_text("\n".join([conf.read_text(), *lines, ""]))
         there = TOP + "dn: o=other\nobjectClass: organization\no: other\n\n"
         mixed = "".join(person(f"m{n}", SUFFIX if n % 3 else "o=other") for n in range(60))
@@ -241,9 +227,6 @@ def test_large_and_small_batches_make_the_same(people_ldif: Path) -> None:
         with Slapd(Settings()) as server:
             facts(server, people_ldif, *options)
             found.append(
-                sorted(
-                    (dn, sorted(values.items()))
-                    for dn, values in server.search(attributes=USER_ATTRIBUTES)
-                )
+                sorted((dn, sorted(values.items())) for dn, values in server.search(attributes=USER_ATTRIBUTES))
             )
     assert found[0] == found[1] == found[2]

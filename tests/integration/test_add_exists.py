@@ -8,19 +8,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from loader import errors
-from tests.support.adding import (
-    OPERATIONAL,
-    SUFFIX,
-    TOP,
-    accounted,
-    add,
-    entry,
-    facts,
-    names,
-    people,
-    person,
-    write,
-)
+from tests.support.adding import OPERATIONAL, SUFFIX, TOP, accounted, add, entry, facts, names, people, person, write
 
 pytestmark = pytest.mark.slapd
 

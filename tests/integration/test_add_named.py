@@ -14,19 +14,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import record
 from tests.support import killing
-from tests.support.adding import (
-    SUFFIX,
-    TOP,
-    accounted,
-    command,
-    facts,
-    names,
-    names_in,
-    people,
-    person,
-    unit,
-    write,
-)
+from tests.support.adding import SUFFIX, TOP, accounted, command, facts, names, names_in, people, person, unit, write
 from tests.support.command import ditseed
 
 pytestmark = pytest.mark.slapd
@@ -58,18 +46,14 @@ def group(name: str, *members: str) -> str:
 def sets() -> list[tuple[str, str]]:
     """Groups and their members: every person is in one group."""
     numbered = ([f"p{n}-{number}" for n in range(MEMBERS)] for number in range(GROUPS))
-    return [
-        (group(f"g{number}", *members), "".join(map(person, members)))
-        for number, members in enumerate(numbered)
-    ]
+    return [(group(f"g{number}", *members), "".join(map(person, members))) for number, members in enumerate(numbered)]
 
 
 def member_of(server: Slapd) -> dict[str, set[str]]:
     """The names of the groups of each entry that has one."""
     shown = server.search("(memberOf=*)", attributes=("memberOf",))
     return {
-        dn.split(",")[0][3:]: {value.decode().split(",")[0][3:] for value in found["memberOf"]}
-        for dn, found in shown
+        dn.split(",")[0][3:]: {value.decode().split(",")[0][3:] for value in found["memberOf"]} for dn, found in shown
     }
 
 
@@ -140,9 +124,7 @@ def test_no_group_is_refused_for_a_member_that_comes_later(
     assert facts(server, write(tmp_path / "x.ldif", *texts))["rejected"] == 0
 
 
-@pytest.mark.parametrize(
-    ("overlays", "waited"), [(("overlay refint",), 0), (("overlay memberof",), GROUPS)]
-)
+@pytest.mark.parametrize(("overlays", "waited"), [(("overlay refint",), 0), (("overlay memberof",), GROUPS)])
 def test_the_configuration_says_whether_to_wait(
     start: Callable[..., Slapd], tmp_path: Path, overlays: tuple[str, ...], waited: int
 ) -> None:
@@ -178,9 +160,7 @@ def test_members_stay_as_they_are_on_2_7(tmp_path: Path, reads_config: bool) -> 
     reason = openldap_27.missing()
     if reason:
         pytest.skip(reason)
-    settings = Settings(
-        modules=("memberof",), overlays=("overlay memberof",), database_lines=("dbnosync",)
-    )
+    settings = Settings(modules=("memberof",), overlays=("overlay memberof",), database_lines=("dbnosync",))
     with Slapd(settings, installation=openldap_27.installation()) as server:
         texts = [text for groups, persons in sets() for text in (persons, groups)]
         path = write(tmp_path / "x.ldif", TOP, *texts)

@@ -48,9 +48,7 @@ def test_lent_and_given_back(slapd_instance: Slapd, tmp_path: Path) -> None:
 
 
 def test_a_server_that_has_it_on_keeps_it(slapd_instance: Slapd, tmp_path: Path) -> None:
-    slapd_instance.configure(
-        f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: TRUE\n"
-    )
+    slapd_instance.configure(f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: TRUE\n")
     done = _lend(slapd_instance, write(tmp_path / "x.ldif", TOP), state=tmp_path).ok()
     assert "has nosync on already" in done.err
     assert _nosync(slapd_instance)
@@ -66,9 +64,7 @@ def test_given_back_after_an_error(slapd_instance: Slapd, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_given_back_after_a_signal(
-    slapd_instance: Slapd, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_given_back_after_a_signal(slapd_instance: Slapd, tmp_path: Path, number: signal.Signals) -> None:
     path = write(tmp_path / "x.ldif", TOP, people(2000))
     slow = _external(slapd_instance, path, "--nosync", "--max-rate", 100)
     process = start(*slow, env={"DITSEED_STATE_DIR": str(tmp_path)})
@@ -86,14 +82,9 @@ def _wait_until_on(server: Slapd) -> None:
 
 
 @pytest.mark.parametrize("point", ["nosync.written-down", "nosync.taken", "nosync.given-back"])
-def test_killed_and_given_back_by_the_next_start(
-    slapd_instance: Slapd, tmp_path: Path, point: str
-) -> None:
+def test_killed_and_given_back_by_the_next_start(slapd_instance: Slapd, tmp_path: Path, point: str) -> None:
     """Whichever load that is; the lease is a file for the owner's eyes, without a secret."""
-    path, other = (
-        write(tmp_path / "x.ldif", TOP, people(50)),
-        write(tmp_path / "y.ldif", person("y")),
-    )
+    path, other = (write(tmp_path / "x.ldif", TOP, people(50)), write(tmp_path / "y.ldif", person("y")))
     done = _lend(slapd_instance, path, state=tmp_path, kill_at=point)
     assert done.status == -signal.SIGKILL, done
     assert _nosync(slapd_instance) == (point == "nosync.taken")

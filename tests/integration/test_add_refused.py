@@ -10,18 +10,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import record
 from loader import errors
-from tests.support.adding import (
-    SUFFIX,
-    TOP,
-    accounted,
-    add,
-    facts,
-    names,
-    people,
-    person,
-    unit,
-    write,
-)
+from tests.support.adding import SUFFIX, TOP, accounted, add, facts, names, people, person, unit, write
 from tests.support.command import ditseed as _ditseed
 
 pytestmark = pytest.mark.slapd
@@ -29,9 +18,7 @@ pytestmark = pytest.mark.slapd
 
 @pytest.mark.parametrize("batch", ["auto", "1"])
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_only_the_guilty_are_rejected(
-    slapd_instance: Slapd, tmp_path: Path, batch: str, jobs: int
-) -> None:
+def test_only_the_guilty_are_rejected(slapd_instance: Slapd, tmp_path: Path, batch: str, jobs: int) -> None:
     """Of the schema, of a syntax, of a name, in the middle of others; with the server's words, file and line."""
     texts = [TOP, people(300)]
     for number in range(4):
@@ -46,10 +33,7 @@ def test_only_the_guilty_are_rejected(
     assert (told["added"], told["rejected"]) == (531, 6)
     assert accounted(told)
     words = kept.read_text()
-    assert (
-        words.count("# objectClassViolation (65): object class 'person' requires attribute 'sn'")
-        == 4
-    )
+    assert words.count("# objectClassViolation (65): object class 'person' requires attribute 'sn'") == 4
     assert "# invalidAttributeSyntax (21): seeAlso: value #0 invalid per syntax" in words
     assert "# undefinedAttributeType (17): noSuchAttribute: attribute type undefined" in words
     line = "".join(texts)[: "".join(texts).index("dn: cn=bad2,")].count("\n") + 1
@@ -89,17 +73,13 @@ def test_what_was_stored_can_be_read_after_a_restart(tmp_path: Path) -> None:
 
 def _inet(name: str, more: tuple[tuple[str, str], ...], surname: bool = True) -> str:
     sn = [("sn", "x")] if surname else []
-    return record(
-        f"cn={name},{SUFFIX}", [("objectClass", "inetOrgPerson"), ("cn", name), *sn, *more]
-    )
+    return record(f"cn={name},{SUFFIX}", [("objectClass", "inetOrgPerson"), ("cn", name), *sn, *more])
 
 
 def test_many_guilty_entries(slapd_instance: Slapd, tmp_path: Path) -> None:
     """Every third one."""
     texts = [TOP, *(person(f"x{n}", sn=None if n % 3 == 0 else "x") for n in range(600))]
-    told = add(
-        slapd_instance, write(tmp_path / "x.ldif", *texts), "--max-rejects", 200, "--json"
-    ).facts
+    told = add(slapd_instance, write(tmp_path / "x.ldif", *texts), "--max-rejects", 200, "--json").facts
     assert (told["added"], told["rejected"]) == (401, 200)
     assert len(names(slapd_instance)) == 401
 
@@ -120,9 +100,7 @@ def test_too_many_end_the_load_with_counts(slapd_instance: Slapd, tmp_path: Path
 
 
 def test_children_of_a_rejected_entry(slapd_instance: Slapd, tmp_path: Path) -> None:
-    bad = record(
-        f"ou=bad,{SUFFIX}", [("objectClass", "organizationalUnit"), ("ou", "bad"), ("sn", "x")]
-    )
+    bad = record(f"ou=bad,{SUFFIX}", [("objectClass", "organizationalUnit"), ("ou", "bad"), ("sn", "x")])
     below = f"ou=bad,{SUFFIX}"
     texts = [TOP, bad, people(40, below), unit("good"), people(40, f"ou=good,{SUFFIX}")]
     path = write(tmp_path / "x.ldif", *texts)
@@ -149,10 +127,7 @@ def test_access_control(tmp_path: Path) -> None:
         who = ("-H", server.uri, "-D", writer, "-y", tmp_path / "pw")
         done = _ditseed("add", path, *who, *options)
         assert (done.status, done.facts["added"], done.facts["rejected"]) == (1, 40, 2), done
-        assert (
-            kept.read_text().count("# insufficientAccessRights (50): no write access to parent")
-            == 2
-        )
+        assert kept.read_text().count("# insufficientAccessRights (50): no write access to parent") == 2
 
 
 def _acl_first(writer: str) -> str:
@@ -177,9 +152,7 @@ def test_an_entry_that_the_server_hangs_up_on(tmp_path: Path) -> None:
         assert len(names(server)) == 121
 
 
-def test_slapd_is_not_asked_for_more_than_it_takes_at_once(
-    slapd_instance: Slapd, tmp_path: Path
-) -> None:
+def test_slapd_is_not_asked_for_more_than_it_takes_at_once(slapd_instance: Slapd, tmp_path: Path) -> None:
     """It would note each request that has to wait, and hang up when there are many."""
     facts(slapd_instance, write(tmp_path / "x.ldif", TOP, people(2000)))
     assert len(slapd_instance.log_lines("deferring operation")) < 500
@@ -193,30 +166,12 @@ def test_a_database_without_transactions(short_tmp: Path, tmp_path: Path, batch:
     server = Slapd(directory=short_tmp / "server", form="conf")
     try:
         conf = server.home / "slapd.conf"
-        lines = (
-            "database ldif",
-            'suffix "o=files"',
-            f"directory {place}",
-            f'rootdn "{server.root_dn}"',
-        )
+        lines = ("database ldif", 'suffix "o=files"', f"directory {place}", f'rootdn "{server.root_dn}"')
         conf.write_text("\n".join([conf.read_text(), *lines, ""]))
         top = record("o=files", [("objectClass", "organization"), ("o", "files")])
-        texts = [
-            top,
-            people(50, "o=files"),
-            person("bad", "o=files", sn=None),
-            people(50, "o=files", "q"),
-        ]
+        texts = [top, people(50, "o=files"), person("bad", "o=files", sn=None), people(50, "o=files", "q")]
         with server:
-            told = add(
-                server,
-                write(tmp_path / "x.ldif", *texts),
-                "--max-rejects",
-                1,
-                "--batch",
-                batch,
-                "--json",
-            ).facts
+            told = add(server, write(tmp_path / "x.ldif", *texts), "--max-rejects", 1, "--batch", batch, "--json").facts
             assert (told["added"], told["rejected"], told["transactions"]) == (101, 1, 0)
             assert len(server.search(base="o=files", attributes=("1.1",))) == 101
     finally:
@@ -225,10 +180,7 @@ def test_a_database_without_transactions(short_tmp: Path, tmp_path: Path, batch:
 
 @pytest.mark.parametrize(
     ("change", "error"),
-    [
-        (("-H", "ldap://127.0.0.1:1"), errors.ServerDown),
-        (("-D", "cn=nobody,dc=example,dc=com"), errors.BadCredentials),
-    ],
+    [(("-H", "ldap://127.0.0.1:1"), errors.ServerDown), (("-D", "cn=nobody,dc=example,dc=com"), errors.BadCredentials)],
     ids=["down", "credentials"],
 )
 def test_a_server_that_cannot_be_had(
@@ -237,15 +189,7 @@ def test_a_server_that_cannot_be_had(
     path = write(tmp_path / "x.ldif", TOP)
     done = add(slapd_instance, path)
     done = _ditseed(
-        "add",
-        path,
-        "-H",
-        slapd_instance.uri,
-        "-D",
-        slapd_instance.root_dn,
-        "-y",
-        slapd_instance.password_file,
-        *change,
+        "add", path, "-H", slapd_instance.uri, "-D", slapd_instance.root_dn, "-y", slapd_instance.password_file, *change
     )
     assert done.status == error.exit_status, done
     assert f"[{error.code}]" in done.err

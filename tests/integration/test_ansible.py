@@ -50,8 +50,7 @@ class Play:
     def recap(self) -> dict[str, dict[str, int]]:
         lines = re.findall(r"^(\w+) +: (ok=.*)$", self.out, re.MULTILINE)
         return {
-            name: {word: int(count) for word, count in re.findall(r"(\w+)=(\d+)", counts)}
-            for name, counts in lines
+            name: {word: int(count) for word, count in re.findall(r"(\w+)=(\d+)", counts)} for name, counts in lines
         }
 
     @property
@@ -84,9 +83,7 @@ class Site:
 
     def run(self, name: str, *arguments: object) -> Play:
         command = [str(self.ansible / name), *map(str, arguments)]
-        done = subprocess.run(
-            command, env=self.environment, check=False, capture_output=True, text=True
-        )
+        done = subprocess.run(command, env=self.environment, check=False, capture_output=True, text=True)
         return Play(done.returncode, done.stdout + done.stderr)
 
     def install(self) -> None:
@@ -139,10 +136,7 @@ class Site:
 
 
 def content(server: Slapd) -> dict[str, dict[str, list[bytes]]]:
-    return {
-        dn: {name: sorted(values) for name, values in attributes.items()}
-        for dn, attributes in server.search()
-    }
+    return {dn: {name: sorted(values) for name, values in attributes.items()} for dn, attributes in server.search()}
 
 
 @pytest.fixture
@@ -180,11 +174,7 @@ def test_a_wave_that_fails_is_the_last_one(site: Site) -> None:
     """The others of that wave are finished. The same command goes on, and replaces what slapd was serving."""
     _, second, third = (site.consumers[name] for name in NAMES)
     away = second.config_path.rename(second.home / "not mounted")
-    shared = {
-        "ditseed_export_shared": True,
-        "ditseed_received_dir": str(site.home / "export"),
-        "ditseed_replace": True,
-    }
+    shared = {"ditseed_export_shared": True, "ditseed_received_dir": str(site.home / "export"), "ditseed_replace": True}
     subprocess.run(site.services.command("first", "start"), check=True)
     failed = site.play([2, 1], **shared)
     assert failed.status == FAILED, failed.out
@@ -200,10 +190,7 @@ def test_a_wave_that_fails_is_the_last_one(site: Site) -> None:
     assert done.status == 0, done.out
     assert all(site.equal(name) for name in NAMES)
     assert done.changed() == {"second", "third"}
-    assert site.services.done[1:] == [
-        *("first stop", "first start"),
-        *("second start", "third start"),
-    ]
+    assert site.services.done[1:] == [*("first stop", "first start"), *("second start", "third start")]
 
 
 def test_a_consumer_that_differs_fails_its_wave(site: Site) -> None:

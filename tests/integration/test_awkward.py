@@ -44,9 +44,7 @@ def _certificate() -> bytes:
 
 
 def _tree() -> Iterator[str]:
-    yield _record(
-        SUFFIX, (CLASS, "organization"), (CLASS, "dcObject"), ("dc", "example"), ("o", "x")
-    )
+    yield _record(SUFFIX, (CLASS, "organization"), (CLASS, "dcObject"), ("dc", "example"), ("o", "x"))
     yield _person("cn=secret", ("cn", "secret"), ("userPassword", b"\x00\xff\xfe"))
     yield from _names()
     yield from _values()
@@ -120,9 +118,7 @@ def _compared(a: object, b: object, server: Slapd, *more: object) -> Done:
     return ditseed("compare", a, b, *who, *more).ok()
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--page", 10), ("--pieces", 7), ("--jobs", 1, "--compress", "none")]
-)
+@pytest.mark.parametrize("options", [(), ("--page", 10), ("--pieces", 7), ("--jobs", 1, "--compress", "none")])
 def test_all_of_it_is_exported(
     pair: tuple[Slapd, Slapd], ldif: Path, tmp_path: Path, options: tuple[object, ...]
 ) -> None:
@@ -156,9 +152,7 @@ def test_a_value_that_is_too_large_for_the_server(ldif: Path, tmp_path: Path) ->
 def test_dead_servers_in_the_list(pair: tuple[Slapd, Slapd], tmp_path: Path) -> None:
     """libldap's list: the next one, when one is down."""
     full, _ = pair
-    for number, uris in enumerate(
-        (f"ldap://127.0.0.1:1 {full.uri}", f"ldap://no.invalid,{full.uri}")
-    ):
+    for number, uris in enumerate((f"ldap://127.0.0.1:1 {full.uri}", f"ldap://no.invalid,{full.uri}")):
         who = ("-H", uris, *_as_root(full)[2:])
         ditseed("export", *who, "-b", SUFFIX, "-o", tmp_path / f"{number}").ok()
         _compared(tmp_path / f"{number}", full.uri, full)

@@ -232,9 +232,7 @@ def test_the_configuration_lies_beside_it(source: Slapd, repo: Path) -> None:
 
 def test_owner_and_mode_are_the_servers(source: Slapd, repo: Path) -> None:
     require(None if os.geteuid() == 0 else "slapd as another user needs root")
-    server = Slapd(
-        dataclasses.replace(source.settings, database_lines=("mode 0640",)), user="openldap"
-    )
+    server = Slapd(dataclasses.replace(source.settings, database_lines=("mode 0640",)), user="openldap")
     try:
         put_back(repo, server)
         status = (server.database_dir / "data.mdb").stat()
@@ -294,12 +292,7 @@ def test_what_it_refuses(other: Slapd, repo: Path, tmp_path: Path) -> None:
         (dataclasses.replace(options, repo=tmp_path / "none"), NoSuchPath),
         (dataclasses.replace(options, target=None), UsageProblem),
         (dataclasses.replace(options, target=None, config_path=tmp_path / "none"), NoSuchPath),
-        (
-            dataclasses.replace(
-                options, target=None, config_path=other.config_path, suffix="dc=other"
-            ),
-            NoSuchSuffix,
-        ),
+        (dataclasses.replace(options, target=None, config_path=other.config_path, suffix="dc=other"), NoSuchSuffix),
     ]
     for asked, error in cases:
         with pytest.raises(error):
@@ -321,9 +314,7 @@ def test_the_backup_of_another_suffix(repo: Path) -> None:
         server.close()
 
 
-def test_a_maxsize_that_is_too_small_is_said(
-    source: Slapd, repo: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_maxsize_that_is_too_small_is_said(source: Slapd, repo: Path, caplog: pytest.LogCaptureFixture) -> None:
     server = Slapd(dataclasses.replace(source.settings, maxsize=1 << 20))
     try:
         with caplog.at_level(logging.WARNING):
@@ -382,9 +373,7 @@ def test_a_backup_of_another_openldap(other: Slapd, damaged: Path) -> None:
         put_back(damaged, other)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[]", "null", '{"format": 1}', '{"format": 99}', "\xff{"]
-)
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": 1}', '{"format": 99}', "\xff{"])
 def test_a_manifest_that_is_none(damaged: Path, text: str) -> None:
     (manifest,) = damaged.glob("*/manifest.json")
     manifest.write_text(text, encoding="latin-1")
@@ -449,16 +438,7 @@ def test_a_full_disk_leaves_nothing(source: Slapd) -> None:
 def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, point: str) -> None:
     other.slapadd(ONE_ENTRY)
     before = other.slapcat()
-    command = (
-        "backup",
-        "restore",
-        "latest",
-        "-R",
-        repo,
-        "--config",
-        other.config_path,
-        "--replace",
-    )
+    command = ("backup", "restore", "latest", "-R", repo, "--config", other.config_path, "--replace")
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     assert other.slapcat() == before
     ditseed(*command).ok()
@@ -471,9 +451,7 @@ def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_ended_while_it_streams_it_holds_no_pages(
-    people_ldif: Path, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_ended_while_it_streams_it_holds_no_pages(people_ldif: Path, tmp_path: Path, number: signal.Signals) -> None:
     """The reader of a killed backup keeps the pages of its moment until somebody clears it away."""
     server = replication.provider()
     server.slapadd(people_ldif)
@@ -497,9 +475,7 @@ def test_ended_while_it_streams_it_holds_no_pages(
 
 def _write_a_little(server: Slapd) -> None:
     for number in range(20):
-        server.ldapadd(
-            f"dn: ou=w{number},dc=example,dc=com\nobjectClass: organizationalUnit\nou: w{number}\n"
-        )
+        server.ldapadd(f"dn: ou=w{number},dc=example,dc=com\nobjectClass: organizationalUnit\nou: w{number}\n")
 
 
 # --- check --------------------------------------------------------------------------------------
@@ -549,9 +525,7 @@ def test_clocks_may_differ_a_little(damaged: Path) -> None:
     assert check(damaged, Limits(26 * 3600.0)).status is Status.OK
 
 
-def test_no_more_is_unpacked_than_a_map_may_hold(
-    source: Slapd, other: Slapd, tmp_path: Path
-) -> None:
+def test_no_more_is_unpacked_than_a_map_may_hold(source: Slapd, other: Slapd, tmp_path: Path) -> None:
     """4 GiB in a file of some KiB: memory would be full."""
     made = take(source, tmp_path / "repo")
     path = tmp_path / "repo" / made.id / manifest.MAP
@@ -631,9 +605,7 @@ def test_the_latest_is_not_an_older_one(damaged: Path, tmp_path: Path, what: str
     newer = damaged / repository.new_id(damaged, repository.now(), older.suffix)
     newer.mkdir()
     if what != "no manifest":
-        (newer / "manifest.json").write_bytes(
-            (damaged / older.id / "manifest.json").read_bytes()[:99]
-        )
+        (newer / "manifest.json").write_bytes((damaged / older.id / "manifest.json").read_bytes()[:99])
     if what == "alone":
         shutil.rmtree(damaged / older.id)
     into = ("-R", damaged, "--target", tmp_path / "made")
@@ -651,9 +623,7 @@ def test_the_latest_is_not_an_older_one(damaged: Path, tmp_path: Path, what: str
 def test_as_of_a_time(damaged: Path, tmp_path: Path) -> None:
     """The newest that was made by then, and no older one in its place."""
     (made,) = repository.listing(damaged).backups
-    first, second, third = (
-        _dated(damaged, made, f"2026-01-0{day}T02:15:00+00:00") for day in (1, 2, 3)
-    )
+    first, second, third = (_dated(damaged, made, f"2026-01-0{day}T02:15:00+00:00") for day in (1, 2, 3))
     for moment, wanted in [
         ("2026-01-02T02:15Z", second),
         ("2026-01-02T03:14:59+01:00", first),
@@ -668,9 +638,7 @@ def test_as_of_a_time(damaged: Path, tmp_path: Path) -> None:
     (damaged / second / "manifest.json").write_text("{")
     done = ditseed("backup", "restore", "--as-of", "2026-01-02T12:00Z", *into)
     assert (done.status, done.out) == (LatestBroken.exit_status, "")
-    assert (
-        f"the latest backup made by 2026-01-02 12:00:00+00:00, {second}, cannot be used" in done.err
-    )
+    assert f"the latest backup made by 2026-01-02 12:00:00+00:00, {second}, cannot be used" in done.err
     assert f"backup restore {first} -R {damaged}" in done.err
     ditseed("backup", "restore", "--as-of", "2026-01-01T12:00Z", *into).ok()
 
@@ -696,12 +664,7 @@ def _dated(repo: Path, made: Backup, when: str) -> str:
     ],
 )
 def test_which_backup_is_meant(repo: Path, words: tuple[str, ...], reason: str) -> None:
-    for verb in (
-        ("restore", "--target", "/nowhere/x"),
-        ("show",),
-        ("drill",),
-        ("extract", "--dn", ""),
-    ):
+    for verb in (("restore", "--target", "/nowhere/x"), ("show",), ("drill",), ("extract", "--dn", "")):
         done = ditseed("backup", *verb, *words, "-R", repo)
         assert (done.status, reason in done.err) == (UsageProblem.exit_status, True), done
 

@@ -90,9 +90,7 @@ def test_a_good_one(repo: Path) -> None:
     assert records.of(repo, only(repo)).verification == found
     told = ditseed("backup", "show", "latest", "-R", repo).ok().out
     assert "level pages: good" in told
-    assert json.loads(ditseed("backup", "list", "-R", repo, "--json").ok().out)["backups"][0][
-        "verification"
-    ]
+    assert json.loads(ditseed("backup", "list", "-R", repo, "--json").ok().out)["backups"][0]["verification"]
 
 
 @pytest.mark.parametrize("name", ["pages.pack", "pages.map", "manifest.json"])
@@ -183,11 +181,7 @@ def test_where_none_can_be_restored_all_stay(repo: Path) -> None:
 
 @pytest.mark.parametrize("hours", [24, 0.05])
 def test_the_clock_went_back(
-    repo: Path,
-    source: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    hours: float,
+    repo: Path, source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hours: float
 ) -> None:
     """What is taken then is the latest all the same, also once the clock is right again."""
     before, right = only(repo), repository.now()
@@ -221,15 +215,7 @@ def test_those_of_a_lost_database_take_no_place(tmp_path: Path) -> None:
     """It is told each time that the database has no entries."""
     with closing(Slapd()) as server:
         server.slapadd(TREE)
-        command = (
-            "backup",
-            "run",
-            "--init",
-            "--config",
-            server.config_path,
-            "-R",
-            tmp_path / "repo",
-        )
+        command = ("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path / "repo")
         assert ditseed(*command).ok().err == ""
         full = only(tmp_path / "repo")
         (server.database_dir / "data.mdb").unlink()
@@ -421,27 +407,14 @@ def test_only_in_one_role(tmp_path: Path) -> None:
         with closing(replication.consumer(provider)) as consumer:
             consumer.slapadd(TREE)
             for server, role in ((provider, "provider"), (consumer, "consumer")):
-                command = (
-                    "backup",
-                    "run",
-                    "--init",
-                    "--config",
-                    server.config_path,
-                    "-R",
-                    tmp_path / role,
-                )
+                command = ("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path / role)
                 other = {"provider": "consumer", "consumer": "provider"}[role]
-                assert (
-                    "none: the database is no"
-                    in ditseed("-v", *command, "--only-role", other).ok().out
-                )
+                assert "none: the database is no" in ditseed("-v", *command, "--only-role", other).ok().out
                 assert not (tmp_path / role).exists()
                 ditseed(*command, "--only-role", role).ok()
                 ditseed(*command, "--only-role", role, "--all-databases").ok()
                 assert len(repository.listing(tmp_path / role).backups) == 2
-    refused = ditseed(
-        "backup", "run", "--init", "--from", tmp_path, "-R", tmp_path, "--only-role", "provider"
-    )
+    refused = ditseed("backup", "run", "--init", "--from", tmp_path, "-R", tmp_path, "--only-role", "provider")
     assert refused.status == UsageProblem.exit_status
 
 

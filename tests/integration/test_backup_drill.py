@@ -32,11 +32,7 @@ pytestmark = pytest.mark.slapd
 PEOPLE = "ou=people,dc=example,dc=com"
 TREE = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n" + "".join(
     f"dn: ou={name}\nobjectClass: organizationalUnit\ndescription: {name}\n\n"
-    for name in (
-        PEOPLE[3:],
-        *(f"unit{number},{PEOPLE}" for number in range(5)),
-        "x,ou=unit1," + PEOPLE,
-    )
+    for name in (PEOPLE[3:], *(f"unit{number},{PEOPLE}" for number in range(5)), "x,ou=unit1," + PEOPLE)
 )
 QUIET = Progress("none")
 
@@ -130,9 +126,7 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
     assert ran == [owner]
 
 
-def test_whatever_the_umask_nobody_else_writes_in_our_directories(
-    server: Slapd, tmp_path: Path
-) -> None:
+def test_whatever_the_umask_nobody_else_writes_in_our_directories(server: Slapd, tmp_path: Path) -> None:
     repo, exported = tmp_path / "far/repo", tmp_path / "away/export"
     copied, restored = tmp_path / "new/copy", tmp_path / "new/restored"
     env = {"DITSEED_STATE_DIR": str(tmp_path / "state/ditseed")}
@@ -140,16 +134,7 @@ def test_whatever_the_umask_nobody_else_writes_in_our_directories(
     try:
         for words in (
             ("backup", "run", "--init", "-R", repo, "--config", server.config_path),
-            (
-                "backup",
-                "run",
-                "--init",
-                "-R",
-                repo,
-                "--config",
-                server.config_path,
-                "--incremental",
-            ),
+            ("backup", "run", "--init", "-R", repo, "--config", server.config_path, "--incremental"),
             ("backup", "restore", "latest", "-R", repo, "--target", restored),
             ("clone", server.database_dir, copied),
             ("export", server.database_dir, "-o", exported),
@@ -164,9 +149,7 @@ def test_whatever_the_umask_nobody_else_writes_in_our_directories(
     assert [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o022] == []
 
 
-def test_a_fifo_in_the_place_of_its_configuration(
-    repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fifo_in_the_place_of_its_configuration(repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
     """The account of slapd can put one there, for the directory has been given to it: it is removed, not read."""
     running = private_slapd.running
 
@@ -272,9 +255,7 @@ def test_a_filter_gives_parents_first(tmp_path: Path) -> None:
 
 def test_what_a_module_keeps_from_clients_is_left_out(tmp_path: Path) -> None:
     """memberOf is of slapo-memberof's own schema, which is in no slapd.d; the overlay writes it again."""
-    settings = Settings(
-        modules=("back_mdb", "syncprov", "memberof"), overlays=("overlay memberof",)
-    )
+    settings = Settings(modules=("back_mdb", "syncprov", "memberof"), overlays=("overlay memberof",))
     staff = f"dn: cn=staff,{PEOPLE}\nobjectClass: groupOfNames\nmember: ou=unit1,{PEOPLE}\n\n"
     with closing(Slapd(settings, form="config")) as server:
         server.slapadd(TREE)

@@ -19,12 +19,7 @@ import pytest
 
 from fixtures import replication, s3
 from fixtures.slapd import Slapd
-from loader.errors import (
-    BackupDamaged,
-    BackupEncrypted,
-    ManifestBroken,
-    UsageProblem,
-)
+from loader.errors import BackupDamaged, BackupEncrypted, ManifestBroken, UsageProblem
 from loader.operations.backup import manifest, repository, restore
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.restore import RestoreOptions
@@ -70,9 +65,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Key, Key, Key]:
 
 
 @pytest.fixture(scope="module")
-def taken(
-    source: Slapd, keys: tuple[Key, Key, Key], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def taken(source: Slapd, keys: tuple[Key, Key, Key], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with one backup for two recipients. Copy it to change it."""
     made = tmp_path_factory.mktemp("taken") / "repo"
     take(source, made, *keys[:2]).ok()
@@ -86,17 +79,7 @@ def repo(taken: Path, tmp_path: Path) -> Path:
 
 def take(source: Slapd, repo: object, *keys: Key, **environment: str) -> Done:
     given = [word for key in keys for word in ("--recipient", key.public)]
-    command = (
-        "backup",
-        "run",
-        "--init",
-        "--config",
-        source.config_path,
-        "-R",
-        repo,
-        "--json",
-        *given,
-    )
+    command = ("backup", "run", "--init", "--config", source.config_path, "-R", repo, "--json", *given)
     return ditseed(*command, env=environment)
 
 
@@ -126,11 +109,7 @@ def test_each_recipient_restores_the_same_database(
 def test_what_needs_no_identity(repo: Path, keys: tuple[Key, Key, Key]) -> None:
     place = ("-R", repo)
     (one,) = ditseed("backup", "list", *place, "--json").ok().facts["backups"]
-    assert [file["name"] for file in one["files"]] == [
-        "pages.map.age",
-        "pages.pack.age",
-        "config.ldif.age",
-    ]
+    assert [file["name"] for file in one["files"]] == ["pages.map.age", "pages.pack.age", "config.ldif.age"]
     assert (repo / one["id"] / "config.ldif.age").is_file()
     shown = ditseed("backup", "show", "latest", *place).ok().out
     assert all((key.public in shown) is (key is not keys[2]) for key in keys)
@@ -140,9 +119,7 @@ def test_what_needs_no_identity(repo: Path, keys: tuple[Key, Key, Key]) -> None:
     assert len(repository.listing(repo).backups) == 1
 
 
-def test_extract_drill_and_verify(
-    repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, scratch: Path
-) -> None:
+def test_extract_drill_and_verify(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, scratch: Path) -> None:
     key = ("--identity", keys[1].path, "-R", repo)
     asked = ("--dn", "ou=people,dc=example,dc=com")
     assert ditseed("backup", "extract", "latest", *key, *asked).ok().out.startswith("dn: ou=people")
@@ -152,9 +129,7 @@ def test_extract_drill_and_verify(
     ditseed("backup", "verify", "--verify", "pages", "--tmp", tmp_path, *key).ok()
 
 
-def test_for_a_file_of_recipients(
-    source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
-) -> None:
+def test_for_a_file_of_recipients(source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
     path = tmp_path / "recipients"
     path.write_text(f"# ours\n{keys[1].public}\n")
     place = ("-R", tmp_path / "repo", "--config", source.config_path)
@@ -184,9 +159,7 @@ def source_password(source: Slapd) -> bytes:
     return found[1].encode()
 
 
-def test_no_checksum_of_what_is_inside(
-    source: Slapd, taken: Path, keys: tuple[Key, Key, Key], tmp_path: Path
-) -> None:
+def test_no_checksum_of_what_is_inside(source: Slapd, taken: Path, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
     """Which would tell whether a guess is right."""
     words = ("--config", source.config_path, "-R", tmp_path / "repo")
     ditseed("backup", "run", "--init", *words).ok()
@@ -231,9 +204,7 @@ def test_a_dry_run_says_that_an_identity_is_missing(repo: Path, tmp_path: Path) 
     assert done.status == BackupEncrypted.exit_status
 
 
-def test_an_incremental_backup_is_refused(
-    source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
-) -> None:
+def test_an_incremental_backup_is_refused(source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
     words = ("--recipient", keys[0].public, "--incremental")
     place = ("--config", source.config_path, "-R", tmp_path / "repo")
     done = ditseed("backup", "run", "--init", *place, *words)
@@ -249,10 +220,7 @@ def test_an_identity_is_not_told(repo: Path, keys: tuple[Key, Key, Key], tmp_pat
     bad.write_text(secret[:-1])
     words = ("backup", "extract", "latest", "-R", repo, "--dn", "dc=example,dc=com", "-v")
     log = tmp_path / "log"
-    done = [
-        ditseed(*words, "--log-file", log, "--identity", path)
-        for path in (bad, keys[2].path, keys[0].path)
-    ]
+    done = [ditseed(*words, "--log-file", log, "--identity", path) for path in (bad, keys[2].path, keys[0].path)]
     assert [one.status for one in done] == [3, BackupEncrypted.exit_status, 0]
     told = "".join(one.out + one.err for one in done) + log.read_text()
     assert secret[16:40] not in told
@@ -275,9 +243,7 @@ def unpacked(repo: Path, key: Key, target: Path) -> None:
 
 @pytest.mark.parametrize("name", ["pages.pack.age", "config.ldif.age", "pages.map.age"])
 @pytest.mark.parametrize("place", [0, 1000, -1])
-def test_one_flipped_bit(
-    repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, name: str, place: int
-) -> None:
+def test_one_flipped_bit(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, name: str, place: int) -> None:
     (path,) = repo.glob(f"*/{name}")
     flip(path, min(place, path.stat().st_size // 2))
     assert ditseed("backup", "verify", "-R", repo).status == 1
@@ -297,9 +263,7 @@ def test_what_a_forger_changes(repo: Path, keys: tuple[Key, Key, Key], tmp_path:
     place = repo / made.id
     flip(place / made.file, -1)
     sums = (hashlib.sha256((place / made.file).read_bytes()).hexdigest(),)
-    forged = tuple(
-        dataclasses.replace(one, sums=sums) if one.name == made.file else one for one in made.files
-    )
+    forged = tuple(dataclasses.replace(one, sums=sums) if one.name == made.file else one for one in made.files)
     forge(place, made, files=forged)
     with pytest.raises(BackupDamaged, match="cannot be decrypted"):
         unpacked(repo, keys[0], tmp_path / "look")
@@ -328,9 +292,7 @@ def test_killed_in_the_middle(source: Slapd, keys: tuple[Key, Key, Key], tmp_pat
     assert len(repository.listing(repo).backups) == 1
 
 
-def test_on_another_host(
-    source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], scratch: Path
-) -> None:
+def test_on_another_host(source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], scratch: Path) -> None:
     with s3.running() as server:
         url, env = f"s3://{s3.BUCKET}/encrypted", server.environment
         made = take(source, url, keys[0], **env).ok().facts
@@ -361,9 +323,7 @@ def test_the_page_says_how_it_is_read_without_ditseed(
     require(missing_tools())
     words = ("--config", source.config_path, "-R", tmp_path / "repo", "--kind", "ldif")
     ditseed("backup", "run", "--init", *words, "--recipient", keys[1].public).ok()
-    (lines,) = [
-        block for block in PAGE.split("```") if "data.ldif.zst.age" in block and "age -d" in block
-    ]
+    (lines,) = [block for block in PAGE.split("```") if "data.ldif.zst.age" in block and "age -d" in block]
     (place,) = (tmp_path / "repo").glob("*Z-*")
     told = {"IDENTITY": str(keys[1].path), "TARGET": str(tmp_path)}
     subprocess.run(["bash", "-c", lines], cwd=place, env={**os.environ, **told}, check=True)

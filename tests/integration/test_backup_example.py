@@ -68,14 +68,7 @@ class Host:
         """As cron does: sh, in the home directory, with the PATH of the crontab; what it prints would be mailed."""
         path = self.here(CRONTAB).splitlines()[0].partition("=")[2]
         env = {**environment(), "PATH": f"{path}:{os.environ['PATH']}"}
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd="/",
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = subprocess.run(["/bin/sh", "-c", command], cwd="/", env=env, capture_output=True, text=True, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -92,9 +85,7 @@ def test_every_line(server: Slapd, tmp_path: Path) -> None:
     for command in host.crontab():
         done = host.run(command).ok()
         assert (done.out, done.err) == ("", "")  # else cron would mail it
-    checked = ditseed(
-        "backup", "check", "-R", host.repo, "--max-age", "26h", "--max-drill-age", "8d"
-    )
+    checked = ditseed("backup", "check", "-R", host.repo, "--max-age", "26h", "--max-drill-age", "8d")
     assert checked.ok().out.startswith("BACKUP OK")
     assert sum(files.allocated_bytes(one) for one in host.repo.rglob("*") if one.is_file()) < MOST
 

@@ -73,22 +73,10 @@ def assert_all_good(repo: Path) -> list[str]:
     return [one.id for one in listed.backups]
 
 
-@pytest.mark.parametrize(
-    "point", ["copy.middle", *(f"{step}.{point}" for step in STEPS for point in POINTS)]
-)
+@pytest.mark.parametrize("point", ["copy.middle", *(f"{step}.{point}" for step in STEPS for point in POINTS)])
 def test_run_killed(server: Slapd, repo: Path, point: str) -> None:
     (before,) = assert_all_good(repo)
-    command = (
-        "backup",
-        "run",
-        "--init",
-        "--config",
-        server.config_path,
-        "-R",
-        repo,
-        "--keep-last",
-        1,
-    )
+    command = ("backup", "run", "--init", "--config", server.config_path, "-R", repo, "--keep-last", 1)
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     left = assert_all_good(repo)
     assert before in left or len(left) == 1
@@ -167,9 +155,7 @@ def test_the_disk_fills(server: Slapd, monkeypatch: pytest.MonkeyPatch, looks: b
 
 
 @pytest.mark.parametrize("how", ["moved", "removed"])
-def test_the_repository_goes_away(
-    server: Slapd, repo: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_the_repository_goes_away(server: Slapd, repo: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     asked, away = BackupOptions(repo, server.config_path), repo.with_name("away")
 
     def vanish() -> None:
@@ -216,10 +202,7 @@ def test_the_repository_is_unmounted_meanwhile(server: Slapd) -> None:
 
 
 def test_an_old_reader_is_named(
-    people_ldif: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    people_ldif: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That of another backup, which was stopped."""
     monkeypatch.setattr(taking, "OLD_READER", 5)
@@ -232,9 +215,7 @@ def test_an_old_reader_is_named(
         try:
             os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
             for number in range(10):
-                server.ldapadd(
-                    f"dn: ou=w{number},dc=example,dc=com\nobjectClass: organizationalUnit\n"
-                )
+                server.ldapadd(f"dn: ou=w{number},dc=example,dc=com\nobjectClass: organizationalUnit\n")
             assert readers.oldest_lag(server.database_dir) > 5
             with caplog.at_level(logging.WARNING):
                 taking.run(BackupOptions(mine, server.config_path), QUIET)

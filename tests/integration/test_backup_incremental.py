@@ -141,14 +141,7 @@ def test_any_flipped_bit_is_found(made: Chain, repo: Path) -> None:
     files = [*(repo / PAGES).iterdir(), repo / last.id / "pages.map"]
     for path in files:
         content = path.read_bytes()
-        for place in {
-            0,
-            9,
-            len(content) // 3,
-            len(content) // 2,
-            len(content) - 60,
-            len(content) - 1,
-        }:
+        for place in {0, 9, len(content) // 3, len(content) // 2, len(content) - 60, len(content) - 1}:
             path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
             (found,) = verifying.verify(VerifyOptions(repo, [last.id]), QUIET)
             assert not found.is_good, (path.name, place)
@@ -172,12 +165,7 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pack, "_require_sum", compare)
     found = verifying.verify(VerifyOptions(repo), QUIET)
     assert [one.backup for one in found if not one.is_whole] == [], found
-    chunks = {
-        (name, number)
-        for one in backups
-        for name, stored in one.stored()
-        for number in range(len(stored.sums))
-    }
+    chunks = {(name, number) for one in backups for name, stored in one.stored() for number in range(len(stored.sums))}
     assert len(looked_at) == len(chunks) > len(backups) * 3
     first = repo / PAGES / backups[0].packs[0].name
     content = bytearray(first.read_bytes())
@@ -215,9 +203,7 @@ def test_a_part_is_not_taken_for_all_that_was_verified(made: Chain, repo: Path) 
 
 
 @pytest.mark.parametrize("case", ["missing", "short", "swapped", "link"])
-def test_a_pack_that_is_not_the_right_one_is_refused(
-    made: Chain, repo: Path, tmp_path: Path, case: str
-) -> None:
+def test_a_pack_that_is_not_the_right_one_is_refused(made: Chain, repo: Path, tmp_path: Path, case: str) -> None:
     last = made.links[-1]
     path = repo / PAGES / last.packs[-1].name
     other = next(one for one in path.parent.iterdir() if one != path)
@@ -238,9 +224,7 @@ def test_a_pack_that_is_not_the_right_one_is_refused(
 
 
 @pytest.mark.parametrize("name", ["../outside", "0" * 63 + "/.pack", "0" * 64 + ".pack"])
-def test_no_forged_list_leads_out_of_the_repository(
-    made: Chain, repo: Path, tmp_path: Path, name: str
-) -> None:
+def test_no_forged_list_leads_out_of_the_repository(made: Chain, repo: Path, tmp_path: Path, name: str) -> None:
     last = made.links[-1]
     named = (*last.packs[:-1], dataclasses.replace(last.packs[-1], name=name))
     changed = manifest.sealed(dataclasses.replace(last, packs=named))
@@ -284,9 +268,7 @@ def test_what_is_put_together_has_its_checksum(made: Chain, repo: Path, tmp_path
         put_back(repo, last.id, tmp_path / "there")
 
 
-def test_a_restore_onto_a_disk_that_fills(
-    made: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restore_onto_a_disk_that_fills(made: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require(missing_loop_filesystem())
     monkeypatch.setattr(restore, "require_space", lambda *told: 0)
     with loop_filesystem(2) as disk:
@@ -340,16 +322,7 @@ def test_nothing_new_takes_nearly_nothing(made: Chain, repo: Path) -> None:
 @pytest.mark.parametrize("point", ["copy.middle", "publish.middle", "publish.recorded"])
 def test_killed(made: Chain, repo: Path, point: str) -> None:
     before = assert_all_good(repo)
-    command = (
-        "backup",
-        "run",
-        "--init",
-        "--config",
-        made.server.config_path,
-        "-R",
-        repo,
-        "--incremental",
-    )
+    command = ("backup", "run", "--init", "--config", made.server.config_path, "-R", repo, "--incremental")
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     assert assert_all_good(repo)[: len(before)] == before
     assert ditseed(*command).status == 0
@@ -361,9 +334,7 @@ def test_killed(made: Chain, repo: Path, point: str) -> None:
 
 def test_a_disk_that_fills(made: Chain, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = assert_all_good(repo)
-    options = BackupOptions(
-        repo, made.server.config_path, incremental=True, packing=pack.Packing(keep_free=1 << 60)
-    )
+    options = BackupOptions(repo, made.server.config_path, incremental=True, packing=pack.Packing(keep_free=1 << 60))
     with pytest.raises(LoaderError):
         taking.run(options, QUIET)
     assert assert_all_good(repo) == before
@@ -406,8 +377,7 @@ def test_pages_that_are_the_same_count_once(made: Chain, repo: Path, tmp_path: P
 
     def add(numbers: range) -> None:
         text = "".join(
-            person(number).replace("\nobject", "\nchangetype: add\nobject", 1)[:-1]
-            + f"jpegPhoto:: {photo}\n\n"
+            person(number).replace("\nobject", "\nchangetype: add\nobject", 1)[:-1] + f"jpegPhoto:: {photo}\n\n"
             for number in numbers
         )
         made.server.ldapmodify(text)

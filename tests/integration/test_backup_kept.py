@@ -208,11 +208,7 @@ class World:
         there = self.there()
         ids = {one.id for one in there}
         filled = {one.suffix for one in there if one.entries}
-        alone = {
-            one.id
-            for one in there
-            if one.id not in self.lost and (one.entries or one.suffix not in filled)
-        }
+        alone = {one.id for one in there if one.id not in self.lost and (one.entries or one.suffix not in filled)}
         whole = [one for one in there if alone.issuperset(one.members) and one.id in alone]
         newest = {one.suffix: one.id for one in there if one.id in alone}
         newest_whole = {one.suffix: one.id for one in whole}
@@ -230,13 +226,8 @@ class World:
         assert [one.members or one.id for one in every] == [one.members or one.id for one in there]
 
 
-@pytest.mark.parametrize(
-    "count",
-    [24, pytest.param(1000, marks=[pytest.mark.heavy, pytest.mark.timeout(7200)])],
-)
-def test_random_sequences(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
+@pytest.mark.parametrize("count", [24, pytest.param(1000, marks=[pytest.mark.heavy, pytest.mark.timeout(7200)])])
+def test_random_sequences(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """DITSEED_SEED begins with another sequence, which a failure names."""
     first = int(os.environ.get("DITSEED_SEED", "0"))
     for seed in range(first, first + count):

@@ -109,11 +109,7 @@ def test_beside_a_writer_encrypted_and_throttled(people_ldif: Path, tmp_path: Pa
             churn.wait_for(20)
             run(server, tmp_path / "repo", "--recipient", key.public, "--throttle", "1M").ok()
         (directory,) = (tmp_path / "repo").glob("*Z-*")
-        assert {one.name for one in directory.iterdir()} == {
-            "config.ldif.age",
-            "data.ldif.zst.age",
-            "manifest.json",
-        }
+        assert {one.name for one in directory.iterdir()} == {"config.ldif.age", "data.ldif.zst.age", "manifest.json"}
         told = restore(tmp_path / "repo", target, "--identity", key.path, "--json").ok().facts
         assert told["entries"] >= 1029
         ditseed("verify", target.database_dir, "--config", target.config_path).ok()

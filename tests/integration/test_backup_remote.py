@@ -89,9 +89,7 @@ class Remote:
     names: Callable[[], list[str]]  # of all files there
 
     def backup(self, verb: str, *words: object, **environment: str) -> Done:
-        return ditseed(
-            "backup", verb, "-R", self.url, *words, env={**self.environment, **environment}
-        )
+        return ditseed("backup", verb, "-R", self.url, *words, env={**self.environment, **environment})
 
     def run(self, source: Slapd, *words: object, **environment: str) -> Done:
         return self.backup("run", "--init", "--config", source.config_path, *words, **environment)
@@ -130,20 +128,14 @@ both = pytest.mark.parametrize("place", ["bucket", "directory"], indirect=True)
 def assert_only(place: Remote, *backups: str) -> None:
     """These are there, and nothing else of any."""
     assert place.listed() == sorted(backups)
-    assert {name.partition("/")[0] for name in place.names()} <= {
-        *backups,
-        "pages",
-        repository.MARKER,
-    }
+    assert {name.partition("/")[0] for name in place.names()} <= {*backups, "pages", repository.MARKER}
 
 
 # --- there and back -------------------------------------------------------------------------------
 
 
 @both
-def test_restored_it_is_the_same_database(
-    source: Slapd, other: Slapd, tmp_path: Path, place: Remote
-) -> None:
+def test_restored_it_is_the_same_database(source: Slapd, other: Slapd, tmp_path: Path, place: Remote) -> None:
     made = place.run(source, "--json").ok().facts
     assert_only(place, made["id"])
     place.restore(other).ok()
@@ -161,9 +153,7 @@ def test_each_verb(source: Slapd, other: Slapd, place: Remote) -> None:
     place.run(source).ok()
     for number in range(2):
         place.run(source, "--incremental").ok()
-        source.slapadd(
-            f"dn: ou=n{os.urandom(4).hex()}{number},dc=example,dc=com\nobjectClass: organizationalUnit\n"
-        )
+        source.slapadd(f"dn: ou=n{os.urandom(4).hex()}{number},dc=example,dc=com\nobjectClass: organizationalUnit\n")
     place.run(source, "--incremental").ok()
     ids = place.listed()
     assert len(ids) == 4
@@ -172,10 +162,7 @@ def test_each_verb(source: Slapd, other: Slapd, place: Remote) -> None:
     assert place.backup("check").status == 0
     known = place.backup("show", "latest", "--json").ok().facts
     assert known["verification"]["problem"] == known["drill"]["problem"] == ""
-    assert (
-        "dn: dc=example,dc=com"
-        in place.backup("extract", "latest", "--dn", "dc=example,dc=com").ok().out
-    )
+    assert "dn: dc=example,dc=com" in place.backup("extract", "latest", "--dn", "dc=example,dc=com").ok().out
     place.backup("restore", "latest", "--config", other.config_path, "--dry-run").ok()
     place.restore(other).ok()
     assert_same(source, other)
@@ -186,13 +173,9 @@ def test_each_verb(source: Slapd, other: Slapd, place: Remote) -> None:
     place.backup("verify").ok()
 
 
-def test_either_can_be_copied_to_the_other(
-    source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path
-) -> None:
+def test_either_can_be_copied_to_the_other(source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path) -> None:
     place = tmp_path / "repo"
-    ditseed(
-        "backup", "run", "--init", "--config", source.config_path, "-R", place, "--incremental"
-    ).ok()
+    ditseed("backup", "run", "--init", "--config", source.config_path, "-R", place, "--incremental").ok()
     prefix = bucket.url.rpartition("/")[2]
     for path in place.rglob("*"):
         if path.is_file():
@@ -275,16 +258,11 @@ def test_one_at_a_time(source: Slapd, server: S3Server, bucket: Remote) -> None:
         assert remote_lock.LOCK not in bucket.names()
 
 
-def test_a_lock_is_renewed(
-    server: S3Server, bucket: Remote, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_is_renewed(server: S3Server, bucket: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another has taken it meanwhile, that one keeps it."""
     _use(monkeypatch, bucket.environment)
     key = f"{bucket.url.rpartition('/')[2]}/{remote_lock.LOCK}"
-    with (
-        remote.opened(remote.parse(bucket.url)) as store,
-        remote_lock.exclusive(store, renewal=0.05) as lock,
-    ):
+    with remote.opened(remote.parse(bucket.url)) as store, remote_lock.exclusive(store, renewal=0.05) as lock:
         first = server.get(key)
         until(lambda: server.get(key) != first)
         lock.require()
@@ -369,9 +347,7 @@ def test_a_full_server(source: Slapd, ssh: SshServer, tmp_path: Path) -> None:
         place.run(source).ok()
 
 
-def test_a_server_that_fills_up(
-    ssh: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_fills_up(ssh: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No name there is that of half a file, in whatever way it is sent."""
     require(missing_loop_filesystem())
     _use(monkeypatch, ssh.environment)
@@ -401,9 +377,7 @@ def _fill(disk: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pages.pack", "config.ldif", "pages.map"])
-def test_a_changed_object_is_found(
-    source: Slapd, other: Slapd, server: S3Server, bucket: Remote, name: str
-) -> None:
+def test_a_changed_object_is_found(source: Slapd, other: Slapd, server: S3Server, bucket: Remote, name: str) -> None:
     bucket.run(source).ok()
     (key,) = (key for key in server.keys(bucket.url.rpartition("/")[2]) if key.endswith(name))
     stored = bytearray(server.get(key))
@@ -420,9 +394,7 @@ def test_a_changed_object_is_found(
     assert not list(other.database_dir.glob("data.mdb"))
 
 
-@pytest.mark.parametrize(
-    "facts", [{"file": "../../../etc/passwd"}, {"id": "../other"}, {"id": "x"}]
-)
+@pytest.mark.parametrize("facts", [{"file": "../../../etc/passwd"}, {"id": "../other"}, {"id": "x"}])
 def test_a_manifest_that_leads_outside(
     source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path, facts: dict[str, str]
 ) -> None:
@@ -430,9 +402,7 @@ def test_a_manifest_that_leads_outside(
     key = f"{bucket.url.rpartition('/')[2]}/{made}/{manifest.MANIFEST}"
     told = {**json.loads(server.get(key)), **facts}
     try:
-        text = manifest.text(
-            manifest.sealed(typed.parse(json.dumps(told).encode(), Backup, manifest.FORMAT))
-        )
+        text = manifest.text(manifest.sealed(typed.parse(json.dumps(told).encode(), Backup, manifest.FORMAT)))
     except typed.Unfit:
         text = json.dumps(told).encode()
     server.put(key, text)
@@ -445,12 +415,7 @@ def test_a_manifest_that_leads_outside(
 def test_names_that_are_none_of_ours(source: Slapd, server: S3Server, bucket: Remote) -> None:
     """They are neither fetched nor removed."""
     prefix = bucket.url.rpartition("/")[2]
-    strange = (
-        "20260101T000000Z-a..b/manifest.json",
-        "pages/note",
-        "20260101T000000Z-/x",
-        "other/manifest.json",
-    )
+    strange = ("20260101T000000Z-a..b/manifest.json", "pages/note", "20260101T000000Z-/x", "other/manifest.json")
     for name in strange:
         server.put(f"{prefix}/{name}", b"{}")
     made = bucket.run(source, "--incremental", "--json").ok().facts["id"]
@@ -483,15 +448,10 @@ def test_a_location_that_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "package"), [("s3", "s3fs"), ("sftp", "paramiko")])
-def test_a_package_that_is_missing(
-    monkeypatch: pytest.MonkeyPatch, scheme: str, package: str
-) -> None:
+def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
     monkeypatch.delitem(sys.modules, remote.SCHEMES[scheme], raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    with (
-        pytest.raises(PackageMissing, match=package),
-        repository.at(remote.parse(f"{scheme}://host/place")),
-    ):
+    with pytest.raises(PackageMissing, match=package), repository.at(remote.parse(f"{scheme}://host/place")):
         pass
 
 
@@ -505,9 +465,7 @@ def test_an_endpoint_without_tls_is_told_of(bucket: Remote, source: Slapd) -> No
     assert "secret" not in named.err
 
 
-def test_a_host_that_nobody_knows(
-    source: Slapd, ssh: SshServer, directory: Remote, tmp_path: Path
-) -> None:
+def test_a_host_that_nobody_knows(source: Slapd, ssh: SshServer, directory: Remote, tmp_path: Path) -> None:
     known = ssh.known_hosts.read_text()
     subprocess_key = known.split()[0] + " " + (ssh.home / ".ssh/id_ed25519.pub").read_text()
     try:
@@ -557,9 +515,7 @@ def test_no_secret_is_told(source: Slapd, server: S3Server, bucket: Remote) -> N
         assert server.environment["AWS_SECRET_ACCESS_KEY"] not in text
 
 
-def test_nothing_stays_on_this_host(
-    source: Slapd, other: Slapd, bucket: Remote, tmp_path: Path
-) -> None:
+def test_nothing_stays_on_this_host(source: Slapd, other: Slapd, bucket: Remote, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     bucket.run(source, "--tmp", tmp_path / "scratch").ok()
     bucket.restore(other, "latest", "--tmp", tmp_path / "scratch").ok()

@@ -19,14 +19,7 @@ from fixtures.churn import Churn
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
-from loader.errors import (
-    BackupEncrypted,
-    NoCommonMoment,
-    NoSuchBackup,
-    SetIncomplete,
-    TargetInUse,
-    UsageProblem,
-)
+from loader.errors import BackupEncrypted, NoCommonMoment, NoSuchBackup, SetIncomplete, TargetInUse, UsageProblem
 from loader.mdb import one_moment
 from loader.mdb.one_moment import Log
 from loader.operations.backup import repository
@@ -211,9 +204,7 @@ def test_where_entries_are_only_deleted(people_ldif: Path, tmp_path: Path) -> No
                 assert [one.facts.format for one in found] == [found[0].facts.format] * 2
 
 
-def test_without_an_index_it_is_said(
-    source: Logged, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_without_an_index_it_is_said(source: Logged, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """In the index of entryCSN it is looked up which of both has the last write."""
     with closing(Slapd(Settings(indexes=("objectClass eq",)))) as plain:
         plain.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
@@ -319,17 +310,7 @@ def test_one_suffix_is_pruned_and_sets_stay_whole(source: Logged, tmp_path: Path
     _, second, third = whole(repo)
     ditseed("backup", "prune", "-R", repo, "-b", LOG, "--keep-last", 2).ok()
     assert whole(repo) == [second, third]
-    single = (
-        "backup",
-        "run",
-        "--init",
-        "--config",
-        server.config_path,
-        "-b",
-        server.suffix,
-        "-R",
-        repo,
-    )
+    single = ("backup", "run", "--init", "--config", server.config_path, "-b", server.suffix, "-R", repo)
     for _ in range(3):
         ditseed(*single, "--keep-last", 1).ok()
     assert whole(repo) == [third]
@@ -361,10 +342,7 @@ def test_latest_is_the_set(source: Logged, tmp_path: Path) -> None:
     assert [one["backup"] for one in drilled] == [leader, leader.replace(TREE, LOG_ID)]
     one = ditseed("backup", "drill", "latest", "-b", LOG, "-R", repo, "--json").ok().facts
     assert one["backup"] == leader.replace(TREE, LOG_ID)
-    assert (
-        ditseed("backup", "show", "latest", "-R", repo, "--json").ok().facts["backup"]["id"]
-        == leader
-    )
+    assert ditseed("backup", "show", "latest", "-R", repo, "--json").ok().facts["backup"]["id"] == leader
     into = ("-R", repo, "--target", tmp_path / "made")
     refused = ditseed("backup", "restore", "latest", *into)
     assert (refused.status, "-b" in refused.err) == (UsageProblem.exit_status, True)
@@ -412,16 +390,7 @@ def test_on_another_host(source: Logged, other: Logged) -> None:
         where = f"s3://{s3.BUCKET}/sets"
         env = far.environment
         words = ("-R", where, "--all-databases")
-        made = ditseed(
-            "backup",
-            "run",
-            "--init",
-            "--config",
-            source.server.config_path,
-            *words,
-            "--json",
-            env=env,
-        ).ok()
+        made = ditseed("backup", "run", "--init", "--config", source.server.config_path, *words, "--json", env=env).ok()
         assert len(json.loads(made.out)["members"]) == 2
         told = ("--config", other.server.config_path)
         ditseed("backup", "restore", "latest", *told, *words, env=env).ok()

@@ -55,9 +55,7 @@ def both(shared: Pair, tmp_path: Path) -> Iterator[Pair]:
 def _set_password(provider: Slapd) -> None:
     """An account without privileges, for limits."""
     words = base64.b64encode(PASSWORD.encode()).decode()
-    provider.ldapmodify(
-        f"dn: {USER}\nchangetype: modify\nreplace: userPassword\nuserPassword:: {words}\n"
-    )
+    provider.ldapmodify(f"dn: {USER}\nchangetype: modify\nreplace: userPassword\nuserPassword:: {words}\n")
 
 
 @pytest.fixture
@@ -92,18 +90,7 @@ def test_password_file_missing_or_unreadable(both: Pair, tmp_path: Path) -> None
     tmp_path.chmod(0o777)
     export = ("export", "-H", both.provider.uri, "-b", both.provider.suffix)
     output = _world_writable(tmp_path / "out")
-    refused(
-        both,
-        errors.NotPermitted,
-        *export,
-        "-D",
-        "cn=replicator",
-        "-y",
-        secret,
-        "-o",
-        output,
-        prefix=NOBODY,
-    )
+    refused(both, errors.NotPermitted, *export, "-D", "cn=replicator", "-y", secret, "-o", output, prefix=NOBODY)
 
 
 def _world_writable(path: Path) -> Path:
@@ -125,9 +112,7 @@ def test_server_down(both: Pair, tmp_path: Path) -> None:
 
 def test_a_base_that_does_not_exist(both: Pair, tmp_path: Path) -> None:
     base = f"ou=nowhere,{both.provider.suffix}"
-    done = refused(
-        both, errors.NoSuchBase, "export", *both.bind, "-b", base, "-o", tmp_path / "out"
-    )
+    done = refused(both, errors.NoSuchBase, "export", *both.bind, "-b", base, "-o", tmp_path / "out")
     assert base in done.err
     assert both.provider.suffix in done.err.partition("hint:")[2]
 
@@ -299,16 +284,9 @@ def _consumer_with(both: Pair, **settings: Any) -> Iterator[Pair]:
         ("objectClass: device\ncn: odd\nstrangeAttribute: x\n", "strangeattribute"),
     ],
 )
-@pytest.mark.parametrize(
-    ("engine", "error"), [("native", errors.EntryRefused), ("slapadd", errors.SchemaMissing)]
-)
+@pytest.mark.parametrize(("engine", "error"), [("native", errors.EntryRefused), ("slapadd", errors.SchemaMissing)])
 def test_schema_that_the_consumer_lacks(
-    both: Pair,
-    tmp_path: Path,
-    entry: str,
-    unknown: str,
-    engine: str,
-    error: type[errors.LoaderError],
+    both: Pair, tmp_path: Path, entry: str, unknown: str, engine: str, error: type[errors.LoaderError]
 ) -> None:
     path = tmp_path / "odd.ldif"
     top = text(both.provider.suffix, objectClass="domain", dc="example")
@@ -372,9 +350,7 @@ def test_not_permitted_to_write(both: Pair, tmp_path: Path) -> None:
     """The configuration can be read, the database directory not written."""
     for path in (both.consumer.config_path, *both.consumer.config_path.rglob("*")):
         path.chmod(0o755)
-    refused(
-        both, errors.NotPermitted, "build", _readable(both, tmp_path), *where(both), prefix=NOBODY
-    )
+    refused(both, errors.NotPermitted, "build", _readable(both, tmp_path), *where(both), prefix=NOBODY)
 
 
 def _readable(both: Pair, tmp_path: Path) -> Path:

@@ -53,12 +53,8 @@ def _cuts(plain: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(
-    "cut", ["in a line", "after a line", "in base64", "before the last line end"]
-)
-def test_an_ldif_cut_in_a_record(
-    both: Pair, plain: bytes, tmp_path: Path, cut: str, engine: str
-) -> None:
+@pytest.mark.parametrize("cut", ["in a line", "after a line", "in base64", "before the last line end"])
+def test_an_ldif_cut_in_a_record(both: Pair, plain: bytes, tmp_path: Path, cut: str, engine: str) -> None:
     path = tmp_path / "cut.ldif"
     path.write_bytes(_cuts(plain)[cut])
     by = (*where(both), "--engine", engine)
@@ -70,9 +66,7 @@ def test_an_ldif_cut_in_a_record(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
-def test_a_compressed_ldif_that_was_cut(
-    both: Pair, plain: bytes, tmp_path: Path, kept: float, engine: str
-) -> None:
+def test_a_compressed_ldif_that_was_cut(both: Pair, plain: bytes, tmp_path: Path, kept: float, engine: str) -> None:
     packed = zstandard.compress(plain)
     path = tmp_path / "cut.ldif.zst"
     path.write_bytes(packed[: int(len(packed) * kept)])
@@ -110,17 +104,13 @@ def test_an_ldif_that_is_empty_or_none(both: Pair, tmp_path: Path, engine: str) 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_ldif_of_another_suffix_or_without_parents(
-    both: Pair, tmp_path: Path, engine: str
-) -> None:
+def test_an_ldif_of_another_suffix_or_without_parents(both: Pair, tmp_path: Path, engine: str) -> None:
     path = tmp_path / "other.ldif"
     path.write_text(text("dc=other", objectClass="domain", dc="other"))
     by = (*where(both), "--engine", engine)
     error = {"slapadd": errors.NoSuchSuffix, "native": errors.EntryRefused}[engine]
     assert "dc=other" in refused(both, error, "build", path, *by).err
-    orphan = text(
-        f"ou=a,ou=nowhere,{both.provider.suffix}", objectClass="organizationalUnit", ou="a"
-    )
+    orphan = text(f"ou=a,ou=nowhere,{both.provider.suffix}", objectClass="organizationalUnit", ou="a")
     path.write_text(text(both.provider.suffix, objectClass="domain", dc="example") + orphan)
     said = refused(both, errors.MissingParents, "build", path, *by).err
     assert f"the first is ou=nowhere,{both.provider.suffix}" in said

@@ -77,9 +77,7 @@ def test_it_holds_what_the_ldif_does(build: Build, target: Slapd, hard_ldif: Pat
         assert target.search("(objectClass=referral)", ("1.1",))
 
 
-def test_the_same_as_slapadd(
-    build: Build, target: Slapd, people_ldif: Path, tmp_path: Path
-) -> None:
+def test_the_same_as_slapadd(build: Build, target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     """Index by index: as many records in each table."""
     with closing(Slapd()) as reference:
         reference.slapadd(people_ldif)
@@ -102,9 +100,7 @@ def _records(server: Slapd) -> dict[str, int]:
     return found
 
 
-def test_export_and_build_bring_a_hard_tree_over(
-    build: Build, form: Form, hard_ldif: Path, tmp_path: Path
-) -> None:
+def test_export_and_build_bring_a_hard_tree_over(build: Build, form: Form, hard_ldif: Path, tmp_path: Path) -> None:
     source = replication.provider()
     source.slapadd(hard_ldif)
     with source, closing(Slapd(form=form)) as target:
@@ -121,9 +117,7 @@ def _context_csns(server: Slapd) -> set[str]:
 
 
 @pytest.mark.parametrize("write", [True, False])
-def test_w_writes_context_csn_as_slapadd_does(
-    build: Build, target: Slapd, people_ldif: Path, write: bool
-) -> None:
+def test_w_writes_context_csn_as_slapadd_does(build: Build, target: Slapd, people_ldif: Path, write: bool) -> None:
     options = ("-w",) if write else ()
     with closing(Slapd()) as reference:
         reference.slapadd(people_ldif, "-S", "1")
@@ -146,14 +140,10 @@ def test_several_files_compressed_or_not(build: Build, target: Slapd, tmp_path: 
     (tmp_path / "3.ldif.zst").write_bytes(zstandard.compress(three.encode()))
     paths = [tmp_path / name for name in ("1.ldif", "2.ldif.gz", "3.ldif.zst")]
     build(target, *paths).ok()
-    assert tree(target.slapcat()).keys() == {
-        text.split("\n")[0] for text in records if text.strip()
-    }
+    assert tree(target.slapcat()).keys() == {text.split("\n")[0] for text in records if text.strip()}
 
 
-def test_only_one_of_several_suffixes(
-    build: Build, form: Form, people_ldif: Path, short_tmp: Path
-) -> None:
+def test_only_one_of_several_suffixes(build: Build, form: Form, people_ldif: Path, short_tmp: Path) -> None:
     home = short_tmp / "server"
     other = (home / "other").absolute()
     other.mkdir(mode=0o700, parents=True)
@@ -168,9 +158,7 @@ def test_only_one_of_several_suffixes(
             assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
 
 
-def test_replace_swaps_at_once(
-    build: Build, target: Slapd, people_ldif: Path, hard_ldif: Path
-) -> None:
+def test_replace_swaps_at_once(build: Build, target: Slapd, people_ldif: Path, hard_ldif: Path) -> None:
     build(target, people_ldif).ok()
     data = target.database_dir / "data.mdb"
     before = Stamp.of(data)
@@ -181,9 +169,7 @@ def test_replace_swaps_at_once(
     assert tree(target.slapcat()) == tree(hard_ldif.read_text())
 
 
-def test_a_failed_replace_leaves_the_old_one(
-    build: Build, target: Slapd, people_ldif: Path, tmp_path: Path
-) -> None:
+def test_a_failed_replace_leaves_the_old_one(build: Build, target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     build(target, people_ldif).ok()
     before = Stamp.of(target.database_dir / "data.mdb")
     broken = tmp_path / "broken.ldif"
@@ -239,9 +225,7 @@ def test_the_default_mode_is_private(build: Build, target: Slapd, people_ldif: P
     assert stat.S_IMODE((target.database_dir / "data.mdb").stat().st_mode) == 0o600
 
 
-def test_the_file_is_no_larger_than_its_content(
-    build: Build, target: Slapd, people_ldif: Path
-) -> None:
+def test_the_file_is_no_larger_than_its_content(build: Build, target: Slapd, people_ldif: Path) -> None:
     """slapadd's writable map would leave it as long as maxsize."""
     build(target, people_ldif).ok()
     status = (target.database_dir / "data.mdb").stat()
@@ -249,9 +233,7 @@ def test_the_file_is_no_larger_than_its_content(
     assert status.st_blocks * 512 >= status.st_size * 0.9
 
 
-def test_maxsize_auto_changes_the_configuration(
-    build: Build, engine: str, form: Form, people_ldif: Path
-) -> None:
+def test_maxsize_auto_changes_the_configuration(build: Build, engine: str, form: Form, people_ldif: Path) -> None:
     account = pwd.getpwnam("openldap")
     with closing(Slapd(Settings(maxsize=1 << 20), form=form, user="openldap")) as target:
         done = build(target, people_ldif)
@@ -290,9 +272,7 @@ def _config_files(target: Slapd) -> list[Path]:
     return [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
 
 
-def test_entries_without_operational_attributes_get_the_servers_own(
-    build: Build, people_ldif: Path
-) -> None:
+def test_entries_without_operational_attributes_get_the_servers_own(build: Build, people_ldif: Path) -> None:
     """entryCSN with the configured server ID, so that the new provider's contextCSN covers them."""
     with closing(replication.provider(Settings(server_id=7))) as target:
         build(target, people_ldif).ok()

@@ -56,9 +56,7 @@ class Reading:
     asked: list[list[Orphan]] = field(default_factory=list)
     renamed: list[str] = field(default_factory=list)
 
-    def build(
-        self, parts: Sequence[str], *answers: str, head: str | None = None
-    ) -> tuple[Facts, Tree]:
+    def build(self, parts: Sequence[str], *answers: str, head: str | None = None) -> tuple[Facts, Tree]:
         """The facts of the build, and the entries of the database, which is found sound."""
         first = [self._file("head.ldif", head)] if head else []
         inputs = [*first, *(self._file(f"in-{n}.ldif", text) for n, text in enumerate(parts))]
@@ -77,9 +75,7 @@ class Reading:
             facts = work.make(Meter("stream"), inputs, [CLAIMED], beside)
             checked = work.check(Meter("check"), facts)
             work.publish(facts, checked)
-        return facts, {
-            dn.partition(": ")[2]: lines for dn, lines in tree(self.target.slapcat()).items()
-        }
+        return facts, {dn.partition(": ")[2]: lines for dn, lines in tree(self.target.slapcat()).items()}
 
     def _file(self, name: str, text: str) -> Path:
         path = self.scratch / name

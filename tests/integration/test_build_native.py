@@ -103,9 +103,7 @@ def _files(server: Slapd) -> dict[Path, Stamp]:
     return {path: Stamp.of(path) for path in server.home.rglob("*") if path.is_file()}
 
 
-def test_the_map_size_in_the_file_is_the_one_chosen(
-    target: Slapd, people_ldif: Path, tmp_path: Path
-) -> None:
+def test_the_map_size_in_the_file_is_the_one_chosen(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     place = tmp_path / "elsewhere"
     _build(target, people_ldif, "--target", place, "--maxsize", "auto").ok()
     shown = subprocess.run(["mdb_stat", "-e", place], capture_output=True, text=True, check=True)
@@ -239,16 +237,11 @@ def test_rejects_must_not_be_an_input(target: Slapd, ldif: Path) -> None:
     ("settings", "words"),
     [
         (Settings(global_lines=("index_intlen 12",)), "index_intlen is 12"),
-        (
-            Settings(database_lines=("sync_use_subentry on",)),
-            "sync_use_subentry",
-        ),
+        (Settings(database_lines=("sync_use_subentry on",)), "sync_use_subentry"),
     ],
     ids=["intlen", "subentry"],
 )
-def test_what_is_not_proven_is_refused_by_name(
-    settings: Settings, words: str, people_ldif: Path
-) -> None:
+def test_what_is_not_proven_is_refused_by_name(settings: Settings, words: str, people_ldif: Path) -> None:
     with closing(Slapd(settings)) as target:
         done = _build(target, people_ldif, "-w")
         assert done.status == errors.NotProven.exit_status, done

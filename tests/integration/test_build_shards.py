@@ -96,9 +96,7 @@ def test_an_entry_that_is_there_twice_is_named(
     assert told <= lines
 
 
-def test_twice_in_two_slices_tells_both_places(
-    target: Slapd, records: list[str], tmp_path: Path
-) -> None:
+def test_twice_in_two_slices_tells_both_places(target: Slapd, records: list[str], tmp_path: Path) -> None:
     dn = _dn(records[50])
     again = records[50].replace(dn, dn.upper().replace(",", " , "))
     ldif = _write(tmp_path / "twice.ldif", [*records, again])
@@ -114,9 +112,7 @@ def test_a_parent_that_is_nowhere(target: Slapd, records: list[str], tmp_path: P
     _refused(target, done, 43)
 
 
-def test_any_order_of_the_input_gives_the_same_entries(
-    target: Slapd, records: list[str], tmp_path: Path
-) -> None:
+def test_any_order_of_the_input_gives_the_same_entries(target: Slapd, records: list[str], tmp_path: Path) -> None:
     with closing(Slapd()) as reference:
         reference.slapadd(_write(tmp_path / "plain.ldif", records))
         whole = reference.slapcat()
@@ -149,9 +145,7 @@ def test_a_map_that_is_too_small(records: list[str], tmp_path: Path) -> None:
         _refused(target, _build(target, ldif), 26)
 
 
-def test_few_entries_are_not_divided_unasked(
-    target: Slapd, records: list[str], tmp_path: Path
-) -> None:
+def test_few_entries_are_not_divided_unasked(target: Slapd, records: list[str], tmp_path: Path) -> None:
     ldif = _write(tmp_path / "plain.ldif", records)
     where = ("--config", target.config_path, "-b", SUFFIX, "--engine", "slapadd")
     assert ditseed("build", ldif, *where, "--json").ok().facts["shards"] == 1

@@ -59,9 +59,7 @@ def _spooled(target: Slapd) -> list[Path]:
 def test_as_from_a_file(target: Slapd, ldif: Path, shards: int, packed: bool) -> None:
     text = gzip.compress(ldif.read_bytes()) if packed else ldif.read_bytes()
     done = _build(target, text, "--shards", shards).ok()
-    assert re.search(
-        r"spool: what comes is kept packed in .*\.ditseed-build/spool .* free\)", done.err
-    )
+    assert re.search(r"spool: what comes is kept packed in .*\.ditseed-build/spool .* free\)", done.err)
     assert not _spooled(target)
     with closing(Slapd()) as other:
         _build(other, b"", "--shards", shards, source=ldif).ok()
@@ -106,10 +104,7 @@ def test_what_is_refused_can_be_looked_up(target: Slapd, ldif: Path) -> None:
 
 def test_wrong_input(target: Slapd, ldif: Path) -> None:
     text = ldif.read_bytes()
-    for given, error in [
-        (b"", EmptyInput),
-        (text + b"\n\nditseed: the LDIF ends early\n\n", LdifTruncated),
-    ]:
+    for given, error in [(b"", EmptyInput), (text + b"\n\nditseed: the LDIF ends early\n\n", LdifTruncated)]:
         done = _build(target, given, "--shards", 2)
         assert done.status == error.exit_status, done
         assert "standard input" in done.err

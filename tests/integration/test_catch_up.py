@@ -48,9 +48,7 @@ def version(request: pytest.FixtureRequest) -> Chroot | None:
 
 def foreseen(provider: Provider, consumer: Slapd, *who: str) -> tuple[dict[str, object], str]:
     """The forecast of a dry run, and what was said."""
-    done = provider.seed(
-        consumer, *(who or provider.external), "--dry-run", "--json", "--progress", "none"
-    ).ok()
+    done = provider.seed(consumer, *(who or provider.external), "--dry-run", "--json", "--progress", "none").ok()
     return done.facts["forecast"], done.err
 
 
@@ -67,10 +65,7 @@ def require_only_changes(provider: Provider, consumer: Slapd) -> None:
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_it_comes_as_foreseen(version: Chroot | None, tmp_path: Path, name: str) -> None:
     situation = SITUATIONS[name]
-    with (
-        catching_up.provider(version, tmp_path, situation) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(version, tmp_path, situation) as provider, catching_up.consumer(provider) as consumer:
         forecast, said = foreseen(provider, consumer)
         assert (forecast["answer"], forecast["sure"]) == (situation.answer, True)
         assert ("catch-up: when the consumer is started" in said) == (name in WRONG)
@@ -113,10 +108,7 @@ def test_what_is_printed_for_a_slapd_conf(tmp_path: Path) -> None:
 
 def test_what_is_printed_where_cn_config_is_hidden(version: Chroot | None, tmp_path: Path) -> None:
     """The account sees nothing but the tree: the answer is told by the provider's own answers."""
-    with (
-        catching_up.provider(version, tmp_path, NO_LOG) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(version, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
         forecast, said = foreseen(provider, consumer, *provider.replicator)
         assert (forecast["answer"], forecast["sure"]) == ("present", False)
         catching_up.paste(catching_up.block_of(said), provider.server)
@@ -153,10 +145,7 @@ def as_admin(provider: Provider) -> tuple[str, ...]:
 
 def changed(before: str, after: str) -> list[str]:
     """Attributes of lines that differ between two dumps, whatever the order within an entry."""
-    one, other = (
-        ["\n".join(sorted(part.splitlines())) for part in text.split("\n\n")]
-        for text in (before, after)
-    )
+    one, other = (["\n".join(sorted(part.splitlines())) for part in text.split("\n\n")] for text in (before, after))
     lines = difflib.unified_diff("\n".join(one).splitlines(), "\n".join(other).splitlines(), n=0)
     return [line[1:].partition(":")[0] for line in lines if re.match(r"[-+]\w", line)]
 
@@ -164,10 +153,7 @@ def changed(before: str, after: str) -> list[str]:
 @pytest.mark.parametrize("point", ["written-down", "taken"])
 def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
     """The same command goes on, and what was before the first one is what is put back."""
-    with (
-        catching_up.provider(None, tmp_path, NO_LOG) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
         words = (*provider.replicator, *provider.admin)
         killed = provider.seed(consumer, *words, env={"DITSEED_KILL_AT": f"sessionlog.{point}"})
         assert killed.status != 0
@@ -193,10 +179,7 @@ def test_a_provider_that_is_ready_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_prepares_nothing(tmp_path: Path) -> None:
-    with (
-        catching_up.provider(None, tmp_path, NO_LOG) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
         before = provider.server.context_csns()
         done = provider.seed(consumer, *provider.replicator, *provider.admin, "--dry-run").ok()
         assert "catch-up: when the consumer is started" in done.err
@@ -204,10 +187,7 @@ def test_a_dry_run_prepares_nothing(tmp_path: Path) -> None:
 
 
 def test_an_account_that_may_not_prepare(tmp_path: Path) -> None:
-    with (
-        catching_up.provider(None, tmp_path, NO_LOG) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
         before = provider.server.slapcat()
         done = provider.seed(consumer, *provider.replicator, "--prepare-provider")
         assert done.status == errors.ConfigHidden.exit_status
@@ -218,10 +198,7 @@ def test_an_account_that_may_not_prepare(tmp_path: Path) -> None:
 def test_deletions_that_nobody_will_tell_of(version: Chroot | None, tmp_path: Path) -> None:
     """syncprov-nopresent is for the database of an accesslog: here the consumer would keep what was deleted."""
     situation = Situation("changes", "syncprov-nopresent TRUE")
-    with (
-        catching_up.provider(version, tmp_path, situation) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(version, tmp_path, situation) as provider, catching_up.consumer(provider) as consumer:
         for who in (provider.external, provider.replicator):
             assert "NO deletions" in foreseen(provider, consumer, *who)[1]
 
@@ -235,9 +212,7 @@ def test_a_provider_that_is_itself_a_consumer(version: Chroot | None, tmp_path: 
             server_id=7,
             database_lines=(),
         )
-        relayed = replication.consumer(
-            first.server, settings, installation=first.server.installation
-        )
+        relayed = replication.consumer(first.server, settings, installation=first.server.installation)
         with relayed, catching_up.consumer(first) as consumer:
             replication.wait_in_sync(first.server, relayed)
             first.write()
@@ -273,14 +248,9 @@ def test_online_it_is_told_as_well(tmp_path: Path) -> None:
         assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
 
 
-def test_an_export_that_is_older_than_the_session_log(
-    version: Chroot | None, tmp_path: Path
-) -> None:
+def test_an_export_that_is_older_than_the_session_log(version: Chroot | None, tmp_path: Path) -> None:
     """The contextCSN of the LDIF counts, not that of today."""
-    with (
-        catching_up.provider(version, tmp_path, NO_LOG) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(version, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
         export = tmp_path / "export"
         base = ("-b", provider.server.suffix)
         ditseed("export", *provider.replicator, *base, "-o", export).ok()
@@ -289,10 +259,7 @@ def test_an_export_that_is_older_than_the_session_log(
         provider.write()
         words = ("--from", str(export), *provider.replicator)
         done = provider.seed(consumer, *words, "--dry-run", "--json", strategy="ldif").ok()
-        assert (done.facts["forecast"]["answer"], done.facts["forecast"]["sure"]) == (
-            "present",
-            True,
-        )
+        assert (done.facts["forecast"]["answer"], done.facts["forecast"]["sure"]) == ("present", True)
         done = provider.seed(consumer, "--from", str(export), "--dry-run", strategy="ldif").ok()
         assert "it was not asked (-H)" in done.err
 
@@ -302,10 +269,7 @@ def test_answered_from_an_accesslog(version: Chroot | None, tmp_path: Path) -> N
     if version and version.version.startswith("2.4."):
         pytest.skip("OpenLDAP 2.4 has no olcSpSessionlogSource")
     situation = Situation("changes", f"syncprov-sessionlog-source {LOG}", accesslog=True)
-    with (
-        catching_up.provider(version, tmp_path, situation) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(version, tmp_path, situation) as provider, catching_up.consumer(provider) as consumer:
         forecast, _ = foreseen(provider, consumer)
         assert (forecast["answer"], forecast["sure"]) == ("changes", True)
         require_only_changes(provider, consumer)
@@ -349,10 +313,7 @@ def test_delta_syncrepl_is_prepared(version: Chroot | None, tmp_path: Path) -> N
 
 def test_waiting_for_a_consumer(tmp_path: Path) -> None:
     """One that is not there is not waited for without an end; what it was waited for is said."""
-    with (
-        catching_up.provider(None, tmp_path, NO_LOG) as provider,
-        catching_up.consumer(provider) as consumer,
-    ):
+    with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
         provider.seed(consumer, *provider.replicator).ok()
         provider.change_and_delete()
         consumer.start()
@@ -360,9 +321,7 @@ def test_waiting_for_a_consumer(tmp_path: Path) -> None:
         words = ("replica", "verify", *provider.replicator, "-b", provider.server.suffix, *cut)
         words = (*words, "--consumer-password-file", str(consumer.password_file), "--json")
         assert ditseed(*words).ok().facts["equal"]
-        consumer.configure(
-            f"dn: {database_of(consumer)}\nchangetype: modify\ndelete: olcSyncrepl\n"
-        )
+        consumer.configure(f"dn: {database_of(consumer)}\nchangetype: modify\ndelete: olcSyncrepl\n")
         provider.change_and_delete()
         done = ditseed(*words, "--wait", "1")
         assert done.status == errors.NotInSync.exit_status

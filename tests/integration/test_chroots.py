@@ -71,9 +71,7 @@ def test_ditseed_tools(other: Chroot, people_ldif: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_ditseed_builds_for_it(
-    other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> None:
+def test_ditseed_builds_for_it(other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     """The whole of `ditseed build` with that version's tools; then that version's slapd runs on the result."""
     with server_of(other) as server:
         server.stop()

@@ -235,9 +235,7 @@ def _take(descriptor: int, size: int) -> None:
         return
 
 
-@pytest.mark.parametrize(
-    ("place", "mode"), [("source", 0o000), ("source/data.mdb", 0o600), ("target", 0o755)]
-)
+@pytest.mark.parametrize(("place", "mode"), [("source", 0o000), ("source/data.mdb", 0o600), ("target", 0o755)])
 def test_without_permission(stopped: Slapd, short_tmp: Path, place: str, mode: int) -> None:
     require(None if os.geteuid() == 0 else "becomes another user, which needs root")
     short_tmp.chmod(0o755)
@@ -309,12 +307,8 @@ def test_killed_then_run_again(stopped: Slapd, other: Slapd, point: str) -> None
     assert not list(other.database_dir.glob("*partial*"))
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
-)
-def test_ended_while_it_copies(
-    stopped: Slapd, other: Slapd, number: signal.Signals, status: int
-) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_ended_while_it_copies(stopped: Slapd, other: Slapd, number: signal.Signals, status: int) -> None:
     command = ("clone", stopped.database_dir, other.database_dir, "--verify", "quick")
     for _ in range(20):  # it may be done before the signal comes
         process = start(*command)

@@ -15,14 +15,7 @@ from fixtures.limits import Filesystem, loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
-from loader.errors import (
-    NoReflink,
-    NoSpace,
-    NoSuchPath,
-    StreamBroken,
-    StreamRefused,
-    UsageProblem,
-)
+from loader.errors import NoReflink, NoSpace, NoSuchPath, StreamBroken, StreamRefused, UsageProblem
 from loader.mdb import meta
 from loader.mdb.copy import Sizes
 from loader.operations.publish import WORKSHOP
@@ -38,9 +31,7 @@ CUT = 800_000  # bytes of some three million; the pipe holds another MiB that th
 CHANGE = "dn: dc=example,dc=com\nchangetype: modify\nreplace: o\no: more\n\n"
 
 
-def piped(
-    sending: tuple[object, ...], receiving: tuple[object, ...], most: int | None = None
-) -> tuple[Done, Done]:
+def piped(sending: tuple[object, ...], receiving: tuple[object, ...], most: int | None = None) -> tuple[Done, Done]:
     """Both ends, with no more than `most` bytes between them."""
     with (
         _run("clone", *sending, stdin=subprocess.DEVNULL) as sender,
@@ -59,10 +50,7 @@ def piped(
         assert sender.stderr is not None
         words = sender.stderr.read()
         statuses = sender.wait(), receiver.wait()
-    return (
-        Done(statuses[0], "", words.decode()),
-        Done(statuses[1], out.decode(), said.decode()),
-    )
+    return (Done(statuses[0], "", words.decode()), Done(statuses[1], out.decode(), said.decode()))
 
 
 def _run(*arguments: object, stdin: int) -> subprocess.Popen[bytes]:
@@ -105,9 +93,7 @@ def test_a_damaged_source_is_not_compacted(stopped: Slapd, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_sparse_file_takes_what_it_took(
-    stopped: Slapd, people_ldif: Path, kind: Filesystem
-) -> None:
+def test_a_sparse_file_takes_what_it_took(stopped: Slapd, people_ldif: Path, kind: Filesystem) -> None:
     require(missing_loop_filesystem(kind))
     with loop_filesystem(400, kind) as disk:
         server = Slapd(Settings(maxsize=HUGE), directory=disk / "s")
@@ -154,9 +140,7 @@ def test_blocks_are_shared_where_the_file_system_can(people_ldif: Path, tmp_path
 
 
 def test_through_a_pipe(stopped: Slapd, other: Slapd) -> None:
-    sent, received = piped(
-        (stopped.database_dir, "-"), ("-", other.database_dir, "--verify", "pages", "--json")
-    )
+    sent, received = piped((stopped.database_dir, "-"), ("-", other.database_dir, "--verify", "pages", "--json"))
     sent.ok()
     assert "sent: " in sent.err
     assert received.ok().facts["entries"] == 1029
@@ -267,17 +251,9 @@ def test_what_goes_on_with_another_copy(stopped: Slapd, other: Slapd, tmp_path: 
 
 
 def test_what_is_no_stream(tmp_path: Path) -> None:
-    for given, error in [
-        (b"", StreamBroken),
-        (b"hello\n", StreamRefused),
-        (b"x" * 99, StreamRefused),
-    ]:
+    for given, error in [(b"", StreamBroken), (b"hello\n", StreamRefused), (b"x" * 99, StreamRefused)]:
         done = subprocess.run(
-            arguments_of("clone", "-", tmp_path / "x"),
-            input=given,
-            env=environment(),
-            check=False,
-            capture_output=True,
+            arguments_of("clone", "-", tmp_path / "x"), input=given, env=environment(), check=False, capture_output=True
         )
         assert done.returncode == error.exit_status
         assert not (tmp_path / "x" / "data.mdb").exists()
@@ -326,10 +302,7 @@ def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
     other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
     before = other.slapcat()
     whole = subprocess.run(
-        arguments_of("clone", stopped.database_dir, "-"),
-        capture_output=True,
-        env=environment(),
-        check=True,
+        arguments_of("clone", stopped.database_dir, "-"), capture_output=True, env=environment(), check=True
     ).stdout
     receiving = arguments_of("clone", "-", other.database_dir, "--replace")
     for point in ("clone.received", "publish.middle"):

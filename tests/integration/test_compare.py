@@ -32,14 +32,7 @@ from loader.errors import (
     ServerDown,
     UsageProblem,
 )
-from loader.operations.compare import (
-    IGNORED,
-    SERVER_ATTRIBUTES,
-    CompareOptions,
-    CompareReport,
-    Sample,
-    compare,
-)
+from loader.operations.compare import IGNORED, SERVER_ATTRIBUTES, CompareOptions, CompareReport, Sample, compare
 from loader.operations.generate import to_directory
 from loader.progress import Progress
 from loader.server.options import Connection
@@ -78,9 +71,7 @@ def other() -> Iterator[Slapd]:
 
 
 def connection(server: Slapd) -> Connection:
-    return Connection(
-        bind_dn=server.root_dn, password_file=str(server.password_file), base=server.suffix
-    )
+    return Connection(bind_dn=server.root_dn, password_file=str(server.password_file), base=server.suffix)
 
 
 def compared(a: Comparable, b: Comparable, **options: object) -> CompareReport:
@@ -99,9 +90,7 @@ def written(path: Path, text: bytes) -> Comparable:
 # --- no difference ----------------------------------------------------------------------------
 
 
-def test_every_form_of_the_same_data_is_equal(
-    server: Slapd, generated: bytes, tmp_path: Path
-) -> None:
+def test_every_form_of_the_same_data_is_equal(server: Slapd, generated: bytes, tmp_path: Path) -> None:
     who = connection(server)
     options = generating.options(RECIPE)
     to_directory(options, tmp_path / "export", Progress("none"))
@@ -157,9 +146,7 @@ def test_a_hard_tree_is_the_same_by_its_pages_slapcat_and_ldap(tmp_path: Path) -
     with made:
         who = connection(made)
         live, stored = comparable(made.ldapi_uri, who), comparable(str(made.config_path), who)
-        dumped = written(
-            tmp_path / "dump.ldif", made.tool("slapcat", *made.config_arguments, "-b", SUFFIX)
-        )
+        dumped = written(tmp_path / "dump.ldif", made.tool("slapcat", *made.config_arguments, "-b", SUFFIX))
         for one, other in ((live, stored), (stored, dumped), (dumped, live)):
             assert compared(one, other).equal
 
@@ -229,9 +216,7 @@ def test_slapds_own_user_can_still_open_the_database() -> None:
 # --- differences ------------------------------------------------------------------------------
 
 
-def test_a_hundred_planted_differences_are_found(
-    server: Slapd, other: Slapd, generated: bytes, tmp_path: Path
-) -> None:
+def test_a_hundred_planted_differences_are_found(server: Slapd, other: Slapd, generated: bytes, tmp_path: Path) -> None:
     records = generated.decode().strip().split("\n\n")
     chosen = random.Random(8).sample(range(2, len(records)), 100)
     removed, changed = chosen[:20], chosen[20:80]
@@ -276,9 +261,7 @@ def planted(record: str, place: int) -> str:
         lambda text: text + "\ndescription;lang-en: with an option",
         lambda text: re.sub(r"(?m)^entryCSN: 2026", "entryCSN: 2025", text),
         lambda text: re.sub(r"(?m)^sn: (.*)$", lambda found: found[0].swapcase(), text),
-        lambda text: re.sub(
-            r"(?m)^employeeNumber: (.*)$", r"employeeNumber: \1\nroomNumber: \1", text
-        ),
+        lambda text: re.sub(r"(?m)^employeeNumber: (.*)$", r"employeeNumber: \1\nroomNumber: \1", text),
     )
     found = kinds[place % len(kinds)](record)
     assert found != record
@@ -301,9 +284,7 @@ def test_the_limit_bounds_the_names_and_not_the_counts(generated: bytes, tmp_pat
     assert compared(a, b, limit=0).changed == ENTRIES
 
 
-def test_the_attributes_that_differ_are_named(
-    server: Slapd, generated: bytes, tmp_path: Path
-) -> None:
+def test_the_attributes_that_differ_are_named(server: Slapd, generated: bytes, tmp_path: Path) -> None:
     """From every kind of place; and never a value."""
     text = generated.replace(b"uid=u000000007", b"UID=u000000007")
     text = re.sub(rb"(uid: u000000007\n)", rb"\1roomNumber: 9\n", text)
@@ -380,10 +361,7 @@ def test_an_export_with_a_shard_too_few_entries(tmp_path: Path) -> None:
         at(export)
 
 
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [("nowhere.ldif", NoSuchPath), ("*.ldif", NoSuchPath), (".", UsageProblem)],
-)
+@pytest.mark.parametrize(("name", "error"), [("nowhere.ldif", NoSuchPath), ("*.ldif", NoSuchPath), (".", UsageProblem)])
 def test_a_place_that_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[LoaderError]
 ) -> None:

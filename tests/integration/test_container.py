@@ -49,10 +49,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param("private", marks=pytest.mark.slapd),
-        pytest.param("container", marks=pytest.mark.container),
-    ],
+    params=[pytest.param("private", marks=pytest.mark.slapd), pytest.param("container", marks=pytest.mark.container)],
 )
 def server(request: pytest.FixtureRequest, people: Path) -> Iterator[Server]:
     """A provider that holds `people`, added over the wire."""
@@ -110,9 +107,7 @@ def test_the_replicator_reads_everything_by_pages(server: Server) -> None:
     assert secret == {dn for dn, attributes in found if "userPassword" in attributes}
 
 
-def pages(
-    handle: ldap.ldapobject.LDAPObject, base: str, size: int
-) -> Iterator[tuple[str, dict[str, list[bytes]]]]:
+def pages(handle: ldap.ldapobject.LDAPObject, base: str, size: int) -> Iterator[tuple[str, dict[str, list[bytes]]]]:
     control = SimplePagedResultsControl(True, size=size, cookie=b"")
     while True:
         number = handle.search_ext(base, ldap.SCOPE_SUBTREE, serverctrls=[control])
@@ -145,13 +140,7 @@ def test_export_equals_the_server(server: Server, tmp_path: Path) -> None:
 
 
 def ditseed(*arguments: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [*DITSEED, *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = subprocess.run([*DITSEED, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
@@ -170,9 +159,7 @@ def test_nothing_is_lost_by_kill_9(server: Server) -> None:
 
 
 @pytest.mark.container
-def test_a_consumer_follows_its_provider(
-    client: docker.DockerClient, container: ContainerServer, people: Path
-) -> None:
+def test_a_consumer_follows_its_provider(client: docker.DockerClient, container: ContainerServer, people: Path) -> None:
     """The pair of compose.yaml: entries of before and after the consumer's start arrive."""
     container.ldapadd(people)
     with container_server(client, Settings(), provider=container) as consumer:

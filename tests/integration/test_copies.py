@@ -27,8 +27,7 @@ pytestmark = pytest.mark.slapd
 
 PEOPLE = 300
 ATTRIBUTE = (
-    "attributetype ( 1.3.6.1.4.1.4203.666.11.97.1 NAME 'myA' EQUALITY {} "
-    "SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n"
+    "attributetype ( 1.3.6.1.4.1.4203.666.11.97.1 NAME 'myA' EQUALITY {} SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n"
 )
 CLASS = "objectclass ( 1.3.6.1.4.1.4203.666.11.97.2 NAME 'myClass' SUP top AUXILIARY MAY myA )\n"
 BASE = ("objectClass,entryUUID,entryCSN eq", "uid eq")
@@ -190,17 +189,7 @@ def command(how: str, servers: Servers, made: Slapd, consumer: Slapd) -> list[ob
     if how == "restore":
         repo = made.home / "backup"
         if not repo.exists():
-            ditseed(
-                "backup",
-                "run",
-                "--init",
-                "--config",
-                made.config_path,
-                "-b",
-                made.suffix,
-                "-R",
-                repo,
-            ).ok()
+            ditseed("backup", "run", "--init", "--config", made.config_path, "-b", made.suffix, "-R", repo).ok()
         return ["backup", "restore", "latest", "-R", repo, *where]
     shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)
     provider = servers.provider
@@ -250,9 +239,7 @@ def test_a_copy(servers: Servers, how: str, row: Row) -> None:
 def assert_values_can_change(server: Slapd) -> None:
     """Of an entry whose values stand where another configuration has put them."""
     name = f"uid=u7,{server.suffix}"
-    server.ldapmodify(
-        f"dn: {name}\nchangetype: modify\nadd: mail\nmail: d7@x\n-\ndelete: mail\nmail: a7@x\n"
-    )
+    server.ldapmodify(f"dn: {name}\nchangetype: modify\nadd: mail\nmail: d7@x\n-\ndelete: mail\nmail: a7@x\n")
     assert names(server, "(mail=d7@x)") == {name}
     assert names(server, "(mail=a7@x)") == set()
     assert len(server.search("(uid=u7)", ("mail",))[0][1]["mail"]) == 3
@@ -270,10 +257,7 @@ def test_values_that_multival_would_not_leave_in_the_entry(servers: Servers) -> 
 def test_values_that_slapd_sorts(servers: Servers, twice: bool) -> None:
     """slapadd takes equal values; a slapd that has to sort them when it reads the entry cannot (it may crash)."""
     row = Row("sortvals", indexed(*SUB), indexed(*BASE, global_lines=("sortvals description",)), "")
-    made, consumer = (
-        servers.server(servers.settings("caseIgnoreMatch", row.made)),
-        servers.consumer(row),
-    )
+    made, consumer = (servers.server(servers.settings("caseIgnoreMatch", row.made)), servers.consumer(row))
     other = "B  c" if twice else "a c"
     values = f"description;lang-de: z\ndescription;lang-de: b c\ndescription;lang-de: {other}\n"
     made.slapadd(entries() + values, "-w")
@@ -350,9 +334,7 @@ def test_a_refresh(servers: Servers, row: Row) -> None:
         (indexed(*BASE, database_lines=("sync_use_subentry on",)), "sync_use_subentry"),
     ],
 )
-def test_a_refresh_that_only_slapd_can_do(
-    servers: Servers, given: dict[str, Any], reason: str
-) -> None:
+def test_a_refresh_that_only_slapd_can_do(servers: Servers, given: dict[str, Any], reason: str) -> None:
     """Another level of `verify`, or a new seeding, would not help."""
     row = Row("slapd", given, given, "(uid=u7)")
     made, consumer = servers.made(row), servers.consumer(row)
@@ -394,18 +376,13 @@ def test_longer_lists_than_idlexp_allows(servers: Servers, how: str, long_lists:
 def test_a_refresh_of_longer_lists_is_refused(servers: Servers, long_lists: Slapd) -> None:
     consumer = servers.server(replace(long_lists.settings, global_lines=()))
     done = ditseed(*command("refresh", servers, long_lists, consumer))
-    assert_refused(
-        done, "refresh.refused", consumer, (long_lists.database_dir / "data.mdb").read_bytes()
-    )
+    assert_refused(done, "refresh.refused", consumer, (long_lists.database_dir / "data.mdb").read_bytes())
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
-    [("abc", "the index of myA lacks entry 3"), (60 * "abc", "myA: no index key can be made")],
+    ("value", "reason"), [("abc", "the index of myA lacks entry 3"), (60 * "abc", "myA: no index key can be made")]
 )
-def test_a_refresh_of_an_entry_whose_old_index_keys_are_unknown(
-    servers: Servers, value: str, reason: str
-) -> None:
+def test_a_refresh_of_an_entry_whose_old_index_keys_are_unknown(servers: Servers, value: str, reason: str) -> None:
     """It is not among those that are looked at first, and its value was indexed by another syntax."""
     wrong = servers.scratch / "wrong.schema"
     wrong.write_text(ATTRIBUTE.format("integerMatch").replace("15 )", "27 )") + CLASS)
@@ -413,9 +390,7 @@ def test_a_refresh_of_an_entry_whose_old_index_keys_are_unknown(
     ldif = [f"dn: {Settings.suffix}\nobjectClass: domain\ndc: example\n"]
     for number in range(3 * SAMPLE):
         more = f"objectClass: extensibleObject\nmyA: {value}\n" if number == 1 else ""
-        ldif.append(
-            f"dn: cn=c{number},{Settings.suffix}\nobjectClass: device\n{more}cn: c{number}\n"
-        )
+        ldif.append(f"dn: cn=c{number},{Settings.suffix}\nobjectClass: device\n{more}cn: c{number}\n")
     with replication.provider(settings) as provider:
         provider.stop()
         provider.slapadd("\n".join(ldif), "-w")

@@ -40,16 +40,13 @@ def servers(ldif: Path) -> Iterator[tuple[Slapd, Slapd, Slapd]]:
         pytest.skip(reason)
     with ExitStack() as stack:
         made, consumer, oracle = (
-            Slapd(Settings(indexes=indexes), installation=openldap_27.installation())
-            for indexes in (FEW, MORE, MORE)
+            Slapd(Settings(indexes=indexes), installation=openldap_27.installation()) for indexes in (FEW, MORE, MORE)
         )
         for one in (made, consumer, oracle):
             stack.callback(one.close)
         made.slapadd(ldif, "-w")
         text = made.slapcat()
-        (
-            made.database_dir / DATA
-        ).unlink()  # slapadd stores other normal forms of what it makes itself
+        (made.database_dir / DATA).unlink()  # slapadd stores other normal forms of what it makes itself
         made.slapadd(text)
         oracle.slapadd(text)
         yield made, consumer, oracle
@@ -77,18 +74,9 @@ def test_a_copy_has_the_indexes_of_its_configuration(
 ) -> None:
     (made, consumer, oracle), env = servers, {"DITSEED_TOOLS": openldap_27.tools()}
     where = ("--config", consumer.config_path)
-    words: tuple[object, ...] = (
-        "replica",
-        "seed",
-        "--strategy",
-        "clone",
-        "--from",
-        made.database_dir,
-    )
+    words: tuple[object, ...] = ("replica", "seed", "--strategy", "clone", "--from", made.database_dir)
     if how == "restore":
-        ditseed(
-            "backup", "run", "--init", "--config", made.config_path, "-R", tmp_path, env=env
-        ).ok()
+        ditseed("backup", "run", "--init", "--config", made.config_path, "-R", tmp_path, env=env).ok()
         words = ("backup", "restore", "latest", "-R", tmp_path)
     done = ditseed(*words, *where, env=env).ok()
     assert "slapindex" not in done.out + done.err

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.slapd
 
 PAGE = 4096
 HEADER = 16
-META_ROOT = (
-    16 + 24 + 48 + 40
-)  # of the main table: behind the page's header, the map's and the free pages' record
+META_ROOT = 16 + 24 + 48 + 40  # of the main table: behind the page's header, the map's and the free pages' record
 SUFFIX = "dc=example,dc=com"
 
 
@@ -95,9 +93,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         (unknown_flags, "a node with flags that make no sense"),
     ],
 )
-def test_whoever_reads_it_refuses_it(
-    sound: bytes, tmp_path: Path, damage: Callable[[Pages], None], words: str
-) -> None:
+def test_whoever_reads_it_refuses_it(sound: bytes, tmp_path: Path, damage: Callable[[Pages], None], words: str) -> None:
     place = tmp_path / "damaged"
     place.mkdir(mode=0o700)
     pages = Pages(sound)

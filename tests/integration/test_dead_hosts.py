@@ -34,10 +34,7 @@ from tests.support.command import Done, ditseed, start
 from tests.support.nobody import NOBODY
 from tests.support.require import require
 
-pytestmark = [
-    pytest.mark.slapd,
-    pytest.mark.skipif(os.geteuid() != 0, reason="chown"),
-]
+pytestmark = [pytest.mark.slapd, pytest.mark.skipif(os.geteuid() != 0, reason="chown")]
 
 WARNING, CRITICAL, UNKNOWN = 1, 2, 3
 NAMES = {WARNING: "WARNING", CRITICAL: "CRITICAL", UNKNOWN: "UNKNOWN"}
@@ -201,9 +198,7 @@ def configured(setting: str, wrong: str, right: str) -> Fault:
 
     def put(server: Slapd, value: str) -> None:
         change = f"dn: olcDatabase={{3}}mdb,cn=config\nchangetype: modify\nreplace: {setting}\n"
-        server.configure(
-            change + "".join(f"{setting}: {one}\n" for one in value.split("; ") if one)
-        )
+        server.configure(change + "".join(f"{setting}: {one}\n" for one in value.split("; ") if one))
 
     @contextmanager
     def fault(server: Slapd) -> Iterator[None]:
@@ -223,24 +218,12 @@ def configured(setting: str, wrong: str, right: str) -> Fault:
         pytest.param(data(lambda _: b""), CRITICAL, r"data.mdb: .*\(empty\)", id="emptied"),
         pytest.param(data(cut), CRITICAL, "data.mdb: it was cut", id="cut"),
         pytest.param(data(without_root), CRITICAL, "data.mdb: ", id="overwritten"),
-        pytest.param(
-            data(lambda old: os.urandom(len(old))), CRITICAL, "magic number", id="no LMDB"
-        ),
-        pytest.param(
-            lock(lambda old: os.urandom(len(old))),
-            UNKNOWN,
-            "lock format",
-            id="lock of another LMDB",
-        ),
+        pytest.param(data(lambda old: os.urandom(len(old))), CRITICAL, "magic number", id="no LMDB"),
+        pytest.param(lock(lambda old: os.urandom(len(old))), UNKNOWN, "lock format", id="lock of another LMDB"),
         pytest.param(setting(None), CRITICAL, "tools cannot read", id="slapd.d without cn=config"),
+        pytest.param(setting(lambda _: b"no LDIF"), CRITICAL, "tools cannot read", id="slapd.d that is none"),
         pytest.param(
-            setting(lambda _: b"no LDIF"), CRITICAL, "tools cannot read", id="slapd.d that is none"
-        ),
-        pytest.param(
-            roots_of("data/data.mdb", 0o600),
-            CRITICAL,
-            "openldap cannot read .*data.mdb",
-            id="data.mdb of root",
+            roots_of("data/data.mdb", 0o600), CRITICAL, "openldap cannot read .*data.mdb", id="data.mdb of root"
         ),
         pytest.param(
             roots_of("data/data.mdb", 0o644),
@@ -249,17 +232,9 @@ def configured(setting: str, wrong: str, right: str) -> Fault:
             id="data.mdb of root, readable",
         ),
         pytest.param(
-            roots_of("data/lock.mdb", 0o600),
-            CRITICAL,
-            "openldap cannot read .*lock.mdb",
-            id="lock.mdb of root",
+            roots_of("data/lock.mdb", 0o600), CRITICAL, "openldap cannot read .*lock.mdb", id="lock.mdb of root"
         ),
-        pytest.param(
-            roots_of("data accounts", 0o700),
-            CRITICAL,
-            "Permission denied",
-            id="directories",
-        ),
+        pytest.param(roots_of("data accounts", 0o700), CRITICAL, "Permission denied", id="directories"),
         pytest.param(roots_of("data", 0o700), CRITICAL, "Permission denied", id="directory"),
         pytest.param(
             roots_of("slapd.d/cn=config/cn=schema.ldif", 0o600),
@@ -277,20 +252,12 @@ def configured(setting: str, wrong: str, right: str) -> Fault:
         pytest.param(hanging, CRITICAL, "does not answer", id="hanging"),
         pytest.param(readers_full, CRITICAL, r"(\d+) of \1 reader slots", id="readers full"),
         pytest.param(
-            configured("olcDbNoSync", "TRUE", "FALSE"),
-            CRITICAL,
-            "nosync, no checkpoint",
-            id="nosync left on",
+            configured("olcDbNoSync", "TRUE", "FALSE"), CRITICAL, "nosync, no checkpoint", id="nosync left on"
         ),
-        pytest.param(
-            directory_gone, CRITICAL, "olcDbDirectory: .* No such file", id="directory gone"
-        ),
+        pytest.param(directory_gone, CRITICAL, "olcDbDirectory: .* No such file", id="directory gone"),
         pytest.param(not_mounted, CRITICAL, "there is no .*data.mdb", id="volume not mounted"),
         pytest.param(
-            configured("olcDbMaxSize", "", str(64 << 20)),
-            WARNING,
-            "maxsize was never set",
-            id="maxsize unset",
+            configured("olcDbMaxSize", "", str(64 << 20)), WARNING, "maxsize was never set", id="maxsize unset"
         ),
         pytest.param(
             configured("olcDbIndex", "objectClass eq", "; ".join(Settings.indexes)),
@@ -379,22 +346,15 @@ def without_server_id(_: Path) -> Iterator[Slapd]:
 @pytest.mark.parametrize(
     ("made", "status", "words"),
     [
-        pytest.param(
-            map_full, CRITICAL, r"of maxsize 1\.0 MiB are available \([0-9] %\)", id="map full"
-        ),
+        pytest.param(map_full, CRITICAL, r"of maxsize 1\.0 MiB are available \([0-9] %\)", id="map full"),
         pytest.param(disk_full, CRITICAL, "the disk has room for .* only", id="disk full"),
-        pytest.param(
-            disk_fails, CRITICAL, "from the disk failed: Input/output error", id="disk EIO"
-        ),
+        pytest.param(disk_fails, CRITICAL, "from the disk failed: Input/output error", id="disk EIO"),
         pytest.param(certificate_ended, CRITICAL, "has expired .* ago", id="certificate ended"),
         pytest.param(without_server_id, CRITICAL, "olcServerID is not set", id="server ID missing"),
     ],
 )
 def test_a_host_of_its_own_is_never_ok(
-    tmp_path: Path,
-    made: Callable[[Path], AbstractContextManager[Slapd]],
-    status: int,
-    words: str,
+    tmp_path: Path, made: Callable[[Path], AbstractContextManager[Slapd]], status: int, words: str
 ) -> None:
     with made(tmp_path) as server:
         assert_told(checked(server), "DOCTOR", status, words)
@@ -424,9 +384,7 @@ def test_a_command_that_is_printed_gives_the_file_back(host: Slapd) -> None:
         assert checked(host).status == 0
 
 
-def test_slapd_that_was_stopped_is_a_warning_without_check_and_one_that_died_is_not(
-    host: Slapd,
-) -> None:
+def test_slapd_that_was_stopped_is_a_warning_without_check_and_one_that_died_is_not(host: Slapd) -> None:
     with down(host):
         told = ditseed("doctor", "--config", host.config_path, "--json")
         (one,) = (each for each in told.facts["findings"] if each["rule"] == "slapd")
@@ -561,14 +519,10 @@ def ago(name: str, seconds: float) -> Callable[[State], State]:
         pytest.param(lambda _: None, UNKNOWN, "No such file", id="state gone"),
         pytest.param(lambda _: b"", UNKNOWN, "state: ", id="state emptied"),
         pytest.param(lambda old: json.dumps(old).encode()[:-9], UNKNOWN, "state: ", id="state cut"),
-        pytest.param(
-            lambda old: {**old, "format": 2}, UNKNOWN, "format 2", id="state of another format"
-        ),
+        pytest.param(lambda old: {**old, "format": 2}, UNKNOWN, "format 2", id="state of another format"),
         pytest.param(ago("written", 60), UNKNOWN, "is the watch running", id="state old"),
         pytest.param(ago("written", -3600), UNKNOWN, "later than now", id="clock gone back"),
-        pytest.param(
-            lambda old: {**old, "layers": []}, UNKNOWN, "no layer is timed", id="no layer"
-        ),
+        pytest.param(lambda old: {**old, "layers": []}, UNKNOWN, "no layer is timed", id="no layer"),
         pytest.param(
             of_layer(figures=None, measured=None, problem="cached"),
             UNKNOWN,
@@ -576,17 +530,11 @@ def ago(name: str, seconds: float) -> Callable[[State], State]:
             id="layer not measured",
         ),
         pytest.param(of_layer(in_flight_since=1.0), CRITICAL, "in flight for", id="device hangs"),
-        pytest.param(
-            of_layer(errors=1, error="EIO"), CRITICAL, "1 read failed: EIO", id="EIO before"
-        ),
+        pytest.param(of_layer(errors=1, error="EIO"), CRITICAL, "1 read failed: EIO", id="EIO before"),
     ],
 )
 def test_a_state_is_never_ok(
-    watch: Path,
-    tmp_path: Path,
-    change: Callable[[State], State | bytes | None],
-    status: int,
-    words: str,
+    watch: Path, tmp_path: Path, change: Callable[[State], State | bytes | None], status: int, words: str
 ) -> None:
     """What the watch wrote, otherwise only in one thing."""
     path = tmp_path / "state"
@@ -623,9 +571,7 @@ def test_a_watch_is_never_ok(tmp_path: Path, what: str, status: int, words: str)
         elif what == "fails":
             os.truncate(image, 0)
         # A state may be old, and a read in flight, for a moment on a loaded host.
-        done = until(
-            lambda: found if re.search(words, (found := judged(state, *more)).out) else None
-        )
+        done = until(lambda: found if re.search(words, (found := judged(state, *more)).out) else None)
     assert_told(done, "STORAGE WATCH", status, words)
 
 
@@ -698,9 +644,7 @@ def verified_long_ago(repo: Path) -> None:
     (one,) = repository.listing(repo).backups
     known = records.of(repo, one).verification
     assert known is not None
-    record.write_bytes(
-        manifest.text(manifest.sealed(dataclasses.replace(known, made=moment(-999))))
-    )
+    record.write_bytes(manifest.text(manifest.sealed(dataclasses.replace(known, made=moment(-999)))))
 
 
 def shrunk(repo: Path) -> None:
@@ -743,37 +687,13 @@ Damage = Callable[[Path], object]
 @pytest.mark.parametrize(
     ("name", "fault", "status", "words"),
     [
-        pytest.param(
-            "one", shutil.rmtree, UNKNOWN, "no such file or directory", id="repository gone"
-        ),
+        pytest.param("one", shutil.rmtree, UNKNOWN, "no such file or directory", id="repository gone"),
         pytest.param("one", emptied, CRITICAL, "no backup", id="repository emptied"),
-        pytest.param(
-            "one", lambda repo: aged(repo, made=moment(-50)), CRITICAL, "is 2.* old", id="too old"
-        ),
-        pytest.param(
-            "one",
-            lambda repo: aged(repo, made=moment(9)),
-            CRITICAL,
-            "later than now",
-            id="clock gone back",
-        ),
-        pytest.param(
-            "one",
-            removed("2*/manifest.json"),
-            CRITICAL,
-            "the latest cannot be used",
-            id="manifest gone",
-        ),
-        pytest.param(
-            "one",
-            shortened("2*/manifest.json"),
-            CRITICAL,
-            "the latest cannot be used",
-            id="manifest cut",
-        ),
-        pytest.param(
-            "one", removed("2*/config.ldif"), CRITICAL, "config.ldif", id="config.ldif gone"
-        ),
+        pytest.param("one", lambda repo: aged(repo, made=moment(-50)), CRITICAL, "is 2.* old", id="too old"),
+        pytest.param("one", lambda repo: aged(repo, made=moment(9)), CRITICAL, "later than now", id="clock gone back"),
+        pytest.param("one", removed("2*/manifest.json"), CRITICAL, "the latest cannot be used", id="manifest gone"),
+        pytest.param("one", shortened("2*/manifest.json"), CRITICAL, "the latest cannot be used", id="manifest cut"),
+        pytest.param("one", removed("2*/config.ldif"), CRITICAL, "config.ldif", id="config.ldif gone"),
         pytest.param("one", removed("2*/pages.map"), CRITICAL, "pages.map", id="pages.map gone"),
         pytest.param("one", removed("2*/pages.pack"), CRITICAL, "pages.pack", id="data gone"),
         pytest.param("one", shortened("2*/pages.pack"), CRITICAL, "pages.pack", id="data cut"),
@@ -781,9 +701,7 @@ Damage = Callable[[Path], object]
         pytest.param("one", shrunk, WARNING, "has fewer entries", id="directory emptied before"),
         pytest.param("shared", removed("pages/*"), CRITICAL, "cannot be restored", id="pack gone"),
         pytest.param("shared", shortened("pages/*"), CRITICAL, "cannot be restored", id="pack cut"),
-        pytest.param(
-            "set", removed("2*-dc-other-dc-org"), CRITICAL, "cannot be restored", id="set torn"
-        ),
+        pytest.param("set", removed("2*-dc-other-dc-org"), CRITICAL, "cannot be restored", id="set torn"),
     ],
 )
 def test_a_backup_is_never_ok(
@@ -802,29 +720,13 @@ def test_a_backup_is_never_ok(
     ("fault", "more", "status", "words"),
     [
         pytest.param(
-            nothing,
-            "-b dc=example,dc=net",
-            CRITICAL,
-            "no backup of dc=example,dc=net",
-            id="none of a suffix",
+            nothing, "-b dc=example,dc=net", CRITICAL, "no backup of dc=example,dc=net", id="none of a suffix"
         ),
         pytest.param(nothing, "--min-count 2", WARNING, "1 of at least 2", id="too few"),
+        pytest.param(nothing, "--max-verify-age 8d", WARNING, "no backup was ever verified", id="never verified"),
+        pytest.param(nothing, "--max-drill-age 8d", WARNING, "no backup was ever drilled", id="never drilled"),
         pytest.param(
-            nothing,
-            "--max-verify-age 8d",
-            WARNING,
-            "no backup was ever verified",
-            id="never verified",
-        ),
-        pytest.param(
-            nothing, "--max-drill-age 8d", WARNING, "no backup was ever drilled", id="never drilled"
-        ),
-        pytest.param(
-            verified_long_ago,
-            "--max-verify-age 8d",
-            WARNING,
-            "no backup was for .* verified",
-            id="verified long ago",
+            verified_long_ago, "--max-verify-age 8d", WARNING, "no backup was for .* verified", id="verified long ago"
         ),
     ],
 )

@@ -96,19 +96,14 @@ def test_maxsize_below_what_is_used(state: dict[str, str], tmp_path: Path) -> No
         path.write_text(text.replace(f"olcDbMaxSize: {16 * MIB}", f"olcDbMaxSize: {used // 2}"))
         done = examined(server, state, "--json")
         (found,) = of_rule(done, "maxsize")
-        assert (found["severity"], f"{units.size(used // 2)} are configured" in found["what"]) == (
-            "warning",
-            True,
-        )
+        assert (found["severity"], f"{units.size(used // 2)} are configured" in found["what"]) == ("warning", True)
         (room,) = (one["room"] for one in done.facts["databases"])
         assert room["maxsize"] == used >= room["reusable"]
         server.start()
         write_to(server, 1)  # into a free page
 
 
-def test_a_stuck_reader_is_warned_about_before_slapd_fails(
-    state: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_stuck_reader_is_warned_about_before_slapd_fails(state: dict[str, str], tmp_path: Path) -> None:
     """While writes still succeed. The reader is killed then, --fix clears its slot, and writes go on."""
     with Slapd(Settings(maxsize=4 * MIB, loglevel="none")) as server:
         server.ldapadd(write(tmp_path / "x.ldif", TOP, people(50)))
@@ -127,9 +122,7 @@ def test_a_stuck_reader_is_warned_about_before_slapd_fails(
                 assert done.status in (0, 1, 2), done
             assert 1 in statuses, statuses
             assert statuses == sorted(statuses)
-            assert re.match(
-                r"DOCTOR CRITICAL - dc=example,dc=com: .* of maxsize 4\.0 MiB are", line
-            )
+            assert re.match(r"DOCTOR CRITICAL - dc=example,dc=com: .* of maxsize 4\.0 MiB are", line)
             told = numbers(line)
             assert int(told["mdb3_lag"]["value"]) == written
             available = int(told["mdb3_available"]["value"])
@@ -221,9 +214,7 @@ def test_what_cannot_be_looked_at_is_unknown(slapd_instance: Slapd, state: dict[
     (server.home / "kept").rename(lock)
 
 
-def test_an_index_that_the_configuration_has_and_the_file_lacks(
-    state: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_index_that_the_configuration_has_and_the_file_lacks(state: dict[str, str], tmp_path: Path) -> None:
     """Added to slapd.conf while slapd was stopped; the command that is printed makes it."""
     with Slapd(Settings(), form="conf") as server:
         server.stop()
@@ -241,9 +232,7 @@ def test_an_index_that_the_configuration_has_and_the_file_lacks(
         assert of_rule(examined(server, state, "--json"), "indexes")[0]["severity"] == "ok"
 
 
-def test_a_consumer_that_is_behind_and_certificates(
-    provider: Slapd, state: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_consumer_that_is_behind_and_certificates(provider: Slapd, state: dict[str, str], tmp_path: Path) -> None:
     """The provider shows its contextCSN to accounts only; a certificate has expired; there is no backup yet."""
     tls = Authority(tmp_path / "ca").expired()
     settings = replication.as_consumer(provider.settings, tls=tls)

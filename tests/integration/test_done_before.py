@@ -94,16 +94,12 @@ def test_a_build(target: Slapd, people_ldif: Path, engine: str) -> None:
     ditseed(*build, "--engine", engine).ok()
     told(ditseed(*build, "--engine", engine, "--json"))
     target.start()
-    target.ldapmodify(
-        f"dn: {target.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
-    )
+    target.ldapmodify(f"dn: {target.suffix}\nchangetype: modify\nadd: description\ndescription: x\n")
     target.stop()
     refused(ditseed(*build, "--engine", engine), errors.ChangedSince)
 
 
-def test_a_file_that_is_another_one_under_the_same_inode(
-    target: Slapd, people_ldif: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_is_another_one_under_the_same_inode(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     """The inode and the transaction number, which is 1 in all that ditseed builds, say nothing of what was written over
     it. A slapd that opened it, and wrote nothing, has changed nothing."""
     build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
@@ -133,9 +129,7 @@ def test_a_file_that_is_another_one_under_the_same_inode(
 
 def test_a_map_that_is_written_to_makes_the_file_longer(people_ldif: Path) -> None:
     """slapd with `envflags writemap` gives the file the length of its map when it opens it."""
-    with closing(
-        Slapd(Settings(maxsize=64 << 20, database_lines=("envflags writemap",)))
-    ) as server:
+    with closing(Slapd(Settings(maxsize=64 << 20, database_lines=("envflags writemap",)))) as server:
         build = ("build", people_ldif, "--config", server.config_path, "-b", server.suffix)
         ditseed(*build).ok()
         before = (server.database_dir / "data.mdb").stat().st_size
@@ -150,9 +144,7 @@ def test_adding(slapd_instance: Slapd, people_ldif: Path) -> None:
     told(adding.add(slapd_instance, people_ldif, "--json"))
 
 
-def test_a_server_that_was_made_anew_is_filled_again(
-    slapd_instance: Slapd, people_ldif: Path
-) -> None:
+def test_a_server_that_was_made_anew_is_filled_again(slapd_instance: Slapd, people_ldif: Path) -> None:
     adding.add(slapd_instance, people_ldif).ok()
     before = tree(slapd_instance.slapcat())
     emptied(slapd_instance)

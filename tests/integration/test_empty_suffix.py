@@ -38,9 +38,7 @@ cn: other
 ROOT = "dn:\nobjectClass: organization\no: all\n\n"
 CHANGE = "dn: dc=com\nchangetype: modify\nreplace: description\ndescription: {}\n"
 SETTINGS = dataclasses.replace(
-    settings("objectClass,entryCSN,entryUUID eq", suffix=""),
-    modules=("back_mdb", "syncprov"),
-    schema=(),
+    settings("objectClass,entryCSN,entryUUID eq", suffix=""), modules=("back_mdb", "syncprov"), schema=()
 )
 
 
@@ -85,10 +83,7 @@ def wait_for(change: str, *targets: Slapd) -> None:
 @pytest.mark.parametrize("strategy", ["search", "ldif", "slapcat", "clone", "slapadd"])
 def test_a_replica_goes_on_from_its_seed(source: Slapd, short_tmp: Path, strategy: str) -> None:
     how = ("search", "--engine", "slapadd") if strategy == "slapadd" else (strategy,)
-    with (
-        closing(replication.consumer(source)) as target,
-        closing(replication.consumer(source)) as natural,
-    ):
+    with closing(replication.consumer(source)) as target, closing(replication.consumer(source)) as natural:
         seed(source, target, how[0], short_tmp, *how[1:]).ok()
         words = ("--config", target.config_path, "-b", "", "--verify", "indexes")
         ditseed("verify", *words).ok()
@@ -121,9 +116,7 @@ def test_what_slapcat_and_export_write_is_built(source: Slapd, short_tmp: Path) 
         assert {**ours, "dn:": ()} == {**theirs, "dn:": ()}
 
 
-@pytest.mark.parametrize(
-    "more", [(), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", "2")]
-)
+@pytest.mark.parametrize("more", [(), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", "2")])
 def test_every_engine_makes_the_root(short_tmp: Path, more: tuple[str, ...]) -> None:
     path = short_tmp / "in.ldif"
     path.write_text(ROOT + BELOW)
@@ -139,9 +132,7 @@ def test_a_root_that_stands_elsewhere_or_is_no_entry_is_refused(short_tmp: Path)
         with closing(Slapd(SETTINGS)) as target:
             done = ditseed("build", path, "--config", target.config_path, "-b", "")
             assert done.status in (EntryRefused.exit_status, LdifSyntax.exit_status), done.err
-            rejected = ditseed(
-                *("build", path, "--config", target.config_path, "-b", "", "--max-rejects", "1"),
-            )
+            rejected = ditseed(*("build", path, "--config", target.config_path, "-b", "", "--max-rejects", "1"))
             assert rejected.status == 1, rejected.err
             assert set(tree(target.slapcat())) == {"dn: dc=com", "dn: uid=u,dc=com", "dn: cn=other"}
 

@@ -46,9 +46,7 @@ def test_built_as_slapadd_does(server: Slapd, engine: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
-def test_entries_of_the_other_database_are_its_own(
-    server: Slapd, engine: str, tmp_path: Path
-) -> None:
+def test_entries_of_the_other_database_are_its_own(server: Slapd, engine: str, tmp_path: Path) -> None:
     ldif, where = tmp_path / "in.ldif", ("--config", server.config_path, "-b", "")
     ldif.write_text(LDIF + FOREIGN)
     command = ["slapadd", "-q", *server.config_arguments, "-b", "", "-l", str(ldif)]

@@ -38,9 +38,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
     hard = (home / "hard.ldif").read_text().split("\n\n", 1)[1]  # without the suffix entry
     server.slapadd(hard)
     with server:
-        server.ldapmodify(
-            f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: changed once\n"
-        )
+        server.ldapmodify(f"dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: changed once\n")
         yield server
 
 
@@ -51,9 +49,7 @@ def _export(source: Slapd, out: Path, *more: object) -> Done:
 
 def _shards(out: Path) -> list[Path]:
     """In the order of the manifest."""
-    return [
-        out / shard["name"] for shard in json.loads((out / "manifest.json").read_text())["shards"]
-    ]
+    return [out / shard["name"] for shard in json.loads((out / "manifest.json").read_text())["shards"]]
 
 
 def test_a_dry_run_tells_what_it_would_export(source: Slapd, tmp_path: Path) -> None:
@@ -70,9 +66,7 @@ def test_the_export_is_the_tree(source: Slapd, tmp_path: Path, compress: str) ->
     _export(source, tmp_path / "out", "--compress", compress, "--pieces", 4, "--page", 100).ok()
     shards = _shards(tmp_path / "out")
     assert len(shards) > 3
-    assert all(
-        path.name.endswith(".ldif.zst" if compress == "zstd" else ".ldif") for path in shards
-    )
+    assert all(path.name.endswith(".ldif.zst" if compress == "zstd" else ".ldif") for path in shards)
     text = "".join(text_of(path) for path in shards)
     assert tree(text) == tree(source.slapcat())
     told = {line[12:].strip() for line in text.splitlines() if line.startswith("contextCSN:")}
@@ -90,10 +84,7 @@ def test_the_manifest_tells_the_truth(source: Slapd, tmp_path: Path) -> None:
     }  # fmt: skip
     for shard in manifest["shards"]:
         content = (out / shard["name"]).read_bytes()
-        assert (len(content), xxhash.xxh3_128_hexdigest(content)) == (
-            shard["bytes"],
-            shard["checksum"],
-        )
+        assert (len(content), xxhash.xxh3_128_hexdigest(content)) == (shard["bytes"], shard["checksum"])
     assert manifest["entries"] == facts["entries"] == len(tree(source.slapcat()))
     assert manifest["base"] == SUFFIX
     assert set(manifest["context_csns"]) == source.context_csns()
@@ -130,17 +121,7 @@ def test_restart_leaves_nothing_of_the_time_before(source: Slapd, tmp_path: Path
     many = len(_shards(out))
     killed = ditseed(
         *("export", "-H", source.uri, "-D", "cn=replicator"),
-        *(
-            "-y",
-            source.replicator_password_file,
-            "-b",
-            SUFFIX,
-            "-o",
-            out,
-            "--pieces",
-            8,
-            "--restart",
-        ),
+        *("-y", source.replicator_password_file, "-b", SUFFIX, "-o", out, "--pieces", 8, "--restart"),
         env={"DITSEED_KILL_AT": "late.start"},
     )
     assert killed.status == -9
@@ -164,8 +145,7 @@ def test_the_only_suffix_is_the_default(source: Slapd, tmp_path: Path) -> None:
     """As is the bind by ldapi and SASL EXTERNAL. The test server has a second suffix, so it takes BASE of ldap.conf."""
     (tmp_path / "ldap.conf").write_text(f"BASE {SUFFIX}\nURI {source.ldapi_uri}\n")
     done = ditseed(
-        *("export", "-Y", "EXTERNAL", "-o", tmp_path / "out", "--json"),
-        env={"LDAPCONF": str(tmp_path / "ldap.conf")},
+        *("export", "-Y", "EXTERNAL", "-o", tmp_path / "out", "--json"), env={"LDAPCONF": str(tmp_path / "ldap.conf")}
     )
     assert done.ok().facts["base"] == SUFFIX
     assert done.facts["entries"] == len(tree(source.slapcat()))

@@ -111,9 +111,7 @@ def test_an_attribute_in_several_places(tmp_path: Path) -> None:
         printed = (tmp_path / "out" / "0001.ldif").read_text()
         lines = printed.split("dn: cn=1,")[1].split("\n\n")[0].splitlines()
     kinds = [line.split(":")[0] for line in lines[1:]]
-    assert all(
-        kinds.count(a) == 1 or kinds[kinds.index(a) + kinds.count(a) - 1] == a for a in kinds
-    )
+    assert all(kinds.count(a) == 1 or kinds[kinds.index(a) + kinds.count(a) - 1] == a for a in kinds)
     assert len(ours) == 31
     assert (kinds.count("telephoneNumber"), kinds.count("sn")) == (3, 2)
 
@@ -132,10 +130,7 @@ def test_the_export_makes_the_same_database(stopped: Slapd, tmp_path: Path) -> N
     export(stopped.database_dir, tmp_path / "out").ok()
     dumped = tmp_path / "slapcat.ldif"
     dumped.write_text(stopped.slapcat())
-    with (
-        closing(Slapd(Settings(), form="conf")) as theirs,
-        closing(Slapd(Settings(), form="conf")) as ours,
-    ):
+    with closing(Slapd(Settings(), form="conf")) as theirs, closing(Slapd(Settings(), form="conf")) as ours:
         slapadd(theirs, dumped)
         build(ours, tmp_path / "out").ok()
         assert not differences(theirs.database_dir, ours.database_dir, frozenset())
@@ -143,15 +138,9 @@ def test_the_export_makes_the_same_database(stopped: Slapd, tmp_path: Path) -> N
 
 def test_a_branch(stopped: Slapd, tmp_path: Path) -> None:
     base = f"ou=people,{SUFFIX}"
-    done = export(
-        stopped.database_dir, tmp_path / "out", "-b", f"OU = People, {SUFFIX}", "--json"
-    ).ok()
+    done = export(stopped.database_dir, tmp_path / "out", "-b", f"OU = People, {SUFFIX}", "--json").ok()
     ours = exported(tmp_path / "out")
-    theirs = [
-        together(record)
-        for record in records(stopped.slapcat())
-        if record[0].lower().endswith(base)
-    ]
+    theirs = [together(record) for record in records(stopped.slapcat()) if record[0].lower().endswith(base)]
     assert ours == theirs
     assert len(ours) > 1
     assert done.facts["base"].lower() == base
@@ -281,10 +270,7 @@ def _damaged(sound: bytes, chance: random.Random) -> bytes:
             data[chance.randrange(8192, len(data))] ^= 1 << chance.randrange(8)
     elif kind == 1:
         one, other = (4096 * chance.randrange(2, pages) for _ in range(2))
-        data[one : one + 4096], data[other : other + 4096] = (
-            data[other : other + 4096],
-            data[one : one + 4096],
-        )
+        data[one : one + 4096], data[other : other + 4096] = (data[other : other + 4096], data[one : one + 4096])
     elif kind == 2:
         del data[chance.randrange(4096, len(data)) :]
     else:
@@ -325,12 +311,9 @@ def test_a_base_that_is_not_there(stopped: Slapd, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [("-H", "ldapi:///"), ("--pieces", 2), ("--max-rate", 5), ("--max-latency", 5), ("--page", 9)],
+    ("option", "value"), [("-H", "ldapi:///"), ("--pieces", 2), ("--max-rate", 5), ("--max-latency", 5), ("--page", 9)]
 )
-def test_options_of_a_server_mean_nothing(
-    stopped: Slapd, tmp_path: Path, option: str, value: object
-) -> None:
+def test_options_of_a_server_mean_nothing(stopped: Slapd, tmp_path: Path, option: str, value: object) -> None:
     done = export(stopped.database_dir, tmp_path / "out", option, value)
     assert done.status == UsageProblem.exit_status
     assert f"{option} is only for a server, not for a database" in done.err

@@ -68,9 +68,7 @@ def _stream(source: Slapd, *more: object) -> Done:
 def _piped(*commands: list[str]) -> Done:
     """Through real pipes of a shell, as in the manual."""
     line = " | ".join(shlex.join(command) for command in commands)
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, env=environment()
-    )
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, env=environment())
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -98,17 +96,12 @@ def test_as_the_files(stopped: Slapd, tmp_path: Path) -> None:
 
 
 def test_into_slapadd_and_build(stopped: Slapd) -> None:
-    with (
-        closing(Slapd(Settings(), form="conf")) as theirs,
-        closing(Slapd(Settings(), form="conf")) as ours,
-    ):
+    with closing(Slapd(Settings(), form="conf")) as theirs, closing(Slapd(Settings(), form="conf")) as ours:
         export = arguments_of(*_words(stopped))
         _piped(export, _slapadd(theirs)).ok()
         where = ("--config", ours.config_path, "-b", SUFFIX)
         _piped(export, arguments_of("build", "-", *where)).ok()
-        assert sorted(records(theirs.slapcat())) == sorted(
-            together(record) for record in records(stopped.slapcat())
-        )
+        assert sorted(records(theirs.slapcat())) == sorted(together(record) for record in records(stopped.slapcat()))
         assert not differences(theirs.database_dir, ours.database_dir, frozenset())
 
 
@@ -156,9 +149,7 @@ def test_stopped(stopped: Slapd, number: signal.Signals) -> None:
     assert process.stdout is not None
     process.stdout.read(1)
     process.send_signal(number)
-    time.sleep(
-        3
-    )  # it hears the signal within 50 ms, later on a busy machine; then it waits 30 s for its reader
+    time.sleep(3)  # it hears the signal within 50 ms, later on a busy machine; then it waits 30 s for its reader
     rest, told = process.communicate()
     assert process.returncode == 128 + number
     assert Cancelled.code in told
@@ -182,9 +173,7 @@ def test_wrong_uses(stopped: Slapd) -> None:
         ("--timeout read=5", UsageProblem, "--timeout is only for"),
         ("--page 9", UsageProblem, "--page is only for a server"),
     ]:
-        done = subprocess.run(
-            f"{line} {redirected}", shell=True, capture_output=True, text=True, env=environment()
-        )
+        done = subprocess.run(f"{line} {redirected}", shell=True, capture_output=True, text=True, env=environment())
         assert done.returncode == error.exit_status, done
         assert words in done.stderr
         assert "Traceback" not in done.stderr

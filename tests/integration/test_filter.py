@@ -27,19 +27,7 @@ OFFLINE = 40  # of the many, so many are asked of slapcat -a, too
 SEED = int(os.environ.get("FILTER_SEED", "20260101"))
 
 VALUES = {
-    "cn": [
-        "Ann  Lee",
-        "ann lee",
-        " Bob ",
-        "Żółw",
-        "ŻÓŁW x",
-        "a\u0301e",
-        "áe",
-        "x*y",
-        "(p)",
-        "back\\slash",
-        "ﬁne",
-    ],
+    "cn": ["Ann  Lee", "ann lee", " Bob ", "Żółw", "ŻÓŁW x", "a\u0301e", "áe", "x*y", "(p)", "back\\slash", "ﬁne"],
     "sn": ["Lee", "O'Neil", "de  la  Cruz"],
     "sn;lang-de": ["Leh", "Großmann"],
     "sn;lang-de;lang-fr": ["Beide"],
@@ -62,83 +50,35 @@ VALUES = {
 }
 ASKED = (
     *VALUES,
-    *(
-        "name",
-        "distinguishedName",
-        "objectClass",
-        "structuralObjectClass",
-        "createTimestamp",
-        "modifyTimestamp",
-    ),
-    *(
-        "entryCSN",
-        "entryUUID",
-        "creatorsName",
-        "commonName",
-        "2.5.4.4",
-        "SN",
-        "sn;lang-fr",
-        "sn;LANG-DE",
-        "sn;x-y",
-    ),
+    *("name", "distinguishedName", "objectClass", "structuralObjectClass", "createTimestamp", "modifyTimestamp"),
+    *("entryCSN", "entryUUID", "creatorsName", "commonName", "2.5.4.4", "SN", "sn;lang-fr", "sn;LANG-DE", "sn;x-y"),
     *("unknownType", "labeledURI", "serialNumber", "carLicense", "ou", "subschemaSubentry"),
 )
 MORE = {
-    "objectClass": [
-        "person",
-        "INETORGPERSON",
-        "2.5.6.6",
-        "top",
-        "nonesuch",
-        "1.2.3",
-        "alias",
-        "posixAccount",
-    ],
+    "objectClass": ["person", "INETORGPERSON", "2.5.6.6", "top", "nonesuch", "1.2.3", "alias", "posixAccount"],
     "structuralObjectClass": ["inetOrgPerson", "person", "account"],
-    "createTimestamp": [
-        "20200101000000Z",
-        "20200601000000.5Z",
-        "20200101000000+0200",
-        "2020010100Z",
-        "x",
-    ],
+    "createTimestamp": ["20200101000000Z", "20200601000000.5Z", "20200101000000+0200", "2020010100Z", "x"],
     "modifyTimestamp": ["20210101000000Z"],
-    "entryCSN": [
-        "20210101000000.000003Z#000000#001#000000",
-        "20210101000000.000007Z#000000#000#000000",
-    ],
+    "entryCSN": ["20210101000000.000003Z#000000#001#000000", "20210101000000.000007Z#000000#000#000000"],
     "entryUUID": ["00000000-0000-4000-8000-000000000005", "8"],
     "creatorsName": [f"cn=admin,{SUFFIX}", "CN=Clerk"],
 }
 
 
 def entries(random: Random, count: int) -> str:
-    made = [
-        f"dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\no: Example\ndc: example\n"
-    ]
+    made = [f"dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\no: Example\ndc: example\n"]
     return "\n".join([*made, *(_entry(random, number) for number in range(count))])
 
 
 def _entry(random: Random, number: int) -> str:
-    lines = [
-        f"dn: uid=e{number},{SUFFIX}",
-        "objectClass: inetOrgPerson",
-        "objectClass: posixAccount",
-    ]
+    lines = [f"dn: uid=e{number},{SUFFIX}", "objectClass: inetOrgPerson", "objectClass: posixAccount"]
     lines += ["objectClass: shadowAccount", f"uid: e{number}", "cn: common", "sn: surname"]
     for name, values in VALUES.items():
-        count = (
-            1
-            if name in ("uidNumber", "gidNumber", "homeDirectory")
-            else random.choice((0, 0, 1, 2))
-        )
+        count = 1 if name in ("uidNumber", "gidNumber", "homeDirectory") else random.choice((0, 0, 1, 2))
         single = name in ("preferredLanguage", "shadowLastChange", "gecos")
         for value in random.sample(values, min(count, len(values), 1 if single else 9)):
             lines.append(f"{name}:: {_base64(value)}")
-    lines += [
-        f"entryUUID: 00000000-0000-4000-8000-{number:012}",
-        f"createTimestamp: 2020{number % 12 + 1:02}01000000Z",
-    ]
+    lines += [f"entryUUID: 00000000-0000-4000-8000-{number:012}", f"createTimestamp: 2020{number % 12 + 1:02}01000000Z"]
     lines += [f"entryCSN: 20210101000000.{number:06}Z#000000#00{number % 2}#000000"]
     return "\n".join(lines) + "\n"
 
@@ -179,13 +119,7 @@ class Maker:
         )
 
     def value(self, name: str) -> str:
-        base = {
-            "commonName": "cn",
-            "2.5.4.4": "sn",
-            "SN": "sn",
-            "name": "cn",
-            "distinguishedName": "manager",
-        }
+        base = {"commonName": "cn", "2.5.4.4": "sn", "SN": "sn", "name": "cn", "distinguishedName": "manager"}
         known = {**VALUES, **MORE}
         values = known.get(base.get(name, name)) or self.random.choice(list(VALUES.values()))
         value = self.random.choice(values)
@@ -199,10 +133,7 @@ class Maker:
         return value
 
     def pieces(self, value: str) -> str:
-        cuts = sorted(
-            self.random.randrange(len(value) + 1)
-            for _ in range(self.random.choice((1, 2, 2, 3, 4)))
-        )
+        cuts = sorted(self.random.randrange(len(value) + 1) for _ in range(self.random.choice((1, 2, 2, 3, 4))))
         ends = [0, *cuts, len(value)]
         parts = [value[start:end] for start, end in pairwise(ends)]
         keep = self.random.random
@@ -249,9 +180,7 @@ def selection(known: _native.Schema, where: str) -> _native.Selection:
 
 def selected(known: _native.Schema, where: str, source: Path, scratch: Path) -> set[str]:
     out = scratch / "out.ldif"
-    _native.select(
-        [source], out, scratch / "glue.ldif", selection(known, where), [], _native.Counters()
-    )
+    _native.select([source], out, scratch / "glue.ldif", selection(known, where), [], _native.Counters())
     return names(out.read_text())
 
 

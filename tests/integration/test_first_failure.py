@@ -61,9 +61,7 @@ def build(path: Path, database: _native.Database) -> _native.Built:
     )
 
 
-def test_the_input_changes_its_version(
-    database: _native.Database, text: bytes, tmp_path: Path
-) -> None:
+def test_the_input_changes_its_version(database: _native.Database, text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "in.ldif"
     for number in range(ROUNDS):
         at = text.index(b"\n\n", len(text) * number // ROUNDS) + 2

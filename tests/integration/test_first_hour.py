@@ -64,9 +64,7 @@ def test_verify_of_a_replica_that_stays_behind(both: Pair) -> None:
         ditseed(*verify(both, *replica(both))).ok()
         config = configuration.read(both.consumer.config_path)
         entry = config.database(both.consumer.suffix).entry_dn
-        both.consumer.configure(
-            f"dn: {entry}\nchangetype: modify\ndelete: olcUpdateRef\n-\ndelete: olcSyncrepl\n"
-        )
+        both.consumer.configure(f"dn: {entry}\nchangetype: modify\ndelete: olcUpdateRef\n-\ndelete: olcSyncrepl\n")
         time.sleep(1.5)
         change = "dn: {}\nchangetype: modify\nreplace: description\ndescription: later\n"
         both.provider.ldapmodify(change.format(both.provider.suffix))
@@ -83,9 +81,7 @@ def test_verify_of_a_replica_that_stays_behind(both: Pair) -> None:
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["", "dry"])
-def test_an_export_into_a_directory_of_others(
-    both: Pair, tmp_path: Path, dry: tuple[str, ...]
-) -> None:
+def test_an_export_into_a_directory_of_others(both: Pair, tmp_path: Path, dry: tuple[str, ...]) -> None:
     (tmp_path / "precious").write_text("mine")
     for source in ((*both.bind, "-b", both.provider.suffix), (both.provider.database_dir,)):
         done = ditseed("export", *source, "-o", tmp_path, *dry)
@@ -113,15 +109,7 @@ def test_an_output_on_a_read_only_file_system(both: Pair, tmp_path: Path, below:
             ("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / below),
             ("clone", both.provider.database_dir, tmp_path / below),
             ("generate", "people", "-n", "10", "-o", tmp_path / below),
-            (
-                "backup",
-                "run",
-                "--init",
-                "--from",
-                both.provider.database_dir,
-                "-R",
-                tmp_path / below,
-            ),
+            ("backup", "run", "--init", "--from", both.provider.database_dir, "-R", tmp_path / below),
         ):
             done = ditseed(*verb)
             assert done.status == errors.ReadOnly.exit_status, done
@@ -227,6 +215,4 @@ def test_sudo_finds_it(tmp_path: Path) -> None:
 def test_the_help_of_backup_gives_the_same_cron_line() -> None:
     shown = ditseed("backup", "run", "--help", env=environment()).ok().out
     for line in cron_lines("docs/backup.md"):
-        assert " ".join(line.split()).replace(" -b dc=example,dc=com", "") in " ".join(
-            shown.split()
-        ), line
+        assert " ".join(line.split()).replace(" -b dc=example,dc=com", "") in " ".join(shown.split()), line

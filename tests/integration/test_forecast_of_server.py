@@ -66,9 +66,7 @@ def consumer() -> Iterator[Slapd]:
 
 
 def _asked(provider: Slapd, consumer: Slapd, *words: str) -> Done:
-    return ditseed(
-        *("tune", "maxsize", "--config", consumer.config_path, "--for", provider.uri, *words)
-    )
+    return ditseed(*("tune", "maxsize", "--config", consumer.config_path, "--for", provider.uri, *words))
 
 
 def _account(server: Slapd) -> tuple[str, ...]:
@@ -87,11 +85,7 @@ def test_few_entries_are_all_read(provider: Slapd, consumer: Slapd, wanted: str)
 
 @pytest.mark.parametrize("expected", [None, ENTRIES])
 def test_of_many_a_part_is_read_however_their_uuids_lie(
-    provider: Slapd,
-    clustered: Slapd,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    expected: int | None,
+    provider: Slapd, clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: int | None
 ) -> None:
     monkeypatch.setattr(of_server, "_READ_WHOLE", 1000)
     monkeypatch.setattr(planner, "expected", lambda *_: expected)
@@ -103,15 +97,11 @@ def test_of_many_a_part_is_read_however_their_uuids_lie(
         assert 500 <= len(found.names) <= 5000, found.how
 
 
-def test_a_count_that_takes_too_long_is_none(
-    clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_count_that_takes_too_long_is_none(clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_server, "_READ_WHOLE", 0)
     monkeypatch.setattr(of_server, "_COUNT_FOR", 0.0)
     monkeypatch.setattr(planner, "expected", lambda *_: None)
-    account = Connection(
-        clustered.uri, clustered.root_dn, password_file=str(clustered.password_file)
-    )
+    account = Connection(clustered.uri, clustered.root_dn, password_file=str(clustered.password_file))
     account = replace(account, base=clustered.suffix)
     found = of_server.of_server(account, SampleSize(2000, 0.0), tmp_path, Meter("sample"))
     assert found.total >= len(found.names) > 0

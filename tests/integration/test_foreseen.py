@@ -81,9 +81,7 @@ def assert_nothing_was_read(consumer: Slapd, done: Done, code: str) -> None:
 
 @DRY
 @pytest.mark.parametrize("strategy", ["search", "clone"])
-def test_a_schema_that_the_consumer_lacks(
-    provider: Slapd, strategy: str, dry: tuple[str, ...]
-) -> None:
+def test_a_schema_that_the_consumer_lacks(provider: Slapd, strategy: str, dry: tuple[str, ...]) -> None:
     with consumer_of(provider, base_schemas=("core", "cosine", "inetorgperson")) as consumer:
         done = seeded(provider, consumer, strategy, *dry)
         assert_nothing_was_read(consumer, done, "config.schema_missing")

@@ -75,9 +75,7 @@ def test_a_dry_run_builds_nothing(target: Slapd, engine: str) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["build", "plan"])
-def test_more_than_can_be_numbered_is_refused_before_the_first(
-    target: Slapd, more: tuple[str, ...]
-) -> None:
+def test_more_than_can_be_numbered_is_refused_before_the_first(target: Slapd, more: tuple[str, ...]) -> None:
     most = 2**32 - 3
     done = build_from(target, "accounts", most, *more)
     assert done.status == errors.TooManyEntries.exit_status, done.err
@@ -103,9 +101,7 @@ def test_it_goes_on_where_it_was_killed(target: Slapd) -> None:
 def test_progress_knows_how_many_there_are(target: Slapd) -> None:
     said = build_from(target, "campus", 20_000, "--progress", "json").ok().err
     records = [json.loads(line) for line in said.splitlines()]
-    totals = {
-        one["total"] for one in records if one["event"] == "progress" and one["step"] == "load"
-    }
+    totals = {one["total"] for one in records if one["event"] == "progress" and one["step"] == "load"}
     (load,) = (one for one in records if one["event"] == "step" and one["step"] == "load")
     assert totals <= {load["entries"]}
 
@@ -134,10 +130,7 @@ def test_added_to_a_running_server(target: Slapd) -> None:
         (("build", "--from", "people", "-n", 5, "x.ldif"), "not both"),
         (("build", "x.ldif", "-n", 5), "-n is only for --from TEMPLATE"),
         (("build", "x.ldif", "--operational"), "--operational is only for --from TEMPLATE"),
-        (
-            ("build", "--from", "people", "-n", 5, "--engine", "slapadd", "--shards", 2),
-            "--shards cuts",
-        ),
+        (("build", "--from", "people", "-n", 5, "--engine", "slapadd", "--shards", 2), "--shards cuts"),
         (("build", "--from", "people", "-n", 5, "--define", "x"), "write NAME=VALUE"),
         (("build", "--from", "people"), "-n"),
         (("add",), "nothing to load"),

@@ -33,9 +33,7 @@ SUFFIX = "dc=example,dc=com"
 DITSEED = str(Path(sys.executable).with_name("ditseed"))
 
 
-def options(
-    piece: Range | None = None, jobs: int = 1, size: int = 1000, compress: str = "zstd"
-) -> GenerateOptions:
+def options(piece: Range | None = None, jobs: int = 1, size: int = 1000, compress: str = "zstd") -> GenerateOptions:
     return generating.options(generating.people(2500), piece, jobs, size, compress)
 
 
@@ -45,11 +43,7 @@ def generated(output: Path, chosen: GenerateOptions) -> Manifest:
 
 def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
     made = generated(tmp_path / "tree", options())
-    assert [shard.name for shard in made.shards] == [
-        "00000.ldif.zst",
-        "00001.ldif.zst",
-        "00002.ldif.zst",
-    ]
+    assert [shard.name for shard in made.shards] == ["00000.ldif.zst", "00001.ldif.zst", "00002.ldif.zst"]
     hold(tmp_path / "tree")
     paths = made.paths(tmp_path / "tree")
     assert ldif.scan(paths, Meter("scan")).entries == made.entries == 2502
@@ -71,10 +65,7 @@ def test_neither_threads_nor_shards_change_the_entries(tmp_path: Path) -> None:
 
 
 def test_pieces_made_apart_hold_the_whole(tmp_path: Path) -> None:
-    pieces = [
-        generated(tmp_path / f"{a}", options(Range(a, b)))
-        for a, b in ((0, 700), (700, 1800), (1800, 2502))
-    ]
+    pieces = [generated(tmp_path / f"{a}", options(Range(a, b))) for a, b in ((0, 700), (700, 1800), (1800, 2502))]
     whole = generated(tmp_path / "whole", options())
     total = sum(int(piece.content_checksum, 16) for piece in pieces) % 2**128
     assert f"{total:032x}" == whole.content_checksum
@@ -94,9 +85,7 @@ def test_other_options_are_refused_and_a_restart_takes_them(tmp_path: Path) -> N
         generated(tmp_path, options(Range(0, 902), size=500))
     chosen = options(Range(0, 902), size=500)
     made = to_directory(chosen, tmp_path, Progress("none"), restart=True).manifest
-    assert sorted(path.name for path in tmp_path.glob("0*")) == [
-        shard.name for shard in made.shards
-    ]
+    assert sorted(path.name for path in tmp_path.glob("0*")) == [shard.name for shard in made.shards]
     assert made.entries == 902
 
 
@@ -113,21 +102,11 @@ def command(output: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "point",
-    [
-        "start.start",
-        "start.recorded",
-        "shards.start",
-        "shards.one",
-        "shards.unrecorded",
-        "publish.unrecorded",
-    ],
+    "point", ["start.start", "start.recorded", "shards.start", "shards.one", "shards.unrecorded", "publish.unrecorded"]
 )
 def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
     output = tmp_path / "tree"
-    dead = subprocess.run(
-        command(output), env={**os.environ, "DITSEED_KILL_AT": point}, check=False
-    )
+    dead = subprocess.run(command(output), env={**os.environ, "DITSEED_KILL_AT": point}, check=False)
     assert dead.returncode == -signal.SIGKILL
     assert point.startswith("publish") or not (output / "manifest.json").exists()
     subprocess.run(command(output, "--jobs", "2"), check=True, stdout=subprocess.DEVNULL)
@@ -137,9 +116,7 @@ def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
 
 
 @pytest.mark.slapd
-@pytest.mark.parametrize(
-    "suffix", [SUFFIX, "o=Example Ltd,c=GB", "ou=test,o=example", "l=Zürich,c=CH", "c=CH"]
-)
+@pytest.mark.parametrize("suffix", [SUFFIX, "o=Example Ltd,c=GB", "ou=test,o=example", "l=Zürich,c=CH", "c=CH"])
 @pytest.mark.parametrize("operational", [False, True])
 def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
     """First the strict check of every value against its syntax, writing nothing; then the load."""
@@ -176,10 +153,7 @@ def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
     with Slapd() as server:
         server.stop()
         server.slapadd(text_of(recipe).decode())
-        places = (
-            comparable(str(tmp_path), Connection()),
-            comparable(str(server.config_path), Connection()),
-        )
+        places = (comparable(str(tmp_path), Connection()), comparable(str(server.config_path), Connection()))
         report = compare(CompareOptions(*places, ignore=()), Progress("none"))
         assert report.equal
         assert report.b.checksum == made.content_checksum
@@ -190,9 +164,7 @@ def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
 def bind(server: Slapd, number: int) -> None:
     """An account's password is its uid."""
     name = f"uid=u{number:09d},ou=people,{SUFFIX}"
-    answer = server.tool(
-        "ldapwhoami", "-x", "-H", server.ldapi_uri, "-D", name, "-w", f"u{number:09d}"
-    )
+    answer = server.tool("ldapwhoami", "-x", "-H", server.ldapi_uri, "-D", name, "-w", f"u{number:09d}")
     assert answer.decode().strip() == f"dn:{name}"
 
 

@@ -116,22 +116,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Slapd, Pa
 
 
 @pytest.mark.slapd
-def test_databases_and_servers_are_learned_as_their_ldif_is(
-    server: tuple[Slapd, Path], tmp_path: Path
-) -> None:
+def test_databases_and_servers_are_learned_as_their_ldif_is(server: tuple[Slapd, Path], tmp_path: Path) -> None:
     slapd, source = server
     plain = learn(source, out=tmp_path / "plain.toml")
     database = learn(slapd.database_dir, out=tmp_path / "database.toml")
-    options = (
-        "-H",
-        slapd.uri,
-        "-D",
-        slapd.root_dn,
-        "-y",
-        slapd.password_file,
-        "-b",
-        similarity.SUFFIX,
-    )
+    options = ("-H", slapd.uri, "-D", slapd.root_dn, "-y", slapd.password_file, "-b", similarity.SUFFIX)
     live = learn(out=tmp_path / "live.toml", more=options)
     assert live == database
     assert outline(database) == outline(plain)

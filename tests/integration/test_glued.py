@@ -36,15 +36,11 @@ def unit(dn: str) -> str:
 
 
 TOP = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n" + unit(f"ou=people,{SUFFIX}")
-REST = "".join(
-    unit(dn) for dn in (GROUPS, f"ou=a,{GROUPS}", INNER, f"ou=b,{INNER}", f"ou=c,{INNER}")
-)
+REST = "".join(unit(dn) for dn in (GROUPS, f"ou=a,{GROUPS}", INNER, f"ou=b,{INNER}", f"ou=c,{INNER}"))
 
 
 @contextmanager
-def server(
-    home: Path, below: tuple[SubordinateDatabase, ...] = BELOW, form: Form = "config"
-) -> Iterator[Slapd]:
+def server(home: Path, below: tuple[SubordinateDatabase, ...] = BELOW, form: Form = "config") -> Iterator[Slapd]:
     with closing(Slapd(glued.settings(home, below, BASE), form=form)) as found:
         yield found
 
@@ -74,9 +70,7 @@ def build(target: Slapd, ldif: object, *words: object, env: dict[str, str] | Non
     return ditseed("build", ldif, *where, *words, env=env)
 
 
-def test_a_live_subordinate_database_is_not_written_to(
-    engine: str, form: Form, ldif: Path, tmp_path: Path
-) -> None:
+def test_a_live_subordinate_database_is_not_written_to(engine: str, form: Form, ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path, form=form) as target:
         target.slapadd(TOP + unit(GROUPS))
         live = glued.directory(tmp_path, GROUPS) / "data.mdb"
@@ -188,10 +182,7 @@ def test_maxsize_of_each_is_raised(ldif: Path, form: Form, tmp_path: Path) -> No
         told = build(target, ldif, "--maxsize", "80M").ok().err
         if form == "config":
             told = target.tool("slapcat", "-n0", *target.config_arguments).decode()
-        assert (
-            len(re.findall(rf"(?:olcDbMaxSize|`): (?:maxsize )?{80 << 20}$", told, re.MULTILINE))
-            == 3
-        )
+        assert len(re.findall(rf"(?:olcDbMaxSize|`): (?:maxsize )?{80 << 20}$", told, re.MULTILINE)) == 3
 
 
 POINTS = (
@@ -247,10 +238,7 @@ def test_a_directory_tells_which_database_is_verified(ldif: Path, tmp_path: Path
     with server(tmp_path) as target:
         build(target, ldif).ok()
         where = ("--config", target.config_path, "--verify", "indexes")
-        for place in (
-            target.database_dir,
-            *(glued.directory(tmp_path, one) for one in (GROUPS, INNER)),
-        ):
+        for place in (target.database_dir, *(glued.directory(tmp_path, one) for one in (GROUPS, INNER))):
             ditseed("verify", place, *where).ok()
             copy = shutil.copy(place / "data.mdb", tmp_path / "copy.mdb")
             ditseed("verify", copy, *where).ok()
@@ -276,29 +264,21 @@ def test_the_slapindex_that_is_advised_leaves_the_others_alone(ldif: Path, tmp_p
 def pair(home: Path) -> Iterator[tuple[Pair, Slapd]]:
     """A glued provider with glued consumers: one to be seeded, one that fills itself."""
     # Else syncprov stands below the glue and sees the superior database alone (slapd.conf(5), overlay).
-    settings = glued.settings(
-        home / "provider", BELOW, dataclasses.replace(BASE, overlays=("overlay glue",))
-    )
+    settings = glued.settings(home / "provider", BELOW, dataclasses.replace(BASE, overlays=("overlay glue",)))
     source = replication.provider(settings)
     plain = dataclasses.replace(BASE, overlays=())
     source.slapadd(TOP + REST)
     with source:
         source.ldapmodify(f"dn: {GROUPS}\nchangetype: modify\nadd: description\ndescription: x\n")
         with (
-            closing(
-                replication.consumer(source, glued.settings(home / "seeded", BELOW, plain))
-            ) as one,
-            closing(
-                replication.consumer(source, glued.settings(home / "natural", BELOW, plain))
-            ) as other,
+            closing(replication.consumer(source, glued.settings(home / "seeded", BELOW, plain))) as one,
+            closing(replication.consumer(source, glued.settings(home / "natural", BELOW, plain))) as other,
         ):
             yield Pair(source, one, home), other
 
 
 @pytest.mark.parametrize("strategy", ["search", "ldif", "slapcat"])
-def test_a_seeded_glued_consumer_is_as_one_that_filled_itself(
-    strategy: str, engine: str, tmp_path: Path
-) -> None:
+def test_a_seeded_glued_consumer_is_as_one_that_filled_itself(strategy: str, engine: str, tmp_path: Path) -> None:
     with pair(tmp_path) as (both, natural):
         both.prepare(strategy)
         more = ("-w",) if strategy == "slapcat" else ()

@@ -110,8 +110,7 @@ def test_adds_through_the_layer(strict: Kerberized, tmp_path: Path) -> None:
         for number in range(3000)
     )
     more.write_text(
-        units + f"dn: ou=big,{SUFFIX}\nobjectClass: organizationalUnit\nou: big\n"
-        f"description: {'y' * 300_000}\n"
+        units + f"dn: ou=big,{SUFFIX}\nobjectClass: organizationalUnit\nou: big\ndescription: {'y' * 300_000}\n"
     )
     done = strict.run("add", more, *strict.bind, "--jobs", 3, "--json").ok()
     assert done.facts["added"] == 3001
@@ -144,9 +143,7 @@ def test_a_running_replica_is_seeded_by_ticket(place: Kerberized) -> None:
 def allow_config(server: Slapd) -> None:
     """The reader may write cn=config, as the account of a seeding must."""
     rule = f'{{0}}to * by dn.exact="cn=admin,{SUFFIX}" manage by * break'
-    server.configure(
-        f"dn: olcDatabase={{0}}config,cn=config\nchangetype: modify\nadd: olcAccess\nolcAccess: {rule}\n"
-    )
+    server.configure(f"dn: olcDatabase={{0}}config,cn=config\nchangetype: modify\nadd: olcAccess\nolcAccess: {rule}\n")
 
 
 def test_a_keytab_in_place_of_a_ticket(place: Kerberized, tmp_path: Path) -> None:
@@ -158,9 +155,7 @@ def test_a_keytab_in_place_of_a_ticket(place: Kerberized, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("case", ["no ticket", "expired", "no KDC"])
-def test_a_ticket_that_does_not_serve(
-    place: Kerberized, idle: Slapd, tmp_path: Path, case: str, verb: str
-) -> None:
+def test_a_ticket_that_does_not_serve(place: Kerberized, idle: Slapd, tmp_path: Path, case: str, verb: str) -> None:
     message, hint, env = "No Kerberos cred|No cred", "kinit", {"KRB5CCNAME": "FILE:/nowhere"}
     if case == "expired":
         env = place.realm.ticket("reader", place.user_keytab, f"short-{verb}", life="1s")
@@ -180,9 +175,7 @@ def test_a_ticket_that_does_not_serve(
 def test_a_server_that_the_realm_does_not_know(place: Kerberized, tmp_path: Path) -> None:
     bind = ("-H", place.server.uri, "-Y", "GSSAPI", "-N", "-b", SUFFIX)
     done = place.run("export", *bind, "-o", tmp_path / "out")
-    refused(
-        done, KerberosFailed, "not found in Kerberos database|Cannot determine realm", "ldap/HOST"
-    )
+    refused(done, KerberosFailed, "not found in Kerberos database|Cannot determine realm", "ldap/HOST")
 
 
 def test_a_server_that_has_not_its_key(people: Path, tmp_path: Path) -> None:

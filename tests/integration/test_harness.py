@@ -15,13 +15,7 @@ import ldap
 import pytest
 
 from fixtures.churn import Churn
-from fixtures.limits import (
-    Filesystem,
-    loop_filesystem,
-    memory_group,
-    missing_loop_filesystem,
-    missing_memory_group,
-)
+from fixtures.limits import Filesystem, loop_filesystem, memory_group, missing_loop_filesystem, missing_memory_group
 from fixtures.network import Proxy, missing_namespaces, namespace
 from fixtures.replication import consumer, refresh_report, wait_in_sync
 from fixtures.replication import provider as make_provider
@@ -75,8 +69,7 @@ def test_external_manages_the_database() -> None:
 def test_cn_config_can_be_changed() -> None:
     with Slapd(form="config") as server:
         server.configure(
-            "dn: olcDatabase={3}mdb,cn=config\nchangetype: modify\n"
-            "replace: olcDbMaxSize\nolcDbMaxSize: 2147483648\n"
+            "dn: olcDatabase={3}mdb,cn=config\nchangetype: modify\nreplace: olcDbMaxSize\nolcDbMaxSize: 2147483648\n"
         )
         server.restart()
         [(_, found)] = server.search("(olcDbMaxSize=*)", base="cn=config", external=True)
@@ -135,9 +128,7 @@ def test_settings_reach_the_server() -> None:
         server.ldapadd(TOP + "\n" + "".join(_units(server.suffix, 3)))
         with pytest.raises(ldap.SIZELIMIT_EXCEEDED):
             server.search(external=True)
-        [(_, found)] = server.search(
-            "(olcSizeLimit=*)", ("olcDbIndex",), base="cn=config", external=True
-        )
+        [(_, found)] = server.search("(olcSizeLimit=*)", ("olcDbIndex",), base="cn=config", external=True)
         assert found["olcDbIndex"] == [b"objectClass eq", b"cn eq"]
         [(_, top)] = server.search(base="cn=config", scope=ldap.SCOPE_BASE, external=True)
         assert top["olcIdleTimeout"] == [b"7"]
@@ -247,9 +238,7 @@ def test_refresh_report_tells_the_kinds(people_ldif: Path, session_log: int, kin
 
 
 def _four_changes(suffix: str) -> str:
-    modified, deleted, renamed = (
-        f"uid=user{number:07d},{department(suffix, number)}" for number in (3, 4, 5)
-    )
+    modified, deleted, renamed = (f"uid=user{number:07d},{department(suffix, number)}" for number in (3, 4, 5))
     return (
         f"dn: {modified}\nchangetype: modify\nreplace: description\ndescription: new\n\n"
         f"dn: {deleted}\nchangetype: delete\n\n"
@@ -307,10 +296,7 @@ def test_consumer_in_persist_phase_follows_harsh_churn(provider: Slapd) -> None:
 
 def test_churn_with_a_wrong_password_fails_aloud(provider: Slapd, short_tmp: Path) -> None:
     provider.password_file.write_text("wrong")
-    with (
-        pytest.raises(RuntimeError, match="INVALID_CREDENTIALS"),
-        Churn(provider, journal=short_tmp / "journal"),
-    ):
+    with pytest.raises(RuntimeError, match="INVALID_CREDENTIALS"), Churn(provider, journal=short_tmp / "journal"):
         pass
 
 

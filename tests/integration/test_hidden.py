@@ -96,18 +96,9 @@ def seed(server: Slapd, target: Slapd, *more: object) -> Done:
 
 
 HIDDEN = {
-    "no search for passwords": (
-        f"access to attrs=userPassword {BY} none by anonymous auth",
-        "userPassword",
-    ),
-    "no reading of passwords": (
-        f"access to attrs=userPassword {BY} search by anonymous auth",
-        "userPassword",
-    ),
-    "passwords of some": (
-        f"access to {PEOPLE} attrs=userPassword {BY} none by anonymous auth",
-        "userPassword",
-    ),
+    "no search for passwords": (f"access to attrs=userPassword {BY} none by anonymous auth", "userPassword"),
+    "no reading of passwords": (f"access to attrs=userPassword {BY} search by anonymous auth", "userPassword"),
+    "passwords of some": (f"access to {PEOPLE} attrs=userPassword {BY} none by anonymous auth", "userPassword"),
     "operational": (f"access to attrs=entryUUID,entryCSN {BY} none", "entryUUID"),
     "any other": (f"access to attrs=mail {BY} none", "mail"),
     "entries": (f"access to {CHILDREN} {BY} none by anonymous auth", "the entries below ou=people"),
@@ -235,10 +226,7 @@ def looked_at(server: Slapd) -> VisibilityReport:
 
 
 def test_what_may_be_read_but_not_searched_is_not_hidden() -> None:
-    with (
-        provider(f"access to attrs=userPassword {BY} =r by anonymous auth") as server,
-        consumer(server) as target,
-    ):
+    with provider(f"access to attrs=userPassword {BY} =r by anonymous auth") as server, consumer(server) as target:
         seed(server, target).ok()
         assert_same(server, target)
 
@@ -257,10 +245,7 @@ def test_a_comparison_says_what_it_did_not_see() -> None:
 
 def test_an_online_seeding_refuses_as_well() -> None:
     rule, named = HIDDEN["no search for passwords"]
-    with (
-        provider(rule) as server,
-        Slapd(dataclasses.replace(server.settings, overlays=())) as target,
-    ):
+    with provider(rule) as server, Slapd(dataclasses.replace(server.settings, overlays=())) as target:
         consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
         words = ("replica", "seed", "--strategy", "online", *bound(server), *consumer)
         for more in ((), ("--dry-run",)):

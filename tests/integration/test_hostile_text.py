@@ -107,12 +107,8 @@ ASKING: dict[str, Callable[[str, Path], tuple[object, ...]]] = {
 
 @pytest.mark.parametrize("bind", [True, False], ids=["of the bind", "of the search"])
 @pytest.mark.parametrize("verb", ASKING)
-@pytest.mark.parametrize(
-    "text", [HOSTILE.encode(), b"\xff\xfe\x1b[31m\xc3", (HOSTILE + LONG).encode()]
-)
-def test_the_diagnostic_message_of_a_server(
-    tmp_path: Path, verb: str, bind: bool, text: bytes
-) -> None:
+@pytest.mark.parametrize("text", [HOSTILE.encode(), b"\xff\xfe\x1b[31m\xc3", (HOSTILE + LONG).encode()])
+def test_the_diagnostic_message_of_a_server(tmp_path: Path, verb: str, bind: bool, text: bytes) -> None:
     (tmp_path / "x.ldif").write_text(TOP)
     with _server(text, 0x60 if bind else 0x63) as uri:
         status, said = _run(*ASKING[verb](uri, tmp_path))
@@ -132,14 +128,11 @@ def _base64(text: str) -> str:
 
 def _ldif(path: Path, name: str) -> Path:
     """A DN, a value and an attribute description that somebody made up."""
-    escaped = "".join(
-        one if one.isalnum() else f"\\{ord(one):02x}" for one in name if ord(one) < 128
-    )
+    escaped = "".join(one if one.isalnum() else f"\\{ord(one):02x}" for one in name if ord(one) < 128)
     dn = f"cn={name},{SUFFIX}".replace("\x00", "")
     records = [
         TOP.strip(),
-        f"dn:: {_base64(dn)}\nobjectClass: person\ncn:: {_base64(name)}\nsn: x\n"
-        f"unknown{LONG[:300]}:: {_base64(name)}",
+        f"dn:: {_base64(dn)}\nobjectClass: person\ncn:: {_base64(name)}\nsn: x\nunknown{LONG[:300]}:: {_base64(name)}",
         f"dn: cn={escaped},{SUFFIX}\nobjectClass:: {_base64(name)}\ncn: x\nsn: x",
     ]
     path.write_text("\n\n".join(records) + "\n")
@@ -192,22 +185,13 @@ def test_json_holds_what_is_there(tmp_path: Path) -> None:
 def test_a_database_with_such_names(tmp_path: Path) -> None:
     """Verify names nodes, export notes, compare samples."""
     made = Slapd()
-    dn, cn = (
-        _base64(one) for one in (f"cn=a{TURNS}\x1b[2J\x07b,{SUFFIX}", f"a{TURNS}\x1b[2J\x07b")
-    )
+    dn, cn = (_base64(one) for one in (f"cn=a{TURNS}\x1b[2J\x07b,{SUFFIX}", f"a{TURNS}\x1b[2J\x07b"))
     made.slapadd(f"{TOP}\ndn:: {dn}\nobjectClass: device\ncn:: {cn}\n")
     status, said = _run("compare", made.database_dir, _top(tmp_path))
     assert status == 1
     assert "\\u202e" in said
     _run("verify", made.database_dir, "--verify", "tree")
-    _run(
-        "export",
-        made.database_dir,
-        "-b",
-        f"cn=nowhere{TURNS}\x1b[2J,{SUFFIX}",
-        "-o",
-        tmp_path / "o",
-    )
+    _run("export", made.database_dir, "-b", f"cn=nowhere{TURNS}\x1b[2J,{SUFFIX}", "-o", tmp_path / "o")
     made.close()
 
 
@@ -218,8 +202,7 @@ NAMES = [b"a\x1b[2J\nditseed: all is well\xe2\x80\xae", b"not\xff\xfeUTF-8\x1b]0
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    "verb",
-    ["build", "compare", "export", "clone", "verify", "learn", "generate", "backup", "option"],
+    "verb", ["build", "compare", "export", "clone", "verify", "learn", "generate", "backup", "option"]
 )
 def test_names_of_files(tmp_path: Path, verb: str, name: bytes) -> None:
     place = os.fsdecode(os.fsencode(tmp_path) + b"/" + name)

@@ -72,11 +72,7 @@ def costs(server: Slapd, *more: object) -> dict[str, Any]:
 
 
 def looked_at(server: Slapd, *more: object) -> dict[str, Any]:
-    where = (
-        ("-H", server.ldapi_uri, "-Y", "EXTERNAL")
-        if server.running
-        else ("--config", server.config_path)
-    )
+    where = ("-H", server.ldapi_uri, "-Y", "EXTERNAL") if server.running else ("--config", server.config_path)
     done = ditseed("tune", "indexes", *where, "-b", server.suffix, "--costs", *more, "--json").ok()
     return dict(done.facts)
 
@@ -87,9 +83,7 @@ def by_table(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def stat(place: Path, *words: str) -> dict[str, int]:
     """What mdb_stat says of one table, of the environment (-e) or the free list (-f): the last of each name."""
-    done = subprocess.run(
-        ["mdb_stat", *words, str(place)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["mdb_stat", *words, str(place)], capture_output=True, text=True, check=True)
     lines = (line.partition(":") for line in done.stdout.splitlines())
     return {name.strip(): int(value) for name, _, value in lines if value.strip().isdigit()}
 
@@ -104,18 +98,10 @@ def own_pages(told: dict[str, int]) -> int:
 
 def pages_of_trees(place: Path, tables: list[str]) -> int:
     """Pages of the file that no table counts as its own: those of the trees that the values of keys have."""
-    said = subprocess.run(
-        ["mdb_stat", "-e", "-f", "-a", str(place)], capture_output=True, text=True, check=True
-    ).stdout
+    said = subprocess.run(["mdb_stat", "-e", "-f", "-a", str(place)], capture_output=True, text=True, check=True).stdout
     numbers = {
         kind: sum(map(int, re.findall(rf"^ *{kind}: (\d+)$", said, re.MULTILINE)))
-        for kind in (
-            "Branch pages",
-            "Leaf pages",
-            "Overflow pages",
-            "Free pages",
-            "Number of pages used",
-        )
+        for kind in ("Branch pages", "Leaf pages", "Overflow pages", "Free pages", "Number of pages used")
     }
     assert said.count("Status of ") == len(tables) + 1  # Main DB, too
     free = numbers.pop("Free pages")
@@ -130,10 +116,7 @@ def test_bytes_keys_and_records(server: Slapd, told: dict[str, Any]) -> None:
     with closing(Database(place)) as database:
         for name, one in by_table(found).items():
             assert one["records"] == stat(place, "-s", name)["Entries"]
-            rows = [
-                (key, len(list(ids)))
-                for key, ids in groupby(database.rows(name), lambda row: row[0])
-            ]
+            rows = [(key, len(list(ids))) for key, ids in groupby(database.rows(name), lambda row: row[0])]
             assert one["keys"] == len(rows), name
             assert one["presence"] == dict(rows).get(bytes(4), 0)
             assert one["ranges"] == 0
@@ -143,9 +126,7 @@ def test_bytes_keys_and_records(server: Slapd, told: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["objectClass", "cn", "modifyTimestamp"])
-def test_the_bytes_are_what_dropping_it_frees(
-    server: Slapd, told: dict[str, Any], tmp_path: Path, name: str
-) -> None:
+def test_the_bytes_are_what_dropping_it_frees(server: Slapd, told: dict[str, Any], tmp_path: Path, name: str) -> None:
     """LMDB itself takes the table apart; mdb_stat counts the pages that are left to other trees."""
     require(missing_tool())
     shutil.copy(server.database_dir / "data.mdb", tmp_path)
@@ -220,9 +201,7 @@ def test_where_the_core_does_not_know_the_keys(ldif: Path) -> None:
     assert (kinds["cn eq"], kinds["cn sub"]) == (None, None)
     assert by_table(found)["cn"]["of_load"] is None
     assert kinds["uid eq"] == by_table(found)["uid"]["bytes"] > 0
-    assert (
-        "note: what each index takes of a load, and each kind of a table, is not known: " in shown
-    )
+    assert "note: what each index takes of a load, and each kind of a table, is not known: " in shown
 
 
 def test_what_an_index_takes_of_a_load(server: Slapd, told: dict[str, Any]) -> None:
@@ -231,9 +210,7 @@ def test_what_an_index_takes_of_a_load(server: Slapd, told: dict[str, Any]) -> N
     keys = {name: one["records"] for name, one in by_table(told).items()}
     total = sum(found.values())
     assert 0.1 < total < 0.9
-    assert found == {
-        name: pytest.approx(total * count / sum(keys.values())) for name, count in keys.items()
-    }
+    assert found == {name: pytest.approx(total * count / sum(keys.values())) for name, count in keys.items()}
     shown = ditseed("tune", "indexes", "--config", server.config_path, "--costs").ok().out
     assert re.search(r"^cn \S+ +[\d.]+ MiB +[\d.]+% +\d\d% ", shown, re.MULTILINE)
 
@@ -254,9 +231,7 @@ def test_which_index_a_table_is_of(told: dict[str, Any]) -> None:
 def test_unused_ones_come_first_and_can_be_removed(tmp_path: Path) -> None:
     filters, few = tmp_path / "filters", tmp_path / "few.ldif"
     write_people(few, SUFFIX, 100)
-    filters.write_text(
-        "(uid=u1)\n(cn=abc*)\n(objectClass=person)\n(modifyTimestamp>=20200101000000Z)\n"
-    )
+    filters.write_text("(uid=u1)\n(cn=abc*)\n(objectClass=person)\n(modifyTimestamp>=20200101000000Z)\n")
     with closing(Slapd(Settings(indexes=INDEXES, global_lines=("attributeoptions lang-",)))) as own:
         own.slapadd(few)
         found = costs(own, "--filters", filters)
@@ -275,9 +250,7 @@ def test_unused_ones_come_first_and_can_be_removed(tmp_path: Path) -> None:
         assert kinds["cn eq"] is kinds["uid pres"] is kinds["mail;lang-de sub"] is True
         where = ("--config", own.config_path, "-b", SUFFIX)
         shown = ditseed("tune", "indexes", *where, "--costs", "--filters", filters).ok().out
-        told = re.search(
-            r"^to remove what no search uses, which takes [^:]*: ditseed (.*)$", shown, re.MULTILINE
-        )
+        told = re.search(r"^to remove what no search uses, which takes [^:]*: ditseed (.*)$", shown, re.MULTILINE)
         assert told, shown
         ditseed(*shlex.split(told[1])).ok()
         left = by_table(costs(own, "--filters", filters))

@@ -79,9 +79,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Slapd, Pat
     """A stopped server, and the log of its searches."""
     scratch = tmp_path_factory.mktemp("searches")
     write_people(scratch / "people.ldif", SUFFIX, 200)
-    settings = Settings(
-        indexes=INDEXES, loglevel="stats filter", global_lines=("attributeoptions lang- x-tag",)
-    )
+    settings = Settings(indexes=INDEXES, loglevel="stats filter", global_lines=("attributeoptions lang- x-tag",))
     with closing(Slapd(settings)) as server:
         server.slapadd(scratch / "people.ldif")
         server.start()
@@ -131,9 +129,7 @@ def test_which_index_serves_it(asked: tuple[Slapd, Path], tmp_path: Path, text: 
 
 
 @pytest.mark.parametrize(("text", "indexed"), [*SILENT.items(), *TOGETHER.items()])
-def test_what_a_whole_filter_needs(
-    asked: tuple[Slapd, Path], tmp_path: Path, text: str, indexed: bool
-) -> None:
+def test_what_a_whole_filter_needs(asked: tuple[Slapd, Path], tmp_path: Path, text: str, indexed: bool) -> None:
     found = one_filter(asked[0], tmp_path, text)
     assert bool(found["unindexed"]) != indexed
 
@@ -158,9 +154,7 @@ def test_what_it_proposes_is_what_is_missing(asked: tuple[Slapd, Path], tmp_path
     """The printed command is given: then every search is served."""
     server, _ = asked
     filters = tmp_path / "filters"
-    filters.write_text(
-        "# from the mail server\n(mail=*)\n(|(uid=a)(postalCode=b))\n\n(cn=*abcd*)\n"
-    )
+    filters.write_text("# from the mail server\n(mail=*)\n(|(uid=a)(postalCode=b))\n\n(cn=*abcd*)\n")
     where = ("--config", server.config_path, "-b", server.suffix)
     shown = ditseed("tune", "indexes", *where, "--filters", filters).ok().out
     told = re.search(r"^to add all of them: ditseed (.*)$", shown, re.MULTILINE)
@@ -178,12 +172,8 @@ def test_what_it_proposes_is_what_is_missing(asked: tuple[Slapd, Path], tmp_path
 def test_a_log_without_searches(asked: tuple[Slapd, Path], tmp_path: Path) -> None:
     (tmp_path / "log").write_text("slapd starting\n")
     found = use_of(asked[0], "--stats-log", tmp_path / "log")
-    assert found["notes"] == [
-        "no search of this database is among them: does slapd log with loglevel stats?"
-    ]
-    done = ditseed(
-        "tune", "indexes", "--config", asked[0].config_path, "--stats-log", tmp_path / "none"
-    )
+    assert found["notes"] == ["no search of this database is among them: does slapd log with loglevel stats?"]
+    done = ditseed("tune", "indexes", "--config", asked[0].config_path, "--stats-log", tmp_path / "none")
     assert "[storage.no_such_path]" in done.err
 
 

@@ -49,11 +49,7 @@ WRONG = {  # text behind the first entry, the line that is named, and what is sa
     "changes": (CHANGE, 6, "ldapmodify"),
     "a change, and a worse one behind it": (f"{CHANGE}\n{ENTRY}description\n", 6, "ldapmodify"),
     "a URL": (f"{ENTRY}jpegPhoto:< file:///tmp/a.jpg\n", 8, "--allow-file-urls"),
-    "a value on the next line": (
-        f"{ENTRY}description:\non the next line\n",
-        9,
-        "begins with a space",
-    ),
+    "a value on the next line": (f"{ENTRY}description:\non the next line\n", 9, "begins with a space"),
     "no blank line": (f"{ENTRY}{ENTRY}", 8, "blank line before it is missing"),
     "base64": (f"{ENTRY}description:: !!!!\n", 8, "base64 value of description does not decode"),
     "Ctrl-Z": ("\x1a\n", 5, "Ctrl-Z"),
@@ -80,12 +76,9 @@ def test_a_whole_file_is_told_its_first_fault_and_its_line(
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["createTimestamp: 20200101000000", "entryUUID: b1d4f201-1dd211b2", "description:: UmVu6Q=="],
+    "line", ["createTimestamp: 20200101000000", "entryUUID: b1d4f201-1dd211b2", "description:: UmVu6Q=="]
 )
-def test_no_value_check_is_not_offered_for_what_slapadd_refuses(
-    target: Slapd, tmp_path: Path, line: str
-) -> None:
+def test_no_value_check_is_not_offered_for_what_slapadd_refuses(target: Slapd, tmp_path: Path, line: str) -> None:
     path = tmp_path / "in.ldif"
     path.write_text(f"{TOP}{ENTRY}{line}\n\n")
     done = _build(target, path)
@@ -128,9 +121,7 @@ ENCODED = {
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("written", ENCODED)
-def test_other_encodings_are_named(
-    target: Slapd, tmp_path: Path, written: str, engine: str
-) -> None:
+def test_other_encodings_are_named(target: Slapd, tmp_path: Path, written: str, engine: str) -> None:
     path = tmp_path / "in.ldif"
     path.write_bytes(ENCODED[written])
     done = _build(target, path, "--engine", engine)
@@ -205,9 +196,7 @@ def test_equal_to_what_slapadd_includes(target: Slapd, tmp_path: Path) -> None:
         ("file://{place}/in.ldif", "too many files"),
     ],
 )
-def test_includes_that_cannot_be_followed(
-    target: Slapd, tmp_path: Path, url: str, words: str
-) -> None:
+def test_includes_that_cannot_be_followed(target: Slapd, tmp_path: Path, url: str, words: str) -> None:
     path = tmp_path / "in.ldif"
     path.write_text(f"\n# comment\ninclude: {url.format(place=tmp_path)}\n\n{TOP}")
     done = _build(target, path, "--allow-file-urls")
@@ -254,9 +243,7 @@ def test_a_last_line_without_an_end(target: Slapd, tmp_path: Path, engine: str) 
     if engine == "native":  # a stream does not say how long it was to be
         words = ("build", "-", "--config", target.config_path, "-b", SUFFIX, "--replace")
         cut = path.read_bytes()
-        done = subprocess.run(
-            arguments_of(*words), input=cut, capture_output=True, check=False, env=environment()
-        )
+        done = subprocess.run(arguments_of(*words), input=cut, capture_output=True, check=False, env=environment())
         assert done.returncode == errors.LdifTruncated.exit_status, done
 
 

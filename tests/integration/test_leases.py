@@ -52,9 +52,7 @@ def _run(state: Path, *command: object, kill_at: str = "") -> Done:
 
 def _settings(server: Slapd) -> set[str]:
     found = server.search(base=DATABASE, scope=0, external=True)[0][1]
-    return {
-        name for name in ("olcDbNoSync", "olcUpdateDN") if found.get(name, [b"FALSE"]) != [b"FALSE"]
-    }
+    return {name for name in ("olcDbNoSync", "olcUpdateDN") if found.get(name, [b"FALSE"]) != [b"FALSE"]}
 
 
 def _killed(server: Slapd, state: Path, tmp_path: Path, way: str = "ldapi") -> None:
@@ -65,9 +63,7 @@ def _killed(server: Slapd, state: Path, tmp_path: Path, way: str = "ldapi") -> N
     assert len(standing(state)) == 1
 
 
-@pytest.mark.parametrize(
-    "way", ["ldap", "ldapi, by password", "ldapi, spelt otherwise", "localhost"]
-)
+@pytest.mark.parametrize("way", ["ldap", "ldapi, by password", "ldapi, spelt otherwise", "localhost"])
 def test_nosync_is_given_back_by_whatever_uri(server: Slapd, tmp_path: Path, way: str) -> None:
     _killed(server, tmp_path, tmp_path)
     path = write(tmp_path / "y.ldif", TOP)
@@ -222,9 +218,7 @@ def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
         assert killed.status == -signal.SIGKILL, killed
         assert _settings(server) == {"olcUpdateDN"}
         (lease,) = standing(tmp_path)
-        assert lease.undo.endswith(
-            "| ldapmodify -Q -Y EXTERNAL -H ldapi:///"
-        )  # no other way to be root
+        assert lease.undo.endswith("| ldapmodify -Q -Y EXTERNAL -H ldapi:///")  # no other way to be root
         path = write(tmp_path / "y.ldif", TOP)
         # slapd writes for nobody else until it is restarted ("shadow context"): so the load itself is refused.
         done = _run(tmp_path, "add", path, *_ways(server)["ldap"], "-b", SUFFIX)
@@ -233,9 +227,7 @@ def test_the_update_dn_of_a_seeding(server: Slapd, tmp_path: Path) -> None:
     assert standing(tmp_path) == []
 
 
-def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(
-    server: Slapd, tmp_path: Path
-) -> None:
+def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(server: Slapd, tmp_path: Path) -> None:
     _killed(server, tmp_path, tmp_path)
     uri = _ways(server)["ldapi"][1]
     server.stop()

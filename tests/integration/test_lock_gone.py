@@ -41,9 +41,7 @@ def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("lock", ["gone", "another"])
 @pytest.mark.parametrize("verb", ["build", "clone", "restore"])
-def test_it_is_not_replaced(
-    live: Slapd, stopped: Slapd, repo: Path, people_ldif: Path, verb: str, lock: str
-) -> None:
+def test_it_is_not_replaced(live: Slapd, stopped: Slapd, repo: Path, people_ldif: Path, verb: str, lock: str) -> None:
     """`another`: a tool that opened the database meanwhile has made one."""
     there = live.database_dir / "lock.mdb"
     there.unlink(missing_ok=True)
@@ -67,15 +65,7 @@ def test_it_is_not_copied(live: Slapd, tmp_path: Path, verb: str) -> None:
     """The slot that LMDB would give us is in a file that slapd does not look at."""
     (live.database_dir / "lock.mdb").unlink(missing_ok=True)
     command = {
-        "backup": (
-            "backup",
-            "run",
-            "--init",
-            "-R",
-            tmp_path / "repo",
-            "--config",
-            live.config_path,
-        ),
+        "backup": ("backup", "run", "--init", "-R", tmp_path / "repo", "--config", live.config_path),
         "clone": ("clone", live.database_dir, tmp_path / "clone"),
         "send": ("clone", live.database_dir, "-"),
         "export": ("export", live.database_dir, "-o", tmp_path / "export"),
@@ -96,15 +86,7 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: s
     server = replication.provider()
     server.slapadd(people_ldif)
     command = {
-        "backup": (
-            "backup",
-            "run",
-            "--init",
-            "-R",
-            tmp_path / "made",
-            "--config",
-            server.config_path,
-        ),
+        "backup": ("backup", "run", "--init", "-R", tmp_path / "made", "--config", server.config_path),
         "clone": ("clone", server.database_dir, tmp_path / "made"),
     }[verb]
     with server:

@@ -246,9 +246,7 @@ def test_the_shipped_ones_have_the_entries_of_theirs(tmp_path: Path) -> None:
 
 
 def picked(entries: Entries, starts: tuple[str, ...]) -> Entries:
-    return {
-        dn: [line for line in lines if line.startswith(starts)] for dn, lines in entries.items()
-    }
+    return {dn: [line for line in lines if line.startswith(starts)] for dn, lines in entries.items()}
 
 
 def test_entries_are_made_alone_and_in_pieces(templates: Path) -> None:

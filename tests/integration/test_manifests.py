@@ -134,9 +134,7 @@ def refused(done: Done) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
-def test_a_build_publishes_nothing(
-    target: Slapd, export: Path, damage: Callable[[Path], None], engine: str
-) -> None:
+def test_a_build_publishes_nothing(target: Slapd, export: Path, damage: Callable[[Path], None], engine: str) -> None:
     damage(export)
     build = ("build", export, "--config", target.config_path, "-b", SUFFIX, "--engine", engine)
     refused(ditseed(*build))
@@ -144,9 +142,7 @@ def test_a_build_publishes_nothing(
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_seeding_publishes_nothing(
-    export: Path, tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
+def test_a_seeding_publishes_nothing(export: Path, tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """As somebody lost 4,896 of 20,003 entries with exit status 0."""
     first = export / "00000.ldif"
     _with_context(first)
@@ -167,17 +163,13 @@ def _describe(facts: dict[str, Any], number: int, shard: Path) -> None:
     with ldif.digesting((), Meter("digest")) as digest:
         digest.add_path(str(shard))
     facts["shards"][number].update(
-        bytes=shard.stat().st_size,
-        checksum=exports.checksum(shard),
-        content_checksum=digest.checksum,
+        bytes=shard.stat().st_size, checksum=exports.checksum(shard), content_checksum=digest.checksum
     )
     facts["content_checksum"] = exports.total(one["content_checksum"] for one in facts["shards"])
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_nothing_is_sent_to_a_server(
-    slapd_instance: Slapd, export: Path, damage: Callable[[Path], None]
-) -> None:
+def test_nothing_is_sent_to_a_server(slapd_instance: Slapd, export: Path, damage: Callable[[Path], None]) -> None:
     damage(export)
     refused(adding.add(slapd_instance, export))
     assert tree(slapd_instance.slapcat()) == {}

@@ -57,10 +57,7 @@ def test_the_note_and_what_it_advises(server: Slapd, tmp_path: Path, engine: str
 
 @pytest.mark.parametrize(
     "text",
-    [
-        TOP + people(5),
-        LDIF + record(f"cn=q,{SUFFIX}", [*GROUP[:1], ("cn", "q"), GROUP[2], ("memberOf", SUFFIX)]),
-    ],
+    [TOP + people(5), LDIF + record(f"cn=q,{SUFFIX}", [*GROUP[:1], ("cn", "q"), GROUP[2], ("memberOf", SUFFIX)])],
 )
 def test_no_note_without_a_reason(server: Slapd, tmp_path: Path, text: str) -> None:
     assert TOLD not in _build(server, text, tmp_path).out

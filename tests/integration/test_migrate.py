@@ -48,9 +48,7 @@ def new() -> Iterator[Slapd]:
 
 
 def _migrate(old: Slapd, new: Slapd, *more: object) -> Done:
-    return ditseed(
-        "migrate", old.database_dir, new.database_dir, "--config", new.config_path, *more
-    )
+    return ditseed("migrate", old.database_dir, new.database_dir, "--config", new.config_path, *more)
 
 
 def _refused(done: Done, kind: type[LoaderError]) -> str:
@@ -69,8 +67,7 @@ def test_all_is_kept_of_a_database_in_use(old: Slapd, new: Slapd) -> None:
     with old:
         old.ldapmodify(_unit("late").replace("objectClass", "changetype: add\nobjectClass", 1))
         old.ldapmodify(
-            f"dn: ou=a,{SUFFIX}\nchangetype: modrdn\nnewrdn: ou=moved\ndeleteoldrdn: 1\n"
-            f"newsuperior: ou=late,{SUFFIX}\n"
+            f"dn: ou=a,{SUFFIX}\nchangetype: modrdn\nnewrdn: ou=moved\ndeleteoldrdn: 1\nnewsuperior: ou=late,{SUFFIX}\n"
         )
         facts = _migrate(old, new, "--json").ok().facts
         assert (facts["entries"], facts["compared"], facts.get(AGAIN)) == (4, "equal", None)
@@ -106,9 +103,7 @@ def test_entry_ids_stay(old: Slapd, new: Slapd) -> None:
         (Settings(database_lines=("multival default 1,0",)), "multival"),
     ],
 )
-def test_what_would_be_stored_otherwise_is_made_again(
-    old: Slapd, wanted: Settings, why: str
-) -> None:
+def test_what_would_be_stored_otherwise_is_made_again(old: Slapd, wanted: Settings, why: str) -> None:
     old.slapadd(TOP + _unit("b").replace("ou: b", "ou: b\nou: a"))
     with closing(Slapd(wanted)) as new, closing(Slapd(wanted)) as oracle:
         facts = _migrate(old, new, "--json").ok().facts
@@ -117,9 +112,7 @@ def test_what_would_be_stored_otherwise_is_made_again(
         assert not differences(oracle.database_dir, new.database_dir)
 
 
-def test_of_a_database_that_is_written_to_it_is_one_moment(
-    old: Slapd, new: Slapd, people_ldif: Path
-) -> None:
+def test_of_a_database_that_is_written_to_it_is_one_moment(old: Slapd, new: Slapd, people_ldif: Path) -> None:
     """The checksum of the snapshot is that of the new database, whatever comes meanwhile."""
     old.slapadd(people_ldif, "-w")
     with old, Churn(old, rate=500) as churn:
@@ -185,9 +178,7 @@ def test_a_configuration_that_changed_meanwhile_counts(old: Slapd) -> None:
     with closing(Slapd(Settings(indexes=()), form="conf")) as new:
         command = ("migrate", old.database_dir, new.database_dir, "--config", new.config_path)
         assert ditseed(*command, env={"DITSEED_KILL_AT": "compare.start"}).status == -9
-        assert (
-            "load: done before" in ditseed(*command, env={"DITSEED_KILL_AT": "publish.start"}).err
-        )
+        assert "load: done before" in ditseed(*command, env={"DITSEED_KILL_AT": "publish.start"}).err
         text = new.config_path.read_text()
         new.config_path.write_text(text.replace("maxsize ", "index dc eq\nmaxsize "))
         assert ditseed(*command, "--json").ok().facts["tables"]["dc"] == 1
@@ -373,9 +364,7 @@ def _group(members: int) -> str:
     return f"\ndn: cn=all,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\n{names}"
 
 
-def test_another_database_of_the_same_transaction_is_not_done(
-    old: Slapd, new: Slapd, tmp_path: Path
-) -> None:
+def test_another_database_of_the_same_transaction_is_not_done(old: Slapd, new: Slapd, tmp_path: Path) -> None:
     """What ditseed builds always has transaction 1, and cp leaves the inode as it is."""
     for number, text in enumerate((TOP, TOP + _unit("a"))):
         (tmp_path / f"{number}.ldif").write_text(text)

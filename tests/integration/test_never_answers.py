@@ -41,10 +41,7 @@ VERBS: dict[str, tuple[str, ...]] = {
         *("replica", "seed", "--strategy", "search", "-H", "{uri}", "-b", BASE),
         *("--config", "{home}/slapd.conf"),
     ),
-    "seed online": (
-        *("replica", "seed", "--strategy", "online", "-H", "{uri}", "-b", BASE),
-        *("--consumer", "{uri}"),
-    ),
+    "seed online": (*("replica", "seed", "--strategy", "online", "-H", "{uri}", "-b", BASE), *("--consumer", "{uri}")),
     "verify": ("replica", "verify", "-H", "{uri}", "-b", BASE, "--consumer", "{uri}"),
     "maxsize": ("tune", "maxsize", "-H", "{uri}"),
     "indexes": ("tune", "indexes", "-H", "{uri}"),
@@ -90,9 +87,7 @@ def mute(*answers: bytes) -> Iterator[tuple[int, threading.Event]]:
 def _command(verb: str, phase: str, port: int, home: Path) -> list[str]:
     scheme, options, _ = PHASES[phase]
     (home / "slapd.conf").write_text(CONFIG.format(home=home))
-    (home / "one.ldif").write_text(
-        record(f"ou=one,{BASE}", [("objectClass", "organizationalUnit"), ("ou", "one")])
-    )
+    (home / "one.ldif").write_text(record(f"ou=one,{BASE}", [("objectClass", "organizationalUnit"), ("ou", "one")]))
     words = {"uri": f"{scheme}://127.0.0.1:{port}", "home": home}
     return [*(word.format(**words) for word in VERBS[verb]), *options]
 
@@ -119,19 +114,14 @@ def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
 
 @pytest.mark.parametrize(
     ("verb", "phase"),
-    [
-        *(("export", phase) for phase in PHASES),
-        *((verb, "bind") for verb in VERBS if verb != "export"),
-    ],
+    [*(("export", phase) for phase in PHASES), *((verb, "bind") for verb in VERBS if verb != "export")],
 )
 def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     """ldap.conf's, in the place of our own."""
     limits = {"LDAPNETWORK_TIMEOUT": f"{LIMIT}", "LDAPTIMEOUT": f"{LIMIT}"}
     began = time.monotonic()
     with mute(*PHASES[phase][2]) as (port, _):
-        process = start(
-            *_command(verb, phase, port, tmp_path), env=_environment(phase, port, **limits)
-        )
+        process = start(*_command(verb, phase, port, tmp_path), env=_environment(phase, port, **limits))
         _, err = process.communicate(timeout=300)
     told = re.search(r"within (\d+) s", err)
     assert told, err

@@ -107,10 +107,7 @@ def test_who_is_asked_for_is_skewed() -> None:
 
 def test_searched_by_what_is_asked_for() -> None:
     words = ("--mix", "search=1", "--miss", "0%", "--search", "mail=9,sn*=1", "--seed", "1")
-    filters = [
-        one["filter"].removeprefix("(&(objectClass=acctAccount)")
-        for one in lines("accounts", 300, *words)
-    ]
+    filters = [one["filter"].removeprefix("(&(objectClass=acctAccount)") for one in lines("accounts", 300, *words)]
     assert sum(one.startswith("(mail=") for one in filters) > 200
     assert any(one.startswith("(sn=") and one.endswith("*)") for one in filters)
 

@@ -114,9 +114,7 @@ def _let_in(server: Other, password: str) -> None:
 
 
 @pytest.fixture(scope="module", params=SERVERS)
-def both(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Both]:
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     with _both(request.param, tmp_path_factory.mktemp("other"), PEOPLE) as made:
         yield made
 
@@ -242,10 +240,7 @@ def test_an_entry_that_the_server_refuses(both: Both, tmp_path: Path) -> None:
     names = ("refused 1", "refused 2", "refused 3")
     bad = {"refused 2": [("member", "cn=nobody")]}
     (tmp_path / "some.ldif").write_text(
-        "".join(
-            record(f"ou={name},{SUFFIX}", [*good, ("ou", name), *bad.get(name, [])])
-            for name in names
-        )
+        "".join(record(f"ou={name},{SUFFIX}", [*good, ("ou", name), *bad.get(name, [])]) for name in names)
     )
     if not _there(both.target, SUFFIX):
         with both.target.connection() as handle:

@@ -100,9 +100,7 @@ def binds(server: Slapd) -> None:
 
 
 def dynamic_object(server: Slapd) -> None:
-    server.ldapadd(
-        f"dn: cn=passing,{SUFFIX}\nobjectClass: device\nobjectClass: dynamicObject\ncn: passing\n"
-    )
+    server.ldapadd(f"dn: cn=passing,{SUFFIX}\nobjectClass: device\nobjectClass: dynamicObject\ncn: passing\n")
     time.sleep(1.1)  # until less than the whole time is left
 
 
@@ -205,16 +203,13 @@ def entries(text: str) -> Tree:
     return {
         name: tuple(sorted(f"{key}: {value!r}" for key in entry for value in entry[key]))
         for name, entry in (
-            (name, {key: entry[key] for key in entry if key != "contextCSN"})
-            for name, entry in found.all_records
+            (name, {key: entry[key] for key in entry if key != "contextCSN"}) for name, entry in found.all_records
         )
     }
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_exported_is_what_is_stored(
-    case: Case, short_tmp: Path, installation: Installation
-) -> None:
+def test_what_is_exported_is_what_is_stored(case: Case, short_tmp: Path, installation: Installation) -> None:
     row = overlays.BY_NAME[case.name]
     with configured(case, short_tmp, installation) as server:
         found = list(differences(exported(server, short_tmp), entries(server.slapcat())))
@@ -260,9 +255,7 @@ def test_the_replicas_overlays_speak_for_a_provider_that_does_not_tell() -> None
     overlay = f'overlay collect\ncollectinfo "ou=nowhere,{SUFFIX}" description'
     with (
         replication.provider(settings) as server,
-        closing(
-            replication.consumer(server, dataclasses.replace(settings, overlays=(overlay,)))
-        ) as target,
+        closing(replication.consumer(server, dataclasses.replace(settings, overlays=(overlay,)))) as target,
     ):
         server.ldapadd(LDIF.partition("dn: cn=dynamic")[0])
         done = seed(server, target, "--dry-run")

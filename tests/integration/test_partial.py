@@ -109,9 +109,7 @@ def stopped_at(point: str, source: Slapd, target: Slapd, scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_seeded_one_equals_one_that_syncrepl_filled(
-    provider: Slapd, tmp_path: Path, name: str
-) -> None:
+def test_a_seeded_one_equals_one_that_syncrepl_filled(provider: Slapd, tmp_path: Path, name: str) -> None:
     with consumer(provider, CASES[name]) as natural:
         partial.settle(provider, natural)
         wanted = partial.stored(natural)
@@ -170,12 +168,8 @@ def verify(source: Slapd, target: Slapd, *more: object) -> tuple[int, dict[str, 
     return done.status, done.facts if done.status < 2 else {"err": done.err}
 
 
-@pytest.mark.parametrize(
-    "name", ["filter", "attrs", "exattrs", "exattrs-operational", "scope-one", "narrower"]
-)
-def test_a_right_one_is_called_equal_and_a_wrong_one_is_not(
-    provider: Slapd, tmp_path: Path, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["filter", "attrs", "exattrs", "exattrs-operational", "scope-one", "narrower"])
+def test_a_right_one_is_called_equal_and_a_wrong_one_is_not(provider: Slapd, tmp_path: Path, name: str) -> None:
     with consumer(provider, CASES[name]) as target:
         partial.settle(provider, target)
         status, facts = verify(provider, target, "--config", target.config_path)
@@ -198,12 +192,8 @@ def test_names_that_are_massaged_are_not_compared(provider: Slapd) -> None:
         assert status == 86, facts
 
 
-@pytest.mark.parametrize(
-    "point", ["start.recorded", "plan.recorded", "read.recorded", "late.recorded"]
-)
-def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_read(
-    tmp_path: Path, point: str
-) -> None:
+@pytest.mark.parametrize("point", ["start.recorded", "plan.recorded", "read.recorded", "late.recorded"])
+def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_read(tmp_path: Path, point: str) -> None:
     """Its children keep entryCSN, and nobody reads the container itself."""
     case = CASES["filter"]
     with partial.provider() as source, closing(consumer(source, case)) as seeded:
@@ -222,13 +212,7 @@ def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_re
 
 def test_a_seeding_that_is_stopped_goes_on(provider: Slapd, tmp_path: Path) -> None:
     case = CASES["all"]
-    for point in (
-        "select.start",
-        "select.middle",
-        "select.unrecorded",
-        "load.middle",
-        "publish.unrecorded",
-    ):
+    for point in ("select.start", "select.middle", "select.unrecorded", "load.middle", "publish.unrecorded"):
         with closing(consumer(provider, case)) as target:
             stopped_at(point, provider, target, tmp_path)
             seed(provider, target, "search", tmp_path)
@@ -291,18 +275,13 @@ def test_a_dry_run_says_what_would_be_done(provider: Slapd, tmp_path: Path) -> N
 
 def test_by_slapadd_too(provider: Slapd, tmp_path: Path) -> None:
     for name in ("filter", "attrs", "massage"):
-        with (
-            consumer(provider, CASES[name]) as natural,
-            closing(consumer(provider, CASES[name])) as seeded,
-        ):
+        with consumer(provider, CASES[name]) as natural, closing(consumer(provider, CASES[name])) as seeded:
             partial.settle(provider, natural)
             seed(provider, seeded, "search", tmp_path, "--engine", "slapadd")
             assert not partial.differences(partial.stored(natural), partial.stored(seeded))
 
 
-def test_what_the_schema_check_of_the_consumer_refuses_is_refused(
-    provider: Slapd, tmp_path: Path
-) -> None:
+def test_what_the_schema_check_of_the_consumer_refuses_is_refused(provider: Slapd, tmp_path: Path) -> None:
     """The RDN's attribute is not among those that come, and slapadd would add it in silence."""
     options = 'schemachecking=on filter="(objectClass=inetOrgPerson)" attrs="cn,sn"'
     with closing(consumer(provider, Case(options))) as target:
@@ -310,9 +289,7 @@ def test_what_the_schema_check_of_the_consumer_refuses_is_refused(
         done = ditseed("replica", "seed", "--strategy", *given)
         assert done.status == 46, done
         assert "uid: the entry lacks the value that its RDN has" in done.err
-        assert "--engine native" in refused(
-            target, "search", *bind(provider), "--engine", "slapadd"
-        )
+        assert "--engine native" in refused(target, "search", *bind(provider), "--engine", "slapadd")
 
 
 def test_a_filter_that_matches_nothing_is_told(provider: Slapd) -> None:
@@ -335,17 +312,13 @@ def test_a_part_of_the_tree_as_a_suffix_of_its_own(provider: Slapd, tmp_path: Pa
 def test_the_database_is_sound(provider: Slapd, tmp_path: Path, name: str) -> None:
     with closing(consumer(provider, CASES[name])) as target:
         seed(provider, target, "search", tmp_path, "--verify", "tree")
-        found = ditseed(
-            "verify", target.database_dir, "--config", target.config_path, "-b", target.suffix
-        )
+        found = ditseed("verify", target.database_dir, "--config", target.config_path, "-b", target.suffix)
         assert found.status == 0, found
 
 
 def test_subentries_do_not_come(provider: Slapd, tmp_path: Path) -> None:
     with partial.provider() as source, closing(consumer(source, CASES["exattrs"])) as seeded:
-        source.ldapadd(
-            f"dn: cn=sub,{SUFFIX}\nobjectClass: subentry\ncn: sub\nsubtreeSpecification: {{ }}\n"
-        )
+        source.ldapadd(f"dn: cn=sub,{SUFFIX}\nobjectClass: subentry\ncn: sub\nsubtreeSpecification: {{ }}\n")
         with consumer(source, CASES["exattrs"]) as natural:
             partial.settle(source, natural)
             wanted = partial.stored(natural)
@@ -376,8 +349,7 @@ def test_with_delta_syncrepl(tmp_path: Path, options: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    ['exattrs="userPassword"', 'attrs="*"', 'filter="(objectClass=*)" attrs="cn,sn,ou,dc"'],
+    "options", ['exattrs="userPassword"', 'attrs="*"', 'filter="(objectClass=*)" attrs="cn,sn,ou,dc"']
 )
 def test_of_a_provider_that_never_rests(tmp_path: Path, options: str) -> None:
     """Containers move, too, while several connections read; all of them are replicated."""

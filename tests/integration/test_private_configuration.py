@@ -51,9 +51,7 @@ exec strace -f -A -s 4096 -e trace=%file,connect -o {log} "$@"
 @contextmanager
 def configured(module: Module, form: Form, home: Path, *lines: str) -> Iterator[Slapd]:
     """A server with the module; `home`: where it keeps whatever it keeps."""
-    missing = [
-        one for one in module.loads if not Path(Installation().modules, f"{one}.la").exists()
-    ]
+    missing = [one for one in module.loads if not Path(Installation().modules, f"{one}.la").exists()]
     require(f"slapd has no module {missing[0]} here" if missing else None)
     for name in ("log", "below", "second", "ldif", "cache"):
         (home / name).mkdir(parents=True)
@@ -86,17 +84,7 @@ def _tracer(home: Path) -> tuple[dict[str, str], Path]:
 
 _CALL = re.compile(r"^\d+ +(?P<name>\w+)\((?P<rest>.*)")
 _WRITING = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC")
-_READING = (
-    "access",
-    "execve",
-    "getcwd",
-    "lstat",
-    "newfstatat",
-    "readlink",
-    "stat",
-    "statfs",
-    "statx",
-)
+_READING = ("access", "execve", "getcwd", "lstat", "newfstatat", "readlink", "stat", "statfs", "statx")
 
 
 def touched(log: Path, others: tuple[Path, ...], *own: Path) -> list[str]:
@@ -124,9 +112,7 @@ def _below(path: Path, places: tuple[Path, ...]) -> bool:
 
 
 @pytest.mark.parametrize("module", modules.ALL, ids=[one.name for one in modules.ALL])
-@pytest.mark.parametrize(
-    ("tool", "form"), [("build", "conf"), ("build", "config"), ("slapindex", "config")]
-)
+@pytest.mark.parametrize(("tool", "form"), [("build", "conf"), ("build", "config"), ("slapindex", "config")])
 def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path: Path) -> None:
     """By slapadd in its three parts (schema probes, the pilot load, the load), and by slapindex."""
     env, log = _tracer(tmp_path)
@@ -160,10 +146,7 @@ def test_every_name_of_the_schema_is_known(module: Module, tmp_path: Path) -> No
         config = configuration.read(server.config_path)
         database = config.database(SUFFIX)
         place = TargetDatabase(config, database, server.database_dir)
-        attributes, classes = (
-            _names(config, "olcAttributeTypes"),
-            _names(config, "olcObjectClasses"),
-        )
+        attributes, classes = (_names(config, "olcAttributeTypes"), _names(config, "olcObjectClasses"))
         assert len(attributes) > 200
         assert len(classes) > 50
         assert schema.unknown_names(place, attributes, classes, tmp_path) == []

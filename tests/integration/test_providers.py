@@ -54,9 +54,7 @@ def three(tmp_path: Path) -> Iterator[Three]:
     source = replication.provider()
     ldif = tmp_path / "people.ldif"
     write_people(ldif, source.suffix, PEOPLE)
-    source.slapadd(
-        ldif, "-S", "0", "-w"
-    )  # so that the end of the load is known, and pieces are even
+    source.slapadd(ldif, "-S", "0", "-w")  # so that the end of the load is known, and pieces are even
     settings = dataclasses.replace(source.settings, overlays=(), server_id=None)
     with ExitStack() as stack:
         stack.enter_context(source)

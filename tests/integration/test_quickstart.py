@@ -15,10 +15,7 @@ pytestmark = pytest.mark.slapd
 
 @pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
 def test_with_the_slapd_of_2_7(
-    strategy: str,
-    short_tmp: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    strategy: str, short_tmp: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = openldap_27.missing()
     if reason:

@@ -21,14 +21,7 @@ from fixtures import replication
 from fixtures.churn import Churn
 from fixtures.replication import Refresh, refresh_report, wait_in_sync
 from fixtures.slapd import Slapd
-from loader.errors import (
-    HiddenFromAccount,
-    MapFull,
-    PartialReplica,
-    RefreshRefused,
-    RefreshUseless,
-    TargetInUse,
-)
+from loader.errors import HiddenFromAccount, MapFull, PartialReplica, RefreshRefused, RefreshUseless, TargetInUse
 from loader.mdb import contents, edits, meta
 from tests.support.command import ditseed, start
 from tests.support.seeding import Pair, consumer_of, pair
@@ -83,9 +76,7 @@ def _of(names: list[str], suffix: str) -> list[str]:
     made = [f"dn: ou=New,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n"]
     for number in range(30):
         new = f"dn: uid=new{number},ou=New,{suffix}\nchangetype: add\nobjectClass: inetOrgPerson\n"
-        made.append(
-            f"{new}uid: new{number}\ncn: New {number}\nsn: Né{number}\nmail: new{number}@example.com\n"
-        )
+        made.append(f"{new}uid: new{number}\ncn: New {number}\nsn: Né{number}\nmail: new{number}@example.com\n")
     for number, name in enumerate(names[:40]):
         made.append(
             f"dn: {name}\nchangetype: modify\nreplace: sn\nsn: Other{number}\n-\n"
@@ -95,18 +86,12 @@ def _of(names: list[str], suffix: str) -> list[str]:
         made.append(f"dn: {name}\nchangetype: delete\n")
     for name in names[60:70]:
         uid = name.partition(",")[0].partition("=")[2]
-        made.append(
-            f"dn: {name}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: {uid}\ncn: again\nsn: again\n"
-        )
+        made.append(f"dn: {name}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: {uid}\ncn: again\nsn: again\n")
     for number, name in enumerate(names[70:90]):
-        made.append(
-            f"dn: {name}\nchangetype: modrdn\nnewrdn: uid=renamed{number}\ndeleteoldrdn: 1\n"
-        )
+        made.append(f"dn: {name}\nchangetype: modrdn\nnewrdn: uid=renamed{number}\ndeleteoldrdn: 1\n")
     for name in names[90:100]:
         rdn = name.partition(",")[0]
-        made.append(
-            f"dn: {name}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 0\nnewsuperior: ou=New,{suffix}\n"
-        )
+        made.append(f"dn: {name}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 0\nnewsuperior: ou=New,{suffix}\n")
     first, second = names[100], names[101]
     (one, above), (two, _) = first.split(",", 1), second.split(",", 1)
     made.append(f"dn: {first}\nchangetype: modrdn\nnewrdn: uid=between\ndeleteoldrdn: 1\n")
@@ -260,9 +245,7 @@ def test_a_server_id_that_the_database_has_not_heard_of(short_tmp: Path) -> None
 
 def _as_of_another_server(provider: Slapd) -> None:
     provider.stop()
-    text = provider.slapcat().replace(
-        "\ncontextCSN:", f"\ncontextCSN: {CSN_OF_FIVE}\ncontextCSN:", 1
-    )
+    text = provider.slapcat().replace("\ncontextCSN:", f"\ncontextCSN: {CSN_OF_FIVE}\ncontextCSN:", 1)
     for path in provider.database_dir.iterdir():
         path.unlink()
     provider.slapadd(f"{text}\n{FIVE.format(provider.suffix)}")
@@ -271,15 +254,7 @@ def _as_of_another_server(provider: Slapd) -> None:
 
 
 @pytest.mark.parametrize(
-    "point",
-    [
-        "sync.middle",
-        "sync.recorded",
-        "apply.middle",
-        "apply.unrecorded",
-        "apply.recorded",
-        "check.unrecorded",
-    ],
+    "point", ["sync.middle", "sync.recorded", "apply.middle", "apply.unrecorded", "apply.recorded", "check.unrecorded"]
 )
 def test_killed_and_run_again(short_tmp: Path, point: str) -> None:
     with pair(short_tmp, 300) as both:
@@ -339,9 +314,7 @@ def test_a_provider_that_is_behind(short_tmp: Path) -> None:
         seeded(both)
         later = [one.replace("20", "21", 1) for one in _reached(both)]
         edits.stamp(both.consumer.database_dir, both.consumer.suffix, later)
-        both.provider.ldapmodify(
-            f"dn: {both.provider.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
-        )
+        both.provider.ldapmodify(f"dn: {both.provider.suffix}\nchangetype: modify\nadd: description\ndescription: x\n")
         said = ditseed(*command(both))
         assert said.status == RefreshRefused.exit_status
         assert "behind" in said.err

@@ -34,9 +34,7 @@ def test_changes_of_every_kind(short_tmp: Path, suite: str, session_log: int) ->
     source.slapadd(short_tmp / "people.ldif")
     with source, closing(replication.consumer(source, installation=installation)) as target:
         both = Pair(source, target, short_tmp)
-        source.ldapmodify(
-            f"dn: {source.suffix}\nchangetype: modify\nreplace: description\ndescription: x\n"
-        )
+        source.ldapmodify(f"dn: {source.suffix}\nchangetype: modify\nreplace: description\ndescription: x\n")
         ditseed(*both.seed("search"), env=env).ok()
         for change in (changes(source), containers(source.suffix)):
             source.ldapmodify(change)

@@ -67,10 +67,7 @@ def test_same_format_and_access(both: Pair, tmp_path: Path) -> None:
 
 
 def _is_planned_and_seeded(both: Pair, tmp_path: Path) -> None:
-    file, sources = (
-        tmp_path / "plan",
-        ("--from", both.provider.database_dir, "--from", both.export_dir),
-    )
+    file, sources = (tmp_path / "plan", ("--from", both.provider.database_dir, "--from", both.export_dir))
     plan = planned(both, *sources, "-o", file)
     found = rows(plan)
     assert plan["chosen"] in ("search", "clone")
@@ -163,9 +160,7 @@ def test_no_space(both: Pair) -> None:
         finally:
             subprocess.run(["umount", place], check=True)
     assert plan["chosen"] is None
-    assert {rows(plan)[name]["refused"] for name in ("search", "ldif", "clone")} == {
-        "storage.no_space"
-    }
+    assert {rows(plan)[name]["refused"] for name in ("search", "ldif", "clone")} == {"storage.no_space"}
 
 
 def test_a_slow_link(both: Pair, tmp_path: Path) -> None:

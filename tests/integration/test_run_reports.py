@@ -80,9 +80,7 @@ def page_of(place: Path) -> Page:
 def assert_agree(place: Path, page: Page, facts: dict[str, Any], verb: str) -> None:
     """The page, the metrics and --json."""
     told = single(place)
-    assert (
-        page.value("figure-entries") == told["entries"] == facts.get("entries", facts.get("read"))
-    )
+    assert page.value("figure-entries") == told["entries"] == facts.get("entries", facts.get("read"))
     assert page.value("figure-duration") == told["duration_seconds"]
     assert (told["success"], told["exit_status"]) == (1, 0)
     assert f'verb="{verb}"' in (place / "run.prom").read_text()
@@ -107,9 +105,7 @@ def test_a_build(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     tables = [one for one in page.named("table") if one.attributes.get("class") == "tables"]
     assert len(tables) == 1
     assert all(name in tables[0].text for name in facts["tables"])
-    bytes_of_tables = sum(
-        float(one.attributes["value"]) for one in page.named("data") if "id" not in one.attributes
-    )
+    bytes_of_tables = sum(float(one.attributes["value"]) for one in page.named("data") if "id" not in one.attributes)
     assert bytes_of_tables >= facts["bytes"]
     assert len(page.named("svg")) == 3
     assert stat.S_IMODE((tmp_path / "run.html").stat().st_mode) == 0o600
@@ -119,9 +115,7 @@ def test_a_build(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     assert {one.name for one in tmp_path.iterdir()} == {"run.html", "run.prom"}
 
 
-def test_what_was_done_before_is_not_told_as_done_now(
-    target: Slapd, ldif: Path, tmp_path: Path
-) -> None:
+def test_what_was_done_before_is_not_told_as_done_now(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     ditseed(*build_words(target, ldif)).ok()
     ditseed(*build_words(target, ldif), *wanted(tmp_path)).ok()
     page = page_of(tmp_path)
@@ -187,12 +181,7 @@ def test_refused_before_anything_is_done(
     report["same"] = tmp_path / "run.prom"
     more = ["--dry-run"] if what == "dry-run" else []
     env = _without(tmp_path / "hidden", "matplotlib") if what == "extra" else None
-    chosen = (
-        "--report",
-        report.get(what, tmp_path / "run.html"),
-        "--metrics",
-        tmp_path / "run.prom",
-    )
+    chosen = ("--report", report.get(what, tmp_path / "run.html"), "--metrics", tmp_path / "run.prom")
     done = ditseed(*build_words(target, ldif, *more), *chosen, env=env)
     assert (done.status, f"[{code}]" in done.err, "hint: " in done.err) == (status, True, True)
     assert not list(target.database_dir.iterdir())
@@ -319,9 +308,7 @@ def test_a_glued_tree(tmp_path: Path) -> None:
     """The tables of each of its databases."""
     below = (SubordinateDatabase(GROUPS),)
     units = [f"ou=people,{glued.SUFFIX}", GROUPS, f"ou=a,{GROUPS}"]
-    (tmp_path / "x.ldif").write_text(
-        TOP + "".join(unit(one[3:].split(",")[0], one.partition(",")[2]) for one in units)
-    )
+    (tmp_path / "x.ldif").write_text(TOP + "".join(unit(one[3:].split(",")[0], one.partition(",")[2]) for one in units))
     with closing(Slapd(glued.settings(tmp_path, below, Settings(suffix=glued.SUFFIX)))) as target:
         words = build_words(target, tmp_path / "x.ldif", "--json")
         done = ditseed(*words, *wanted(tmp_path)).ok()

@@ -63,9 +63,7 @@ def require_as_printed(done: Done, command: str) -> None:
     assert labels("\n".join([*steps, done.out])) == labels(told)
 
 
-@pytest.mark.parametrize(
-    "wanted", [("search",), ("ldif", "/srv/export"), ("ldif", "provider.ldif"), ("clone",)]
-)
+@pytest.mark.parametrize("wanted", [("search",), ("ldif", "/srv/export"), ("ldif", "provider.ldif"), ("clone",)])
 def test_the_runbook_seeds_a_replica(tmp_path: Path, wanted: tuple[str, ...]) -> None:
     [profile] = re.findall(r"config\.toml <<'END'\n(.*?)END\n", RUNBOOK, re.DOTALL)
     home = tmp_path / "xdg"
@@ -87,9 +85,7 @@ def test_the_runbook_seeds_a_replica(tmp_path: Path, wanted: tuple[str, ...]) ->
             steps(both, home, "--strategy", *wanted)
         both.consumer.start()
         assert "equal" in steps(both, home, "verify", "--consumer").out
-        assert (
-            "finished" in ditseed("replica", "status", env={"XDG_CONFIG_HOME": str(home)}).ok().out
-        )
+        assert "finished" in ditseed("replica", "status", env={"XDG_CONFIG_HOME": str(home)}).ok().out
 
 
 def test_the_readme_seeds_a_replica(tmp_path: Path) -> None:

@@ -122,10 +122,7 @@ def test_one_may_not_act_for_just_anybody(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (("-U", "deputy"), "-U is only for SASL"),
-        (("-Y", "SCRAM-SHA-256", "-O", "nonsense=1"), "-O nonsense=1"),
-    ],
+    [(("-U", "deputy"), "-U is only for SASL"), (("-Y", "SCRAM-SHA-256", "-O", "nonsense=1"), "-O nonsense=1")],
 )
 def test_words_that_make_no_sense(place: Place, words: tuple[str, ...], message: str) -> None:
     refused(ditseed(*place.command("export"), *words), UsageProblem, message, "--help")

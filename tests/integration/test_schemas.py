@@ -52,16 +52,14 @@ def test_the_form_of_cn_config_is_made_from_the_other(schema: Path) -> None:
 def test_slapd_knows_the_same_from_either(running: Slapd, schema: Path) -> None:
     before = known(running)
     running.configure(
-        schema.with_suffix(".ldif")
-        .read_text()
-        .replace("objectClass: olc", "changetype: add\nobjectClass: olc")
+        schema.with_suffix(".ldif").read_text().replace("objectClass: olc", "changetype: add\nobjectClass: olc")
     )
     with closing(Slapd(Settings(schema=(schema,)))) as other:
         gained = known(running) - before
         assert gained == known(other) - before
-        assert len(gained) == schema.read_text().count(
-            "\nattributetype ("
-        ) + schema.read_text().count("\nobjectclass (")
+        assert len(gained) == schema.read_text().count("\nattributetype (") + schema.read_text().count(
+            "\nobjectclass ("
+        )
 
 
 def test_every_attribute_is_in_the_readme() -> None:

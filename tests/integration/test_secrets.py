@@ -79,9 +79,7 @@ class Place:
         return (path, "--run-dir", self.top / "run", "--max-rate", 2 * PEOPLE // 3)
 
     def by_file(self, **more: str) -> subprocess.Popen[str]:
-        return start(
-            *self.command("-y", self.password_file)[1:], env=self.environment(**more), cwd=self.top
-        )
+        return start(*self.command("-y", self.password_file)[1:], env=self.environment(**more), cwd=self.top)
 
     def typed(self) -> subprocess.Popen[str]:
         """At the prompt of -W, on a terminal that is the command's own."""
@@ -195,9 +193,7 @@ def test_a_broken_connection_is_told_without_it(place: Place) -> None:
 
 @pytest.mark.parametrize("verb", ["export", "add"])
 @pytest.mark.parametrize("given", ["by_file", "typed"])
-def test_a_refused_password_is_not_repeated(
-    far: tuple[Slapd, Proxy], tmp_path: Path, given: str, verb: str
-) -> None:
+def test_a_refused_password_is_not_repeated(far: tuple[Slapd, Proxy], tmp_path: Path, given: str, verb: str) -> None:
     """The root DN's, given for the replicator."""
     place = Place(*far, tmp_path, verb, "cn=replicator", far[0].password_file)
     process: subprocess.Popen[str] = getattr(place, given)()
@@ -209,12 +205,7 @@ def test_a_refused_password_is_not_repeated(
 def test_a_fault_of_our_own_is_written_down_without_it(place: Place) -> None:
     """The file for the bug report, made where an error that nobody foresaw comes up beside an open connection."""
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            _FAULT,
-            *place.command("-y", place.password_file)[1:],
-        ],
+        [sys.executable, "-c", _FAULT, *place.command("-y", place.password_file)[1:]],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

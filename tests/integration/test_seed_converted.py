@@ -76,9 +76,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert contents.context_csns(ours.database_dir) == contents.context_csns(first)
         assert ours.slapcat()
         monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
-        back = SeedOptions(
-            "clone", config_path=newer.config_path, suffix=newer.suffix, source=(ours.database_dir,)
-        )
+        back = SeedOptions("clone", config_path=newer.config_path, suffix=newer.suffix, source=(ours.database_dir,))
         assert seeding.seed(back, Progress("none"), {})["converted"] == "data format 1 to 3"
         assert meta.read_meta(newer.database_dir).format == 3
         ditseed("compare", first, newer.database_dir, "--with-context-csn").ok()

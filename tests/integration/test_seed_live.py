@@ -90,9 +90,7 @@ def _seed_and_sync(both: Pair, strategy: str, rate: float) -> list[Refresh]:
 
 def _assert_counts_add_up(said: Done) -> None:
     """Each number of entries that one seeding shows follows from the others."""
-    shown = {
-        name.strip(): value for name, value in re.findall(r"^(.+?)  +([\d,]+)$", said.out, re.M)
-    }
+    shown = {name.strip(): value for name, value in re.findall(r"^(.+?)  +([\d,]+)$", said.out, re.M)}
     counts = {name: int(value.replace(",", "")) for name, value in shown.items()}
     assert counts["read"] == counts["entries"] + counts["rejected"] + counts["left out"]
     assert counts["left out"] == counts.get("read twice", 0) + counts.get("parent is gone", 0)

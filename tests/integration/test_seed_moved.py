@@ -108,15 +108,7 @@ def _below(both: Pair, base: str) -> list[str]:
     return [dn for dn, _ in both.provider.search(base=base, attributes=("1.1",))]
 
 
-CASES = [
-    _once,
-    _there_and_back,
-    _nested,
-    _swapped,
-    _another_in_its_place,
-    _gone,
-    _emptied_into_another,
-]
+CASES = [_once, _there_and_back, _nested, _swapped, _another_in_its_place, _gone, _emptied_into_another]
 
 
 # Where the seeding stops: before it reads, when it has read all, and when it has looked at what moved meanwhile.
@@ -137,9 +129,7 @@ ONLY_WHILE_READING = {
 
 @pytest.mark.parametrize(("point", "kept"), POINTS)
 @pytest.mark.parametrize("case", CASES)
-def test_renamed_while_it_is_read(
-    both: Pair, case: Callable[[Pair], int], point: str, kept: bool
-) -> None:
+def test_renamed_while_it_is_read(both: Pair, case: Callable[[Pair], int], point: str, kept: bool) -> None:
     if case in ONLY_WHILE_READING and point not in BEFORE:
         pytest.skip(ONLY_WHILE_READING[case])
     before = len(tree(both.provider.slapcat()))
@@ -160,13 +150,8 @@ def test_a_busy_suffix_entry_costs_nothing(both: Pair, kept: bool) -> None:
     """Everything is below it; it is read again, and nothing else."""
     with _seeding(both, AFTER[kept][:1], kept) as seeding:
         seeding.wait_for_stop()
-        both.provider.ldapmodify(
-            "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: busy\n"
-        )
+        both.provider.ldapmodify("dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: busy\n")
         mark = both.provider.log_size()
     _assert_converges(both, 1)
-    sent = [
-        int(line.rpartition("nentries=")[2].split()[0])
-        for line in both.provider.log_lines("nentries=", mark)
-    ]
+    sent = [int(line.rpartition("nentries=")[2].split()[0]) for line in both.provider.log_lines("nentries=", mark)]
     assert sum(sent) < 15

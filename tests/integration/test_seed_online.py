@@ -35,9 +35,7 @@ def pair(scratch: Path, people: int, *overlays: str) -> Iterator[tuple[Slapd, Sl
     ldif = scratch / "people.ldif"
     write_people(ldif, source.suffix, people)
     source.slapadd(ldif)
-    settings = dataclasses.replace(
-        source.settings, overlays=overlays, server_id=None, loglevel="sync stats"
-    )
+    settings = dataclasses.replace(source.settings, overlays=overlays, server_id=None, loglevel="sync stats")
     with source, Slapd(settings) as target:
         yield source, target
 
@@ -78,8 +76,7 @@ def test_it_converges_with_a_restless_provider(short_tmp: Path, overlays: tuple[
 
 
 @pytest.mark.parametrize(
-    "point",
-    ["join.recorded", "updatedn.taken", "load.middle", "claim.middle", "updatedn.given-back"],
+    "point", ["join.recorded", "updatedn.taken", "load.middle", "claim.middle", "updatedn.given-back"]
 )
 def test_killed_and_begun_again(short_tmp: Path, point: str) -> None:
     with pair(short_tmp, 300) as (source, target):

@@ -20,10 +20,7 @@ pytestmark = pytest.mark.slapd
 
 # An index on an attribute of a syntax of assertions; and keys that are longer than any that were compared.
 UNPROVEN = {
-    "odd, which": (
-        "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'odd' SYNTAX 1.3.6.1.1.15.1 )",
-        "odd pres",
-    ),
+    "odd, which": ("attributetype ( 1.3.6.1.4.1.99999.1 NAME 'odd' SYNTAX 1.3.6.1.1.15.1 )", "odd pres"),
     "index_intlen is 9": ("index_intlen 9", "ou eq"),
 }
 KINDS = ("whole", "partial", "glued", "partial-glued")
@@ -37,9 +34,7 @@ def provider() -> Iterator[Slapd]:
 
 
 @contextmanager
-def consumer(
-    source: Slapd, kind: str, home: Path, line: str = "", index: str = "ou eq"
-) -> Iterator[Slapd]:
+def consumer(source: Slapd, kind: str, home: Path, line: str = "", index: str = "ou eq") -> Iterator[Slapd]:
     lines = (line,) if line else ()
     settings = Settings(suffix=SUFFIX, global_lines=lines, indexes=(*INDEXES, index))
     if "glued" in kind:
@@ -83,14 +78,7 @@ def test_a_context_csn_that_the_consumer_would_not_find(
         settings = dataclasses.replace(target.settings, database_lines=("sync_use_subentry on",))
         with closing(Slapd(settings)) as other:
             more = ("--from", source) if strategy != "search" else ()
-            bind = (
-                "-H",
-                provider.uri,
-                "-D",
-                "cn=replicator",
-                "-y",
-                provider.replicator_password_file,
-            )
+            bind = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
             where = ("--config", other.config_path, "--suffix", SUFFIX)
             done = ditseed("replica", "seed", "--strategy", strategy, *bind, *more, *where)
             assert done.status == UsageProblem.exit_status, done
@@ -100,9 +88,7 @@ def test_a_context_csn_that_the_consumer_would_not_find(
 
 @pytest.mark.parametrize("words", UNPROVEN)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_proven(
-    kind: str, words: str, provider: Slapd, ldif: Path, tmp_path: Path
-) -> None:
+def test_what_is_not_proven(kind: str, words: str, provider: Slapd, ldif: Path, tmp_path: Path) -> None:
     with consumer(provider, kind, tmp_path, *UNPROVEN[words]) as target:
         for strategy in ("search", "ldif"):
             for more in ((), ("--dry-run",)):
@@ -111,9 +97,7 @@ def test_what_is_not_proven(
                 assert words in done.err
 
 
-def test_a_subordinate_database_that_holds_entries(
-    provider: Slapd, ldif: Path, tmp_path: Path
-) -> None:
+def test_a_subordinate_database_that_holds_entries(provider: Slapd, ldif: Path, tmp_path: Path) -> None:
     with consumer(provider, "glued", tmp_path) as target:
         target.slapadd(f"dn: {GROUPS}\nobjectClass: organizationalUnit\nou: groups\n", "-b", GROUPS)
         for strategy in ("search", "ldif"):

@@ -16,12 +16,7 @@ from tests.support.trees import tree
 pytestmark = pytest.mark.slapd
 
 OLD = [
-    *(
-        ("objectClass", "inetOrgPerson"),
-        ("objectClass", "posixAccount"),
-        ("cn", "old"),
-        ("sn", "old"),
-    ),
+    *(("objectClass", "inetOrgPerson"), ("objectClass", "posixAccount"), ("cn", "old"), ("sn", "old")),
     *(("uid", "old"), ("uidNumber", "007"), ("gidNumber", "seven"), ("homeDirectory", "/häme")),
     *(("telephoneNumber", "ask *her*"), ("telephoneNumber", "#7")),
 ]

@@ -64,9 +64,7 @@ def _reading(far: tuple[Pair, Proxy], delay: float, *options: object) -> subproc
 
 def test_a_second_away_and_cut_three_times(far: tuple[Pair, Proxy]) -> None:
     both, proxy = far
-    ditseed(
-        "export", *both.bind, "-b", both.provider.suffix, "-o", both.scratch / "near", *SMALL
-    ).ok()
+    ditseed("export", *both.bind, "-b", both.provider.suffix, "-o", both.scratch / "near", *SMALL).ok()
     whole, mark = proxy.bytes_down, both.provider.log_size()
     started = time.monotonic()
     with stopping(both, ("plan.recorded",), *SMALL) as seeding:
@@ -109,9 +107,7 @@ def test_cut_while_it_asks_what_moved(far: tuple[Pair, Proxy]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_does_not_wait_for_the_line(
-    far: tuple[Pair, Proxy], number: signal.Signals
-) -> None:
+def test_a_signal_does_not_wait_for_the_line(far: tuple[Pair, Proxy], number: signal.Signals) -> None:
     both, proxy = far
     process = _reading(far, 0.2)
     proxy.delay = 120.0

@@ -58,9 +58,7 @@ def standing_still(server: Slapd) -> Iterator[None]:
         server.process.send_signal(signal.SIGCONT) if server.process else None
 
 
-def test_killed_gone_on_with_and_finished(
-    provider: Slapd, slapd_instance: Slapd, tmp_path: Path
-) -> None:
+def test_killed_gone_on_with_and_finished(provider: Slapd, slapd_instance: Slapd, tmp_path: Path) -> None:
     target, env = slapd_instance, {"DITSEED_STATE_DIR": str(tmp_path)}
     assert status(target, tmp_path).status == NoRun.exit_status
     for point, step in (("plan.recorded", "read"), ("load.middle", "load")):

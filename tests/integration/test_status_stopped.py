@@ -92,9 +92,7 @@ def test_how_fast_it_is_and_what_is_left(both: Pair) -> None:
         assert row(said, "process") == str(os.getpid())
         return {}
 
-    with open_run(
-        both.consumer.database_dir / RUN_DIR, "replica seed", {}, Progress("none")
-    ) as run:
+    with open_run(both.consumer.database_dir / RUN_DIR, "replica seed", {}, Progress("none")) as run:
         run.do("load", load, total=1000)
 
 
@@ -112,9 +110,7 @@ def test_why_it_was_refused(both: Pair, tmp_path: Path) -> None:
     assert f"hint: {failure['hint']}" in done.err
     assert row(said, "error") == f"{failure['message']} [{failure['code']}]"
     assert row(said, "hint") == failure["hint"]
-    assert row(said, "state") == (
-        "failed; once that is corrected, the same `replica seed` command resumes"
-    )
+    assert row(said, "state") == ("failed; once that is corrected, the same `replica seed` command resumes")
 
 
 def test_stopped_by_a_signal(both: Pair) -> None:

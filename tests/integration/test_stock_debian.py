@@ -25,9 +25,7 @@ REPLICATOR = f"cn=replicator,{SUFFIX}"
 DATABASE = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\n"
 ROOT = 'dn.exact="gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"'
 EXTERNAL = ("-H", "ldapi:///", "-Y", "EXTERNAL")
-UNLIMITED = (
-    f'add: olcLimits\nolcLimits: {{0}}dn.exact="{REPLICATOR}" size=unlimited time=unlimited\n'
-)
+UNLIMITED = f'add: olcLimits\nolcLimits: {{0}}dn.exact="{REPLICATOR}" size=unlimited time=unlimited\n'
 PROVIDES = """\
 dn: cn=module{0},cn=config
 changetype: modify
@@ -113,8 +111,7 @@ def follow(host: Host, provider: Host) -> None:
         f'bindmethod=simple binddn={REPLICATOR} credentials="{SECRET}" retry="1 +"'
     )
     host.configure(
-        f"{DATABASE}add: olcSyncrepl\nolcSyncrepl: {sync}\n-\nadd: olcUpdateRef\n"
-        f"olcUpdateRef: {provider.uri}\n"
+        f"{DATABASE}add: olcSyncrepl\nolcSyncrepl: {sync}\n-\nadd: olcUpdateRef\nolcUpdateRef: {provider.uri}\n"
     )
 
 

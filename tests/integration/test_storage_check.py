@@ -48,10 +48,7 @@ def mounted(device: str, place: Path, *options: str) -> Iterator[Path]:
 
 def make_database(directory: Path, map_size: int) -> None:
     directory.mkdir(exist_ok=True)
-    with (
-        lmdb.open(str(directory), map_size=map_size) as environment,
-        environment.begin(write=True) as transaction,
-    ):
+    with lmdb.open(str(directory), map_size=map_size) as environment, environment.begin(write=True) as transaction:
         transaction.put(b"a", bytes(100))
 
 

@@ -22,9 +22,7 @@ for name in {names}:
 """
 
 
-def checked(
-    script: str, names: list[str], disks: list[Path], modules: tuple[str, ...]
-) -> dict[str, Facts]:
+def checked(script: str, names: list[str], disks: list[Path], modules: tuple[str, ...]) -> dict[str, Facts]:
     """What `check` finds on each of /run/mnt/NAME, once `script` has mounted them."""
     body = CHECKED.format(names=names, script=script)
     ended = storage_vm.run(program(body), disks, modules=modules)

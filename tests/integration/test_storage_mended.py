@@ -220,11 +220,7 @@ assert "/dev/ubda" not in checking.findings.situation(Path("/run/mnt/full")).fac
 
 RUNS = {
     "file systems": (FILE_SYSTEMS, (300, 120, 400, 120), ("dm-mod",)),
-    "volumes": (
-        VOLUMES,
-        (400, 300, 300, 700, 700, 700, 700, 200),
-        ("dm-mod", "dm-thin-pool", "dm-mirror"),
-    ),
+    "volumes": (VOLUMES, (400, 300, 300, 700, 700, 700, 700, 200), ("dm-mod", "dm-thin-pool", "dm-mirror")),
 }
 
 
@@ -235,11 +231,7 @@ def _printing() -> Iterator[str]:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
                 mend = [*node.args[5:6], *(one.value for one in node.keywords if one.arg == "mend")]
                 if mend and ast.unparse(mend[0]) != "()":
-                    yield (
-                        re.sub(r"\{.*?\}", "*", ast.unparse(node.args[1]))
-                        .removeprefix("f")
-                        .strip("'")
-                    )
+                    yield (re.sub(r"\{.*?\}", "*", ast.unparse(node.args[1])).removeprefix("f").strip("'"))
 
 
 def test_each_rule_with_a_command_has_a_case() -> None:

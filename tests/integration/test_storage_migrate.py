@@ -113,9 +113,7 @@ def migrated(entries: int, megabytes: int, points: list[str], back: list[str], m
                 file.truncate(megabytes << 20)
         ditseed("build", "--from", "people", "-n", entries, "--config", server.config_path).ok()
         # mkfs.ext4 fills the volume itself: no loop device is needed.
-        subprocess.run(
-            ["mkfs.ext4", "-q", "-d", str(server.database_dir), str(disks[0])], check=True
-        )
+        subprocess.run(["mkfs.ext4", "-q", "-d", str(server.database_dir), str(disks[0])], check=True)
         script = MIGRATED.format(
             source=server.database_dir,
             config=server.config_path,

@@ -54,9 +54,7 @@ def home() -> Iterator[Path]:
         yield Path(name)
 
 
-def migrate(
-    home: Path, source: Path, *more: object, say: str = "", kill: str = "", **given: Any
-) -> Done:
+def migrate(home: Path, source: Path, *more: object, say: str = "", kill: str = "", **given: Any) -> Done:
     """From `source` to home/new; the run is kept in home/state."""
     env = {"DITSEED_STATE_DIR": str(home / "state"), "DITSEED_KILL_AT": kill}
     words = ("storage", "migrate", source, home / "new", "--fstab", home / "fstab", "--watch", 0)
@@ -66,9 +64,7 @@ def migrate(
 
 
 def mounted(place: Path) -> str:
-    found = subprocess.run(
-        ["findmnt", "-n", "-o", "SOURCE", "-M", place], capture_output=True, text=True, check=False
-    )
+    found = subprocess.run(["findmnt", "-n", "-o", "SOURCE", "-M", place], capture_output=True, text=True, check=False)
     return found.stdout.strip()
 
 
@@ -186,9 +182,7 @@ def test_the_account_of_the_service_stays_out_of_the_new_volume(home: Path) -> N
             assert migrate(home, old, *apply, kill=point).status == -signal.SIGKILL
             assert subprocess.run(stay, cwd=new, capture_output=True, check=False).returncode != 0
         os.chown(new, OTHER, OTHER)  # as after the step `unmount` was killed
-        with subprocess.Popen(
-            stay, cwd=new, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as inside:
+        with subprocess.Popen(stay, cwd=new, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as inside:
             assert inside.stdout is not None
             inside.stdout.readline()
             (old / "sub/file").write_text("last")
@@ -221,9 +215,7 @@ def test_a_database_in_use_where_its_volume_has_another_name(home: Path) -> None
             subprocess.run(["umount", home / "other"], check=True)
         assert (done.status, f"are mounted on {home}/other, too" in done.err) == (125, True)
         with elsewhere(old, home / "other", *environment_open(home / "other")) as user:
-            words = Wishes(
-                str(old), str(home / "new"), ("true",), ("true",), "", str(home / "fstab")
-            )
+            words = Wishes(str(old), str(home / "new"), ("true",), ("true",), "", str(home / "fstab"))
             plan = planning.plan(words, home / "state")
             done = migrate(home, old, "--service", stop, "true", "--apply")
             assert done.status == 125
@@ -310,9 +302,7 @@ def test_a_rollback_without_the_new_disk(home: Path, is_mounted: bool) -> None:
             with open(device, "r+b", buffering=0) as raw:
                 raw.write(bytes(1 << 20))
         done = migrate(home, old, *service, "--rollback", "--apply")
-        assert (done.status, f"the new one is not mounted on {new}" in done.err) == (1, True), (
-            done.err
-        )
+        assert (done.status, f"the new one is not mounted on {new}" in done.err) == (1, True), done.err
         assert (mounted(old), mounted(new)) == (former, "")
         assert ((old / "file").read_text(), (home / "started").exists()) == ("kept", True)
         first, comment, line = (home / "fstab").read_text().splitlines(keepends=True)
@@ -346,9 +336,7 @@ def test_a_rollback_goes_on_with_the_disk_back(home: Path) -> None:
 
 
 # Calls that change a file or a mount, and programs that only tell.
-CHANGING = re.compile(
-    r"\b(mount|umount2|move_mount|unlink\w*|rename\w*|mkdir\w*|truncate|f?chown\w*|f?chmod\w*)\("
-)
+CHANGING = re.compile(r"\b(mount|umount2|move_mount|unlink\w*|rename\w*|mkdir\w*|truncate|f?chown\w*|f?chmod\w*)\(")
 TELLING = {"findmnt", "blkid", "lvs", "pvs", "wipefs", "tune2fs", "setpriv", "ditseed"}
 
 
@@ -370,20 +358,10 @@ def test_without_apply_nothing_is_changed(home: Path) -> None:
         for run, status in zip(runs, (0, 1, 123), strict=True):
             done = ditseed(*run, env=env, prefix=[str(word) for word in traced])
             assert done.status == status, done.err
-            calls = [
-                line for line in (home / "log").read_text().splitlines() if " = -1 " not in line
-            ]
-            started = {
-                match[1]
-                for line in calls
-                if (match := re.search(r'execve\("[^"]*?([^/"]+)"', line))
-            }
+            calls = [line for line in (home / "log").read_text().splitlines() if " = -1 " not in line]
+            started = {match[1] for line in calls if (match := re.search(r'execve\("[^"]*?([^/"]+)"', line))}
             assert started - TELLING <= {"python3", "python", "python3.11"}, started
             touched = [line for line in calls if str(home) in line or "/dev/loop" in line]
             assert touched
-            wrong = [
-                one
-                for one in touched
-                if CHANGING.search(one) or "O_WRONLY" in one or "O_RDWR" in one
-            ]
+            wrong = [one for one in touched if CHANGING.search(one) or "O_WRONLY" in one or "O_RDWR" in one]
             assert wrong == []

@@ -59,13 +59,7 @@ def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path, wi
         assert findings.pop("filesystem") == ("warning" if kind == "ext2" else "ok")
         assert findings.pop("volume.redundancy") == "note"
         assert set(findings.values()) == {"ok"}, findings
-        assert {
-            "volume.striped",
-            "volume.stripe_size",
-            "stripes",
-            "alignment",
-            "block_size",
-        } <= set(findings)
+        assert {"volume.striped", "volume.stripe_size", "stripes", "alignment", "block_size"} <= set(findings)
         assert facts["parameters"]["stripe_width"] == 3 * 65536
         assert facts["devices"][0]["read_ahead"] == (131072 if memory == "1G" else 16384)
         number, word = WISHES[wishes].index((kind, place, _, memory)), place.replace(" ", r"\040")
@@ -153,10 +147,7 @@ def test_a_disk_that_holds_something_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_disk() -> None:
-    assert (
-        "storage.no_such_path"
-        in ditseed("storage", "plan", "/dev/none", "--database-size", "1G").err
-    )
+    assert "storage.no_such_path" in ditseed("storage", "plan", "/dev/none", "--database-size", "1G").err
     odd = ditseed("storage", "plan", "/dev/null", "--database-size", "1G")
     assert (odd.status, "/dev/null is not a block device" in odd.err) == (3, True)
     assert ditseed("storage", "plan", "9G", "--database-size", "0").status == 3

@@ -67,10 +67,7 @@ def delayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         with disk.open("wb") as file:
             file.truncate(64 << 20)
     subprocess.run(["mkfs.ext4", "-q", str(disks[2])], check=True)
-    script = (
-        DELAYED.format(ditseed=COMMAND)
-        + "tail -n +1 suspended check volume fs watch.err written mirror"
-    )
+    script = DELAYED.format(ditseed=COMMAND) + "tail -n +1 suspended check volume fs watch.err written mirror"
     ended = storage_vm.run(script, disks, modules=MODULES)
     assert ended.status == 0, (ended.out[-2000:], ended.err)
     parts = ended.out.split("==> ")[1:]
@@ -101,9 +98,7 @@ def test_the_delayed_leg_of_a_mirror_is_named(delayed: dict[str, str]) -> None:
 
 
 @pytest.mark.alone
-def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(
-    delayed: dict[str, str],
-) -> None:
+def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(delayed: dict[str, str]) -> None:
     states = [json.loads(line) for line in delayed["mirror"].splitlines()]
     since = [one for one in states if one["written"] > float(delayed["suspended"])]
     hung = [one for one in since if "/dev/mapper/leg2 does not answer" in one["told"]]
@@ -116,9 +111,7 @@ def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(
 
 
 @pytest.mark.alone
-def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(
-    delayed: dict[str, str],
-) -> None:
+def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(delayed: dict[str, str]) -> None:
     """A write to a mirror waits for both legs. No read does, so no layer is named."""
     state = json.loads(delayed["written"])
     flock, write = state["probes"]
@@ -154,16 +147,12 @@ def test_small_reads_that_btrfs_serves_from_its_cache_are_not_measured() -> None
     file, device = state["layers"]
     assert file["name"] == f"btrfs on {place}"
     assert (file["size"], device["size"]) == (4096, 512)
-    assert file["notes"] == [
-        "reads of 2048 bytes come from the page cache and are not measured; of 4096 bytes instead"
-    ]
+    assert file["notes"] == ["reads of 2048 bytes come from the page cache and are not measured; of 4096 bytes instead"]
     assert (file["reads"] > 0, file["unmeasured"]) == (True, 0)
     assert file["figures"]["emin"] > device["figures"]["emin"] / 4
 
 
-def test_direct_reads_that_a_file_system_makes_ordinary_ones_are_not_measured(
-    tmp_path: Path,
-) -> None:
+def test_direct_reads_that_a_file_system_makes_ordinary_ones_are_not_measured(tmp_path: Path) -> None:
     """ext4 with data=journal takes them all from the page cache."""
     require(missing_loop_filesystem())
     with loop_filesystem(32) as place:

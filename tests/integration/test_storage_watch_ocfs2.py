@@ -26,15 +26,7 @@ COMMAND storage watch /run/mnt/ocfs2 --probe write --probe flock --interval 0.20
 ls -A /run/mnt/ocfs2 >>last
 cat last
 """
-OCFS2 = (
-    "configfs",
-    "jbd2",
-    "quota_tree",
-    "ocfs2_nodemanager",
-    "ocfs2_dlm",
-    "ocfs2_stackglue",
-    "ocfs2",
-)
+OCFS2 = ("configfs", "jbd2", "quota_tree", "ocfs2_nodemanager", "ocfs2_dlm", "ocfs2_stackglue", "ocfs2")
 
 
 def test_ocfs2_on_a_mirror_adds_nothing(tmp_path: Path) -> None:
@@ -45,9 +37,7 @@ def test_ocfs2_on_a_mirror_adds_nothing(tmp_path: Path) -> None:
         with disk.open("wb") as file:
             file.truncate(512 << 20)
     have = [name for name in OCFS2 if list(storage_vm.MODULES.rglob(f"{name}.ko"))]
-    ended = storage_vm.run(
-        CLUSTERED.replace("COMMAND", str(COMMAND)), disks, modules=(*MODULES, *have)
-    )
+    ended = storage_vm.run(CLUSTERED.replace("COMMAND", str(COMMAND)), disks, modules=(*MODULES, *have))
     assert ended.status == 0, (ended.out[-2000:], ended.err)
     *_, last, left = ended.out.splitlines()
     state = json.loads(last)

@@ -98,9 +98,7 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     text = UNIT.read_text().replace("/usr/bin/ditseed", "/bin/true")
     unit = tmp_path / "ditseed-watch@var-lib-ldap.service"
     unit.write_text(text)
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True
-    )
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -95,11 +95,7 @@ def test_building(loaded: Slapd, base: str, engine: str, form: Form, tmp_path: P
 def test_seeding(loaded: Slapd, base: str, strategy: str, tmp_path: Path) -> None:
     """The consumer goes on from there."""
     run("export", *bound(loaded, base), "-o", tmp_path / "out")
-    of = {
-        "search": [],
-        "ldif": ["--from", tmp_path / "out"],
-        "clone": ["--from", loaded.database_dir],
-    }
+    of = {"search": [], "ldif": ["--from", tmp_path / "out"], "clone": ["--from", loaded.database_dir]}
     with closing(replication.consumer(loaded)) as replica:
         where = ("--config", replica.config_path, *of[strategy])
         run("replica", "seed", "--strategy", strategy, *bound(loaded, base), *where)

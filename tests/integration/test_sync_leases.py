@@ -51,9 +51,7 @@ def server() -> Iterator[Slapd]:
 
 
 @pytest.mark.parametrize(("kind", "value", "before"), LENT)
-def test_lent_until_it_has_ended(
-    server: Slapd, tmp_path: Path, kind: str, value: str, before: str
-) -> None:
+def test_lent_until_it_has_ended(server: Slapd, tmp_path: Path, kind: str, value: str, before: str) -> None:
     """The value of before is that of the first lease, and what puts it back is the next start of anything."""
     lease = (f"--{kind}", value, "--lease", "4h", "--why", "load of March", "--apply")
     assert _now(tmp_path, server, kind) == before
@@ -85,9 +83,7 @@ def test_the_command_that_is_told_puts_it_back(
 
 
 @pytest.mark.parametrize(("kind", "value", "before"), [*LENT, ("nosync", "on", "off")])
-def test_it_is_given_back_where_nothing_is_written(
-    tmp_path: Path, kind: str, value: str, before: str
-) -> None:
+def test_it_is_given_back_where_nothing_is_written(tmp_path: Path, kind: str, value: str, before: str) -> None:
     """At a consumer, or in a database that is read-only. nosync, and flags that defer, leave what is not yet on the
     disk: ditseed flushes the file of a server on this host from outside."""
     running = Slapd(Settings(database_lines=("checkpoint 128 9", "readonly on")))
@@ -141,9 +137,7 @@ def test_of_files(tmp_path: Path) -> None:
     said = json.loads(ditseed("tune", "sync", *where, "--json", env=env).ok().out)["databases"][0]
     assert (said["nosync"], sorted(said["env_flags"])) == (True, ["nosync", "writemap"])
     assert said["checkpoint"] is None
-    refused = ditseed(
-        "tune", "sync", *where, "--envflags", "none", "--lease", "1h", "--apply", env=env
-    )
+    refused = ditseed("tune", "sync", *where, "--envflags", "none", "--lease", "1h", "--apply", env=env)
     assert (refused.status, "running server" in refused.err) == (3, True)
 
 

@@ -21,11 +21,7 @@ pytestmark = pytest.mark.slapd
 
 SHIPPED = tuple(templates.shipped())
 ENTRIES = 600
-FOR_OPENDJ = (
-    "people",
-    "accounts",
-    "campus",
-)  # it knows neither 2.5.6.6 for a class nor values with line ends in names
+FOR_OPENDJ = ("people", "accounts", "campus")  # it knows neither 2.5.6.6 for a class nor values with line ends in names
 
 
 def generate(template: str, target: Path, *more: object) -> Path:
@@ -66,12 +62,7 @@ def _for_opendj(schema: Path) -> str:
     """The LDIF of OpenDJ's schema directory: the same definitions under the names of RFC 4512."""
     names = {"olcAttributeTypes": "attributeTypes", "olcObjectClasses": "objectClasses"}
     lines = [f"{names[name]}: {value}" for name, value in schema_forms.definitions_of(schema)]
-    head = [
-        "dn: cn=schema",
-        "objectClass: top",
-        "objectClass: ldapSubentry",
-        "objectClass: subschema",
-    ]
+    head = ["dn: cn=schema", "objectClass: top", "objectClass: ldapSubentry", "objectClass: subschema"]
     return "\n".join([*head, *lines, ""])
 
 

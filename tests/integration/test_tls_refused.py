@@ -39,9 +39,7 @@ REFUSED = {
 }
 
 # LDAPMessage { messageID, ExtendedRequest StartTLS } and { messageID, UnbindRequest } (RFC 4511 4.14, 4.3).
-START_TLS = re.compile(
-    rb"\x30\x1d\x02\x01.\x77\x18\x80\x161\.3\.6\.1\.4\.1\.1466\.20037", re.DOTALL
-)
+START_TLS = re.compile(rb"\x30\x1d\x02\x01.\x77\x18\x80\x161\.3\.6\.1\.4\.1\.1466\.20037", re.DOTALL)
 UNBIND = re.compile(rb"\x30\x05\x02\x01.\x42\x00", re.DOTALL)
 
 
@@ -68,9 +66,7 @@ def servers(authorities: dict[str, Authority]) -> Iterator[dict[str, Slapd]]:
 class Attempt:
     """One command against one server, and the bytes it sent, a piece a connection."""
 
-    def __init__(
-        self, verb: str, server: Slapd, way: str, settings: dict[str, str], home: Path
-    ) -> None:
+    def __init__(self, verb: str, server: Slapd, way: str, settings: dict[str, str], home: Path) -> None:
         scheme, options = WAYS[way]
         self.password = server.replicator_password_file.read_bytes()
         target = server.ldaps_uri if scheme == "ldaps" else server.uri
@@ -129,12 +125,7 @@ def _refused(attempt: Attempt, words: str, home: Path, *kinds: tuple[int, str]) 
 @pytest.mark.parametrize("way", ENCRYPTED)
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_bad_certificate_is_refused(
-    servers: dict[str, Slapd],
-    authorities: dict[str, Authority],
-    tmp_path: Path,
-    case: str,
-    way: str,
-    verb: str,
+    servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, case: str, way: str, verb: str
 ) -> None:
     """With -Z too: libldap would send the password in clear over what is left of the connection."""
     kind, ca, words = REFUSED[case]
@@ -144,14 +135,8 @@ def test_a_bad_certificate_is_refused(
 
 
 OWN = {
-    "no such CA": (
-        {"LDAPTLS_CACERT": "/nonexistent.pem"},
-        r"TLS_CACERT /nonexistent.pem: No such file",
-    ),
-    "no such CRL": (
-        {"LDAPTLS_CRLFILE": "/nonexistent.pem"},
-        r"TLS_CRLFILE /nonexistent.pem: No such",
-    ),
+    "no such CA": ({"LDAPTLS_CACERT": "/nonexistent.pem"}, r"TLS_CACERT /nonexistent.pem: No such file"),
+    "no such CRL": ({"LDAPTLS_CRLFILE": "/nonexistent.pem"}, r"TLS_CRLFILE /nonexistent.pem: No such"),
     "no key": ({"LDAPTLS_CERT": "{ca}"}, r"TLS_CERT .*ca.pem, TLS_KEY : "),
 }
 
@@ -159,11 +144,7 @@ OWN = {
 @pytest.mark.parametrize("way", ENCRYPTED)
 @pytest.mark.parametrize("case", OWN)
 def test_our_own_settings(
-    servers: dict[str, Slapd],
-    authorities: dict[str, Authority],
-    tmp_path: Path,
-    case: str,
-    way: str,
+    servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, case: str, way: str
 ) -> None:
     """libldap takes some of them in the end, depending on the library that it has TLS of."""
     ours, (settings, words) = authorities["ours"], OWN[case]
@@ -208,11 +189,7 @@ def test_start_tls_that_is_only_tried_goes_on_in_clear_where_none_is_offered(
 @pytest.mark.parametrize("way", ENCRYPTED)
 @pytest.mark.parametrize("told", ["LDAPTLS_CACERT", "ldap.conf", "TLS_REQCERT never"])
 def test_a_good_certificate_is_taken(
-    servers: dict[str, Slapd],
-    authorities: dict[str, Authority],
-    tmp_path: Path,
-    told: str,
-    way: str,
+    servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, told: str, way: str
 ) -> None:
     """Whoever says "never" takes any, as with ldapsearch."""
     settings = _trust(authorities["ours"])

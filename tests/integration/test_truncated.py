@@ -67,15 +67,7 @@ class Place:
             "clone": ("clone", self.directory, out, "--reflink", "never"),
             "clone --compact": ("clone", self.directory, out, "--compact"),
             "clone -": ("clone", self.directory, "-"),  # into a receiver
-            "backup": (
-                "backup",
-                "run",
-                "--init",
-                "--from",
-                self.directory,
-                "-R",
-                self.scratch / "repo",
-            ),
+            "backup": ("backup", "run", "--init", "--from", self.directory, "-R", self.scratch / "repo"),
             "learn": ("generate", "learn", self.directory, "-o", self.scratch / "learned.toml"),
             "seed": ("replica", "seed", "--strategy", "clone", "--from", self.directory, *target),
         }

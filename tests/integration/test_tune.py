@@ -94,9 +94,7 @@ class Place:
 
     def nosync(self, on: bool) -> Outcome:
         with opened(self.where) as target:
-            return syncing.change(
-                target, None, syncing.NOSYNC, syncing.ON if on else syncing.OFF, True
-            )
+            return syncing.change(target, None, syncing.NOSYNC, syncing.ON if on else syncing.OFF, True)
 
     def serve(self) -> None:
         if not self.online:
@@ -144,10 +142,7 @@ def files_of(server: Slapd) -> dict[str, tuple[bytes, int, int, int]]:
 
 def owned_by_server(server: Slapd) -> bool:
     owner = server.home.stat().st_uid
-    paths = [
-        *server.config_path.rglob("*"),
-        *(server.config_path, *server.database_dir.iterdir()),
-    ]
+    paths = [*server.config_path.rglob("*"), *(server.config_path, *server.database_dir.iterdir())]
     return all(path.stat().st_uid == owner for path in paths)
 
 
@@ -169,9 +164,7 @@ def test_maxsize_is_changed_once(place: Place) -> None:
 
 def readable_for_the_group(server: Slapd) -> dict[Path, int]:
     """Files of the configuration, with a mode that no tool of slapd's would give them."""
-    paths = [
-        path for path in (server.config_path, *server.config_path.rglob("*")) if path.is_file()
-    ]
+    paths = [path for path in (server.config_path, *server.config_path.rglob("*")) if path.is_file()]
     for path in paths:
         path.chmod(0o640)
     return {path: path.stat().st_mode for path in paths}
@@ -318,10 +311,7 @@ def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_l
 def test_killed_while_it_indexes(tmp_path: Path) -> None:
     """The database is sound, the configuration as it was; the same command makes the same index as a load would."""
     lines = ("sn,cn,mail,description eq,sub",)
-    server, loaded = (
-        Slapd(Settings(indexes=INDEXES[:2])),
-        Slapd(Settings(indexes=(*INDEXES[:2], *lines))),
-    )
+    server, loaded = (Slapd(Settings(indexes=INDEXES[:2])), Slapd(Settings(indexes=(*INDEXES[:2], *lines))))
     ldif = tmp_path / "people.ldif"
     write_people(ldif, server.suffix, 10_000)
     try:
@@ -362,10 +352,7 @@ def test_the_whole_list(place: Place) -> None:
 
 def test_slapd_says_what_it_does_not_know(place: Place) -> None:
     before = files_of(place.server)
-    for line, words in [
-        ("nosuch eq", 'index attribute "nosuch" undefined'),
-        ("sn some", 'index type "some"'),
-    ]:
+    for line, words in [("nosuch eq", 'index attribute "nosuch" undefined'), ("sn some", 'index type "some"')]:
         with pytest.raises(ConfigRefused) as caught:
             place.indexes(IndexChange(add=(line,)))
         assert words in str(caught.value)
@@ -439,16 +426,7 @@ def test_syncs_stop_and_start_while_it_runs() -> None:
 
 def syncs(server: Slapd, name: str) -> int:
     trace = server.home / f"trace-{name}"
-    watch = [
-        "strace",
-        "-f",
-        "-e",
-        "trace=fdatasync,fsync,msync",
-        "-o",
-        str(trace),
-        "-p",
-        str(server.pid),
-    ]
+    watch = ["strace", "-f", "-e", "trace=fdatasync,fsync,msync", "-o", str(trace), "-p", str(server.pid)]
     with subprocess.Popen(watch, stderr=subprocess.PIPE) as tracer:
         assert tracer.stderr is not None
         tracer.stderr.readline()  # "attached"
@@ -524,16 +502,11 @@ def test_a_server_on_slapd_conf_would_forget() -> None:
 
 def test_who_may_not_see_cn_config(slapd_instance: Slapd) -> None:
     server = slapd_instance
-    plain = Connection(
-        uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file)
-    )
+    plain = Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
     with pytest.raises(ConfigHidden) as caught, opened(plain):
         pass
     assert "ldapi:///" in str(caught.value.advice())
-    with (
-        pytest.raises(BadCredentials),
-        opened(Connection(server.uri, server.root_dn, password="no")),
-    ):
+    with pytest.raises(BadCredentials), opened(Connection(server.uri, server.root_dn, password="no")):
         pass
     server.stop()
     with pytest.raises(ServerDown), opened(by_ldapi(server)):
@@ -546,9 +519,7 @@ def test_who_may_see_but_not_change(slapd_instance: Slapd) -> None:
         'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" read by * none\n'
     )
     server = slapd_instance
-    reader = Connection(
-        uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file)
-    )
+    reader = Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
     with pytest.raises(ConfigRefused) as caught:
         Place(server, reader).maxsize(3 * GIB)
     assert "Insufficient access" in str(caught.value)
@@ -560,9 +531,7 @@ def test_files_of_another_host_are_not_looked_at(slapd_instance: Slapd) -> None:
         "dn: olcDatabase={0}config,cn=config\nchangetype: modify\nreplace: olcAccess\n"
         'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" manage by * none\n'
     )
-    remote = Connection(
-        uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file)
-    )
+    remote = Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
     with opened(remote) as target:
         (found,) = maxsize.standings(target, None)
         assert (found.maxsize, found.used, found.recommended) == (GIB, None, None)
@@ -579,9 +548,7 @@ def test_the_monitor_tells_of_another_host(slapd_instance: Slapd) -> None:
             f"dn: olcDatabase={name},cn=config\nchangetype: modify\nreplace: olcAccess\n"
             'olcAccess: {0}to * by dn.exact="cn=admin,dc=example,dc=com" manage by * none\n'
         )
-    remote = Connection(
-        uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file)
-    )
+    remote = Connection(uri=server.uri, bind_dn=server.root_dn, password_file=str(server.password_file))
     facts = meta.read_meta(server.database_dir)
     with opened(remote) as target:
         (found,) = maxsize.standings(target, None)
@@ -603,12 +570,7 @@ def two(tmp_path: Path) -> Iterator[Slapd]:
     other.mkdir()
     log.mkdir()
     lines = (
-        *(
-            "database mdb",
-            f"suffix dc=other,dc=com\ndirectory {other}",
-            "maxsize 20971520",
-            "index cn eq",
-        ),
+        *("database mdb", f"suffix dc=other,dc=com\ndirectory {other}", "maxsize 20971520", "index cn eq"),
         *("database mdb", f"suffix cn=changes\ndirectory {log}", "index reqStart eq"),
     )
     server = Slapd(Settings(modules=("back_mdb", "syncprov", "accesslog"), database_lines=lines))
@@ -730,11 +692,7 @@ def refuse_and_follow(change: Callable[[], Outcome], file: Path) -> None:
 
 def follow(hint: str, file: Path) -> None:
     """Puts the printed lines into the file, from its end to its beginning."""
-    places = re.findall(
-        rf"^{file}, line (\d+)(?: to (\d+))?, (\w+)[^\n]*((?:\n[a-z]+ [^\n:]*$)*)",
-        hint,
-        re.MULTILINE,
-    )
+    places = re.findall(rf"^{file}, line (\d+)(?: to (\d+))?, (\w+)[^\n]*((?:\n[a-z]+ [^\n:]*$)*)", hint, re.MULTILINE)
     assert places
     text = file.read_text().splitlines()
     for first, last, does, new in sorted(places, key=lambda one: int(one[0]), reverse=True):
@@ -773,9 +731,7 @@ exit $status
         assert Place(server, server.config_path).maxsize(3 * GIB).state is State.CHANGED
         after = file.read_bytes()
     assert (scratch / "tried").read_text()
-    names = {
-        line.partition(b": ")[0] for line in set(before.split(b"\n")) ^ set(after.split(b"\n"))
-    }
+    names = {line.partition(b": ")[0] for line in set(before.split(b"\n")) ^ set(after.split(b"\n"))}
     names = {name for name in names if not name.startswith(b"# CRC32")}
     assert names - {b"modifyTimestamp"} == {b"olcDbMaxSize", b"entryCSN"}
     for text in (before, after):  # as slapd writes it: over what follows the comments
@@ -836,9 +792,7 @@ def test_an_index_that_does_not_fit_changes_nothing() -> None:
     try:
         server.slapadd(
             f"dn: {server.suffix}\nobjectClass: domain\ndc: example\n\n"
-            + "".join(
-                record.format(number, server.suffix, text) for number, text in enumerate(texts)
-            )
+            + "".join(record.format(number, server.suffix, text) for number, text in enumerate(texts))
         )
         place = Place(server, server.config_path)
         before = files_of(server)

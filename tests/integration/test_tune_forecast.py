@@ -126,9 +126,7 @@ def test_windows_lie_over_all_of_the_input(ldif: Path) -> None:
     assert numbers[-1] > 0.8 * size
 
 
-def test_a_sample_is_held_in_memory_and_bounded(
-    server: Slapd, ldif: Path, built: int, tmp_path: Path
-) -> None:
+def test_a_sample_is_held_in_memory_and_bounded(server: Slapd, ldif: Path, built: int, tmp_path: Path) -> None:
     compressed = tmp_path / "people.ldif.zst"
     compressed.write_bytes(zstandard.compress(ldif.read_bytes()))
     wanted = SampleSize(1, 0.5, most=1000)
@@ -168,9 +166,7 @@ def _record(name: str, *lines: str) -> str:
 def _skewed(kind: str, suffix: str) -> str:
     """People, and a group or photos that have most of the bytes."""
     people = [
-        _record(
-            f"uid=u{one},{suffix}", "objectClass: inetOrgPerson", f"cn: Name {one}", f"sn: {one}"
-        )
+        _record(f"uid=u{one},{suffix}", "objectClass: inetOrgPerson", f"cn: Name {one}", f"sn: {one}")
         for one in range(2000)
     ]
     members = [f"member: uid=u{one},{suffix}" for one in range(30_000)]
@@ -196,9 +192,7 @@ def _skewed(kind: str, suffix: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["tiny", "group", "groupfirst", "photos", "photos only"])
-def test_a_few_large_entries_count_for_themselves(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_few_large_entries_count_for_themselves(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_LARGE", 512 << 10)
     monkeypatch.setattr(guard, "_SIZE", SampleSize(200, 0.0))
     indexes = ("objectClass,entryUUID,entryCSN,member eq", "cn,sn eq,sub")
@@ -245,9 +239,7 @@ def test_a_disk_is_asked_how_fast_it_writes_and_keeps_nothing(
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_load_takes_as_long_as_its_disk(
-    server: Slapd, ldif: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_load_takes_as_long_as_its_disk(server: Slapd, ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampled, "rate_for", lambda *_: 1 << 20)
     load = plan(server, ldif).load
     assert load.seconds == pytest.approx(load.bytes / (1 << 20))

@@ -47,9 +47,7 @@ class Busy:
 class Walk:
     """Through one of the two ways: from the provider of `both` to its consumer."""
 
-    def __init__(
-        self, text: str, both: Pair, env: Mapping[str, str], prefix: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, text: str, both: Pair, env: Mapping[str, str], prefix: tuple[str, ...] = ()) -> None:
         """prefix: of the commands of ditseed."""
         self.text, self.both, self.prefix = text, both, prefix
         self.old, self.new = both.provider, both.consumer
@@ -150,9 +148,7 @@ def test_up_and_back(busy: Busy, short_tmp: Path) -> None:
     if reason:  # in CI, too: no distribution has it
         pytest.skip(reason)
     newer = openldap_27.installation()
-    with pair(
-        short_tmp, busy.people, overlays=(SYNCPROV,), after=newer, wanted=busy.settings
-    ) as both:
+    with pair(short_tmp, busy.people, overlays=(SYNCPROV,), after=newer, wanted=busy.settings) as both:
         up = Walk(UP, both, {"DITSEED_TOOLS": openldap_27.tools()}, busy.prefix)
         assert "converted" in up.run(0).ok().out
         assert not list(both.consumer.database_dir.iterdir())

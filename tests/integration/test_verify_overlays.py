@@ -65,9 +65,7 @@ def test_a_log_of_accesses_is_sound(indexes: str, short_tmp: Path) -> None:
         server.ldapmodify(CHANGE)
         server.stop()
         assert "not configured" not in verified(server, "cn=accesslog").ok().out
-        by_directory = ditseed(
-            "verify", short_tmp, "--config", server.config_path, "--verify", "indexes"
-        )
+        by_directory = ditseed("verify", short_tmp, "--config", server.config_path, "--verify", "indexes")
         assert "not configured" not in by_directory.ok().out
 
 
@@ -76,9 +74,7 @@ def test_the_local_part_of_a_translucent_proxy_is_sound() -> None:
         remote.ldapadd(LDIF)
         password = remote.password_file.read_text()
         bind = f'bindmethod=simple binddn="{remote.root_dn}" credentials="{password}"'
-        proxied = (
-            f'overlay translucent\nuri {remote.uri}\nidassert-bind {bind}\nidassert-authzFrom "*"'
-        )
+        proxied = f'overlay translucent\nuri {remote.uri}\nidassert-bind {bind}\nidassert-authzFrom "*"'
         settings = Settings(modules=("back_mdb", "back_ldap", "translucent"), overlays=(proxied,))
         with closing(Slapd(settings)) as proxy:
             proxy.start()

@@ -39,9 +39,7 @@ finally:
 @pytest.fixture(scope="module")
 def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("backups")
-    ditseed(
-        "backup", "run", "--init", "-R", place, "--from", stopped.database_dir, "--incremental"
-    ).ok()
+    ditseed("backup", "run", "--init", "-R", place, "--from", stopped.database_dir, "--incremental").ok()
     return place
 
 
@@ -66,22 +64,12 @@ def test_a_walk_is_the_way_that_the_verb_takes(
         "compare": (data, data),
         "generate tree": ("people", "-n", 10, "-o", out),
         "migrate": (data, other.database_dir, "--config", other.config_path),
-        "tune maxsize": (
-            "--for",
-            people_ldif,
-            "--apply",
-            "--config",
-            other.config_path,
-            "-b",
-            other.suffix,
-        ),
+        "tune maxsize": ("--for", people_ldif, "--apply", "--config", other.config_path, "-b", other.suffix),
         "verify": (data,),
     }
     told = tmp_path / "walked"
     command = [sys.executable, "-c", WALKED, told, *verb.split(), *more[verb]]
-    done = subprocess.run(
-        list(map(str, command)), env=environment(), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(list(map(str, command)), env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     walked = set(json.loads(told.read_text()))
     assert [path.name for path in walks()[verb] if str(path) not in walked] == []

@@ -20,14 +20,7 @@ from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from fixtures.trees import write_people
 from loader import _native, ldif, overlays
-from loader.errors import (
-    BadCredentials,
-    ConnectionLost,
-    LimitTooLow,
-    LoaderError,
-    ServerDown,
-    ServerRefused,
-)
+from loader.errors import BadCredentials, ConnectionLost, LimitTooLow, LoaderError, ServerDown, ServerRefused
 from loader.ldif import EntryDigests
 from loader.progress import Meter
 from loader.server import wire
@@ -99,9 +92,7 @@ def place(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
         f'authz-regexp "uid=([^,]*),(cn=[^,]*,)*cn=auth" "uid=$1,{SUFFIX}"',
         "sasl-host localhost",
     )
-    made = replication.provider(
-        Settings(tls=authority.valid(), global_lines=lines, limits=(UNLIMITED,))
-    )
+    made = replication.provider(Settings(tls=authority.valid(), global_lines=lines, limits=(UNLIMITED,)))
     made.slapadd(people)
     with made:
         made.ldapadd(REFERRAL.lstrip(), "-M")
@@ -158,10 +149,7 @@ def test_who_we_are_by_the_socket(place: Place, tmp_path: Path) -> None:
 def test_who_we_are_by_sasl(place: Place, tmp_path: Path, mechanism: str) -> None:
     """DIGEST-MD5 brings a security layer of its own: all that we read and write passes it."""
     connection = Connection(
-        place.server.uri.replace("127.0.0.1", "localhost"),
-        "sasl",
-        password=SECRET,
-        mechanism=mechanism,
+        place.server.uri.replace("127.0.0.1", "localhost"), "sasl", password=SECRET, mechanism=mechanism
     )
     found = part(connection, tmp_path, Search(SUFFIX))
     assert found.entries > PEOPLE
@@ -180,13 +168,7 @@ def test_a_mechanism_that_nobody_knows(place: Place, tmp_path: Path) -> None:
 def test_pieces_and_their_rows(place: Place, tmp_path: Path, compress: bool) -> None:
     """What an earlier try left under the same name is gone, other files stay."""
     suffix = "ldif.zst" if compress else "ldif"
-    for old in (
-        "p-000.ldif",
-        "p-007.ldif.zst",
-        "p-007.ldif.zst.rows",
-        "p-other-000.ldif",
-        "q-000.ldif",
-    ):
+    for old in ("p-000.ldif", "p-007.ldif.zst", "p-007.ldif.zst.rows", "p-other-000.ldif", "q-000.ldif"):
         (tmp_path / old).write_text("old")
     found = part(place.admin, tmp_path, Search(SUFFIX), compress)
     written = [f"p-{number:03}.{suffix}" for number in range(len(found.files))]
@@ -203,9 +185,7 @@ def test_pieces_and_their_rows(place: Place, tmp_path: Path, compress: bool) -> 
 def lengths_in(rows: Path) -> list[int]:
     """Of the records that the rows speak of."""
     content = rows.read_bytes()
-    return [
-        int.from_bytes(content[at + 80 : at + 84], "little") for at in range(0, len(content), 88)
-    ]
+    return [int.from_bytes(content[at + 80 : at + 84], "little") for at in range(0, len(content), 88)]
 
 
 def test_nothing_found_makes_no_file(place: Place, tmp_path: Path) -> None:
@@ -228,9 +208,7 @@ def test_looking_without_keeping(place: Place, tmp_path: Path) -> None:
 
 def test_a_limit_of_the_server_is_an_error_elsewhere(place: Place) -> None:
     with Slapd(Settings(limits=("limits anonymous size=2",))) as small:
-        small.ldapadd(
-            "".join(f"dn: {dn}\nobjectClass: {kind}\n{more}\n\n" for dn, kind, more in _few())
-        )
+        small.ldapadd("".join(f"dn: {dn}\nobjectClass: {kind}\n{more}\n\n" for dn, kind, more in _few()))
         with pytest.raises(LimitTooLow), reading(Connection(small.uri), Meter("read")) as reader:
             reader.digest(Search(SUFFIX, page=0), _native.tree([], reader.counters))
 
@@ -273,9 +251,7 @@ def test_a_server_that_dies_meanwhile(own: Slapd, tmp_path: Path) -> None:
     assert caught.value.retryable
 
 
-def test_a_server_that_stands_still(
-    own: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_stands_still(own: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "SILENCE", 1.0)
     connection = Connection(own.ldapi_uri, mechanism="EXTERNAL")
     with reading(connection, Meter("read")) as reader:

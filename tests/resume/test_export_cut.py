@@ -35,21 +35,10 @@ from tests.support.trees import assert_same
 pytestmark = pytest.mark.slapd
 
 PEOPLE = 3000
-SMALL = (
-    "--pieces",
-    16,
-    "--page",
-    100,
-    "--jobs",
-    2,
-)  # a piece takes less time than there is between two cuts
+SMALL = ("--pieces", 16, "--page", 100, "--jobs", 2)  # a piece takes less time than there is between two cuts
 LINE = 600_000  # bytes a second, so that an export takes seconds
 CHANGES = 60.0  # a second
-AGAIN = {
-    12: "run.timeout",
-    30: "server.down",
-    36: "server.connection_lost",
-}  # "the same command goes on"
+AGAIN = {12: "run.timeout", 30: "server.down", 36: "server.connection_lost"}  # "the same command goes on"
 TRIES = 10
 
 

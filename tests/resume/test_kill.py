@@ -23,9 +23,7 @@ pytestmark = pytest.mark.slapd
 PEOPLE = 300
 SMALL = ("--page", "50")  # several partitions
 # A clone is copied: no engine writes it.
-CASES = [
-    (strategy, engine) for strategy in STRATEGIES for engine in ENGINES[: 1 + (strategy != "clone")]
-]
+CASES = [(strategy, engine) for strategy in STRATEGIES for engine in ENGINES[: 1 + (strategy != "clone")]]
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +119,7 @@ def test_another_strategy_takes_over(fresh: Pair, point: str) -> None:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("strategy", ["search", "clone"])
-def test_stopped_by_a_signal(
-    fresh: Pair, strategy: str, number: signal.Signals, status: int
-) -> None:
+def test_stopped_by_a_signal(fresh: Pair, strategy: str, number: signal.Signals, status: int) -> None:
     command = _command(fresh, strategy)
     process = start(*command, env={ENV_STOP_AT: "plan.recorded,copy.start"})
     stopped = Stopping(process)

@@ -89,9 +89,7 @@ def _clients(server: Slapd) -> int:
     return len(found) - 1  # this search is one
 
 
-@pytest.mark.parametrize(
-    ("point", "options"), [("load.committed", ()), ("load.single", ("--batch", 1))]
-)
+@pytest.mark.parametrize(("point", "options"), [("load.committed", ()), ("load.single", ("--batch", 1))])
 def test_referrals_of_a_killed_run_are_ours(
     server: Slapd, tmp_path: Path, point: str, options: tuple[object, ...]
 ) -> None:
@@ -245,9 +243,7 @@ def test_stopped_by_a_signal(server: Slapd, tmp_path: Path, number: signal.Signa
     path = write(tmp_path / "x.ldif", TOP, people(6000))
     chance = random.Random(number)
     for _ in range(4):
-        process = start(
-            *command(server, path, "--batch", "500", "--jobs", "3", "--max-rate", "3000")
-        )
+        process = start(*command(server, path, "--batch", "500", "--jobs", "3", "--max-rate", "3000"))
         time.sleep(chance.uniform(0.7, 2.5))
         process.send_signal(number)
         _, words = process.communicate()

@@ -48,9 +48,5 @@ def test_killed_at_every_point_in_turn(source: Slapd) -> None:
                 assert tree(target.slapcat()) == tree(source.slapcat())
         assert "publish: done before" in ditseed(*command).ok().err
         assert _steps(place) == list(STEPS)
-        assert {path.name for path in (place / RUN_DIR).iterdir()} == {
-            "lock",
-            "now.json",
-            "run.log",
-        }
+        assert {path.name for path in (place / RUN_DIR).iterdir()} == {"lock", "now.json", "run.log"}
         assert tree(target.slapcat()) == tree(source.slapcat())

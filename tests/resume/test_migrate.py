@@ -24,9 +24,7 @@ POINTS = [
     *(f"{step}.{at}" for step in STEPS for at in ("start", "unrecorded", "recorded")),
     *("copy.block", "verify.middle", "unmount.between"),
 ]
-BACK = [
-    f"rollback.{name}" for name in ("stop", "fstab", "unmount", "mount", "start", "watch", "end")
-]
+BACK = [f"rollback.{name}" for name in ("stop", "fstab", "unmount", "mount", "start", "watch", "end")]
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,7 @@ class Place:
     def source(self) -> Path:
         return self.server.database_dir
 
-    def run(
-        self, *more: str, kill: str = "", confirmed: str | None = None, begin: str | None = None
-    ) -> Done:
+    def run(self, *more: str, kill: str = "", confirmed: str | None = None, begin: str | None = None) -> Done:
         """`begin`: another command than the one that starts the service."""
         env = {"DITSEED_STATE_DIR": str(self.state), "DITSEED_KILL_AT": kill}
         service = (str(self.server.home / "stop"), begin or str(self.server.home / "start"))
@@ -61,10 +57,7 @@ class Place:
 
     def mounted(self, place: Path) -> str:
         found = subprocess.run(
-            ["findmnt", "-n", "-o", "SOURCE", "-M", place],
-            capture_output=True,
-            text=True,
-            check=False,
+            ["findmnt", "-n", "-o", "SOURCE", "-M", place], capture_output=True, text=True, check=False
         )
         return found.stdout.split()[-1] if found.stdout.strip() else ""
 
@@ -137,13 +130,7 @@ def place(request: pytest.FixtureRequest, short_tmp: Path, people_ldif: Path) ->
             subprocess.run([server.home / "start"], check=True)
             wait(server)
             yield Place(
-                server,
-                target,
-                {"old": old, "new": new},
-                fstab,
-                short_tmp / "state",
-                server.slapcat(),
-                is_volume,
+                server, target, {"old": old, "new": new}, fstab, short_tmp / "state", server.slapcat(), is_volume
             )
         finally:
             subprocess.run([server.home / "stop"], check=False)

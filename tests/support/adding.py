@@ -83,9 +83,7 @@ def entry(server: Slapd, dn: str) -> dict[str, list[bytes]]:
 
 def accounted(told: Any) -> bool:
     """Is every entry that was read told of, once?"""
-    return bool(
-        told["read"] == told["added"] + told["present"] + told["replaced"] + told["rejected"]
-    )
+    return bool(told["read"] == told["added"] + told["present"] + told["replaced"] + told["rejected"])
 
 
 def write(path: Path, *texts: str) -> Path:

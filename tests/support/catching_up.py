@@ -42,32 +42,16 @@ class Provider:
     @property
     def replicator(self) -> tuple[str, ...]:
         """One that may read the whole tree and nothing else."""
-        return (
-            "-H",
-            self.server.uri,
-            "-D",
-            "cn=replicator",
-            "-y",
-            str(self.server.replicator_password_file),
-        )
+        return ("-H", self.server.uri, "-D", "cn=replicator", "-y", str(self.server.replicator_password_file))
 
     @property
     def admin(self) -> tuple[str, ...]:
         """Options of --prepare-provider."""
         who, file = self.server.root_dn, str(self.server.password_file)
-        by = [
-            (f"--{name}-bind-dn", who, f"--{name}-password-file", file)
-            for name in ("admin", "config")
-        ]
+        by = [(f"--{name}-bind-dn", who, f"--{name}-password-file", file) for name in ("admin", "config")]
         return ("--prepare-provider", *by[0], *by[1])
 
-    def seed(
-        self,
-        consumer: Slapd,
-        *more: str,
-        strategy: str = "search",
-        env: dict[str, str] | None = None,
-    ) -> Done:
+    def seed(self, consumer: Slapd, *more: str, strategy: str = "search", env: dict[str, str] | None = None) -> Done:
         where = ("--config", str(consumer.config_path), "-b", consumer.suffix)
         words = ("replica", "seed", "--strategy", strategy, *where, *more)
         done = ditseed(*words, env={**self.tools, **(env or {})})
@@ -87,19 +71,13 @@ class Provider:
     @property
     def session_log(self) -> list[bytes]:
         entry = self.server.search(
-            "(objectClass=*)",
-            ("olcSpSessionlog",),
-            base=self.syncprov,
-            scope=ldap.SCOPE_BASE,
-            external=True,
+            "(objectClass=*)", ("olcSpSessionlog",), base=self.syncprov, scope=ldap.SCOPE_BASE, external=True
         )
         return entry[0][1].get("olcSpSessionlog", [])
 
     @property
     def syncprov(self) -> str:
-        found = self.server.search(
-            "(objectClass=olcSyncProvConfig)", ("1.1",), base="cn=config", external=True
-        )
+        found = self.server.search("(objectClass=olcSyncProvConfig)", ("1.1",), base="cn=config", external=True)
         return found[-1][0]
 
     def change_and_delete(self) -> None:
@@ -113,11 +91,7 @@ class Provider:
     def entries_sent(self) -> int:
         """To all clients since its start, as its monitor counts them; this look is one."""
         found = self.server.search(
-            "(objectClass=*)",
-            ("monitorCounter",),
-            base=_MONITOR,
-            scope=ldap.SCOPE_BASE,
-            external=True,
+            "(objectClass=*)", ("monitorCounter",), base=_MONITOR, scope=ldap.SCOPE_BASE, external=True
         )
         return int(found[0][1]["monitorCounter"][0])
 
@@ -139,9 +113,7 @@ class Provider:
 
 def paste(block: str, server: Slapd) -> None:
     """Run the commands as printed, with the password in the place of its prompt."""
-    script = block.replace(" -W ", f" -y {server.password_file} ").replace(
-        "DN-THAT-MAY-WRITE", server.root_dn
-    )
+    script = block.replace(" -W ", f" -y {server.password_file} ").replace("DN-THAT-MAY-WRITE", server.root_dn)
     script = script.replace("ldapi:///", server.ldapi_uri)
     subprocess.run(["sh", "-eu", "-c", script], check=True, env=server.installation.environment())
 
@@ -149,11 +121,7 @@ def paste(block: str, server: Slapd) -> None:
 def block_of(said: str) -> str:
     """The commands in a warning."""
     text = said.partition("do this on the provider first")[2].partition("\n")[2]
-    return (
-        text.partition("\nEOF\nWARNING")[0]
-        if "\nEOF\nWARNING" in text
-        else text[: text.rindex("EOF") + 4]
-    )
+    return text.partition("\nEOF\nWARNING")[0] if "\nEOF\nWARNING" in text else text[: text.rindex("EOF") + 4]
 
 
 @dataclass(frozen=True)
@@ -184,11 +152,7 @@ SITUATIONS = {
 
 @contextmanager
 def provider(
-    other: Chroot | None,
-    scratch: Path,
-    situation: Situation,
-    people: int = PEOPLE,
-    form: Form = "config",
+    other: Chroot | None, scratch: Path, situation: Situation, people: int = PEOPLE, form: Form = "config"
 ) -> Iterator[Provider]:
     modules = Settings().modules
     if other and other.version.startswith("2.4."):
@@ -255,9 +219,7 @@ access to * by * read"""
     )
 
 
-DELTA = (
-    f'syncdata=accesslog logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))"'
-)
+DELTA = f'syncdata=accesslog logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))"'
 
 
 def consumer_with(of: Provider, options: str) -> Slapd:

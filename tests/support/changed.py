@@ -169,9 +169,7 @@ def main() -> None:
     found = affected(changes)
     print(*sorted(found), sep="\n")
     left = len(test_files()) - len(found)
-    print(
-        f"{len(changes)} changed files; {len(found)} test files, {left} left out", file=sys.stderr
-    )
+    print(f"{len(changes)} changed files; {len(found)} test files, {left} left out", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -45,10 +45,7 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def start(
-    *arguments: object,
-    env: Mapping[str, str] | None = None,
-    prefix: Sequence[str] = (),
-    **more: Any,
+    *arguments: object, env: Mapping[str, str] | None = None, prefix: Sequence[str] = (), **more: Any
 ) -> subprocess.Popen[Any]:
     """Begin a run: forked by a process that has imported everything, where that is the same.
 
@@ -61,12 +58,7 @@ def start(
     return process(arguments_of(*arguments, prefix=prefix), env=its, **streams)
 
 
-def ditseed(
-    *arguments: object,
-    env: Mapping[str, str] | None = None,
-    prefix: Sequence[str] = (),
-    **more: Any,
-) -> Done:
+def ditseed(*arguments: object, env: Mapping[str, str] | None = None, prefix: Sequence[str] = (), **more: Any) -> Done:
     """Run it to its end. A negative status is the signal that ended it."""
     process = start(*arguments, env=env, prefix=prefix, **more)
     out, err = process.communicate()

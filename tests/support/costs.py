@@ -74,8 +74,5 @@ class Costs:
 
 def processor_seconds() -> float:
     """Of this process, and of all processes that it has waited for."""
-    used = (
-        resource.getrusage(resource.RUSAGE_SELF),
-        resource.getrusage(resource.RUSAGE_CHILDREN),
-    )
+    used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in used)

@@ -67,13 +67,7 @@ class Worn:
 
     def look(self, path: Path) -> AuditReport:
         """What verify says of a damaged copy, on all rungs."""
-        return audit(
-            path,
-            LADDER[-1],
-            Resources(memory=32 << 20, jobs=2, limit=10**6),
-            Meter("verify"),
-            self.known,
-        )
+        return audit(path, LADDER[-1], Resources(memory=32 << 20, jobs=2, limit=10**6), Meter("verify"), self.known)
 
 
 @dataclass(frozen=True)
@@ -169,9 +163,7 @@ def _excuse(damaged: Damaged) -> str:
     for one, other in pairs:
         assert one[0] == other[0]
         if one[1] != other[1]:
-            _require_legal(
-                blobs.decode(one[1], attributes), blobs.decode(other[1], attributes), done
-            )
+            _require_legal(blobs.decode(one[1], attributes), blobs.decode(other[1], attributes), done)
     return "another value"
 
 
@@ -179,11 +171,7 @@ def _require_legal(one: blobs.Blob, other: blobs.Blob, done: Damage) -> None:
     """Only values without normal form and index, or with the same, are others."""
     assert (one.slots, one.class_flags) == (other.slots, other.class_flags)
     for left, right in zip(one.attributes, other.attributes, strict=True):
-        assert (left.name, left.normalised, left.count) == (
-            right.name,
-            right.normalised,
-            right.count,
-        ), done
+        assert (left.name, left.normalised, left.count) == (right.name, right.normalised, right.count), done
         if left.name in TIMES:
             assert left.values[0][:14] == right.values[0][:14], (done, left, right)
         elif left.values != right.values:
@@ -240,9 +228,7 @@ def one_step(damaged: Damaged, seed: int) -> tuple[Step, ...]:
     return (all_steps(damaged, seed)[seed % 3],)
 
 
-def campaign(
-    worn: Worn, directory: Path, seeds: range, steps: Steps = all_steps
-) -> Counter[tuple[str, str]]:
+def campaign(worn: Worn, directory: Path, seeds: range, steps: Steps = all_steps) -> Counter[tuple[str, str]]:
     """How many damages of each kind end how. All of them are tried before one fails the test."""
     ends: Counter[tuple[str, str]] = Counter()
     wrong = []

@@ -14,9 +14,7 @@ LISTS = (templates.LISTS,)
 PEOPLE = templates.find("people")
 
 
-def people(
-    entries: int, seed: int = 1, operational: bool = True, suffix: str | None = None
-) -> TreeSpec:
+def people(entries: int, seed: int = 1, operational: bool = True, suffix: str | None = None) -> TreeSpec:
     return TreeSpec(PEOPLE, LISTS, seed, suffix, entries, operational=operational)
 
 
@@ -32,11 +30,7 @@ def text_of(recipe: TreeSpec, piece: Range | None = None, jobs: int = 1) -> byte
 
 
 def options(
-    recipe: TreeSpec,
-    piece: Range | None = None,
-    jobs: int = 1,
-    size: int = 1000,
-    compress: str = "zstd",
+    recipe: TreeSpec, piece: Range | None = None, jobs: int = 1, size: int = 1000, compress: str = "zstd"
 ) -> GenerateOptions:
     """To make it in shards of `size` entries."""
     template = recipe.compiled()

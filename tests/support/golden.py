@@ -25,13 +25,7 @@ def slapadd(target: Slapd, ldif: Path, *options: str) -> None:
     target.tool("slapadd", "-q", *where, "-l", ldif, *options)
 
 
-def build(
-    target: Slapd,
-    ldif: Path,
-    *options: object,
-    chroot: Chroot | None = None,
-    engine: str = ENGINE,
-) -> Done:
+def build(target: Slapd, ldif: Path, *options: object, chroot: Chroot | None = None, engine: str = ENGINE) -> Done:
     env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
     where = ("--config", target.config_path, "-b", target.suffix, "--engine", engine)
     return ditseed("build", ldif, *where, *options, env=env)
@@ -51,9 +45,7 @@ def fresh(case: Case, chroot: Chroot | None = None) -> Slapd:
     return server(case.settings, Installation(prefix=chroot.prefix), old)
 
 
-def compared(
-    case: Case, directory: Path, chroot: Chroot | None = None, engine: str = ENGINE
-) -> list[str]:
+def compared(case: Case, directory: Path, chroot: Chroot | None = None, engine: str = ENGINE) -> list[str]:
     """Load the case with both; the differences. directory: for the LDIF."""
     ldif = case.write(directory)
     theirs = ldif if case.oracle is None else case.write_oracle(directory)

@@ -12,8 +12,6 @@ def text_of(path: Path) -> str:
     """The records of a file, decompressed; a blank line at the end."""
     content = path.read_bytes()
     if path.suffix == ".zst":
-        reader = zstandard.ZstdDecompressor().stream_reader(
-            io.BytesIO(content), read_across_frames=True
-        )
+        reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content), read_across_frames=True)
         content = reader.read()
     return content.decode()

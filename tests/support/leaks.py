@@ -26,11 +26,7 @@ def forms(secret: bytes) -> set[bytes]:
 def in_files(top: Path, secret: bytes) -> list[str]:
     """Files below `top` whose name or content holds it."""
     wanted = forms(secret)
-    return [
-        str(path)
-        for path in sorted(top.rglob("*"))
-        if any(form in _content(path) for form in wanted)
-    ]
+    return [str(path) for path in sorted(top.rglob("*")) if any(form in _content(path) for form in wanted)]
 
 
 def _content(path: Path) -> bytes:

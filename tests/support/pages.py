@@ -8,17 +8,7 @@ from pathlib import Path
 
 # Attributes by which a page refers to something; SVG within a page refers to its own parts with #.
 REFERRING = {
-    *(
-        "src",
-        "srcset",
-        "href",
-        "xlink:href",
-        "action",
-        "formaction",
-        "data",
-        "poster",
-        "background",
-    ),
+    *("src", "srcset", "href", "xlink:href", "action", "formaction", "data", "poster", "background"),
     *("cite", "longdesc", "manifest", "ping", "codebase", "profile", "usemap", "icon", "archive"),
 }
 _VOID = {"meta", "link", "br", "hr", "img", "input", "base"}
@@ -97,7 +87,5 @@ def outside(page: Page) -> list[str]:
     for text in styles:
         if "@import" in text or "url(" in text.replace("url(#", ""):
             found.append(text)
-    found += [
-        one.name for one in page.elements if one.name in ("script", "iframe", "object", "link")
-    ]
+    found += [one.name for one in page.elements if one.name in ("script", "iframe", "object", "link")]
     return found

@@ -97,11 +97,7 @@ class _Forks:
         self.asked, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def fork(
-        self,
-        words: Sequence[str],
-        environment: Mapping[str, str],
-        place: str | Path,
-        handed: Sequence[int],
+        self, words: Sequence[str], environment: Mapping[str, str], place: str | Path, handed: Sequence[int]
     ) -> int:
         """Process ID of a new child of ours that runs these words in the directory `place`."""
         mask = os.umask(0)
@@ -281,9 +277,7 @@ def _text(number: int, mode: str, errors: str) -> Any:
     """As Python's create_stdio."""
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED")) and mode == "w"
     raw: Any = io.FileIO(number, mode, closefd=False)
-    buffered = (
-        io.BufferedReader(raw) if mode == "r" else raw if unbuffered else io.BufferedWriter(raw)
-    )
+    buffered = io.BufferedReader(raw) if mode == "r" else raw if unbuffered else io.BufferedWriter(raw)
     return io.TextIOWrapper(
         buffered,
         encoding=sys.__stdout__.encoding,
@@ -297,9 +291,7 @@ def _text(number: int, mode: str, errors: str) -> Any:
 
 _apart_by: _Forks | None = None
 _here = 0
-_SIGNALS = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(
-    (signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL
-)
+_SIGNALS = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL)
 
 
 class _Started(_Forked):

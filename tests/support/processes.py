@@ -10,11 +10,7 @@ from pathlib import Path
 
 def mentioning(*texts: str) -> dict[int, str]:
     """Process ID -> command line, of those whose command line names one of `texts`; zombies have none."""
-    return {
-        pid: line
-        for pid, line in _command_lines()
-        if pid != os.getpid() and any(text in line for text in texts)
-    }
+    return {pid: line for pid, line in _command_lines() if pid != os.getpid() and any(text in line for text in texts)}
 
 
 def wait_until_gone(*texts: str, but: int, seconds: float = 60.0) -> dict[int, str]:

@@ -20,19 +20,11 @@ def _state(both: Pair) -> State:
             if ".ditseed-" in str(path) or path.name in ("data", "lock.mdb"):
                 continue  # the run's own notes, the directory that holds them, readers' marks
             status = path.lstat()
-            found[str(path)] = (
-                status.st_ino,
-                status.st_size,
-                status.st_mtime_ns,
-                status.st_mode,
-                status.st_uid,
-            )
+            found[str(path)] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, status.st_uid)
     return found
 
 
-def refused(
-    both: Pair, error: type[LoaderError], *command: object, prefix: tuple[str, ...] = ()
-) -> Done:
+def refused(both: Pair, error: type[LoaderError], *command: object, prefix: tuple[str, ...] = ()) -> Done:
     """Run the command and see it refused."""
     before = _state(both)
     done = ditseed(*command, prefix=prefix)

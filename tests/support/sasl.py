@@ -63,8 +63,7 @@ def kerberized(ldif: Path, *lines: str, authority: Authority | None = None) -> I
     """A realm, and a provider in it with such entries; `lines` of slapd.conf besides."""
     with Realm() as realm:
         settings = Settings(
-            global_lines=mapping(Settings().suffix, *lines),
-            tls=authority.valid() if authority else None,
+            global_lines=mapping(Settings().suffix, *lines), tls=authority.valid() if authority else None
         )
         service = realm.installation(realm.keytab(SERVICE))
         server = replication.provider(settings, installation=service)
@@ -82,26 +81,8 @@ def commands(uri: str, suffix: str, consumer: Slapd, home: Path) -> dict[str, tu
     return {
         "export": ("export", *where, "-o", home / "out"),
         "add": ("add", ldif, *where),
-        "seed": (
-            "replica",
-            "seed",
-            "--strategy",
-            "search",
-            *where,
-            "--config",
-            consumer.config_path,
-        ),
-        "online": (
-            "replica",
-            "seed",
-            "--strategy",
-            "online",
-            *where,
-            "--consumer",
-            uri,
-            "--run-dir",
-            home / "run",
-        ),
+        "seed": ("replica", "seed", "--strategy", "search", *where, "--config", consumer.config_path),
+        "online": ("replica", "seed", "--strategy", "online", *where, "--consumer", uri, "--run-dir", home / "run"),
     }
 
 

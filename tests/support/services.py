@@ -51,10 +51,7 @@ class Services(BackgroundThread):
             server.stop()
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._listener.shutdown()
         super().__exit__(kind, error, trace)

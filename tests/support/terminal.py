@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from tests.support.command import start
 
 
-def on_terminal(
-    *arguments: object, env: Mapping[str, str] | None = None, stream: str = "stderr"
-) -> tuple[int, str]:
+def on_terminal(*arguments: object, env: Mapping[str, str] | None = None, stream: str = "stderr") -> tuple[int, str]:
     """The exit status, and all that came to `stream`, which is a terminal; the other one goes nowhere."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))

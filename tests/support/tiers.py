@@ -58,10 +58,7 @@ TABLE = (
     Matrix("tests/installed/test_main_job.py", 0, "builds packages", "tests/unit/test_packaged.py"),
     Matrix("tests/installed/test_packages.py", 0, "builds packages", "tests/unit/test_packaged.py"),
     Matrix(
-        "tests/integration/test_storage_watch_ocfs2.py",
-        0,
-        "a VM of its own",
-        "tests/integration/test_storage_watch.py",
+        "tests/integration/test_storage_watch_ocfs2.py", 0, "a VM of its own", "tests/integration/test_storage_watch.py"
     ),
     Matrix(
         "tests/integration/test_other_servers.py",
@@ -70,12 +67,7 @@ TABLE = (
         "tests/integration/test_export.py",
     ),
     Matrix("tests/campaign/test_symlinks.py::test_nothing_outside_is_touched", 1, _CAMPAIGN),
-    Matrix(
-        "tests/campaign/test_faults.py::test_each_call",
-        0,
-        _CAMPAIGN,
-        "tests/campaign/test_faults.py",
-    ),
+    Matrix("tests/campaign/test_faults.py::test_each_call", 0, _CAMPAIGN, "tests/campaign/test_faults.py"),
     Matrix(
         "tests/campaign/test_faults.py::test_the_same_command_ends_as_if_nothing_had_been[add",
         0,
@@ -110,11 +102,7 @@ TABLE = (
             "a conversion at every point, or of servers of both releases",
             "tests/integration/test_seed_converted.py",
         )
-        for name in (
-            "test_seed_converted.py::test_killed",
-            "test_seed_converted.py::test_entries",
-            "test_upgrade.py",
-        )
+        for name in ("test_seed_converted.py::test_killed", "test_seed_converted.py::test_entries", "test_upgrade.py")
     ),
     Matrix("tests/golden/test_indexes_of_2_7.py", 2, _MATRIX),
     Matrix("tests/bench/test_clone.py::test_all_copy", 1, _MATRIX),
@@ -153,16 +141,7 @@ TABLE = (
             "sets of backups killed, pruned, refused, far away",
             "tests/integration/test_backup_sets.py",
         )
-        for name in (
-            "where",
-            "without",
-            "encrypted",
-            "incr",
-            "a_killed",
-            "one_dir",
-            "what_is",
-            "on_another",
-        )
+        for name in ("where", "without", "encrypted", "incr", "a_killed", "one_dir", "what_is", "on_another")
     ),
     Matrix("tests/integration/test_backup_encrypted.py::test_each_recipient", 1, _MATRIX),
     Matrix("tests/integration/test_backup_encrypted.py::test_one_flipped", 2, _MATRIX),
@@ -180,10 +159,7 @@ TABLE = (
     Matrix("tests/golden/test_shards.py::test_equal_to_one_slapadd", 5, _CASES),
     Matrix("tests/golden/test_shards.py::test_random_trees", 1, _MATRIX),
     Matrix(
-        "tests/golden/test_shards.py::test_lists_that_become_ranges",
-        0,
-        "65,535 entries",
-        "tests/golden/test_shards.py",
+        "tests/golden/test_shards.py::test_lists_that_become_ranges", 0, "65,535 entries", "tests/golden/test_shards.py"
     ),
     Matrix("tests/golden/test_indexes.py::test_equal_to_slapindex", 6, _CASES),
     Matrix("tests/golden/test_spellings.py", 8, _MATRIX),
@@ -215,17 +191,9 @@ TABLE = (
     ),
     Matrix("tests/integration/test_copies.py::test_a_copy", 6, _MATRIX),
     Matrix("tests/integration/test_copies.py::test_a_refresh", 3, _MATRIX),
+    Matrix("tests/integration/test_copies.py::test_longer_lists", 0, _LONG_LISTS, "tests/golden/test_equal.py"),
     Matrix(
-        "tests/integration/test_copies.py::test_longer_lists",
-        0,
-        _LONG_LISTS,
-        "tests/golden/test_equal.py",
-    ),
-    Matrix(
-        "tests/unit/mdb/test_hold_back.py::test_a_key_of_too_many",
-        0,
-        _LONG_LISTS,
-        "tests/unit/mdb/test_context_csn.py",
+        "tests/unit/mdb/test_hold_back.py::test_a_key_of_too_many", 0, _LONG_LISTS, "tests/unit/mdb/test_context_csn.py"
     ),
     Matrix(
         "tests/bench/test_seed.py::test_a_provider_that_is_kept",
@@ -271,10 +239,7 @@ TABLE = (
         "tests/integration/test_harness.py",
     ),
     Matrix(
-        "tests/integration/test_makeldif.py",
-        0,
-        "OpenDJ's makeldif in a JVM",
-        "tests/unit/synthetic/test_makeldif.py",
+        "tests/integration/test_makeldif.py", 0, "OpenDJ's makeldif in a JVM", "tests/unit/synthetic/test_makeldif.py"
     ),
     Matrix(
         "tests/integration/test_templates.py::test_opendj_imports_it",
@@ -283,10 +248,7 @@ TABLE = (
         "tests/integration/test_templates.py",
     ),
     Matrix(
-        "tests/bench/test_generate.py::test_both_make",
-        0,
-        "OpenDJ's makeldif in a JVM",
-        "tests/bench/test_generate.py",
+        "tests/bench/test_generate.py::test_both_make", 0, "OpenDJ's makeldif in a JVM", "tests/bench/test_generate.py"
     ),
     Matrix(
         "tests/integration/test_replica_plan.py::test_a_slow_link",

@@ -65,9 +65,7 @@ def test_the_command_line_takes_every_command(name: str) -> None:
     assert "--json" in command
 
 
-@pytest.mark.parametrize(
-    "command", ["ditseed gone", "ditseed replica seed --gone x", "ditseed export --output"]
-)
+@pytest.mark.parametrize("command", ["ditseed gone", "ditseed replica seed --gone x", "ditseed export --output"])
 def test_what_is_gone_is_noticed(command: str) -> None:
     assert refused(command.split())
 
@@ -121,11 +119,7 @@ def test_exit_statuses_are_those_of_the_errors() -> None:
 
 def test_every_variable_is_specified_and_documented() -> None:
     specified = loaded(ROLE / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    used = {
-        name
-        for path in COLLECTION.rglob("*.yml")
-        for name in re.findall(r"\bditseed_\w+", path.read_text())
-    }
+    used = {name for path in COLLECTION.rglob("*.yml") for name in re.findall(r"\bditseed_\w+", path.read_text())}
     assert set(DEFAULTS) <= set(specified) <= used
     page = (ROOT / "docs/ansible.md").read_text()
     assert [name for name in (*specified, "ditseed_waves") if f"`{name}`" not in page] == []

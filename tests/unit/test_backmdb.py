@@ -132,16 +132,12 @@ def test_forms_of_multival(lines: list[str], expected: list[tuple[str, int]]) ->
     assert list(settings(olcDbMultival=lines).multival) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "bytes_"), [("1", 4), ("4", 4), ("8", 8), ("0x10", 16), ("300", 255)]
-)
+@pytest.mark.parametrize(("text", "bytes_"), [("1", 4), ("4", 4), ("8", 8), ("0x10", 16), ("300", 255)])
 def test_intlen_has_slapds_bounds(text: str, bytes_: int) -> None:
     assert of_global(olcIndexIntLen=text).intlen == bytes_
 
 
-@pytest.mark.parametrize(
-    ("text", "on"), [("TRUE", True), ("on", True), ("FALSE", False), ("off", False)]
-)
+@pytest.mark.parametrize(("text", "on"), [("TRUE", True), ("on", True), ("FALSE", False), ("off", False)])
 def test_switches(text: str, on: bool) -> None:
     assert of_global(olcIndexHash64=text).hash64 == on
 

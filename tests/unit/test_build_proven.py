@@ -67,16 +67,9 @@ def test_another_byte_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("release", "tables"),
-    [
-        ((2, 4, 57), ()),
-        ((2, 5, 13), ("id2v",)),
-        ((2, 6, 0), ("id2v", "ixck")),
-        ((2, 6, 14), ("id2v", "ixck")),
-    ],
+    [((2, 4, 57), ()), ((2, 5, 13), ("id2v",)), ((2, 6, 0), ("id2v", "ixck")), ((2, 6, 14), ("id2v", "ixck"))],
 )
-def test_tables_of_a_release(
-    monkeypatch: pytest.MonkeyPatch, release: tools.Release, tables: tuple[str, ...]
-) -> None:
+def test_tables_of_a_release(monkeypatch: pytest.MonkeyPatch, release: tools.Release, tables: tuple[str, ...]) -> None:
     monkeypatch.setattr(tools, "release", lambda: release)
     assert native.tables() == tables
 

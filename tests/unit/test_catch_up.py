@@ -26,13 +26,7 @@ def test_a_cookie_is_in_the_order_of_server_ids() -> None:
 
 @pytest.mark.parametrize(
     ("cookie", "server_id"),
-    [
-        (f"rid=999,sid=0Ff,csn={A}", "0ff"),
-        (f"rid=999,csn={A}", "000"),
-        ("sid=\x1b[2", "000"),
-        ("", None),
-        (None, None),
-    ],
+    [(f"rid=999,sid=0Ff,csn={A}", "0ff"), (f"rid=999,csn={A}", "000"), ("sid=\x1b[2", "000"), ("", None), (None, None)],
 )
 def test_the_server_id_in_a_cookie(cookie: str | None, server_id: str | None) -> None:
     assert sync._server_id(cookie) == server_id
@@ -41,9 +35,7 @@ def test_the_server_id_in_a_cookie(cookie: str | None, server_id: str | None) ->
 @pytest.mark.parametrize("answer", [SyncAnswer.PRESENT, SyncAnswer.WHOLE])
 def test_costs_grow_faster_than_the_tree(answer: SyncAnswer) -> None:
     """The consumer's list of entryUUIDs gets deeper."""
-    small, large = (
-        catchup.of(answer, entries, False).seconds / entries for entries in (10**6, 10**8)
-    )
+    small, large = (catchup.of(answer, entries, False).seconds / entries for entries in (10**6, 10**8))
     assert large > 1.1 * small
     assert catchup.of(answer, 10**6, True).seconds > catchup.of(answer, 10**6, False).seconds
 
@@ -77,9 +69,7 @@ def test_the_log_level(values: tuple[str, ...], logs: bool) -> None:
 
 def test_the_claim_of_an_ldif_stands_in_its_first_entry(tmp_path: Path) -> None:
     path = tmp_path / "tree.ldif"
-    path.write_text(
-        f"dn: dc=example,dc=com\nobjectClass: domain\ndc: example\ncontextCSN: {A}\ncontextcsn: {B}\n\n"
-    )
+    path.write_text(f"dn: dc=example,dc=com\nobjectClass: domain\ndc: example\ncontextCSN: {A}\ncontextcsn: {B}\n\n")
     assert preflight.of_ldif([path]) == sorted([A, B])
     path.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
     assert preflight.of_ldif([path]) is None
@@ -94,18 +84,13 @@ def test_a_session_log_grows_with_the_tree() -> None:
 def test_what_is_not_there_is_added_and_not_replaced(size: int, before: tuple[str, ...]) -> None:
     """slapd 2.4.57 dies of a replacement of olcSpSessionlog where it is not set."""
     entries = [
-        (
-            "olcDatabase={1}mdb,cn=config",
-            {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"dc=example,dc=com"]},
-        ),
+        ("olcDatabase={1}mdb,cn=config", {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"dc=example,dc=com"]}),
         (
             "olcOverlay={0}syncprov,olcDatabase={1}mdb,cn=config",
             {"olcOverlay": [b"{0}syncprov"], **({"olcSpSessionlog": [b"500"]} if size else {})},
         ),
     ]
-    found = provider.of(
-        config.parse(Path("cn=config"), entries, "ldap://host"), "DC=example, DC=com"
-    )
+    found = provider.of(config.parse(Path("cn=config"), entries, "ldap://host"), "DC=example, DC=com")
     assert found is not None
     assert found.session_log == size
     assert look.change_command(found, 1000).before == before

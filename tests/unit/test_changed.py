@@ -12,11 +12,7 @@ from tests.support import changed
     [
         ("loader/cli/tune_cmd.py", "tests/cli/test_tune_cmd.py", "tests/golden/test_equal.py"),
         ("loader/units.py", "tests/unit/test_units.py", "tests/unit/test_tiers.py"),
-        (
-            "loader/native/learn/src/lib.rs",
-            "tests/cli/test_generate_cmd.py",
-            "tests/cli/test_clone_cmd.py",
-        ),
+        ("loader/native/learn/src/lib.rs", "tests/cli/test_generate_cmd.py", "tests/cli/test_clone_cmd.py"),
         ("fixtures/golden/case.py", "tests/golden/test_equal.py", "tests/cli/test_tune_cmd.py"),
         ("tests/unit/test_dn.py", "tests/unit/test_dn.py", "tests/unit/test_csn.py"),
         ("docs/tune.md", "tests/test_documented.py", "tests/unit/test_csn.py"),
@@ -25,11 +21,7 @@ from tests.support import changed
             "tests/integration/test_ansible.py",
             "tests/unit/test_csn.py",
         ),
-        (
-            "fixtures/deep.toml",
-            "tests/integration/test_generate_learn.py",
-            "tests/unit/test_csn.py",
-        ),
+        ("fixtures/deep.toml", "tests/integration/test_generate_learn.py", "tests/unit/test_csn.py"),
         ("bin/fuzz", "tests/fuzz/test_short.py", "tests/unit/test_csn.py"),
     ],
 )

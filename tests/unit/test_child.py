@@ -109,9 +109,7 @@ class _Lock:
         self._lock = lock
 
     def acquire(self, *given: Any) -> bool:
-        pytest.fail(
-            "a signal behind this would leave the lock held, and the next wait() would never end"
-        )
+        pytest.fail("a signal behind this would leave the lock held, and the next wait() would never end")
 
     def __enter__(self) -> None:
         self._lock.acquire()

@@ -57,12 +57,7 @@ def test_every_setting_of_a_database() -> None:
 
 def test_defaults_of_slapd() -> None:
     found = parsed(mdb(1)).database(None)
-    assert (found.maxsize, found.mode, found.nosync, found.directory) == (
-        10_485_760,
-        0o600,
-        False,
-        None,
-    )
+    assert (found.maxsize, found.mode, found.nosync, found.directory) == (10_485_760, 0o600, False, None)
 
 
 def test_names_in_lower_case_as_a_search_brings_them() -> None:
@@ -75,14 +70,7 @@ def test_names_in_lower_case_as_a_search_brings_them() -> None:
 
 @pytest.mark.parametrize(
     ("text", "mode"),
-    [
-        ("0600", 0o600),
-        ("0640", 0o640),
-        ("-rw-r-----", 0o640),
-        ("-rw-------", 0o600),
-        ("384", 0o600),
-        ("0", 0),
-    ],
+    [("0600", 0o600), ("0640", 0o640), ("-rw-r-----", 0o640), ("-rw-------", 0o600), ("384", 0o600), ("0", 0)],
 )
 def test_forms_of_mode(text: str, mode: int) -> None:
     """A number without the leading zero is decimal to slapd, too."""

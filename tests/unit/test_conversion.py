@@ -37,11 +37,7 @@ def mended(text: str, *entries: Entry) -> dict[str, dict[str, list[str]]]:
     [
         ("index mail eq,subinitial,subany", ["mail eq"], ["mail eq,subinitial,subany"]),
         ("index mail subfinal", [], ["mail subfinal"]),
-        (
-            "index rfc822Mailbox,commonName eq,subany",
-            ["cn eq", "mail eq"],
-            ["cn eq,subany", "mail eq,subany"],
-        ),
+        ("index rfc822Mailbox,commonName eq,subany", ["cn eq", "mail eq"], ["cn eq,subany", "mail eq,subany"]),
         ("index 2.5.4.3;lang-en;Lang-de subany", [], ["cn;lang-de;lang-en subany"]),
         ("index default subany\nindex mail", [], ["default subany", "mail subany"]),
         ("index cn eq", ["cn eq"], ["cn eq"]),
@@ -67,16 +63,11 @@ database ldif
 database mdb
 index cn subany
 """
-    entries = [
-        database(n, kind) for n, kind in enumerate(("config", "monitor", "mdb", "ldif", "mdb"))
-    ]
+    entries = [database(n, kind) for n, kind in enumerate(("config", "monitor", "mdb", "ldif", "mdb"))]
     of_overlay = ("olcDatabase={2}ldap,olcOverlay={0}chain,olcDatabase={-1}frontend,cn=config", {})
     found = mended(text, *entries, of_overlay)
     told = {name: values["olcDbIndex"] for name, values in found.items() if "olcDbIndex" in values}
-    assert told == {
-        "olcDatabase={2}mdb,cn=config": ["mail subany"],
-        "olcDatabase={4}mdb,cn=config": ["cn subany"],
-    }
+    assert told == {"olcDatabase={2}mdb,cn=config": ["mail subany"], "olcDatabase={4}mdb,cn=config": ["cn subany"]}
 
 
 def test_definitions_of_the_text_itself_come_last() -> None:
@@ -90,9 +81,7 @@ def test_definitions_of_the_text_itself_come_last() -> None:
     assert made["cn"] == ["{1}slapd.conf"]
 
 
-@pytest.mark.parametrize(
-    ("text", "options"), [("attributeoptions", [""]), ("# attributeoptions", None)]
-)
+@pytest.mark.parametrize(("text", "options"), [("attributeoptions", [""]), ("# attributeoptions", None)])
 def test_no_options(text: str, options: list[str] | None) -> None:
     assert mended(text, ("cn=config", {}))["cn=config"].get("olcAttributeOptions") == options
 

@@ -17,18 +17,13 @@ def test_the_server_id_is_the_third_field(text: str, sid: str) -> None:
     assert csn.server_id(text) == sid
 
 
-@pytest.mark.parametrize(
-    "text", ["", "20070101000000Z#000000#00#000000", OLD + "x", OLD.replace("#001#", "#1#")]
-)
+@pytest.mark.parametrize("text", ["", "20070101000000Z#000000#00#000000", OLD + "x", OLD.replace("#001#", "#1#")])
 def test_what_is_no_csn_has_none(text: str) -> None:
     assert csn.server_id(text) is None
 
 
 def test_the_greatest_of_each_server_counts() -> None:
-    assert csn.by_server([NEW, OLD, OTHER, SAME_TIME, "rubbish"]) == {
-        "001": SAME_TIME,
-        "0ff": OTHER,
-    }
+    assert csn.by_server([NEW, OLD, OTHER, SAME_TIME, "rubbish"]) == {"001": SAME_TIME, "0ff": OTHER}
 
 
 def test_spaces_around_one_change_nothing() -> None:

@@ -52,9 +52,7 @@ def severities(of: Facts, rule: str) -> list[str]:
         ((2, 7, 0), set()),
     ],
 )
-def test_bugs_of_a_release_are_told_of_that_alone(
-    release: tuple[int, int, int], rules: set[str]
-) -> None:
+def test_bugs_of_a_release_are_told_of_that_alone(release: tuple[int, int, int], rules: set[str]) -> None:
     told = doctor.judged(replace(facts(), release=release))
     assert {one.rule for one in told if one.rule.startswith("release.")} == rules
     assert all(one.mend for one in told if one.rule.startswith("release."))
@@ -62,16 +60,9 @@ def test_bugs_of_a_release_are_told_of_that_alone(
 
 @pytest.mark.parametrize(
     ("release", "data_format", "severity"),
-    [
-        ((2, 6, 10), 1, "ok"),
-        ((2, 6, 10), 3, "critical"),
-        ((2, 7, 0), 3, "ok"),
-        ((2, 7, 0), 1, "critical"),
-    ],
+    [((2, 6, 10), 1, "ok"), ((2, 6, 10), 3, "critical"), ((2, 7, 0), 3, "ok"), ((2, 7, 0), 1, "critical")],
 )
-def test_a_file_that_slapd_does_not_read(
-    release: tuple[int, int, int], data_format: int, severity: str
-) -> None:
+def test_a_file_that_slapd_does_not_read(release: tuple[int, int, int], data_format: int, severity: str) -> None:
     of = replace(facts(format=data_format), release=release)
     assert severities(of, "format") == [severity]
 
@@ -130,9 +121,7 @@ def test_what_a_crash_would_lose(changes: dict[str, Any], severity: str) -> None
         (None, None, "note"),
     ],
 )
-def test_how_far_a_consumer_is_behind(
-    shown: tuple[str, ...] | None, lag: float | None, severity: str
-) -> None:
+def test_how_far_a_consumer_is_behind(shown: tuple[str, ...] | None, lag: float | None, severity: str) -> None:
     one = Replication("ldap://provider", (OWN,), shown, 1.0)
     assert rules.lag(one) == lag
     assert severities(facts(replication=(one,)), "replication") == [severity]
@@ -160,9 +149,7 @@ def test_long_lists_and_limits() -> None:
 
 
 def test_a_session_log_that_is_kept_is_a_note() -> None:
-    leases = tuple(
-        Lease(kind, "ldap://x", "o=x", "undo", taken="2026") for kind in ("sessionlog", "nosync")
-    )
+    leases = tuple(Lease(kind, "ldap://x", "o=x", "undo", taken="2026") for kind in ("sessionlog", "nosync"))
     assert severities(replace(facts(), leases=leases), "lease") == ["warning", "note"]
 
 
@@ -209,9 +196,7 @@ def test_what_the_configuration_lacks() -> None:
     assert severities(replace(multi, has_server_id=True), "server_id") == []
 
 
-@pytest.mark.parametrize(
-    ("taken", "severity"), [(0, []), (112, []), (114, ["warning"]), (126, ["critical"])]
-)
+@pytest.mark.parametrize(("taken", "severity"), [(0, []), (112, []), (114, ["warning"]), (126, ["critical"])])
 def test_reader_slots(taken: int, severity: list[str]) -> None:
     assert severities(facts(slots=126, slots_taken=taken), "readers.full") == severity
     assert severities(facts(), "readers.full") == []

@@ -17,11 +17,7 @@ from loader.errors import LoaderError, StepTimeout, keeps_run_directory
 
 ROOT = Path(__file__).parents[2]
 CLASSES = sorted(
-    (
-        kind
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, LoaderError)
-    ),
+    (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LoaderError)),
     key=lambda kind: kind.exit_status,
 )
 PARTICULAR = [kind for kind in CLASSES if kind is not LoaderError]
@@ -91,9 +87,7 @@ def test_whoever_raises_one_tells_all_that_message_and_hint_want() -> None:
         for line, kind, given in raised(path.read_text(encoding="utf-8")):
             seen += 1
             if given != fields(kind):
-                wrong.append(
-                    f"{path.relative_to(ROOT)}:{line} {kind.__name__} {given ^ fields(kind)}"
-                )
+                wrong.append(f"{path.relative_to(ROOT)}:{line} {kind.__name__} {given ^ fields(kind)}")
     assert seen > 50
     assert not wrong, "\n".join(wrong)
 
@@ -109,9 +103,7 @@ def test_every_error_is_raised_somewhere() -> None:
 
 def test_syncrepl_is_removed_from_the_entry_of_the_database() -> None:
     """It is an attribute there: ldapdelete would ask for the whole database."""
-    error = errors.NotAReplica(
-        where="x", suffix="o=x", undo="printf 'delete: olcSyncrepl' | ldapmodify"
-    )
+    error = errors.NotAReplica(where="x", suffix="o=x", undo="printf 'delete: olcSyncrepl' | ldapmodify")
     assert "remove the attribute from the database's entry" in str(error.advice())
     assert "ldapdelete" not in str(error.advice())
 
@@ -197,10 +189,7 @@ def text_of(node: ast.AST) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join(
-            getattr(part, "value", None) if isinstance(part, ast.Constant) else "{}"
-            for part in node.values
-        )  # type: ignore[misc]
+        return "".join(getattr(part, "value", None) if isinstance(part, ast.Constant) else "{}" for part in node.values)  # type: ignore[misc]
     return None
 
 
@@ -210,9 +199,7 @@ def test_an_advice_is_a_sentence_that_says_what_to_do() -> None:
     assert [(where, text, unsound(text)) for where, text in found if unsound(text)] == []
 
 
-@pytest.mark.parametrize(
-    "hint", ["nothing was changed.", "Give -b", "Nothing was changed.", "Paste this: {commands}."]
-)
+@pytest.mark.parametrize("hint", ["nothing was changed.", "Give -b", "Nothing was changed.", "Paste this: {commands}."])
 def test_half_a_hint_is_noticed(hint: str) -> None:
     assert unsound(hint)
 

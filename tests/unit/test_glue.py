@@ -29,9 +29,7 @@ def glued(known: Config) -> dict[str, list[str]]:
 
 def test_nested_ones_all_hang_on_the_one_above() -> None:
     known = found(
-        database(1, B, olcSubordinate="TRUE"),
-        database(2, A, "ldap", olcSubordinate="advertise"),
-        database(3, TOP),
+        database(1, B, olcSubordinate="TRUE"), database(2, A, "ldap", olcSubordinate="advertise"), database(3, TOP)
     )
     assert glued(known) == {TOP: [B, A]}
     assert config.superior(known, known.databases[2]) is None
@@ -45,16 +43,12 @@ def test_one_between_that_is_not_glued_takes_what_is_below_it() -> None:
 
 def test_other_trees_and_spellings() -> None:
     known = found(
-        database(1, "OU=A, dc=Example,DC=com", olcSubordinate="TRUE"),
-        database(2, "dc=other"),
-        database(3, TOP),
+        database(1, "OU=A, dc=Example,DC=com", olcSubordinate="TRUE"), database(2, "dc=other"), database(3, TOP)
     )
     assert glued(known) == {TOP: ["OU=A, dc=Example,DC=com"]}
     assert config.suffixes_below(known, known.databases[1]) == []
 
 
 def test_a_hidden_or_disabled_database_answers_for_nothing() -> None:
-    known = found(
-        database(1, B, olcHidden="TRUE"), database(2, A, olcDisabled="TRUE"), database(3, TOP)
-    )
+    known = found(database(1, B, olcHidden="TRUE"), database(2, A, olcDisabled="TRUE"), database(3, TOP))
     assert config.suffixes_below(known, known.databases[2]) == []

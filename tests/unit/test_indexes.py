@@ -37,11 +37,7 @@ def test_spelling_makes_no_difference() -> None:
 
 def test_adding_and_removing() -> None:
     present = indexes.parse(["uid eq", "cn eq,sub"])
-    assert shown(indexes.added(present, ["UID pres", "mail eq"])) == [
-        "uid eq,pres",
-        "cn eq,sub",
-        "mail eq",
-    ]
+    assert shown(indexes.added(present, ["UID pres", "mail eq"])) == ["uid eq,pres", "cn eq,sub", "mail eq"]
     assert shown(indexes.removed(present, ["CN sub", "nothing"])) == ["uid eq", "cn eq"]
     assert shown(indexes.removed(present, ["uid,cn"])) == []
     told = indexes.not_there(present, ["CN sub", "nothing", "uid subany", "cn eq,pres"])
@@ -57,12 +53,7 @@ def test_only_what_grew_must_be_indexed() -> None:
 def test_relisting_leaves_lines_alone() -> None:
     lines = ["objectClass eq", "cn,sn eq,sub", "uid  eq"]
     wanted = indexes.parse(["objectClass eq", "sn eq,sub", "uid eq", "cn eq"])
-    assert indexes.rewritten_lines(lines, wanted) == (
-        "objectClass eq",
-        "sn eq,sub",
-        "uid  eq",
-        "cn eq",
-    )
+    assert indexes.rewritten_lines(lines, wanted) == ("objectClass eq", "sn eq,sub", "uid  eq", "cn eq")
     assert indexes.rewritten_lines(lines, indexes.parse(lines)) == tuple(lines)
 
 
@@ -72,16 +63,12 @@ def test_lines_that_lean_on_a_default_that_goes_are_spelt_out() -> None:
 
 
 def test_what_replication_lacks() -> None:
-    assert indexes.lacking_for_sync(indexes.parse(["entrycsn EQ", "entryUUID pres"])) == [
-        "entryUUID eq"
-    ]
+    assert indexes.lacking_for_sync(indexes.parse(["entrycsn EQ", "entryUUID pres"])) == ["entryUUID eq"]
     assert indexes.lacking_for_sync(indexes.parse(["entryCSN,entryUUID eq"])) == []
 
 
 _names = st.sampled_from(["uid", "cn", "sn", "mail", "title"])
-_kinds = st.lists(
-    st.sampled_from(["eq", "pres", "sub", "approx"]), min_size=1, max_size=3, unique=True
-)
+_kinds = st.lists(st.sampled_from(["eq", "pres", "sub", "approx"]), min_size=1, max_size=3, unique=True)
 _lists = st.dictionaries(_names, _kinds).map(
     lambda found: [f"{name} {','.join(kinds)}" for name, kinds in found.items()]
 )

@@ -64,9 +64,7 @@ def test_each_kind_is_known_and_refused_by_its_name(text: str, kind: Kind) -> No
 def test_paths() -> None:
     assert locate("*.ldif", Kind.LDIF).paths == (Path("a.ldif"), Path("b.ldif"))
     assert locate("mdb:empty", Kind.DATABASE).path == Path("empty")
-    assert ldif_inputs(["ldif", "-", "?.ldif"]) == tuple(
-        map(Path, ("ldif", "-", "a.ldif", "b.ldif"))
-    )
+    assert ldif_inputs(["ldif", "-", "?.ldif"]) == tuple(map(Path, ("ldif", "-", "a.ldif", "b.ldif")))
 
 
 def test_a_template_is_found_by_its_name_or_its_path() -> None:

@@ -98,12 +98,7 @@ def test_what_a_terminal_obeys_is_written_out(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     ("verbosity", "shown"),
-    [
-        (-1, "error"),
-        (0, "error warning"),
-        (1, "error warning info"),
-        (2, "error warning info debug"),
-    ],
+    [(-1, "error"), (0, "error warning"), (1, "error warning info"), (2, "error warning info debug")],
 )
 def test_how_much_is_said(verbosity: int, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     log.setup(verbosity)

@@ -18,9 +18,7 @@ def test_each_part_begins_with_some_of_the_longest(workers: int, lines: int) -> 
     found = order.begun_first(names, names, workers)
     assert Counter(found) == Counter(names)
     begun = _begun(found, workers)
-    assert [len(part) for part in begun] == [
-        2 * len(range(number, lines, workers)) for number in range(workers)
-    ]
+    assert [len(part) for part in begun] == [2 * len(range(number, lines, workers)) for number in range(workers)]
     for part in begun:
         assert [one[:-2] for one in part[::2]] == [one[:-2] for one in part[1::2]]
 

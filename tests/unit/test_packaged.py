@@ -15,12 +15,7 @@ TIMES: Entry = {
     "entryuuid": {b"45ad94b4-7ad0-1041-8990-e718f1f40d39"},
     "structuralobjectclass": {b"organization"},
 }
-TOP: Entry = {
-    "objectclass": {b"top", b"dcObject", b"organization"},
-    "o": {b"nodomain"},
-    "dc": {b"nodomain"},
-    **TIMES,
-}
+TOP: Entry = {"objectclass": {b"top", b"dcObject", b"organization"}, "o": {b"nodomain"}, "dc": {b"nodomain"}, **TIMES}
 ADMIN: Entry = {
     "objectclass": {b"simpleSecurityObject", b"organizationalRole"},
     "cn": {b"admin"},

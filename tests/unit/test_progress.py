@@ -66,9 +66,7 @@ def test_to_cancel_reaches_whoever_works_now() -> None:
 
 def test_many_threads_lose_no_count() -> None:
     meter = Meter("read")
-    threads = [
-        threading.Thread(target=lambda: [meter.add(1) for _ in range(2000)]) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=lambda: [meter.add(1) for _ in range(2000)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -136,12 +134,7 @@ class Stages:
 
 @pytest.mark.parametrize(
     ("stage", "note"),
-    [
-        (("", 0, 0), ""),
-        (("read", 0, 0), "read"),
-        (("write", 0, 8), "write 0%"),
-        (("write", 6, 8), "write 75%"),
-    ],
+    [(("", 0, 0), ""), (("read", 0, 0), "read"), (("write", 0, 8), "write 0%"), (("write", 6, 8), "write 75%")],
 )
 def test_a_stage_is_told(stage: tuple[str, int, int], note: str) -> None:
     meter = Meter("load")
@@ -154,9 +147,7 @@ def test_a_stage_is_told(stage: tuple[str, int, int], note: str) -> None:
 
 def test_a_line_says_all_of_it(clock: list[float]) -> None:
     (sample,) = samples(clock, [(10.0, 25_000)])
-    assert sample.lines() == [
-        "load: 25,000 of 100,000 (25%), 2,500/s, average 2,500/s, 30.0 s left"
-    ]
+    assert sample.lines() == ["load: 25,000 of 100,000 (25%), 2,500/s, average 2,500/s, 30.0 s left"]
 
 
 @pytest.mark.parametrize("step", ["read", "catch-up", "attributes"])
@@ -173,9 +164,7 @@ def test_no_line_is_wider_than_a_terminal(step: str, total: int | None, note: st
 def test_the_usual_line_is_one() -> None:
     """30 million entries on their way, with their rates."""
     one = Sample("stream", "", 12_345_678, 0, 295.0, 41_780.0, 40_123.0, 30_000_000)
-    assert one.lines() == [
-        "stream: 12.3M of 30.0M (41%), 41,780/s, average 40,123/s, 7 min 20 s left"
-    ]
+    assert one.lines() == ["stream: 12.3M of 30.0M (41%), 41,780/s, average 40,123/s, 7 min 20 s left"]
 
 
 def shown(mode: str, every: float = 0.01) -> str:
@@ -260,9 +249,7 @@ def test_a_terminal_shows_the_step_and_is_left_clean() -> None:
     text = b"".join(pieces).decode()
     assert re.search(r"load +\S*\x1b\S*━.* 50%  500 of 1,000 ", text), text
     assert "load: 500 entries in" in text
-    assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), (
-        "the cursor was hidden and not shown again"
-    )
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "the cursor was hidden and not shown again"
 
 
 @pytest.mark.parametrize("step", ["read", "build (ou=a long name,dc=example,dc=com)"])

@@ -12,9 +12,7 @@ def test_a_table_is_whole_on_a_narrow_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     long = "a reason of many words " * 20
-    show_table(
-        ["layer", "last", "reason"], [["/dev/sda", "12.345", long], ["/dev/sdb", "1", "none"]]
-    )
+    show_table(["layer", "last", "reason"], [["/dev/sda", "12.345", long], ["/dev/sdb", "1", "none"]])
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split() == ["layer", "last", "reason"]
     assert first.split() == ["/dev/sda", "12.345", *long.split()]

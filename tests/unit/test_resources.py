@@ -45,11 +45,7 @@ def groups(monkeypatch: pytest.MonkeyPatch, home: Path, own: str, files: Mapping
     ],
 )
 def test_memory(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    own: str,
-    files: Mapping[str, str],
-    memory: int,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str, files: Mapping[str, str], memory: int
 ) -> None:
     groups(monkeypatch, tmp_path, own, files)
     assert resources.memory() == memory
@@ -63,24 +59,12 @@ def test_memory(
         ("0::/\n", {"cpu.max": "100000 100000"}, 1),
         ("0::/\n", {"cpu.max": "50000 100000"}, 1),
         ("0::/a\n", {"cpu.max": "100000 100000", "a/cpu.max": "max 100000"}, 1),
-        (
-            "1:cpu,cpuacct:/a\n",
-            {"cpu/a/cpu.cfs_quota_us": "100000", "cpu/a/cpu.cfs_period_us": "100000"},
-            1,
-        ),
-        (
-            "1:cpu:/a\n",
-            {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"},
-            PROCESSORS,
-        ),
+        ("1:cpu,cpuacct:/a\n", {"cpu/a/cpu.cfs_quota_us": "100000", "cpu/a/cpu.cfs_period_us": "100000"}, 1),
+        ("1:cpu:/a\n", {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"}, PROCESSORS),
     ],
 )
 def test_processors(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    own: str,
-    files: Mapping[str, str],
-    processors: int,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str, files: Mapping[str, str], processors: int
 ) -> None:
     groups(monkeypatch, tmp_path, own, files)
     assert resources.processors() == processors

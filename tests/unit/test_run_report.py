@@ -45,13 +45,9 @@ def test_passwords_are_blanked_and_a_long_list_is_cut() -> None:
 def test_names_from_outside_are_text() -> None:
     """Of steps and tables, in charts too; in an error, in a plan."""
     recorder = Recorder()
-    recorder.steps.append(
-        StepRecord(HOSTILE, 0.0, 1.0, 5, 5, points=[Point(0, 0, 0), Point(1, 5, 5)])
-    )
+    recorder.steps.append(StepRecord(HOSTILE, 0.0, 1.0, 5, 5, points=[Point(0, 0, 0), Point(1, 5, 5)]))
     error = EntryRefused(dn=HOSTILE, reason=HOSTILE, where=f"bindpw=hidden {HOSTILE}", way_out="")
-    found = shown(
-        report(recorder=recorder, error=error, status=46, planned={HOSTILE: 2.0}), HOSTILE
-    )
+    found = shown(report(recorder=recorder, error=error, status=46, planned={HOSTILE: 2.0}), HOSTILE)
     assert "\x1b" not in found.source
     assert "hidden" not in found.source
     assert len(found.named("svg")) == 3
@@ -65,9 +61,7 @@ def test_what_is_not_known_is_not_told() -> None:
     counted = AddRefused(dn="cn=x", reason="y", advice="z", rejected=2, added=1)
     assert report(error=counted, status=64).rejected == 2
     names = {one.name for one in prometheus.families(report()) if one.samples}
-    left = {
-        one.name for one in prometheus.families(report(error=refused, status=46)) if one.samples
-    }
+    left = {one.name for one in prometheus.families(report(error=refused, status=46)) if one.samples}
     assert names - left == {"ditseed_run_rejects"}
 
 

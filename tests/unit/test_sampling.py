@@ -88,10 +88,7 @@ def test_what_is_no_entry_is_not_counted(tmp_path: Path, line: bytes) -> None:
     head = b"version: 1\n\n# by hand\n\n\n\n# the first\n" + person(1)
     path.write_bytes((head + person(2) + b"\n\n" + person(3).rstrip(b"\n")).replace(b"\n", line))
     found = taken(path)
-    assert (found.total, [name.split(",")[0] for name in found.names]) == (
-        3,
-        ["cn=u1", "cn=u2", "cn=u3"],
-    )
+    assert (found.total, [name.split(",")[0] for name in found.names]) == (3, ["cn=u1", "cn=u2", "cn=u3"])
 
 
 def test_a_valid_file_of_one_kind_of_large_records(tmp_path: Path) -> None:
@@ -103,9 +100,7 @@ def test_a_valid_file_of_one_kind_of_large_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
-def test_a_reading_that_takes_too_long_is_extrapolated(
-    tmp_path: Path, compress: Callable[[bytes], bytes]
-) -> None:
+def test_a_reading_that_takes_too_long_is_extrapolated(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "a.ldif"
     path.write_bytes(compress(PEOPLE))
     hasty = SampleSize(500, 0.0, seconds=0.0)

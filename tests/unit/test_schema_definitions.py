@@ -20,10 +20,7 @@ LOADED: Entry = (
     "CN={0}core,cn=schema,cn=config",
     {"olcattributetypes": [b"{1}( 1.2.3 NAME 'loaded' )"], "olcObjectIdentifier": [b"{0}my 1.2"]},
 )
-OWN: Entry = (
-    "cn=config",
-    {"olcObjectIdentifier": [b"{0}own 1.3"], "olcAttributeTypes": [b"{0}( own:1 DESC '\xff' )"]},
-)
+OWN: Entry = ("cn=config", {"olcObjectIdentifier": [b"{0}own 1.3"], "olcAttributeTypes": [b"{0}( own:1 DESC '\xff' )"]})
 OF_SLAPD = [
     ("macro", "OLcfg 1.3.6.1.4.1.4203.1.12.2", True),
     ("attribute", "( 2.5.4.41 NAME 'name' )", True),

@@ -57,8 +57,7 @@ def of(*entries: tuple[str, dict[str, str]]) -> Config:
     for dn, attributes in entries:
         made[dn] = {**made.get(dn, {}), **attributes}
     found: list[Entry] = [
-        (dn, {name: [value.encode()] for name, value in attributes.items()})
-        for dn, attributes in made.items()
+        (dn, {name: [value.encode()] for name, value in attributes.items()}) for dn, attributes in made.items()
     ]
     return config.parse(Path("slapd.conf"), found)
 

@@ -145,9 +145,7 @@ def test_when_none_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(tries.values()) == {defaults.RETRIES + 1}
 
 
-@pytest.mark.parametrize(
-    "error", [LimitTooLow(uri="", limit="", who="", reason="", setting=""), OSError("disk")]
-)
+@pytest.mark.parametrize("error", [LimitTooLow(uri="", limit="", who="", reason="", setting=""), OSError("disk")])
 def test_an_error_ends_it_for_all(error: Exception) -> None:
     def refuses(slot: ConnectionSlot, piece: Piece) -> None:
         if piece is PIECES[1]:
@@ -169,12 +167,7 @@ def test_what_is_read_and_cannot_be_kept() -> None:
         raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
-        schedule(
-            PIECES,
-            [ConnectionSlot(0, 0)],
-            Callbacks(reading.read, full, reading.discard),
-            Meter("x"),
-        )
+        schedule(PIECES, [ConnectionSlot(0, 0)], Callbacks(reading.read, full, reading.discard), Meter("x"))
 
 
 def test_the_step_is_given_up() -> None:

@@ -54,10 +54,7 @@ def maxsize(size: int) -> Change:
 
 
 def test_the_line_of_that_database() -> None:
-    assert told(TEXT, maxsize(7)) == [
-        f"{MAIN}, line 13, in place of `MaxSize 1073741824`:",
-        "maxsize 7",
-    ]
+    assert told(TEXT, maxsize(7)) == [f"{MAIN}, line 13, in place of `MaxSize 1073741824`:", "maxsize 7"]
     assert told(TEXT.replace("\n", "\r\n"), maxsize(7)) == told(TEXT, maxsize(7))
 
 
@@ -78,9 +75,7 @@ def test_a_setting_given_twice_is_given_once_afterwards() -> None:
 
 
 def test_indexes_that_stay_are_not_named() -> None:
-    change = Change(
-        "olcDbIndex", ("cn eq,sub", "sn eq,sub", "uid eq"), ("sn eq,sub", "uid eq", "mail eq")
-    )
+    change = Change("olcDbIndex", ("cn eq,sub", "sn eq,sub", "uid eq"), ("sn eq,sub", "uid eq", "mail eq"))
     assert told(TEXT, change) == [
         f"{MAIN}, line 14 to 15, in place of `index cn,sn eq,sub`:",
         "index sn eq,sub",
@@ -98,10 +93,7 @@ def test_an_index_that_slapd_does_not_show_stays() -> None:
 
 def test_flags_and_both_spellings_of_nosync() -> None:
     text = TEXT.replace("overlay syncprov", "dbnosync\noverlay syncprov")
-    changes = (
-        Change("olcDbEnvFlags", ("nosync", "nometasync"), ("nometasync",)),
-        Change("olcDbNoSync", ("TRUE",), ()),
-    )
+    changes = (Change("olcDbEnvFlags", ("nosync", "nometasync"), ("nometasync",)), Change("olcDbNoSync", ("TRUE",), ()))
     assert told(text, *changes) == [
         f"{MAIN}, line 19, in place of `envflags nosync nometasync`:",
         "envflags nometasync",
@@ -128,10 +120,7 @@ def test_files_that_include_each_other_end() -> None:
 def test_a_proxy_cache_has_settings_of_its_own() -> None:
     text = f"database mdb\nsuffix {SUFFIX}\noverlay pcache\npcache mdb 1 1 1 1\nmaxsize 5\n"
     place, line = told(text, maxsize(7))
-    assert (place, line) == (
-        f"{MAIN}, line 1, after `database mdb` of the database {SUFFIX}:",
-        "maxsize 7",
-    )
+    assert (place, line) == (f"{MAIN}, line 1, after `database mdb` of the database {SUFFIX}:", "maxsize 7")
 
 
 def test_a_database_in_a_file_that_cannot_be_read() -> None:

@@ -23,13 +23,7 @@ LDIF = (
     "dn: cn=a very long name that is\n  folded,dc=x\ncn: x\n\n"
     "dn: cn=last,dc=x\ncn: last\n"
 )
-NAMES = [
-    "CN=one,dc=x",
-    "cn=zwölf,dc=x",
-    "cn=three,dc=x",
-    "cn=a very long name that is folded,dc=x",
-    "cn=last,dc=x",
-]
+NAMES = ["CN=one,dc=x", "cn=zwölf,dc=x", "cn=three,dc=x", "cn=a very long name that is folded,dc=x", "cn=last,dc=x"]
 
 
 def dripping(text: bytes, size: int) -> dict[str, ldif_files.Entry]:
@@ -56,10 +50,7 @@ def test_records_are_found_wherever_the_reads_end(size: int, windows: bool) -> N
             "cn": frozenset([b"one"]),
             "description": frozenset([b"a b"]),
         },
-        "cn=zwölf,dc=x": {
-            "cn;lang-de": frozenset(["zwölf".encode()]),
-            "cn": frozenset([b"two", b"twice"]),
-        },
+        "cn=zwölf,dc=x": {"cn;lang-de": frozenset(["zwölf".encode()]), "cn": frozenset([b"two", b"twice"])},
         "cn=three,dc=x": {"userpassword": frozenset([b"secret"])},
         "cn=a very long name that is folded,dc=x": {"cn": frozenset([b"x"])},
         "cn=last,dc=x": {"cn": frozenset([b"last"])},

@@ -55,9 +55,7 @@ def _tree(seconds: float, slower: float, made: Made) -> list[tuple[uuid.UUID, st
     return found
 
 
-def _chosen(
-    tree: Sequence[tuple[uuid.UUID, str]], now: list[str], entries: int | None
-) -> UuidDistribution:
+def _chosen(tree: Sequence[tuple[uuid.UUID, str]], now: list[str], entries: int | None) -> UuidDistribution:
     return spread([(str(one), stamp) for one, stamp in tree[:SAMPLE]], now, entries)
 
 
@@ -167,9 +165,7 @@ def test_a_suffix_older_than_the_load() -> None:
 
 def test_a_contextcsn_of_other_times() -> None:
     """entryUUIDs that came with the LDIF, and entryCSNs that the load made."""
-    tree = [
-        (one, _csn(10_000 + number / 1000)) for number, (one, _) in enumerate(_tree(60, 1, _timed))
-    ]
+    tree = [(one, _csn(10_000 + number / 1000)) for number, (one, _) in enumerate(_tree(60, 1, _timed))]
     lie = _chosen(tree, [_csn(10_050), MOVED_ON.replace("#001#", "#002#")], ENTRIES)
     assert _unevenness(tree, lie, 2) < 1.2
 

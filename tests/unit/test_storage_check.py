@@ -68,9 +68,7 @@ def test_a_linear_volume_is_told_with_its_shares_and_the_command_that_mends_it()
     assert one.severity is Severity.WARNING
     assert "77 % on /dev/ubda, 23 % on /dev/ubdb" in one.what
     # ubda has too few free extents for a third, or a half, of it.
-    assert one.mend[0] == (
-        "lvcreate -y --wipesignatures y -i 2 -I 64k -l 768 -n lin_striped vg /dev/ubdb /dev/ubdc"
-    )
+    assert one.mend[0] == ("lvcreate -y --wipesignatures y -i 2 -I 64k -l 768 -n lin_striped vg /dev/ubdb /dev/ubdc")
 
 
 def test_one_leg_that_holds_all() -> None:
@@ -104,9 +102,7 @@ def test_without_free_extents_new_disks_are_asked_for() -> None:
     comment, extend, create, _ = found(situation, "volume.linear").mend
     assert "1.0 GiB or more" in comment
     assert extend == "vgextend vg /dev/DISK1 /dev/DISK2 /dev/DISK3"
-    assert create.startswith(
-        "lvcreate -y --wipesignatures y -i 3 -I 64k -l 768 -n lin_striped vg /dev/DISK1"
-    )
+    assert create.startswith("lvcreate -y --wipesignatures y -i 3 -I 64k -l 768 -n lin_striped vg /dev/DISK1")
 
 
 def test_a_group_of_one_has_nothing_to_stripe_over() -> None:
@@ -125,9 +121,7 @@ def test_striped_volumes_are_told_from_linear_ones() -> None:
 
 def test_a_volume_of_which_one_disk_loses_all() -> None:
     for name in ("linear", "striped", "ext4"):
-        assert "One failed disk loses the whole file system" in (
-            found(recorded(name), "volume.redundancy").why
-        )
+        assert "One failed disk loses the whole file system" in (found(recorded(name), "volume.redundancy").why)
     assert severities(recorded("thin"), "volume.redundancy") == []  # on one disk
     situation = recorded("striped")
     top, *legs = situation.facts.devices
@@ -147,10 +141,7 @@ def test_a_volume_of_which_one_disk_loses_all() -> None:
 def test_a_thin_volume_gets_the_advice_for_its_pool() -> None:
     situation = recorded("thin")
     volumes = situation.facts.volumes
-    more = tuple(
-        replace(volumes.physical[0], name=name, group="thick")
-        for name in ("/dev/ubdx", "/dev/ubdy")
-    )
+    more = tuple(replace(volumes.physical[0], name=name, group="thick") for name in ("/dev/ubdx", "/dev/ubdy"))
     one = found(with_facts(situation, volumes=Volumes(volumes.logical, more)), "volume.linear")
     assert (one.subject, one.mend) == ("thick/pool", ())
     assert "lvcreate --type thin-pool -i" in one.why
@@ -170,9 +161,7 @@ def test_copies_are_no_stripes_of_raid10() -> None:
     for width, expected in ((2, "ok"), (4, "ok"), (3, "warning")):
         made = replace(parameters, stripe_unit=65536, stripe_width=width * 65536)
         assert severities(with_facts(situation, parameters=made), "stripes") == [expected]
-    assert found(with_facts(situation, parameters=made), "stripes").mend[1] == (
-        "mkfs.xfs -d su=65536,sw=2 DEVICE"
-    )
+    assert found(with_facts(situation, parameters=made), "stripes").mend[1] == ("mkfs.xfs -d su=65536,sw=2 DEVICE")
 
 
 def test_a_linear_tail_of_a_striped_volume() -> None:
@@ -197,9 +186,7 @@ def test_legs_on_one_disk() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("percent", "severity"), [(40.0, "note"), (81.25, "warning"), (97.0, "critical")]
-)
+@pytest.mark.parametrize(("percent", "severity"), [(40.0, "note"), (81.25, "warning"), (97.0, "critical")])
 def test_a_thin_pool_that_fills(percent: float, severity: str) -> None:
     situation = with_volume(recorded("thin"), {"data_percent": percent}, "pool")
     assert severities(situation, "thin.data") == [severity]
@@ -211,10 +198,7 @@ def test_a_thin_pool_that_promises_more_than_it_has() -> None:
     assert one.what == "its thin volumes are 8.0 GiB together, the pool is 400.0 MiB"
     lacking, vgextend, lvextend = one.mend
     assert lacking.startswith("# thick lacks free extents: add disks of ")
-    assert (vgextend, lvextend) == (
-        "vgextend thick /dev/DISK1",
-        "lvextend -l +1948 thick/pool",
-    )
+    assert (vgextend, lvextend) == ("vgextend thick /dev/DISK1", "lvextend -l +1948 thick/pool")
 
 
 # --- readahead and memory ----------------------------------------------------------------------
@@ -230,9 +214,7 @@ def test_a_thin_pool_that_promises_more_than_it_has() -> None:
         ("linear", 1 << 40, "ok"),  # 128 KiB
     ],
 )
-def test_readahead_counts_when_the_database_exceeds_memory(
-    name: str, used: int, expected: str
-) -> None:
+def test_readahead_counts_when_the_database_exceeds_memory(name: str, used: int, expected: str) -> None:
     situation = with_database(recorded(name), used=used)
     assert severities(situation, "readahead") == [expected]
     assert severities(situation, "memory") == ["note" if used > 1 << 30 else "ok"]
@@ -357,9 +339,7 @@ def test_an_option_that_xfs_no_longer_knows() -> None:
 def test_deprecated_options_and_other_kinds_in_fstab() -> None:
     linear = recorded("linear")
     assert severities(with_facts(linear, fstab=entry("attr2")), "fstab.deprecated") == ["note"]
-    assert severities(with_facts(linear, fstab=entry("defaults", "ext4")), "fstab.kind") == [
-        "warning"
-    ]
+    assert severities(with_facts(linear, fstab=entry("defaults", "ext4")), "fstab.kind") == ["warning"]
     assert severities(with_facts(linear, fstab=entry("defaults", "auto")), "fstab.kind") == []
     assert severities(linear, "fstab.missing") == ["note"]
 
@@ -477,9 +457,7 @@ def test_schedulers(name: str, rotational: bool, scheduler: str, better: str | N
 # --- space -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("used", "expected"), [(500 << 20, "ok"), (1200 << 20, "note"), (1700 << 20, "warning")]
-)
+@pytest.mark.parametrize(("used", "expected"), [(500 << 20, "ok"), (1200 << 20, "note"), (1700 << 20, "warning")])
 def test_twice_or_three_times_the_database(used: int, expected: str) -> None:
     situation = with_database(recorded("linear"), used=used, allocated=used)
     size = situation.facts.space.size

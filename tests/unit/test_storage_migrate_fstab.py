@@ -60,12 +60,8 @@ def test_a_volume_that_is_gone_is_left_out(tmp_path: Path) -> None:
 def test_whether_a_boot_mounts_it_is_as_before() -> None:
     """TO is often in fstab with noauto, if at all; FROM may be mounted by a cluster's manager."""
     new = Volume("/dev/sdb1", "1", "xfs", "noauto")
-    assert (
-        volume.with_options_of(new, Volume("/dev/sda1", "2", "xfs", "nosuid")).options == "nosuid"
-    )
-    assert (
-        volume.with_options_of(new, Volume("/dev/sda1", "2", "xfs", "noauto")).options == "noauto"
-    )
+    assert volume.with_options_of(new, Volume("/dev/sda1", "2", "xfs", "nosuid")).options == "nosuid"
+    assert volume.with_options_of(new, Volume("/dev/sda1", "2", "xfs", "noauto")).options == "noauto"
     assert volume.with_options_of(new, None).options == "defaults"
 
 

@@ -14,9 +14,7 @@ from loader.operations.storage.plan import Disk, Plan, Wishes, plan
 from loader.storage.devices import Device
 
 GIB = 1 << 30
-DISK = Device(
-    "sdb", "/dev/sdb", "disk", 8 * GIB, 0, 0, 512, 512, 512, 0, False, 131072, None, (), None, ()
-)
+DISK = Device("sdb", "/dev/sdb", "disk", 8 * GIB, 0, 0, 512, 512, 512, 0, False, 131072, None, (), None, ())
 
 
 def disks(*sizes: int) -> list[Disk]:
@@ -63,10 +61,7 @@ def test_a_size_is_rounded_up_to_a_whole_number_of_extents_on_each_leg() -> None
 def test_fewer_stripes_than_disks_leave_the_smaller_ones() -> None:
     made = planned((8, 6, 8), stripes=2)
     assert [leg.used for leg in made.legs] == [2047, 0, 2047]
-    assert (
-        "lvcreate -y --wipesignatures y -i 2 -I 64k -l 4094 -n data ldap /dev/DISK1 /dev/DISK3"
-        in commands(made)
-    )
+    assert "lvcreate -y --wipesignatures y -i 2 -I 64k -l 4094 -n data ldap /dev/DISK1 /dev/DISK3" in commands(made)
 
 
 def test_one_disk_is_linear() -> None:
@@ -81,14 +76,8 @@ def test_one_disk_is_linear() -> None:
     [
         ({"kind": "ext4"}, "mkfs.ext4 -b 4096 -m 0 -E stride=16,stripe_width=48 /dev/ldap/data"),
         ({"kind": "ext3"}, "mkfs.ext3 -b 4096 -m 0 -E stride=16,stripe_width=48 /dev/ldap/data"),
-        (
-            {"stripe_size": 1 << 20},
-            "mkfs.xfs -b size=4096 -d su=1024k,sw=3 -l su=256k /dev/ldap/data",
-        ),
-        (
-            {"size": GIB - 1, "database": 1 << 20},
-            "mkfs.xfs -b size=4096 -d su=64k,sw=3 -l su=64k /dev/ldap/data",
-        ),
+        ({"stripe_size": 1 << 20}, "mkfs.xfs -b size=4096 -d su=1024k,sw=3 -l su=256k /dev/ldap/data"),
+        ({"size": GIB - 1, "database": 1 << 20}, "mkfs.xfs -b size=4096 -d su=64k,sw=3 -l su=64k /dev/ldap/data"),
         ({"size": GIB // 2, "database": 1 << 20}, "mkfs.xfs -b size=4096 /dev/ldap/data"),
         ({"memory": GIB}, "lvchange -r 32 ldap/data"),
     ],
@@ -114,26 +103,11 @@ def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
     [
         ((8, 8), {"stripe_size": 8 << 20}, StripesImpossible, "exceeds the extent size of 4.0 MiB"),
         ((8, 8), {"stripe_size": 3 << 16}, StripesImpossible, "not a power of two"),
-        (
-            (8, 8),
-            {"stripe_size": 2048},
-            StripesImpossible,
-            "not a power of two of 4096 bytes or more",
-        ),
+        ((8, 8), {"stripe_size": 2048}, StripesImpossible, "not a power of two of 4096 bytes or more"),
         ((8, 8), {"extent_size": 3 << 20}, StripesImpossible, "the extent size of 3145728 bytes"),
-        (
-            (8, 8),
-            {"stripes": 3},
-            StripesImpossible,
-            "each stripe needs one disk, 3 in all, and there are 2",
-        ),
+        ((8, 8), {"stripes": 3}, StripesImpossible, "each stripe needs one disk, 3 in all, and there are 2"),
         ((8, 10), {}, DisksUnequal, "2.0 GiB of /dev/DISK2"),
-        (
-            (8, 8),
-            {"database": 8 * GIB},
-            VolumeTooSmall,
-            "does not hold a database of 8.0 GiB twice",
-        ),
+        ((8, 8), {"database": 8 * GIB}, VolumeTooSmall, "does not hold a database of 8.0 GiB twice"),
         ((8, 8), {"size": 17 * GIB}, VolumeTooSmall, "the volume can have 16.0 GiB, 2047 extents"),
         ((0, 0), {}, VolumeTooSmall, "0 extents"),
         ((8, 8), {"size": 200 << 20, "database": 1 << 20}, VolumeTooSmall, "xfs needs 300.0 MiB"),
@@ -154,9 +128,7 @@ def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
         ((8, 8), {"mount": "srv"}, UsageProblem, "--mount"),
     ],
 )
-def test_refused(
-    sizes: tuple[int, ...], wished: dict[str, Any], error: type[LoaderError], said: str
-) -> None:
+def test_refused(sizes: tuple[int, ...], wished: dict[str, Any], error: type[LoaderError], said: str) -> None:
     with pytest.raises(error, match=said):
         planned(sizes, **wished)
 
@@ -186,9 +158,7 @@ def test_a_mirror_of_two_disks() -> None:
     for sizes, wished in (((16, 16), {}), ((16, 8, 16), {"stripes": 1})):
         made = planned(sizes, redundant=True, **wished)
         assert (made.stripes, made.extents) == (1, 4094)
-        assert commands(made)[2].startswith(
-            "lvcreate -y --wipesignatures y --type raid1 -m 1 -l 4094 "
-        )
+        assert commands(made)[2].startswith("lvcreate -y --wipesignatures y --type raid1 -m 1 -l 4094 ")
         assert "mkfs.xfs -b size=4096 /dev/ldap/data" in commands(made)
 
 
@@ -209,10 +179,7 @@ def test_a_name_that_is_in_dev_already() -> None:
 
 def test_partitions_of_one_disk_are_no_disks() -> None:
     parts = [
-        replace(
-            DISK, name=f"sdb{n}", path=f"/dev/sdb{n}", kind="partition", on=("sdb",), start=1 << 20
-        )
-        for n in (1, 2)
+        replace(DISK, name=f"sdb{n}", path=f"/dev/sdb{n}", kind="partition", on=("sdb",), start=1 << 20) for n in (1, 2)
     ]
     given = [Disk(part.path, part.size, (part, DISK)) for part in parts]
     with pytest.raises(StripesImpossible, match="/dev/sdb1, /dev/sdb2 are on one disk, /dev/sdb"):

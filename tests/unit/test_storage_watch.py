@@ -16,15 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from loader.operations.monitoring import Status
 from loader.operations.storage.watch import layers, verdict
 from loader.operations.storage.watch.layers import Layer
-from loader.operations.storage.watch.verdict import (
-    Errors,
-    Figures,
-    LayerState,
-    Limits,
-    State,
-    Timing,
-    Watcher,
-)
+from loader.operations.storage.watch.verdict import Errors, Figures, LayerState, Limits, State, Timing, Watcher
 from loader.storage.devices import Device
 from loader.storage.mounts import Mount
 
@@ -94,12 +86,7 @@ def test_a_failed_read_is_held_while_it_is_in_the_window_and_for_a_half_life() -
     assert errors.total == 15
 
 
-MIRROR = (
-    Layer("fs", "/f", ("lv",)),
-    Layer("lv", "/l", ("leg1", "leg2")),
-    Layer("leg1", "/1"),
-    Layer("leg2", "/2"),
-)
+MIRROR = (Layer("fs", "/f", ("lv",)), Layer("lv", "/l", ("leg1", "leg2")), Layer("leg1", "/1"), Layer("leg2", "/2"))
 FAST, SLOW, MORE = 0.0002, 0.02, 0.01
 Served = Callable[[int, float, float], float]
 
@@ -158,9 +145,7 @@ def test_differences_that_go_both_ways_are_no_delay() -> None:
     pair = (Layer("lv", "/l", ("disk",)), Layer("disk", "/d"))
     signs = [1 if number % 10 < 6 else -1 for number in range(30)]
     disk = dict.fromkeys(range(30), 0.010)
-    found = verdict.verdict(
-        pair, {"lv": {n: 0.010 + sign * 0.005 for n, sign in enumerate(signs)}, "disk": disk}
-    )
+    found = verdict.verdict(pair, {"lv": {n: 0.010 + sign * 0.005 for n, sign in enumerate(signs)}, "disk": disk})
     assert found[0].seconds == pytest.approx(0.005)
     assert not found[0].is_delay
 
@@ -184,10 +169,7 @@ def test_what_was_not_measured_is_passed_over() -> None:
 
 
 def device(name: str, kind: str, *on: str) -> Device:
-    return Device(
-        *(name, f"/dev/{name}", kind, 1 << 30, 0, 0, 512, 512, 512, 0, False, 131072, None, ()),
-        *(None, on),
-    )
+    return Device(*(name, f"/dev/{name}", kind, 1 << 30, 0, 0, 512, 512, 512, 0, False, 131072, None, ()), *(None, on))
 
 
 def test_a_layer_whose_reads_fail_is_not_said_to_add_nothing() -> None:
@@ -260,12 +242,7 @@ def checked(tmp_path: Path, *found: LayerState, age: float = 1.0, **limits: floa
     ],
 )
 def test_what_a_plugin_says(
-    tmp_path: Path,
-    found: LayerState,
-    age: float,
-    limits: dict[str, float],
-    status: Status,
-    said: str,
+    tmp_path: Path, found: LayerState, age: float, limits: dict[str, float], status: Status, said: str
 ) -> None:
     told = checked(tmp_path, found, age=age, **limits)
     assert (told.status, said in told.text()[0]) == (status, True), told.text()
@@ -297,10 +274,7 @@ def test_performance_data_are_as_the_guidelines_want_them(tmp_path: Path) -> Non
 
 def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "watch.prom"
-    odd, hung = (
-        layer('xfs on /a"b\\c\n', davg=0.25),
-        layer("leg", in_flight_since=NOW - 6, failed=15),
-    )
+    odd, hung = (layer('xfs on /a"b\\c\n', davg=0.25), layer("leg", in_flight_since=NOW - 6, failed=15))
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
     known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "", (), Watcher.own())
     verdict.write_metrics(known, path)

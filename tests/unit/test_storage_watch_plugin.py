@@ -131,24 +131,12 @@ def test_whatever_it_is_called_and_however_long_it_takes(
         (known(layer("a")), -60, Status.UNKNOWN),
         (known(), 1, Status.UNKNOWN),
         (known(replace(layer("a"), figures=None), probes=(layer("write"),)), 1, Status.UNKNOWN),
-        (
-            known(layer("a"), probes=(replace(layer("p"), figures=None, problem="no"),)),
-            1,
-            Status.UNKNOWN,
-        ),
+        (known(layer("a"), probes=(replace(layer("p"), figures=None, problem="no"),)), 1, Status.UNKNOWN),
         (known(replace(layer("a"), measured=NOW - 9)), 1, Status.OK),
         (known(replace(layer("a"), measured=NOW - 10)), 1, Status.UNKNOWN),
         (known(layer("a"), probes=(replace(layer("p"), is_error=True),)), 1, Status.CRITICAL),
-        (
-            known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 2, limit=3),)),
-            1,
-            Status.CRITICAL,
-        ),
-        (
-            known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 1, limit=3),)),
-            1,
-            Status.OK,
-        ),
+        (known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 2, limit=3),)), 1, Status.CRITICAL),
+        (known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 1, limit=3),)), 1, Status.OK),
     ],
 )
 def test_exit_statuses(file: Path, found: State, age: float, status: Status) -> None:
@@ -158,9 +146,7 @@ def test_exit_statuses(file: Path, found: State, age: float, status: Status) -> 
 
 
 ROWS = re.findall(
-    r"^\| (.*) \| \d ([A-Z]+) \|$",
-    (Path(__file__).parents[2] / "docs/storage.md").read_text(),
-    re.MULTILINE,
+    r"^\| (.*) \| \d ([A-Z]+) \|$", (Path(__file__).parents[2] / "docs/storage.md").read_text(), re.MULTILINE
 )
 LIMITS = Limits(0.02, 0.2)
 
@@ -219,9 +205,7 @@ RULES: dict[str, list[Callable[[], State | None]]] = {
     "a davg is above `-w`": [lambda: known(layer("a", 0.03))],
     "a davg is above `-c`": [lambda: known(layer("a", 0.3))],
     "a read has been in flight": [lambda: known(replace(layer("a"), in_flight_since=NOW - 5))],
-    "a flock or a write": [
-        lambda: known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 2, limit=3),))
-    ],
+    "a flock or a write": [lambda: known(layer("a"), probes=(replace(layer("p"), in_flight_since=NOW - 2, limit=3),))],
     "the last read of a layer": [
         lambda: known(replace(layer("a"), is_error=True, problem="EIO", errors=1)),
         lambda: known(layer("a"), probes=(replace(layer("p"), is_error=True, problem="late"),)),
@@ -251,9 +235,7 @@ RULES: dict[str, list[Callable[[], State | None]]] = {
 
 def test_each_rule_has_a_row_in_the_documentation() -> None:
     rows = [text for text, status in ROWS]
-    assert [[one for one in RULES if text.startswith(one)] for text in rows] == [
-        [one] for one in RULES
-    ]
+    assert [[one for one in RULES if text.startswith(one)] for text in rows] == [[one] for one in RULES]
 
 
 @pytest.mark.parametrize(("text", "status"), ROWS)
@@ -269,13 +251,9 @@ def test_each_row_of_the_documentation_is_true(tmp_path: Path, text: str, status
 
 def test_failed_reads_are_told_with_their_number_and_age(file: Path) -> None:
     one = replace(layer("a"), errors=15, failed=20, error="Input/output error", failed_at=NOW - 29)
-    assert told(file, known(one)).lines[1] == (
-        "a: 15 reads failed, the last one 30.0 s ago: Input/output error"
-    )
+    assert told(file, known(one)).lines[1] == ("a: 15 reads failed, the last one 30.0 s ago: Input/output error")
     last = replace(one, is_error=True, problem="Input/output error")
-    assert told(file, known(last)).lines[1] == (
-        "a: the last read failed: Input/output error (14 failed before it)"
-    )
+    assert told(file, known(last)).lines[1] == ("a: the last read failed: Input/output error (14 failed before it)")
 
 
 def test_a_watch_of_another_pid_namespace_is_not_said_to_have_ended(file: Path) -> None:

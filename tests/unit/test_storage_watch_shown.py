@@ -18,9 +18,7 @@ def said(probe: str, own: dict[int, float], layers: dict[str, dict[int, float]] 
 
 def test_a_slow_probe_is_told_where_no_layer_is_slow() -> None:
     slow = dict.fromkeys(range(30), 0.05)
-    assert said("write in /x", slow).startswith(
-        "write in /x takes 50.00 ms, and no read of a layer more than 0.40 ms"
-    )
+    assert said("write in /x", slow).startswith("write in /x takes 50.00 ms, and no read of a layer more than 0.40 ms")
     once = {**dict.fromkeys(range(30), 0.0001), 7: 3.2}
     assert said("flock in /x", once).startswith("flock in /x took up to 3200.00 ms, and no read of")
     assert "no layer was measured" in said("flock in /x", once, {})

@@ -108,9 +108,7 @@ def test_no_consumer(tmp_path: Path) -> None:
 
 def test_several_that_ask_for_the_same(tmp_path: Path) -> None:
     other = LEAST.replace("ldap://a", "ldap://b").replace("001", "002")
-    made = of(
-        tmp_path, f"{LEAST} attrs=cn,SN filter=(uid=*)", f"{other} filter=(uid=*) attrs=sn,cn"
-    )
+    made = of(tmp_path, f"{LEAST} attrs=cn,SN filter=(uid=*)", f"{other} filter=(uid=*) attrs=sn,cn")
     found = chosen(made)
     assert found is not None
     assert found.rid == "001"

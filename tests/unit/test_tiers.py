@@ -43,9 +43,7 @@ def test_long_tests_are_there_and_leave_others(module: str) -> None:
     there = set(re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE))
     assert {name.partition("[")[0] for name in named} <= there
     assert there - {name for name in named if "[" not in name}
-    assert left_to_all(f"{module}::{name}" for name in named) == {
-        f"{module}::{name}" for name in named
-    }
+    assert left_to_all(f"{module}::{name}" for name in named) == {f"{module}::{name}" for name in named}
 
 
 @pytest.mark.parametrize("name", sorted(names_in(COVERING_TESTS)))

@@ -28,10 +28,7 @@ def test_cargo_names_the_checkout_that_builds(tmp_path: Path) -> None:
         assert waiting.stderr is not None
         said = waiting.stderr.readline()
     # The shell counts whole seconds, and one may begin meanwhile.
-    assert (
-        said.replace("(1 s", "(0 s")
-        == "cargo: waiting for /srv/other, which builds the native core (0 s so far)\n"
-    )
+    assert said.replace("(1 s", "(0 s") == "cargo: waiting for /srv/other, which builds the native core (0 s so far)\n"
     out, _ = waiting.communicate()
     assert (waiting.returncode, out) == (0, "build\n")
 
@@ -44,16 +41,11 @@ def test_setup_tells_of_another_one(tmp_path: Path) -> None:
     with (tmp_path / "setup.cfg").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = subprocess.Popen(
-            ["bash", tmp_path / "bin/setup", "--no-packages", "--no-core"],
-            stderr=subprocess.PIPE,
-            text=True,
+            ["bash", tmp_path / "bin/setup", "--no-packages", "--no-core"], stderr=subprocess.PIPE, text=True
         )
         assert waiting.stderr is not None
         said = waiting.stderr.readline()
         waiting.kill()
         waiting.communicate()
     # The shell counts whole seconds, and one may begin meanwhile.
-    assert (
-        said.replace("(1 s", "(0 s")
-        == "setup: waiting for another set-up of this checkout (0 s so far)\n"
-    )
+    assert said.replace("(1 s", "(0 s") == "setup: waiting for another set-up of this checkout (0 s so far)\n"

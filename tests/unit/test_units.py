@@ -33,8 +33,7 @@ def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90", 90), ("30s", 30), ("15m", 900), ("1.5h", 5400), ("2d", 172_800), ("250ms", 0.25)],
+    ("text", "seconds"), [("90", 90), ("30s", 30), ("15m", 900), ("1.5h", 5400), ("2d", 172_800), ("250ms", 0.25)]
 )
 def test_a_duration_is_in_seconds(text: str, seconds: float) -> None:
     assert units.parse_duration(text) == seconds
@@ -47,14 +46,7 @@ def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (250 << 30, "250.0 GiB"),
-        (3 << 40, "3.0 TiB"),
-    ],
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (250 << 30, "250.0 GiB"), (3 << 40, "3.0 TiB")]
 )
 def test_a_size_is_written_with_its_unit(count: int, text: str) -> None:
     assert units.size(count) == text
@@ -68,14 +60,7 @@ def test_a_written_size_reads_back_within_its_rounding(count: int) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [
-        (0, "0.0 s"),
-        (3.21, "3.2 s"),
-        (59.97, "1 min 0 s"),
-        (61, "1 min 1 s"),
-        (3600, "1 h 0 min"),
-        (93784, "1 d 2 h"),
-    ],
+    [(0, "0.0 s"), (3.21, "3.2 s"), (59.97, "1 min 0 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (93784, "1 d 2 h")],
 )
 def test_a_duration_is_written_in_its_two_largest_units(seconds: float, text: str) -> None:
     assert units.duration(seconds) == text
@@ -85,8 +70,6 @@ def test_numbers_are_grouped() -> None:
     assert units.number(30_000_000) == "30,000,000"
 
 
-@pytest.mark.parametrize(
-    ("count", "seconds", "text"), [(50_000, 2.0, "25,000/s"), (0, 2.0, "-"), (10, 0.0, "-")]
-)
+@pytest.mark.parametrize(("count", "seconds", "text"), [(50_000, 2.0, "25,000/s"), (0, 2.0, "-"), (10, 0.0, "-")])
 def test_a_rate_is_a_dash_where_nothing_was_measured(count: int, seconds: float, text: str) -> None:
     assert units.rate(count, seconds) == text

@@ -91,16 +91,11 @@ def tables() -> Iterator[str]:
     yield array("FOLD_DELTAS", "i32", deltas, "Lower-case letter minus letter.")
     yield array("CLASS_INDEX", "u8", class_index, "Block of 64 code points to block of `CLASSES`.")
     yield array("CLASSES", "u8", class_blocks, "Canonical combining class.")
-    yield array(
-        "PARTS_INDEX", "u8", decomposition_index, "Block of 64 code points to block of `PARTS`."
-    )
+    yield array("PARTS_INDEX", "u8", decomposition_index, "Block of 64 code points to block of `PARTS`.")
     yield array("PARTS", "u16", decomposition_blocks, "Place in `POOL`, 0 for none.")
     yield array("POOL", "u32", pool, "Full compatibility decompositions, each behind its length.")
     yield array(
-        "COMPOSITES",
-        "(u16, u16, u16)",
-        [f"({a}, {b}, {c})" for a, b, c in pairs],
-        "First, second, composite; sorted.",
+        "COMPOSITES", "(u16, u16, u16)", [f"({a}, {b}, {c})" for a, b, c in pairs], "First, second, composite; sorted."
     )
 
 

@@ -21,14 +21,7 @@ from loader import defaults, dn, exports, ldif, overlays, units
 from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.config import Config, Database
 from loader.defaults import state_dir
-from loader.errors import (
-    AddLost,
-    AddRefused,
-    EmptyInput,
-    LoaderError,
-    MaxsizeTooSmall,
-    UsageProblem,
-)
+from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, MaxsizeTooSmall, UsageProblem
 from loader.ldif import ScanResult
 from loader.operations import bound, map_room
 from loader.operations.add import lending
@@ -83,26 +76,18 @@ class AddOptions(Rejecting):
         {"default": "auto", "show_default": True},
         "Entries per transaction; 1: no transactions, each entry by itself.",
     ] = 0
-    on_exists: Annotated[
-        str, Choice(ON_EXISTS), "What to do with an entry that exists already."
-    ] = ON_EXISTS[0]
-    max_rejects: Annotated[
-        MaxRejects, "Maximum number of rejected entries before the load stops."
-    ] = field(default=0, kw_only=True)
-    max_rate: Annotated[
-        MaxRate, IntRange(1), "At most N entries per second, over all connections."
-    ] = 0
+    on_exists: Annotated[str, Choice(ON_EXISTS), "What to do with an entry that exists already."] = ON_EXISTS[0]
+    max_rejects: Annotated[MaxRejects, "Maximum number of rejected entries before the load stops."] = field(
+        default=0, kw_only=True
+    )
+    max_rate: Annotated[MaxRate, IntRange(1), "At most N entries per second, over all connections."] = 0
     nosync: Annotated[
-        bool,
-        "Switch nosync on during the load (through cn=config); it is switched off again however the load ends.",
+        bool, "Switch nosync on during the load (through cn=config); it is switched off again however the load ends."
     ] = False
     keep_operational: Annotated[
-        bool,
-        "Send entryUUID, creatorsName, createTimestamp ... as well, with the relax control.",
+        bool, "Send entryUUID, creatorsName, createTimestamp ... as well, with the relax control."
     ] = False
-    run_dir: Annotated[
-        RunDir, "Directory for the state of the run (default: below the state directory)."
-    ] = None
+    run_dir: Annotated[RunDir, "Directory for the state of the run (default: below the state directory)."] = None
     as_replication: bool = False
     tree: Synthetic | None = None  # in the place of inputs
 
@@ -194,9 +179,7 @@ def _judge(database: Database, room: Room, readers: tuple[Reader, ...], needed: 
         if room.held:
             _tell_reader(database, room, readers)
         whole = room.maxsize - room.available + needed
-        raise MaxsizeTooSmall(
-            maxsize=units.size(room.maxsize), suffix=database.suffix, needed=units.size(whole)
-        )
+        raise MaxsizeTooSmall(maxsize=units.size(room.maxsize), suffix=database.suffix, needed=units.size(whole))
     if needed * LOOSER > room.available:
         log.warning(
             "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map",
@@ -269,14 +252,7 @@ def _runs(journal: Path) -> Iterator[int]:
 STEPS = ("start", "scan", "load")
 # Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
 # and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
-KEPT = (
-    "entryuuid",
-    "creatorsname",
-    "createtimestamp",
-    "modifiersname",
-    "modifytimestamp",
-    "entryttl",
-)
+KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
 KEPT_PREFIX = "pwd"
 # Where a server shows no schema.
 PROTECTED = (
@@ -289,9 +265,7 @@ NAMING = (
 )
 
 
-def add(
-    options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
-) -> Facts:
+def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
     """Run or resume a load; its facts. AddRefused when more entries are refused than may be."""
     options.require_fitting()
     directory, identity = options.directory, options.identity()
@@ -370,9 +344,7 @@ def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
         return sorted({*dynamic, "contextcsn"})
     protected = {*(offer.protected or PROTECTED), *dynamic}
     if options.keep_operational:
-        protected = {
-            one for one in protected if one not in KEPT and not one.startswith(KEPT_PREFIX)
-        }
+        protected = {one for one in protected if one not in KEPT and not one.startswith(KEPT_PREFIX)}
     return sorted(protected)
 
 
@@ -416,25 +388,14 @@ class _AddSteps:
         found = _scanned(self.options, meter)
         if not found.entries:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
-        return {
-            "entries": found.entries,
-            "attributes": sorted(found.attributes),
-            "first_dn": found.first_dn,
-        }
+        return {"entries": found.entries, "attributes": sorted(found.attributes), "first_dn": found.first_dn}
 
     def load(self, meter: Meter, start: Facts, scan: Facts) -> Facts:
         options = self.options
         with files.explained(options.reject_file):
             options.reject_file.unlink(missing_ok=True)
         with options.source.reading(meter) as read:
-            loaded = sink.add(
-                options.connection,
-                read,
-                self.offer,
-                self._rules(scan),
-                self._notes(start),
-                meter,
-            )
+            loaded = sink.add(options.connection, read, self.offer, self._rules(scan), self._notes(start), meter)
             # Raises a refusal of the server, before it is asked whether all files were read.
             counted = self._told(loaded)
         killpoint("load.middle")
@@ -518,12 +479,7 @@ class _AddSteps:
 
 
 # What back-mdb says where LMDB failed (servers/slapd/back-mdb/add.c, modify.c); what LMDB said is in slapd's log only.
-_NOT_WRITTEN = (
-    "txn_commit failed",
-    "index generation failed",
-    "entry store failed",
-    "DN index add",
-)
+_NOT_WRITTEN = ("txn_commit failed", "index generation failed", "entry store failed", "DN index add")
 
 
 def _advice(reason: str, where: str) -> str:

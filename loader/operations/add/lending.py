@@ -94,9 +94,7 @@ def release(connection: Connection, *kinds: str) -> None:
             if one.target != uri and _value(connection, one) == one.before:
                 continue
             name = _name(kind)
-            log.warning(
-                "%s: %s of %s was left set by a run of %s", uri, name, one.database, one.taken
-            )
+            log.warning("%s: %s of %s was left set by a run of %s", uri, name, one.database, one.taken)
             lease.end(one, partial(restore, connection, one))
 
 
@@ -181,10 +179,7 @@ def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Dat
         # If nosync is on, other runs have lent it.
         before = syncing.OFF if kind == syncing.NOSYNC else syncing.SETTINGS[kind].of(database)
         options = (*target.place, "-b", database.suffix, f"--{kind}", before, "--apply")
-        undo, mark = (
-            shlex.join(("ditseed", "tune", "sync", *options)),
-            leases.mark(target.config, database),
-        )
+        undo, mark = (shlex.join(("ditseed", "tune", "sync", *options)), leases.mark(target.config, database))
     return Lease(kind, uri, database.suffix, undo, before=before, mark=mark, why=why), database
 
 

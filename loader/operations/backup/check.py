@@ -92,9 +92,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     found = repository.listing(repo, suffix)
     if found.future:
         newest = found.future[-1]
-        reason = (
-            f"{newest.id} is dated {newest.made}, later than now: which is the latest is not known"
-        )
+        reason = f"{newest.id} is dated {newest.made}, later than now: which is the latest is not known"
         return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
     broken = repository.broken_latest(found, suffix)
     if broken is not None:
@@ -125,15 +123,11 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
             reason = f"{reason}; {worse[1]}"
         elif worse is not None:
             status, reason = worse
-    return Check(
-        status, reason, count, age, latest[0], limits, verified, drilled, members=tuple(latest)
-    )
+    return Check(status, reason, count, age, latest[0], limits, verified, drilled, members=tuple(latest))
 
 
 def _youngest(found: Iterable[Verification | Drill | None]) -> float | None:
-    return min(
-        (records.age_of(one) for one in found if one is not None and one.is_good), default=None
-    )
+    return min((records.age_of(one) for one in found if one is not None and one.is_good), default=None)
 
 
 def _judge_proofs(
@@ -170,10 +164,7 @@ def _judge(
     if age > limits.max_age:
         return Status.CRITICAL, f"the latest, {name}, is {old} old"
     if count < limits.min_count:
-        return (
-            Status.WARNING,
-            f"{count} of at least {limits.min_count} backups, the latest {old} old",
-        )
+        return (Status.WARNING, f"{count} of at least {limits.min_count} backups, the latest {old} old")
     for one in latest:
         few = _too_few(found.backups, one, limits)
         if few:
@@ -226,22 +217,10 @@ _GAUGES: Mapping[str, tuple[str, _Value]] = {
         "When the latest backup was made, as Unix time; 0: there is none, or which one it is is not known.",
         lambda one, now: _since(one.age, now),
     ),
-    "last_stored_bytes": (
-        "Bytes that the latest backup takes.",
-        _latest(lambda backup: backup.stored_bytes),
-    ),
-    "last_data_bytes": (
-        "Bytes of the database in the latest backup.",
-        _latest(lambda backup: backup.data_bytes),
-    ),
-    "last_entries": (
-        "Entries in the latest backup.",
-        _latest(lambda backup: backup.entries),
-    ),
-    "last_duration_seconds": (
-        "Seconds that copying the latest backup took.",
-        _latest(lambda backup: backup.seconds),
-    ),
+    "last_stored_bytes": ("Bytes that the latest backup takes.", _latest(lambda backup: backup.stored_bytes)),
+    "last_data_bytes": ("Bytes of the database in the latest backup.", _latest(lambda backup: backup.data_bytes)),
+    "last_entries": ("Entries in the latest backup.", _latest(lambda backup: backup.entries)),
+    "last_duration_seconds": ("Seconds that copying the latest backup took.", _latest(lambda backup: backup.seconds)),
     "verified_timestamp_seconds": (
         "When a backup was last verified and found good, as Unix time; 0: never.",
         lambda one, now: _since(one.verify_age, now),

@@ -53,11 +53,7 @@ from loader.storage import files, temporary
 from loader.storage.files import Owner
 
 log = logging.getLogger(__name__)
-_SETTINGS = {
-    "olcSizeLimit": [b"unlimited"],
-    "olcTimeLimit": [b"unlimited"],
-    "olcReadOnly": [b"TRUE"],
-}
+_SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
 
 
@@ -135,9 +131,7 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
             return _record(backup, problem=str(error))
 
 
-def _started(
-    options: DrillOptions, restored: _Restored, owner: Owner | None, progress: Progress
-) -> Drill:
+def _started(options: DrillOptions, restored: _Restored, owner: Owner | None, progress: Progress) -> Drill:
     data, backup, place = restored.data, restored.backup, restored.place
     csns = tuple(summarise(data, backup.suffix, newest=False).context_csns)
     is_indexed = _UUID in indexes(data)
@@ -156,14 +150,10 @@ def _started(
     problems = [found.problem] * bool(found.problem)
     if lost := _lost(backup.context_csns, csns):
         problems.append(f"contextCSN {lost} of the manifest is not there")
-    return dataclasses.replace(
-        found, start_seconds=round(came_up, 3), context_csns=csns, problem="; ".join(problems)
-    )
+    return dataclasses.replace(found, start_seconds=round(came_up, 3), context_csns=csns, problem="; ".join(problems))
 
 
-def _searched(
-    options: DrillOptions, restored: _Restored, session: Session, meter: Meter, is_indexed: bool
-) -> Drill:
+def _searched(options: DrillOptions, restored: _Restored, session: Session, meter: Meter, is_indexed: bool) -> Drill:
     backup, count, sample = restored.backup, 0, _Sample(options.lookups)
     for name in _names(session, restored.database):
         count += 1
@@ -286,10 +276,7 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
         data.mkdir(mode=0o700)
         contents.put(data / meta.DATA, progress)
         with tempfile.TemporaryFile(dir=top) as made:
-            with (
-                progress.step("extract") as meter,
-                _entries(options, contents, place, meter) as source,
-            ):
+            with progress.step("extract") as meter, _entries(options, contents, place, meter) as source:
                 target = Path(f"/proc/self/fd/{made.fileno()}")
                 # The meter counts entries where they are read; this is one more pass over the same.
                 left_out = [] if options.keep_operational else _left_out(contents)
@@ -322,9 +309,7 @@ def _left_out(contents: Contents) -> list[str]:
 
 
 @contextmanager
-def _entries(
-    options: ExtractOptions, contents: Contents, place: Path, meter: Meter
-) -> Iterator[int]:
+def _entries(options: ExtractOptions, contents: Contents, place: Path, meter: Meter) -> Iterator[int]:
     """A descriptor that gives the LDIF."""
     if options.where is not None:
         with _filtered(options.where, contents, place, meter) as source:

@@ -29,10 +29,7 @@ from loader.errors import ManifestBroken
 from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
 FORMAT = 1
-MANIFEST, CONFIG, MAP, PACK, ENTRIES = (
-    *("manifest.json", "config.ldif", "pages.map", "pages.pack"),
-    "data.ldif.zst",
-)
+MANIFEST, CONFIG, MAP, PACK, ENTRIES = (*("manifest.json", "config.ldif", "pages.map", "pages.pack"), "data.ldif.zst")
 KINDS = MDB, LDIF = "mdb", "ldif"  # pages of the database, or its entries
 PAGES = "pages"  # the directory of the packs that incremental backups share
 PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # the SHA-256 of its index

@@ -52,10 +52,7 @@ _LARGEST_PIECE = 64 << 20  # bytes of data, which are put together in memory
 _LARGEST_RUN = 64  # bytes of the map for a page, at most
 _FIRST_PAGE = 2  # behind both meta pages
 _AGAIN = 50  # one in so many pages is stored again, at most
-_SAMPLES, _SAMPLE = (
-    16,
-    256 << 10,
-)  # parts of a file that tell how far it can be compressed; bytes of one
+_SAMPLES, _SAMPLE = (16, 256 << 10)  # parts of a file that tell how far it can be compressed; bytes of one
 _READ = 1 << 20  # bytes that are read at once
 _NICE = 10  # of the threads that pack: slapd's come first
 
@@ -228,9 +225,7 @@ def _opened(path: Path) -> Iterator[int]:
 Compared = dict[tuple[str, int], int]
 
 
-def verify(
-    repo: Path, backup: Backup, chosen: Callable[[int], bool], compared: Compared, meter: Meter
-) -> int:
+def verify(repo: Path, backup: Backup, chosen: Callable[[int], bool], compared: Compared, meter: Meter) -> int:
     """Compare what is stored with its checksums, those chunks that are `chosen`; the bytes that were compared, now or
     for a backup before it. Raises BackupDamaged."""
 
@@ -240,11 +235,7 @@ def verify(
             compared[name, number] = _require_sum(repo / name, stored, number)
         return compared[name, number]
 
-    chunks = (
-        (name, stored, number)
-        for name, stored in backup.stored()
-        for number in range(len(stored.sums))
-    )
+    chunks = ((name, stored, number) for name, stored in backup.stored() for number in range(len(stored.sums)))
     size = 0
     for length in in_order(check, (one for number, one in enumerate(chunks) if chosen(number))):
         size += length
@@ -263,9 +254,7 @@ def content(directory: Path, backup: Backup, name: str, identities: Identities |
 
 
 @contextmanager
-def plain(
-    directory: Path, backup: Backup, identities: Identities | None, target: Path
-) -> Iterator[Path]:
+def plain(directory: Path, backup: Backup, identities: Identities | None, target: Path) -> Iterator[Path]:
     """The file with the data; if it is encrypted, it is decrypted to `target`, a new file in a private directory, which
     is removed in the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     path = directory / backup.file
@@ -280,9 +269,7 @@ def plain(
         target.unlink(missing_ok=True)
 
 
-def _read(
-    path: Path, backup: Backup, identities: Identities | None, put: Callable[[bytes], object]
-) -> None:
+def _read(path: Path, backup: Backup, identities: Identities | None, put: Callable[[bytes], object]) -> None:
     with _opened(path) as descriptor, open(os.dup(descriptor), "rb") as file:
         if not backup.is_encrypted:
             put(file.read())
@@ -469,9 +456,7 @@ class StoredPages:
         return sizes[use.name]
 
 
-def store(
-    stream: PageStream, home: Path, before: Earlier, how: Packing, meter: Meter
-) -> StoredPages:
+def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: Meter) -> StoredPages:
     """Write the pages of a snapshot that are not known `before` into a pack in `home`, a private directory, and the map
     beside it. Raises NoSpace, MdbDamaged."""
     facts = stream.facts
@@ -508,10 +493,7 @@ def store(
     if fresh:
         uses.append(PackUse(before.own, hashlib.sha256(index).hexdigest(), fresh, fresh))
     names = {use.name for use in uses}
-    found = PageMap(
-        *(facts.page_size, shape.transaction, before.own),
-        *(tuple(uses), stream.head, tuple(pieces)),
-    )
+    found = PageMap(*(facts.page_size, shape.transaction, before.own), *(tuple(uses), stream.head, tuple(pieces)))
     stored_map = write(home / how.stored_name(MAP), [found.text()], how)
     shared = tuple(one for one in before.packs if one.name in names)
     return StoredPages(stored_map, found, own, shared)
@@ -527,9 +509,7 @@ def publish(repo: Path, home: Path, stored: StoredPages) -> None:
     (home / PACK).unlink()
 
 
-def unpack(
-    repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None
-) -> None:
+def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None) -> None:
     """Write the database of a backup to `target` (mode 0600), a new file in a private directory, holes where it has
     zeros, each byte checked. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     directory = repo / backup.id

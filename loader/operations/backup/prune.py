@@ -21,12 +21,7 @@ from loader.operations.backup.repository import Listing, Repository, Where
 from loader.run.log import killpoint
 from loader.storage import files
 
-_PERIODS = {
-    "daily": "%Y-%m-%d",
-    "weekly": "%G-W%V",
-    "monthly": "%Y-%m",
-    "yearly": "%Y",
-}
+_PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-W%V", "monthly": "%Y-%m", "yearly": "%Y"}
 
 
 @dataclass(frozen=True)
@@ -120,11 +115,7 @@ class _Reasons:
         self.sets = repository.sets(every.backups)
         self.of: dict[str, list[str]] = {one.id: [] for one in every.backups}
         emptied = _emptied(every.backups)
-        sound = [
-            one
-            for one in every.backups
-            if one.id not in emptied and not records.of(repo, one).is_bad
-        ]
+        sound = [one for one in every.backups if one.id not in emptied and not records.of(repo, one).is_bad]
         ids = {one.id for one in sound}
         self.good = {
             one.id

@@ -98,9 +98,7 @@ class Proofs:
 
 def of(repo: Where, backup: Backup) -> Proofs:
     place = repository.path_of(repo) / backup.id
-    return Proofs(
-        _read(place / VERIFIED, Verification, backup), _read(place / DRILLED, Drill, backup)
-    )
+    return Proofs(_read(place / VERIFIED, Verification, backup), _read(place / DRILLED, Drill, backup))
 
 
 def _read(path: Path, kind: type[Record], backup: Backup) -> Record | None:

@@ -400,15 +400,10 @@ def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
     groups: dict[tuple[str, ...], list[Backup]] = {}
     for one in backups:
         groups.setdefault(one.members or (one.id,), []).append(one)
-    return [
-        tuple(sorted(group, key=lambda one: (one.members or (one.id,)).index(one.id)))
-        for group in groups.values()
-    ]
+    return [tuple(sorted(group, key=lambda one: (one.members or (one.id,)).index(one.id))) for group in groups.values()]
 
 
-def problem(
-    repo: Where, backup: Backup, read: bool = True, alone: bool = False
-) -> LoaderError | None:
+def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False) -> LoaderError | None:
     """Why a backup cannot be restored, as far as that can be told without reading its data: its files are there and as
     long as they should be, and so are those of all backups of its set, unless it is to be restored alone. None if
     nothing is wrong. read: the small files have their checksums too."""
@@ -456,21 +451,13 @@ def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
     return None
 
 
-def _latest_broken(
-    repo: Repository, found: Listing, broken: ManifestBroken, when: str
-) -> LatestBroken:
+def _latest_broken(repo: Repository, found: Listing, broken: ManifestBroken, when: str) -> LatestBroken:
     advice = "Take a new backup: there is no older one."
     older = (one for one in reversed(found.backups) if problem(repo, one, False) is None)
     if (last := next(older, None)) is not None:
         command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
-    return LatestBroken(
-        path=repo.path,
-        when=when,
-        name=name_of(broken),
-        reason=broken.facts["reason"],
-        advice=advice,
-    )
+    return LatestBroken(path=repo.path, when=when, name=name_of(broken), reason=broken.facts["reason"], advice=advice)
 
 
 def name_of(error: ManifestBroken) -> str:

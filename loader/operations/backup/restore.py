@@ -59,9 +59,7 @@ class Contents:
     config_path: Path | None = None
 
     @classmethod
-    def of(
-        cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None
-    ) -> Contents:
+    def of(cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None) -> Contents:
         """paths: files of keys. Raises BackupEncrypted, UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
         return cls(repo, backup, pack.unlocked(repo / backup.id, backup, paths), config_path)
 
@@ -105,9 +103,7 @@ class Contents:
         built.mkdir(mode=0o700)
         try:
             with (
-                pack.plain(
-                    self.directory, self.backup, self.identities, target.with_name(ENTRIES)
-                ) as entries,
+                pack.plain(self.directory, self.backup, self.identities, target.with_name(ENTRIES)) as entries,
                 temporary.directory("backup", configuration.tools_tmpdir()) as scratch,
                 private.configured(found, database, scratch) as home,
             ):
@@ -200,9 +196,7 @@ class _Ready:
     def put(self) -> RestoreReport:
         """Raises TargetInUse, TargetNotEmpty."""
         partial, wishes = self.shop.home / copy.PARTIAL, self.options
-        old = put(
-            partial, self.shop.target, self.place.mode, wishes.replace, keep=not wishes.discard
-        )
+        old = put(partial, self.shop.target, self.place.mode, wishes.replace, keep=not wishes.discard)
         sizes = copy.Sizes.of(self.place.directory / meta.DATA)
         return RestoreReport(
             backup=self.backup,
@@ -271,11 +265,7 @@ def _planned(options: RestoreOptions, repo: Repository) -> list[tuple[RestorePla
     return [
         (
             RestorePlan(
-                backup,
-                str(place.directory),
-                backup.room,
-                free[place.directory],
-                (place.directory / meta.DATA).exists(),
+                backup, str(place.directory), backup.room, free[place.directory], (place.directory / meta.DATA).exists()
             ),
             place,
         )
@@ -290,9 +280,7 @@ def _require_space(found: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, 
         device = files.existing(place.directory).stat().st_dev
         needed[device] = needed.get(device, 0) + backup.room
     return {
-        place.directory: require_space(
-            place.directory, needed[files.existing(place.directory).stat().st_dev]
-        )
+        place.directory: require_space(place.directory, needed[files.existing(place.directory).stat().st_dev])
         for _, place in found
     }
 
@@ -306,14 +294,9 @@ def _require_restorable(
 
 
 @contextmanager
-def _ready(
-    options: RestoreOptions, contents: Contents, target: RestoreTarget, progress: Progress
-) -> Iterator[_Ready]:
+def _ready(options: RestoreOptions, contents: Contents, target: RestoreTarget, progress: Progress) -> Iterator[_Ready]:
     """Nothing of it stays where it is not put."""
-    with (
-        files.explained(target.directory),
-        build_directory(target.directory, target.like) as shop,
-    ):
+    with files.explained(target.directory), build_directory(target.directory, target.like) as shop:
         partial = shop.home / copy.PARTIAL
         try:
             seconds = contents.put(partial, progress)
@@ -330,9 +313,7 @@ def _ready(
             raise
 
 
-def _fitted(
-    contents: Contents, target: RestoreTarget, partial: Path, progress: Progress
-) -> Rebuilt:
+def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: Progress) -> Rebuilt:
     """Makes indexes again that the configuration would have made otherwise; which. Raises SchemaMissing,
     MadeOtherwise."""
     if target.config is None or target.database is None or contents.backup.is_ldif:
@@ -404,22 +385,17 @@ def _require_fitting(repo: Path, backup: Backup, place: RestoreTarget) -> None:
     """The right suffix, an LMDB that can read it, a maxsize that leaves room."""
     stored = repo / backup.id / backup.file
     if not backup.is_ldif and backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
-        raise BackupDamaged(
-            path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}"
-        )
+        raise BackupDamaged(path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}")
     if place.database is None:
         return
     if not any(dn.key(backup.suffix) == dn.key(suffix) for suffix in place.database.suffixes):
         wanted = place.database.suffix
-        raise UsageProblem(
-            reason=f"backup {backup.id} is of {backup.suffix}, the database is for {wanted}"
-        )
+        raise UsageProblem(reason=f"backup {backup.id} is of {backup.suffix}, the database is for {wanted}")
     if not backup.is_ldif:
         require_readable_format(stored, backup.lmdb_format)
     if place.database.maxsize < backup.data_bytes:
         log.warning(
-            "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail "
-            "(ditseed tune maxsize)",
+            "maxsize of %s is %s, but the backup has %s in use: raise it, or writes will fail (ditseed tune maxsize)",
             place.database.suffix,
             units.size(place.database.maxsize),
             units.size(backup.data_bytes),

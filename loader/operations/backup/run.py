@@ -68,9 +68,7 @@ class BackupOptions:
     every: bool = False
 
 
-def run(
-    options: BackupOptions, progress: Progress, timeouts: dict[str, float] | None = None
-) -> Backup:
+def run(options: BackupOptions, progress: Progress, timeouts: dict[str, float] | None = None) -> Backup:
     """Take one backup; its manifest. Of several, that of the one that leads. Raises Locked while another run is at work
     on the repository, NoCommonMoment, NoSpace, RemoteFailed."""
     repo = repository.of(options.repo)
@@ -83,9 +81,7 @@ def run(
             changed.tidy()
             sources = [str(one.directory) for one in origins.databases]
             home, given = changed.path / repository.RUN, {"source": sources}
-            with open_run(
-                home, "backup run", given, progress, timeouts, restart=True, resumable=False
-            ) as steps:
+            with open_run(home, "backup run", given, progress, timeouts, restart=True, resumable=False) as steps:
                 return _Steps(options, changed, origins, steps).all()
 
 
@@ -170,9 +166,7 @@ class _Member:
 
     made: Backup
 
-    def __init__(
-        self, options: BackupOptions, repo: Repository, origin: Origin, looked: Facts
-    ) -> None:
+    def __init__(self, options: BackupOptions, repo: Repository, origin: Origin, looked: Facts) -> None:
         self.options, self.repo, self.origin, self.looked = options, repo, origin, looked
         self.source, self.id = origin.directory, str(looked["id"])
         self.final = repo.path / self.id
@@ -186,9 +180,7 @@ class _Member:
         """Which pages an incremental backup does not store. It needs no snapshot yet."""
         if self._earlier is None:
             suffix = str(self.looked["suffix"])
-            known = [
-                one for one in repository.listing(self.repo, suffix).backups if one.incremental
-            ]
+            known = [one for one in repository.listing(self.repo, suffix).backups if one.incremental]
             self._earlier = pack.nothing()
             if self.options.incremental and known:
                 self.repo.bring(known[-1])
@@ -235,9 +227,7 @@ class _Member:
         facts, seconds = meta.read_meta(self.source), meter.seconds - before
         self.copied = self._facts(facts, seconds, made.result().entries, sizes)
 
-    def _facts(
-        self, found: meta.MetaPage, seconds: float, entries: int | None, sizes: tuple[int, int, int]
-    ) -> Facts:
+    def _facts(self, found: meta.MetaPage, seconds: float, entries: int | None, sizes: tuple[int, int, int]) -> Facts:
         """entries: None where only the look before knows how many there were. sizes: of the data, as stored, and as it
         would be in a full backup."""
         return {
@@ -300,9 +290,7 @@ def machine() -> str:
 
 
 class _Steps:
-    def __init__(
-        self, options: BackupOptions, repo: Repository, origins: Origins, run: Run
-    ) -> None:
+    def __init__(self, options: BackupOptions, repo: Repository, origins: Origins, run: Run) -> None:
         self.options, self.repo, self.origins, self.run = options, repo, origins, run
 
     def all(self) -> Backup:
@@ -344,10 +332,7 @@ class _Steps:
     def _predicted(self) -> int:
         """Bytes that will be stored. Free pages, which are not packed, are counted only where it matters. How much has
         changed since the last incremental backup nobody knows beforehand."""
-        packing, directories = (
-            self.options.packing,
-            [one.directory for one in self.origins.databases],
-        )
+        packing, directories = (self.options.packing, [one.directory for one in self.origins.databases])
         if packing.ldif:  # raises EmptyInput: nothing can be restored from no entries
             sample = sampling.of_database(directories[0], _SAMPLE, Meter("sample"))
             stored = len(zstandard.ZstdCompressor(packing.level).compress(sample.text))

@@ -92,12 +92,7 @@ def _verified(
         repo.require_whole(backup, read=False)
         with progress.step(f"verify {backup.id}") as meter:
             read = pack.verify(
-                *(
-                    repo.path,
-                    backup,
-                    lambda number: number == 0 or chance.random() < options.sample,
-                ),
-                *(compared, meter),
+                *(repo.path, backup, lambda number: number == 0 or chance.random() < options.sample), *(compared, meter)
             )
         contents = _contents(options, repo, backup)
         if contents is not None:

@@ -22,25 +22,14 @@ from loader.run.steps import Run, open_run
 from loader.server import configuration
 from loader.storage import temporary
 
-__all__ = [
-    "FULL",
-    "STEPS",
-    "BuildOptions",
-    "build",
-    "build_steps",
-    "find_place",
-    "plan",
-    "require",
-]
+__all__ = ["FULL", "STEPS", "BuildOptions", "build", "build_steps", "find_place", "plan", "require"]
 
 _BY_NAME = {"native": native, "slapadd": slapadd}
 STEPS = tuple(dict.fromkeys(glued.STEPS + native.STEPS + slapadd.STEPS))
 RUN_DIR = ".ditseed-build"  # in the database directory: the same file system, so that publishing is a rename
 
 
-def build(
-    options: BuildOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
-) -> Facts:
+def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
     """Run or resume a build; the facts of its steps."""
     options.require_fitting()
     place = target_database(options.config_path, options.suffix, options.replace, options.target)
@@ -54,18 +43,14 @@ def build(
         return {**build_steps(options, run, place), **run.told_before()}
 
 
-def target_database(
-    config_path: Path, suffix: str | None, replace: bool, target: Path | None = None
-) -> TargetDatabase:
+def target_database(config_path: Path, suffix: str | None, replace: bool, target: Path | None = None) -> TargetDatabase:
     """The database directory that a configuration means, or `target` for a database like that one."""
     config = configuration.read(config_path)
     database = config.database(suffix)
     if target is not None:
         database = dataclasses.replace(database, directory=target.absolute())
     if database.directory is None:
-        raise UsageProblem(
-            reason=f"{config_path}: the database of {database.suffix} has no directory"
-        )
+        raise UsageProblem(reason=f"{config_path}: the database of {database.suffix} has no directory")
     settings.require(config, database)
     return TargetDatabase(config, database, database.directory, replace)
 

@@ -53,12 +53,7 @@ def notes(place: TargetDatabase, made: Path) -> Facts:
 
 
 def publish(
-    options: BuildOptions,
-    place: TargetDatabase,
-    made: Path,
-    checked: Facts,
-    entries: int,
-    maxsize: int,
+    options: BuildOptions, place: TargetDatabase, made: Path, checked: Facts, entries: int, maxsize: int
 ) -> Facts:
     """Put the environment into its place; into a target beside the configured one, with its configuration untouched."""
     if options.target is not None:

@@ -52,15 +52,10 @@ class GluedBuild:
         superior = self.places[0].database
         files.remove_tree(self.home)
         self.home.mkdir(mode=0o700)
-        shares = [
-            SplitTarget(place.database.suffixes, self.share(number))
-            for number, place in enumerate(self.places)
-        ]
+        shares = [SplitTarget(place.database.suffixes, self.share(number)) for number, place in enumerate(self.places)]
         claim = (superior.suffix, self.claimed) if self.claimed is not None else None
         with self.options.source.reading(meter) as read:
-            found = mdb.split(
-                read, schema(self.places[0]), shares, claim, meter, file_urls=self.options.file_urls
-            )
+            found = mdb.split(read, schema(self.places[0]), shares, claim, meter, file_urls=self.options.file_urls)
         exports.require_entries(self.options.inputs, sum(one.entries for one in found))
         killpoint("split.middle")
         shared = [{"entries": one.entries, "newest": dict(one.newest)} for one in found]
@@ -200,9 +195,7 @@ class _DatabaseBuild:
         return found
 
 
-def build(
-    options: BuildOptions, run: Run, place: TargetDatabase, engine: ModuleType
-) -> tuple[Facts, float]:
+def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: ModuleType) -> tuple[Facts, float]:
     """The facts of all, and the seconds of the subordinate databases' steps."""
     if run.catalogue.found("report") is None:
         _build(options, run, place, engine)
@@ -243,9 +236,7 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Modul
 
 def _below(place: TargetDatabase, database: Database, replace: bool) -> TargetDatabase:
     assert database.directory is not None, "asked for before"
-    return TargetDatabase(
-        place.config, database, database.directory, replace, superior=place.database
-    )
+    return TargetDatabase(place.config, database, database.directory, replace, superior=place.database)
 
 
 def _claimed(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[str, ...] | None:
@@ -261,9 +252,7 @@ def _claimed(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[st
     return tuple(run.do("claim", claim)["claimed"])
 
 
-def _parts(
-    work: GluedBuild, divided: Facts, engine: ModuleType, stack: ExitStack
-) -> Iterator[_DatabaseBuild]:
+def _parts(work: GluedBuild, divided: Facts, engine: ModuleType, stack: ExitStack) -> Iterator[_DatabaseBuild]:
     """Those of the subordinate databases, each in a run in its own directory. Each is made before the next is asked
     for."""
     made: list[_DatabaseBuild] = []
@@ -343,7 +332,6 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: ModuleT
     found = run.do("scan", lambda meter: inputs.scan(options, place, meter))
     inputs.require_schema(place, found, run.directory)
     databases = [
-        {"suffix": one.database.suffix, "directory": str(one.directory)}
-        for one in _places(options, place)[1:]
+        {"suffix": one.database.suffix, "directory": str(one.directory)} for one in _places(options, place)[1:]
     ]
     return {"entries": found["entries"], "databases": databases}

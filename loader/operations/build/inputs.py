@@ -138,9 +138,7 @@ def _spool(options: BuildOptions, run: Run, meter: Meter) -> Facts:
     files.remove_tree(home)
     home.mkdir(mode=0o700)
     free = units.size(files.free_bytes(home))
-    run.progress.say(
-        f"{STEP}: what comes is kept packed in {home} until it is loaded ({free} free)"
-    )
+    run.progress.say(f"{STEP}: what comes is kept packed in {home} until it is loaded ({free} free)")
     try:
         inputs = [
             _kept(given, home / f"{number}.ldif.zst", meter) if is_stream(given) else given

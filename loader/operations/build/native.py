@@ -34,16 +34,7 @@ from loader.server.tools import Release
 from loader.settings import require as require_supported
 from loader.sinks import mdb
 from loader.sinks.configured import schema_of
-from loader.sinks.mdb import (
-    BuildRules,
-    Built,
-    LiveSource,
-    Rejection,
-    Resources,
-    Table,
-    Target,
-    Transferred,
-)
+from loader.sinks.mdb import BuildRules, Built, LiveSource, Rejection, Resources, Table, Target, Transferred
 from loader.storage import files
 
 OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the other
@@ -60,11 +51,7 @@ def proven_settings(
     SettingRefused."""
     require_supported(config, database, superior or database)
     found = backmdb.settings(config, database, superior, is_2_7())
-    for reason in (
-        *_of_host(),
-        *_of_settings(database, found),
-        *_of_context(found, options),
-    ):
+    for reason in (*_of_host(), *_of_settings(database, found), *_of_context(found, options)):
         raise NotProven(reason=reason)
     return found
 
@@ -80,9 +67,7 @@ def require_numbers(entries: int | None, options: BuildOptions, source: str = ""
     Raises TooManyEntries."""
     if entries is not None and entries > MOST_ENTRIES:
         inputs = source or ", ".join(map(str, options.inputs)) or "the template"
-        counts = (
-            f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
-        )
+        counts = f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
         raise TooManyEntries(path=inputs, reason=counts)
 
 
@@ -201,9 +186,7 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
     """What the configuration says now. Raises NotProven."""
     settings = proven_settings(place.config, place.database, options, place.superior)
-    known = schema_of(
-        place.config, place.named, settings.attribute_options, seeding=options.seeding
-    )
+    known = schema_of(place.config, place.named, settings.attribute_options, seeding=options.seeding)
     require_rules(known.foreign(), known.unproven(settings.attributes))
     return Target(
         settings=settings,

@@ -48,21 +48,12 @@ class BuildOptions(Placing, Sorting, Rejecting):
     inputs: tuple[Path, ...] = ()
     suffix: Suffix = None
     target: Target = None
-    glue: Annotated[
-        bool,
-        "-g --no-glue",
-        "Do not build the databases glued to it (subordinate), as slapadd -g.",
-    ] = True
+    glue: Annotated[bool, "-g --no-glue", "Do not build the databases glued to it (subordinate), as slapadd -g."] = True
     engine: Engine = ENGINES[0]
     verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
-    write_context: Annotated[
-        WriteContextCsn, "Write contextCSN from the entries' entryCSN, as slapadd -w."
-    ] = False
+    write_context: Annotated[WriteContextCsn, "Write contextCSN from the entries' entryCSN, as slapadd -w."] = False
     server_id: Annotated[
-        int | None,
-        "-S --server-id",
-        IntRange(0, 4095),
-        "Server ID for generated entryCSNs (default: olcServerID).",
+        int | None, "-S --server-id", IntRange(0, 4095), "Server ID for generated entryCSNs (default: olcServerID)."
     ] = None
     shards: Annotated[
         int | None,
@@ -70,9 +61,7 @@ class BuildOptions(Placing, Sorting, Rejecting):
         "With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
     ] = None
     check_values: Annotated[
-        bool,
-        "--no-value-check",
-        "Accept values that violate their syntax, as slapadd does by default.",
+        bool, "--no-value-check", "Accept values that violate their syntax, as slapadd does by default."
     ] = True
     file_urls: Annotated[
         bool,
@@ -86,9 +75,7 @@ class BuildOptions(Placing, Sorting, Rejecting):
     tree: Synthetic | None = None  # in the place of inputs
     # Of a part of a glued tree:
     now: str | None = None  # the time of attributes that are made; None: as inputs.moment tells
-    claimed: tuple[str, ...] | None = (
-        None  # of a seeding: the contextCSN; None: it stands in the input
-    )
+    claimed: tuple[str, ...] | None = None  # of a seeding: the contextCSN; None: it stands in the input
     first: int = 0  # the number of the first entryCSN that is made
     reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w takes in
 

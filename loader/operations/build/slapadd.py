@@ -29,18 +29,7 @@ from loader.sinks.slapadd import GeneratedAttributes, MergeTask, Slice, SlicedLd
 from loader.sources import names
 from loader.storage import files
 
-STEPS = (
-    inputs.STEP,
-    "scan",
-    "schema",
-    "size",
-    "slice",
-    "load",
-    "slices",
-    "merge",
-    "check",
-    "publish",
-)
+STEPS = (inputs.STEP, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
@@ -138,20 +127,12 @@ class _SlapaddSteps:
     def load(self, meter: Meter, scan: Facts, size: Facts, aliases: Mapping[str, str]) -> Facts:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
-        settings = {
-            "olcDbDirectory": [str(self.made).encode()],
-            "olcDbMaxSize": [str(size["maxsize"]).encode()],
-        }
+        settings = {"olcDbDirectory": [str(self.made).encode()], "olcDbMaxSize": [str(size["maxsize"]).encode()]}
         place = self.place
         with place.private_configuration(self.run.directory, settings) as copy:
             server_id = finish.server_id(self.options, place)
             target = slapadd.Target(
-                copy,
-                place.database.suffix,
-                self.made,
-                size["maxsize"],
-                server_id,
-                self.options.check_schema,
+                copy, place.database.suffix, self.made, size["maxsize"], server_id, self.options.check_schema
             )
             own = self.options.write_context and not self.options.seeding
             with self.options.source.reading(meter) as read:
@@ -257,17 +238,11 @@ class ShardSteps:
             why = f"{units.number(found.unknown)} parents are found under no name of the input"
             return self._none(why)
         cuts = list(found.cuts)
-        count = (
-            len(cuts)
-            if self.options.shards
-            else max_useful_slices(found.shared, found.leaves, len(cuts))
-        )
+        count = len(cuts) if self.options.shards else max_useful_slices(found.shared, found.leaves, len(cuts))
         if count < 2:
             return self._none(f"{units.number(found.shared)} entries have children")
         kept = [cuts[at * len(cuts) // count] for at in range(count)]
-        self.run.progress.say(
-            f"{count} slices, {units.number(found.shared)} entries are in all of them"
-        )
+        self.run.progress.say(f"{count} slices, {units.number(found.shared)} entries are in all of them")
         return {"shards": count, "shared": found.shared, "leaves": found.leaves, "cuts": kept}
 
     def _none(self, why: str) -> Facts:
@@ -288,8 +263,7 @@ class ShardSteps:
         if self.scan["claimed"] and not any(one["rooted"] for one in facts.values()):
             suffix = self.place.database.suffix
             raise LdifUnreadable(
-                path=self.source.texts[0],
-                reason=f"the input has no entry {suffix} to bear contextCSN",
+                path=self.source.texts[0], reason=f"the input has no entry {suffix} to bear contextCSN"
             )
         return {"entries": sum(one["entries"] for one in facts.values())}
 
@@ -338,10 +312,7 @@ class ShardSteps:
         made = self.home / one.name
         files.remove_tree(made)
         made.mkdir(mode=0o700)
-        settings = {
-            "olcDbDirectory": [str(made).encode()],
-            "olcDbMaxSize": [str(self.size["maxsize"]).encode()],
-        }
+        settings = {"olcDbDirectory": [str(made).encode()], "olcDbMaxSize": [str(self.size["maxsize"]).encode()]}
         place = self.place
         with place.private_configuration(made, settings) as copy:
             target = slapadd.Target(
@@ -354,11 +325,7 @@ class ShardSteps:
             )
             own, rooted = slapadd.load_slice(target, one.piece, meter)
         files.make_durable(made / DATA)
-        facts = {
-            "entries": own + one.shared,
-            "rooted": rooted,
-            "identity": files.identity(made / DATA),
-        }
+        facts = {"entries": own + one.shared, "rooted": rooted, "identity": files.identity(made / DATA)}
         self.run.catalogue.finish_partition("slices", one.name, facts)
         killpoint("slices.each")
 

@@ -40,17 +40,7 @@ from loader.errors import (
 from loader.mdb import contents, meta, readers, verify
 from loader.operations import leases, made_with, map_room
 from loader.operations.backup import check as backup_check
-from loader.operations.doctor.facts import (
-    Backup,
-    Barred,
-    Certificate,
-    Database,
-    Drift,
-    Facts,
-    Kept,
-    Replication,
-    Slapd,
-)
+from loader.operations.doctor.facts import Backup, Barred, Certificate, Database, Drift, Facts, Kept, Replication, Slapd
 from loader.operations.publish import REPLACED
 from loader.operations.storage import check as storage_check
 from loader.operations.storage.findings import told_of
@@ -175,9 +165,7 @@ def _database(config: Config, one: Configured, request: Request, looker: Looker)
     # slapd opens no file of another format, so what it would store there is no measure for the indexes.
     has_drift = is_sampled and tools.lmdb_format() in (None, data_format)
     drift = looker.at(f"{suffix}: indexes", lambda: _drift(config, one)) if has_drift else None
-    report = looker.at(
-        f"{suffix}: storage", lambda: storage_check.check_database(*told_of(one, config.path))
-    )
+    report = looker.at(f"{suffix}: storage", lambda: storage_check.check_database(*told_of(one, config.path)))
     # In a container nobody can make tune2fs or lvs see the device, so a check would be UNKNOWN for ever.
     for unseen in report.situation.unseen if report else ():
         if unseen not in looker.left_out:
@@ -195,9 +183,7 @@ def _database(config: Config, one: Configured, request: Request, looker: Looker)
         kept=looker.at(f"{suffix}: old data files", lambda: _kept(directory)) or (),
         drift=drift,
         twins=_twins(one, directory, looker) if is_sampled else (),
-        replication=_replication(config, one, directory, request.access, looker)
-        if is_consumer
-        else (),
+        replication=_replication(config, one, directory, request.access, looker) if is_consumer else (),
     )
 
 
@@ -222,9 +208,7 @@ def _configured(config: Config, one: Configured, request: Request, looker: Looke
         idlexp=_idlexp(config, one),
         is_glued=bool(glue.subordinates(config, one)),
         lent=looker.at("leases", lambda: _nosync_holder(config, one.suffix)) or "",
-        backup=looker.at(f"{one.suffix}: backups", lambda: _backup(repo, one.suffix))
-        if repo
-        else None,
+        backup=looker.at(f"{one.suffix}: backups", lambda: _backup(repo, one.suffix)) if repo else None,
         is_maxsize_set=one.maxsize != DEFAULT_MAXSIZE,
         is_multi_provider=own.flag("olcMultiProvider", False) or own.flag("olcMirrorMode", False),
         lacking=tuple(_lacking_indexes(one)) if is_replicated else (),
@@ -349,9 +333,7 @@ def _replication(
     config: Config, one: Configured, directory: Path, access: Connection, looker: Looker
 ) -> tuple[Replication, ...]:
     """One for each provider."""
-    stored = looker.at(
-        f"{one.suffix}: contextCSN", lambda: tuple(contents.context_csns(directory, one.suffix))
-    )
+    stored = looker.at(f"{one.suffix}: contextCSN", lambda: tuple(contents.context_csns(directory, one.suffix)))
     if stored is None:
         return ()
 
@@ -369,11 +351,7 @@ def _replication(
 
 
 def _provider(
-    own: Connection | None,
-    given: Connection,
-    stored: tuple[str, ...],
-    suffix: str,
-    looker: Looker,
+    own: Connection | None, given: Connection, stored: tuple[str, ...], suffix: str, looker: Looker
 ) -> Replication:
     """Asks a provider as the account of the command line (`given`), else as that of olcSyncrepl (`own`, if that binds
     with a password); in any case whether it takes the latter."""
@@ -484,15 +462,11 @@ def _slapd(config: Config, suffixes: Sequence[str]) -> Slapd:
     if pid is None:
         hidden = running.unreadable()
         if hidden is not None:
-            raise UsageProblem(
-                reason=f"the configuration of slapd (process {hidden}) cannot be seen: run it as root"
-            )
+            raise UsageProblem(reason=f"the configuration of slapd (process {hidden}) cannot be seen: run it as root")
         pid_file = running.left_pid_file(config)
         return Slapd(pid_file="" if pid_file is None else str(pid_file))
     if running.is_elsewhere(pid):
-        raise UsageProblem(
-            reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there"
-        )
+        raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
     answers = questions.of(running.uris(pid), suffixes)
     return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
@@ -541,9 +515,7 @@ def _barred(config: Config, databases: Sequence[Configured]) -> tuple[Barred, ..
     return (*barred, *own, *(one for one in of_tls if one.verb == "read"))
 
 
-def _barred_of(
-    account: pwd.struct_passwd, subject: str, places: Sequence[Path], *options: str
-) -> Iterator[Barred]:
+def _barred_of(account: pwd.struct_passwd, subject: str, places: Sequence[Path], *options: str) -> Iterator[Barred]:
     """Has find(1) test the files as the account, because access(2) knows ACLs and read-only mounts."""
     present = [path for path in places if path.exists()]
     if not present:

@@ -271,10 +271,7 @@ def _ended(reader: Reader) -> tuple[str, ...]:
             "# a long search of slapd itself; find its connection, and end that client:",
             "ldapsearch -Q -LLL -Y EXTERNAL -H ldapi:/// -b cn=Connections,cn=Monitor monitorConnectionOpsExecuting",
         )
-    return (
-        f"ps -fp {reader.pid}  # is it still wanted?",
-        f"kill {reader.pid} || kill -9 {reader.pid}",
-    )
+    return (f"ps -fp {reader.pid}  # is it still wanted?", f"kill {reader.pid} || kill -9 {reader.pid}")
 
 
 # --- what a crash would lose --------------------------------------------------------------------
@@ -302,9 +299,7 @@ def _sync(facts: Facts, database: Database) -> Findings:
     if database.nosync:
         minutes = (database.checkpoint or "").split()[1:]
         is_flushed = len(minutes) == 1 and minutes[0].isdigit() and int(minutes[0]) > 0
-        is_left = any(
-            (one.kind, one.database) == ("nosync", database.suffix) for one in facts.leases
-        )
+        is_left = any((one.kind, one.database) == ("nosync", database.suffix) for one in facts.leases)
         setter = "left by a run" if is_left else "and no run of ditseed has set it"
         yield Finding(
             _graded("writemap" in flags or not is_flushed, True),
@@ -394,10 +389,7 @@ def _format(facts: Facts, database: Database) -> Findings:
         f"data.mdb has data format {database.format}; {name}, which is installed, reads format {readable}",
         "OpenLDAP 2.4 to 2.6 (LMDB 0.9) read format 1, OpenLDAP 2.7 (LMDB 1.0) reads format 3. slapd does not start "
         "on the other one. ditseed makes the database again in the format of this one.",
-        (
-            f"mv {new} {old}",
-            f"ditseed migrate {old} {new} --config {facts.config} -b {shlex.quote(database.suffix)}",
-        ),
+        (f"mv {new} {old}", f"ditseed migrate {old} {new} --config {facts.config} -b {shlex.quote(database.suffix)}"),
         "lmdb.h, MDB_VERSION_MISMATCH",
     )
 
@@ -503,9 +495,7 @@ def _replication(_facts: Facts, database: Database) -> Findings:
                 f"the provider refuses the account of olcSyncrepl ({one.refused})",
                 "The consumer receives no change until binddn and credentials of olcSyncrepl are those of an account "
                 "there.",
-                (
-                    "# set binddn and credentials in olcSyncrepl of the database, or the password at the provider",
-                ),
+                ("# set binddn and credentials in olcSyncrepl of the database, or the password at the provider",),
                 source,
             )
         if one.dead:
@@ -516,9 +506,7 @@ def _replication(_facts: Facts, database: Database) -> Findings:
                 database.suffix,
                 f"the provider {one.provider} cannot be reached: {one.dead}",
                 "The consumer receives no change from it.",
-                (
-                    f"ldapsearch -x -LLL -H {shlex.quote(one.provider)} -s base -b '' namingContexts",
-                ),
+                (f"ldapsearch -x -LLL -H {shlex.quote(one.provider)} -s base -b '' namingContexts",),
                 source,
             )
         if one.shown is not None or not (one.dead or one.refused):
@@ -542,11 +530,7 @@ def lag(one: Replication) -> float | None:
 def _behind(database: Database, one: Replication, source: str) -> Finding:
     seconds = lag(one)
     if seconds is None:
-        stored = (
-            "has no contextCSN"
-            if one.age is None
-            else f"has seen changes until {units.duration(one.age)} ago"
-        )
+        stored = "has no contextCSN" if one.age is None else f"has seen changes until {units.duration(one.age)} ago"
         return Finding(
             Severity.NOTE,
             "replication",
@@ -666,9 +650,7 @@ def _tls(facts: Facts) -> Findings:
             facts.config,
             facts.tls,
             "slapd does not start with it, or answers no client that wants TLS.",
-            (
-                "# put the files of one certificate into olcTLSCertificateFile and olcTLSCertificateKeyFile",
-            ),
+            ("# put the files of one certificate into olcTLSCertificateFile and olcTLSCertificateKeyFile",),
             f"{_CONFIG_5}, olcTLSCertificateKeyFile",
         )
     for one in facts.certificates:
@@ -682,15 +664,10 @@ def _tls(facts: Facts) -> Findings:
             "certificate",
             one.file,
             f"{one.subject or 'certificate'} {expiry}",
-            ""
-            if is_well
-            else "Clients, consumers among them, refuse a server with an expired one.",
+            "" if is_well else "Clients, consumers among them, refuse a server with an expired one.",
             ()
             if is_well
-            else (
-                f"openssl x509 -noout -text -in {shlex.quote(one.file)}",
-                "# renew it, and restart slapd",
-            ),
+            else (f"openssl x509 -noout -text -in {shlex.quote(one.file)}", "# renew it, and restart slapd"),
             f"{_CONFIG_5}, olcTLSCertificateFile",
         )
 
@@ -741,9 +718,7 @@ def _lacking(facts: Facts, database: Database) -> Findings:
             "neither olcSizeLimit nor olcLimits lets an account read all of it (500 entries by default)",
             "Only the root DN can read all of it: neither a consumer nor `ditseed export` with an account of its "
             "own can. The rule belongs before all others of the database.",
-            (
-                "ditseed export -H ldap://HOST -D DN -y FILE -o /srv/export  # its hint has the commands for DN",
-            ),
+            ("ditseed export -H ldap://HOST -D DN -y FILE -o /srv/export  # its hint has the commands for DN",),
             f"{_CONFIG_5}, olcLimits",
         )
 

@@ -297,9 +297,7 @@ def require() -> None:
     for package in _PACKAGES:
         if importlib.util.find_spec(package) is None:
             all_of_it = ", ".join(_PACKAGES)
-            raise PackageMissing(
-                place="--report", package=package, extra="charts", packages=all_of_it
-            )
+            raise PackageMissing(place="--report", package=package, extra="charts", packages=all_of_it)
 
 
 def write(report: RunReport, command: str, path: Path) -> None:
@@ -310,9 +308,7 @@ def write(report: RunReport, command: str, path: Path) -> None:
 def rendered(report: RunReport, command: str) -> str:
     from jinja2 import Environment, StrictUndefined  # here, because it takes long to import
 
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = lambda value: plain.sentence(str(value))
     environment.filters["number"] = units.number
     environment.filters["size"] = units.size
@@ -381,10 +377,7 @@ def _asked(report: RunReport, command: str) -> Iterator[tuple[str, str]]:
     yield "begun", units.moment(began)
     yield "ended", units.moment(began + report.seconds)
     if "done_before" in report.facts:
-        yield (
-            "done before",
-            f"nothing was done now: all this was done on {report.facts['done_before']}",
-        )
+        yield ("done before", f"nothing was done now: all this was done on {report.facts['done_before']}")
     for name in ("directory", "output"):
         if report.facts.get(name):
             yield name, plain.printable(str(report.facts[name]))

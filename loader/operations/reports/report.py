@@ -96,14 +96,8 @@ _NAME = "ditseed_run"
 _GAUGES: Mapping[str, tuple[str, Callable[[RunReport], float | None]]] = {
     "success": ("1 if the run was done, with rejects or without; else 0.", lambda one: one.is_done),
     "exit_status": ("As docs/errors.md lists them.", lambda one: one.status),
-    "start_timestamp_seconds": (
-        "When the run began, as Unix time.",
-        lambda one: one.recorder.began,
-    ),
-    "end_timestamp_seconds": (
-        "When the run ended, as Unix time.",
-        lambda one: one.recorder.began + one.seconds,
-    ),
+    "start_timestamp_seconds": ("When the run began, as Unix time.", lambda one: one.recorder.began),
+    "end_timestamp_seconds": ("When the run ended, as Unix time.", lambda one: one.recorder.began + one.seconds),
     "duration_seconds": ("Seconds from the beginning to the end.", lambda one: one.seconds),
     "entries": (
         "Entries of the report; of a run that failed, those that its last step had counted.",

@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import units
-from loader.errors import (
-    EmptyInput,
-    IncludeRefused,
-    LdifEncoding,
-    LdifSyntax,
-    LdifTruncated,
-    MaxsizeTooSmall,
-    NoSpace,
-)
+from loader.errors import EmptyInput, IncludeRefused, LdifEncoding, LdifSyntax, LdifTruncated, MaxsizeTooSmall, NoSpace
 from loader.operations.sizing import sampled
 from loader.operations.sizing.model import Forecast
 from loader.progress import Meter
@@ -54,9 +46,7 @@ class Limits:
     def require(self, needed: int) -> None:
         """Raises MaxsizeTooSmall, NoSpace."""
         if self.maxsize is not None and needed > self.maxsize:
-            raise MaxsizeTooSmall(
-                maxsize=units.size(self.maxsize), suffix=self.suffix, needed=units.size(needed)
-            )
+            raise MaxsizeTooSmall(maxsize=units.size(self.maxsize), suffix=self.suffix, needed=units.size(needed))
         free = self.free
         if free is not None and needed > free:
             lack = f"about {units.size(needed)} needed, {units.size(free)} free"

@@ -78,9 +78,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
     return (_id2e(growth), _rest(growth), *indexes)
 
 
-def added(
-    tables: Sequence[TableForecast], more: Sequence[TableForecast]
-) -> Iterator[TableForecast]:
+def added(tables: Sequence[TableForecast], more: Sequence[TableForecast]) -> Iterator[TableForecast]:
     """Tables with what other entries add to them."""
     besides = {one.name: one for one in more}
     for one in tables:
@@ -184,9 +182,7 @@ def _distinct(keys: Mapping[int, int], growth: Growth) -> float:
     return seen - unseen * math.expm1((growth.wanted - growth.sampled) * math.log1p(-share))
 
 
-def _pages(
-    keys: Mapping[float, float] | Mapping[int, int], key_bytes: int, page_size: int, longest: int
-) -> float:
+def _pages(keys: Mapping[float, float] | Mapping[int, int], key_bytes: int, page_size: int, longest: int) -> float:
     """Of a table of keys with so many IDs, as the core writes it: full pages."""
     room = page_size - _HEADER
     total = squares = trees = 0.0
@@ -224,8 +220,5 @@ def _tree(ids: float, key_bytes: int, page_size: int, longest: int) -> float:
 
 def _tree_pages(counts: IndexCounts, page_size: int, longest: int) -> int:
     """Of all keys of an index as it is."""
-    told = (
-        count * _tree(ids, counts.key_bytes, page_size, longest)
-        for ids, count in counts.keys.items()
-    )
+    told = (count * _tree(ids, counts.key_bytes, page_size, longest) for ids, count in counts.keys.items())
     return round(sum(told))

@@ -91,10 +91,7 @@ def _sustained(data: Path, target: int, wanted: int, meter: Meter) -> float:
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database, which is what is asked for
 _SHARE = 4  # of the memory there is
 TIMED = 1.0  # seconds
-_TIMED_SHARE, _TIMED_MOST = (
-    0.1,
-    3.0,
-)  # of the whole build; seconds: a long one is worth a better answer
+_TIMED_SHARE, _TIMED_MOST = (0.1, 3.0)  # of the whole build; seconds: a long one is worth a better answer
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
 structuralObjectClass: glue
@@ -119,12 +116,7 @@ class SampleBuild:
 
 
 def forecast(
-    sample: Sample,
-    target: Target,
-    scratch: Path,
-    meter: Meter,
-    timed: float = TIMED,
-    disk: Path | None = None,
+    sample: Sample, target: Target, scratch: Path, meter: Meter, timed: float = TIMED, disk: Path | None = None
 ) -> Forecast:
     """The sample is built again, twice for `timed` / 2 seconds, or longer for a large whole: of one short build nobody
     knows how long the next takes; with 0 it is built once, and the duration is that of a first build. `disk`: the
@@ -190,15 +182,11 @@ def _seconds(before: SampleBuild | None, after: SampleBuild, factor: float) -> f
     return fixed + (after.seconds - fixed) * factor
 
 
-def costs(
-    sample: Sample, targets: Sequence[Target], scratch: Path, meter: Meter, rounds: int
-) -> list[SampleBuild]:
+def costs(sample: Sample, targets: Sequence[Target], scratch: Path, meter: Meter, rounds: int) -> list[SampleBuild]:
     """Builds of the sample for each of `targets`, the least of some each, which are made in turn. Values are looked at,
     as a build does, which takes its time, too. Raises NotProven, NoSpace."""
     above, text = _inputs(sample, targets[0], scratch)
-    build = functools.partial(
-        _built, inputs=[*above, text], place=scratch / "sample", meter=meter, value_check="count"
-    )
+    build = functools.partial(_built, inputs=[*above, text], place=scratch / "sample", meter=meter, value_check="count")
     made = [[build(one) for one in targets] for _ in range(rounds)]
     return [min(column, key=lambda one: one.processor) for column in zip(*made, strict=True)]
 
@@ -212,9 +200,7 @@ def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[
     return [above] if missing else [], text
 
 
-def _forecast(
-    sample: Sample, target: Target, before: SampleBuild | None, after: SampleBuild, sampled: int
-) -> Forecast:
+def _forecast(sample: Sample, target: Target, before: SampleBuild | None, after: SampleBuild, sampled: int) -> Forecast:
     growth = _growth(target, before, after, sampled, _wanted(sample, sampled))
     tables = model.tables(growth)
     return Forecast(
@@ -230,12 +216,7 @@ def _forecast(
 
 
 def _growth(
-    target: Target,
-    before: SampleBuild | None,
-    after: SampleBuild,
-    sampled: int,
-    wanted: int,
-    is_added: bool = False,
+    target: Target, before: SampleBuild | None, after: SampleBuild, sampled: int, wanted: int, is_added: bool = False
 ) -> Growth:
     return Growth(
         before=contents.table_sizes(before.directory) if before else None,
@@ -253,9 +234,7 @@ def _stand_in(name: str) -> bytes:
     return f"dn:: {coded}\n{_GLUE.format(uuid=known)}".encode()
 
 
-def _timed(
-    target: Target, inputs: list[Path], place: Path, meter: Meter, timed: float, factor: float
-) -> SampleBuild:
+def _timed(target: Target, inputs: list[Path], place: Path, meter: Meter, timed: float, factor: float) -> SampleBuild:
     """The last one, with the seconds that three of four take at most: a long build meets slow moments, too. The first
     counts only where there is no other, for it finds nothing ready. `factor`: by how much the whole is larger."""
     made, began = _built(target, inputs, place, meter), time.monotonic()
@@ -270,19 +249,12 @@ def _timed(
 
 
 def _built(
-    target: Target,
-    inputs: list[Path],
-    place: Path,
-    meter: Meter,
-    value_check: mdb.ValueCheck = "skip",
+    target: Target, inputs: list[Path], place: Path, meter: Meter, value_check: mdb.ValueCheck = "skip"
 ) -> SampleBuild:
     files.remove_tree(place)
     place.mkdir(mode=0o700)
     means = mdb.Resources(
-        memory=resources.memory() // _SHARE,
-        jobs=resources.processors(),
-        scratch=place,
-        rejects=place / "rejects.ldif",
+        memory=resources.memory() // _SHARE, jobs=resources.processors(), scratch=place, rejects=place / "rejects.ldif"
     )
     target = replace(target, map_size=_ROOM)
     rules = BuildRules(now=_NOW, value_check=value_check, check_schema=False, max_rejects=1 << 31)

@@ -8,15 +8,7 @@ from shlex import quote
 from loader import units
 from loader.operations.storage import findings as commands
 from loader.operations.storage.filesystem_rules import XFS_MINIMUM
-from loader.operations.storage.findings import (
-    FEW_SECTORS,
-    PAGE,
-    Configured,
-    Database,
-    Finding,
-    Severity,
-    Situation,
-)
+from loader.operations.storage.findings import FEW_SECTORS, PAGE, Configured, Database, Finding, Severity, Situation
 from loader.storage.devices import Device
 from loader.storage.survey import Facts
 from loader.storage.volumes import EXT, PhysicalVolume, Volume, Volumes
@@ -29,9 +21,7 @@ def hardware_findings(situation: Situation) -> Iterator[Finding]:
     facts = situation.facts
     physical = {one.name: one for one in facts.volumes.physical}
     found = [
-        one
-        for device in facts.devices
-        for one in (*alignment(device, physical.get(device.path)), *_scheduler(device))
+        one for device in facts.devices for one in (*alignment(device, physical.get(device.path)), *_scheduler(device))
     ]
     yield from found
     if facts.devices and not any(one.rule == "alignment" for one in found):
@@ -296,15 +286,10 @@ def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, .
 def _stripe_commands(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
     group, name, extents = volume.group, f"{volume.name.strip('[]')}_striped", len(legs) * each
     kind = "xfs" if extents * volume.extent_size >= XFS_MINIMUM else f"ext4 -b {PAGE}"
-    return (
-        commands.lvcreate(group, name, extents, STRIPE, legs),
-        f"mkfs.{kind} /dev/{group}/{name}",
-    )
+    return (commands.lvcreate(group, name, extents, STRIPE, legs), f"mkfs.{kind} /dev/{group}/{name}")
 
 
-def _uneven(
-    volume: Volume, physical: Sequence[PhysicalVolume], pool: Volume | None
-) -> Iterator[Finding]:
+def _uneven(volume: Volume, physical: Sequence[PhysicalVolume], pool: Volume | None) -> Iterator[Finding]:
     counts = [segment.stripes for segment in volume.segments]
     if len(set(counts)) > 1:
         fewer = sum(one.extents for one in volume.segments if one.stripes < max(counts))
@@ -321,10 +306,7 @@ def _uneven(
     idle = len(physical) - len(volume.legs)
     said = f"; {_others(idle)} of the group not used" if idle > 0 else ""
     yield Finding(
-        Severity.OK,
-        "volume.striped",
-        _name(volume),
-        f"striped evenly over {len(volume.legs)} physical volumes{said}",
+        Severity.OK, "volume.striped", _name(volume), f"striped evenly over {len(volume.legs)} physical volumes{said}"
     )
 
 
@@ -488,9 +470,7 @@ def _readahead(situation: Situation, size: int) -> Finding:
     facts = situation.facts
     subject, told = facts.devices[0].path, f"readahead {units.size(size)}"
     if situation.configured is not None and not situation.configured.reads_ahead:
-        return Finding(
-            Severity.OK, "readahead", subject, f"{told}, which slapd does not use (nordahead)"
-        )
+        return Finding(Severity.OK, "readahead", subject, f"{told}, which slapd does not use (nordahead)")
     severity = _severity(situation, size)
     if severity is Severity.OK:
         return Finding(severity, "readahead", subject, told)

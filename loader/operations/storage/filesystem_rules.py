@@ -299,9 +299,7 @@ def _mend(situation: Situation, unit: int, width: int) -> tuple[str, ...]:
     mount = situation.facts.mount
     if mount.kind in EXT:
         block = situation.facts.parameters.block if situation.facts.parameters else 4096
-        return (
-            f"tune2fs -E stride={unit // block},stripe_width={width // block} {quote(mount.source)}",
-        )
+        return (f"tune2fs -E stride={unit // block},stripe_width={width // block} {quote(mount.source)}",)
     return (
         "# on a new volume with these stripes (mkfs.xfs takes them over by itself):",
         f"mkfs.xfs -d su={unit},sw={width // unit} DEVICE",
@@ -318,9 +316,7 @@ _MOUNT = "mount(8), ext4(5)"
 # Option of XFS -> the version of Linux that refuses it.
 _REMOVED = {
     **dict.fromkeys(("barrier", "nobarrier"), "4.19"),
-    **dict.fromkeys(
-        ("delaylog", "nodelaylog", "ihashsize", "irixsgid", "osyncisdsync", "osyncisosync"), "4.0"
-    ),
+    **dict.fromkeys(("delaylog", "nodelaylog", "ihashsize", "irixsgid", "osyncisdsync", "osyncisosync"), "4.0"),
 }
 _DEPRECATED = {"attr2", "noattr2", "ikeep", "noikeep"}  # of XFS, in the kernel's admin-guide/xfs
 _NO_BARRIER = {"nobarrier", "barrier=0"}
@@ -331,9 +327,7 @@ def mount_findings(situation: Situation) -> Iterator[Finding]:
     before = [*_mounted(facts), *_planned(facts)]
     yield from before
     if not before:
-        yield Finding(
-            Severity.OK, "mount.options", facts.mount.target, ",".join(facts.mount.options)
-        )
+        yield Finding(Severity.OK, "mount.options", facts.mount.target, ",".join(facts.mount.options))
 
 
 def _mounted(facts: Facts) -> Iterator[Finding]:
@@ -355,9 +349,7 @@ def _mounted(facts: Facts) -> Iterator[Finding]:
         yield _harmful(mount, "data=journal", "All data is written twice, first to the journal.")
     if "data=writeback" in options:
         yield _harmful(
-            mount,
-            "data=writeback",
-            "After a crash, blocks that were just allocated may hold what was there before.",
+            mount, "data=writeback", "After a crash, blocks that were just allocated may hold what was there before."
         )
     if "discard" in options and mount.kind != "btrfs":
         yield Finding(
@@ -366,10 +358,7 @@ def _mounted(facts: Facts) -> Iterator[Finding]:
             mount.target,
             "discard: freed blocks are discarded at once",
             "This can slow down the device while it works. A weekly fstrim does the same; a database frees hardly any.",
-            (
-                f"mount -o remount,nodiscard {quote(mount.target)}",
-                "systemctl enable --now fstrim.timer",
-            ),
+            (f"mount -o remount,nodiscard {quote(mount.target)}", "systemctl enable --now fstrim.timer"),
             "xfs(5), discard; fstrim(8)",
         )
 
@@ -448,9 +437,7 @@ def _planned(facts: Facts) -> Iterator[Finding]:
 def _names_subvolume(entry: FstabEntry, mount: Mount) -> bool:
     of_mount = {one for one in mount.options if one.startswith("subvolid=")}
     paths = [one.removeprefix("subvol=") for one in entry.options if one.startswith("subvol=")]
-    return bool(of_mount & {*entry.options}) or mount.root in [
-        f"/{one.strip('/')}" for one in paths
-    ]
+    return bool(of_mount & {*entry.options}) or mount.root in [f"/{one.strip('/')}" for one in paths]
 
 
 def _with_subvolume(entry: FstabEntry, mount: Mount) -> list[str]:
@@ -475,9 +462,7 @@ def _not_planned(facts: Facts) -> Finding:
     lines = []
     if base is not None and facts.base_fstab is None and base.target != "/":
         lines.append(_to_fstab(base, None))
-    if (
-        base is not None or not mount.is_bind
-    ):  # else its directory cannot be named: in a container, for example
+    if base is not None or not mount.is_bind:  # else its directory cannot be named: in a container, for example
         lines.append(_to_fstab(mount, base))
     return Finding(
         Severity.NOTE,

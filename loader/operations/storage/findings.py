@@ -21,9 +21,7 @@ from loader.storage.volumes import Unseen
 FEW_SECTORS = 32  # of 512 bytes, 16 KiB: readahead for a database that does not fit into memory
 
 
-def lvcreate(
-    group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1
-) -> str:
+def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1) -> str:
     """A stripe on each leg, or on each pair of legs if `copies` is 2; without stripes if there is only one.
 
     `extents`: of the volume. `stripe_size`: bytes. Signatures of a file system that had these extents before are wiped;
@@ -33,10 +31,7 @@ def lvcreate(
     kind = f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1 " if copies > 1 else ""
     striped = f"-i {stripes} -I {stripe_size // 1024}k " if stripes > 1 else ""
     disks = " ".join(map(quote, legs))
-    return (
-        f"lvcreate -y --wipesignatures y {kind}{striped}-l {extents} -n {quote(name)} {quote(group)} "
-        f"{disks}"
-    )
+    return f"lvcreate -y --wipesignatures y {kind}{striped}-l {extents} -n {quote(name)} {quote(group)} {disks}"
 
 
 def more_disks(group: str, lacking: str, count: int, least: str) -> tuple[str, ...]:

@@ -25,9 +25,7 @@ from loader.storage.devices import Device
 
 KINDS = ("xfs", "ext4", "ext3", "ext2")
 _LOG_UNIT = 256 * 1024  # bytes: the largest of XFS
-_LARGEST = dict.fromkeys(
-    ("ext3", "ext2"), ((1 << 32) - 1) * PAGE
-)  # bytes: 32 bits number the blocks
+_LARGEST = dict.fromkeys(("ext3", "ext2"), ((1 << 32) - 1) * PAGE)  # bytes: 32 bits number the blocks
 # Bytes in blocks of 4096 bytes: of a file.
 _LARGEST_FILE = {"xfs": 8 << 60, "ext4": 16 << 40, "ext3": 2 << 40, "ext2": 2 << 40}
 
@@ -55,9 +53,7 @@ def require_room(size: int, database: int, kind: str) -> None:
             f"hold a database of {units.size(database)} twice: a build, a restore or a copy is made beside it"
         )
     if kind == "xfs" and size < XFS_MINIMUM:
-        raise VolumeTooSmall(
-            reason=f"xfs needs {units.size(XFS_MINIMUM)}, the volume has {units.size(size)}"
-        )
+        raise VolumeTooSmall(reason=f"xfs needs {units.size(XFS_MINIMUM)}, the volume has {units.size(size)}")
     if size > (most := _LARGEST.get(kind, size)):
         raise UsageProblem(
             reason=f"--fs: {kind} takes at most {units.size(most)} with blocks of {PAGE} bytes, and the volume has "
@@ -71,9 +67,7 @@ def require_room(size: int, database: int, kind: str) -> None:
 
 def steps(kind: str, device: str, mount: str, stripes: Stripes) -> Iterator[Step]:
     yield _xfs(device, stripes) if kind == "xfs" else _ext(kind, device, stripes)
-    yield Step(
-        f"mkdir -p {quote(mount)}", ("The mount point; not the directory of a database in use.",)
-    )
+    yield Step(f"mkdir -p {quote(mount)}", ("The mount point; not the directory of a database in use.",))
     yield Step(
         f"mount -t {kind} {device} {quote(mount)}",
         (
@@ -120,13 +114,9 @@ def _ext(kind: str, device: str, stripes: Stripes) -> Step:
     if stripes.count > 1:
         stride = stripes.unit // PAGE
         options.append(f"-E stride={stride},stripe_width={stride * stripes.count}")
-        why.append(
-            f"stride: {units.size(stripes.unit)} in blocks; stripe_width: {stride} x {stripes.count} stripes."
-        )
+        why.append(f"stride: {units.size(stripes.unit)} in blocks; stripe_width: {stride} x {stripes.count} stripes.")
     if kind != "ext2":
-        why.append(
-            "The size of the journal is left to mke2fs: a database is one file and changes few metadata."
-        )
+        why.append("The size of the journal is left to mke2fs: a database is one file and changes few metadata.")
     return Step(f"mkfs.{kind} {' '.join(options)} {device}", tuple(why))
 
 
@@ -171,29 +161,21 @@ class Wishes:
     database: Annotated[int, "--database-size", Size(), "Size of the database."]
     kind: Annotated[str, "--fs", Choice(KINDS), "File system."] = "xfs"
     stripes: Annotated[
-        int | None,
-        IntRange(1),
-        "Number of stripes (default: one on each disk, or on each two with --redundant).",
+        int | None, IntRange(1), "Number of stripes (default: one on each disk, or on each two with --redundant)."
     ] = None
-    stripe_size: Annotated[int, Size(), {"show_default": False}, "Stripe size (default: 64K)."] = (
-        STRIPE
+    stripe_size: Annotated[int, Size(), {"show_default": False}, "Stripe size (default: 64K)."] = STRIPE
+    extent_size: Annotated[int, Size(), {"show_default": False}, "Extent size (default: 4M)."] = EXTENT
+    size: Annotated[int | None, "--volume-size", Size(), "Size of the volume (default: all of the disks)."] = None
+    memory: Annotated[int, Size(), {"required": False}, "Memory of the server (default: of this host)."] = field(
+        default_factory=resources.memory
     )
-    extent_size: Annotated[int, Size(), {"show_default": False}, "Extent size (default: 4M)."] = (
-        EXTENT
-    )
-    size: Annotated[
-        int | None, "--volume-size", Size(), "Size of the volume (default: all of the disks)."
-    ] = None
-    memory: Annotated[
-        int, Size(), {"required": False}, "Memory of the server (default: of this host)."
-    ] = field(default_factory=resources.memory)
     group: Annotated[str, "--vg", "Name of the volume group."] = "ldap"
     volume: Annotated[str, "--lv", "Name of the logical volume."] = "data"
     mount: Annotated[str, "Mount point."] = "/srv/ldap"
     unequal: Annotated[bool, "Do without what larger disks have more than the smallest."] = False
-    redundant: Annotated[
-        bool, "Keep everything on two disks: raid10 on 4 disks or more, a mirror (raid1) on 2."
-    ] = False
+    redundant: Annotated[bool, "Keep everything on two disks: raid10 on 4 disks or more, a mirror (raid1) on 2."] = (
+        False
+    )
 
     @property
     def copies(self) -> int:
@@ -237,9 +219,7 @@ def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
     extents = stripes * (max(leg.used for leg in legs) - wishes.raid_extents)
     size = extents * wishes.extent_size
     require_room(size, wishes.database, wishes.kind)
-    sectors = (
-        findings.FEW_SECTORS if wishes.database > wishes.memory else device_rules.USUAL // _SECTOR
-    )
+    sectors = findings.FEW_SECTORS if wishes.database > wishes.memory else device_rules.USUAL // _SECTOR
     return Plan(
         wishes=wishes,
         stripes=stripes,
@@ -257,9 +237,7 @@ def _require_names(disks: Sequence[Disk], wishes: Wishes) -> None:
         if not _LVM_NAME.fullmatch(name) or name in (".", ".."):
             raise UsageProblem(reason=f"{option}: {name!r} is not a name that LVM takes")
     if reserved := _RESERVED.search(wishes.volume):
-        raise UsageProblem(
-            reason=f"--lv: {wishes.volume!r} is a name that LVM keeps for itself ({reserved[0]})"
-        )
+        raise UsageProblem(reason=f"--lv: {wishes.volume!r} is a name that LVM keeps for itself ({reserved[0]})")
     both = len(f"{wishes.group}{wishes.volume}".replace("-", "--"))
     longest = _LONGEST_NAME - (_OWN_NAME if wishes.redundant else 0)
     if both > longest:
@@ -267,9 +245,7 @@ def _require_names(disks: Sequence[Disk], wishes: Wishes) -> None:
             reason=f"--vg and --lv have {both} characters together (LVM doubles hyphens), and {longest} is the most"
         )
     if any(one.devices for one in disks) and os.path.lexists(f"/dev/{wishes.group}"):
-        raise UsageProblem(
-            reason=f"--vg: /dev/{wishes.group} exists, so vgcreate refuses the name; choose another one"
-        )
+        raise UsageProblem(reason=f"--vg: /dev/{wishes.group} exists, so vgcreate refuses the name; choose another one")
     if not wishes.mount.startswith("/") or not wishes.mount.isprintable():
         raise UsageProblem(reason=f"--mount: {wishes.mount!r} is not an absolute path")
     names = [one.devices[0].path if one.devices else one.path for one in disks]
@@ -282,9 +258,7 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
     unit, extent = wishes.stripe_size, wishes.extent_size
     for what, size in (("stripe size", unit), ("extent size", extent)):
         if size < PAGE or size & (size - 1):
-            raise StripesImpossible(
-                reason=f"the {what} of {size} bytes is not a power of two of {PAGE} bytes or more"
-            )
+            raise StripesImpossible(reason=f"the {what} of {size} bytes is not a power of two of {PAGE} bytes or more")
     if unit > extent:
         raise StripesImpossible(
             reason=f"the stripe size of {units.size(unit)} exceeds the extent size of {units.size(extent)}; "
@@ -292,9 +266,7 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
         )
     needed, each = stripes * wishes.copies, "two disks" if wishes.redundant else "one disk"
     if needed > len(disks):
-        raise StripesImpossible(
-            reason=f"each stripe needs {each}, {needed} in all, and there are {len(disks)}"
-        )
+        raise StripesImpossible(reason=f"each stripe needs {each}, {needed} in all, and there are {len(disks)}")
     if wishes.redundant and wishes.stripes is None and len(disks) % 2:
         raise StripesImpossible(
             reason=f"--redundant pairs the disks, and {len(disks)} is an odd number; leave one out, or say --stripes "
@@ -302,13 +274,9 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
         )
     most = _MOST_IMAGES if wishes.redundant else _MOST_STRIPES
     if needed > most:
-        raise StripesImpossible(
-            reason=f"lvcreate takes {most} disks at most, and {needed} are needed"
-        )
+        raise StripesImpossible(reason=f"lvcreate takes {most} disks at most, and {needed} are needed")
     known = {one.path: one for disk in disks for one in disk.devices}
-    shared = device_rules.on_one_disk(
-        [one.devices[0].path for one in disks if one.devices], [*known.values()]
-    )
+    shared = device_rules.on_one_disk([one.devices[0].path for one in disks if one.devices], [*known.values()])
     for disk, parts in shared.items():
         raise StripesImpossible(reason=f"{', '.join(parts)} are on one disk, {disk}")
 
@@ -331,13 +299,9 @@ def _legs(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> tuple[Leg, ...
     each = least if wishes.size is None else -(-wishes.size // (extent * stripes)) + own
     if each > least or each <= own:
         most = units.size(max(0, least - own) * extent * stripes)
-        raise VolumeTooSmall(
-            reason=f"the volume can have {most}, {least} extents on each of {len(on)} disks"
-        )
+        raise VolumeTooSmall(reason=f"the volume can have {most}, {least} extents on each of {len(on)} disks")
     taken = {path: each if path in on else 0 for path in counts}
-    return tuple(
-        Leg(path, count, taken[path], count - taken[path]) for path, count in counts.items()
-    )
+    return tuple(Leg(path, count, taken[path], count - taken[path]) for path, count in counts.items())
 
 
 def _start(disks: Sequence[Disk]) -> int:
@@ -346,28 +310,20 @@ def _start(disks: Sequence[Disk]) -> int:
     return lcm(device_rules.ALIGNED, *(one for one in below if one))
 
 
-def _steps(
-    disks: Sequence[Disk], wishes: Wishes, legs: Sequence[Leg], total: int, sectors: int
-) -> Iterator[Step]:
+def _steps(disks: Sequence[Disk], wishes: Wishes, legs: Sequence[Leg], total: int, sectors: int) -> Iterator[Step]:
     names = " ".join(quote(disk.path) for disk in disks)
     extent, start = units.size(wishes.extent_size), _start(disks)
     yield Step(
         f"pvcreate --dataalignment {start // 1024}k {names}",
-        (
-            f"The first extent begins at {units.size(start)}, a whole number of stripes, sectors and flash pages.",
-        ),
+        (f"The first extent begins at {units.size(start)}, a whole number of stripes, sectors and flash pages.",),
     )
     yield Step(
         f"vgcreate -s {wishes.extent_size // 1024}k {wishes.group} {names}",
-        (
-            f"Extents of {extent}: the unit of every size in LVM, and the largest stripe size that it takes.",
-        ),
+        (f"Extents of {extent}: the unit of every size in LVM, and the largest stripe size that it takes.",),
     )
     used = [leg for leg in legs if leg.used]
     stripes, on = len(used) // wishes.copies, [leg.disk for leg in used]
-    lvcreate = findings.lvcreate(
-        wishes.group, wishes.volume, total, wishes.stripe_size, on, wishes.copies
-    )
+    lvcreate = findings.lvcreate(wishes.group, wishes.volume, total, wishes.stripe_size, on, wishes.copies)
     yield Step(lvcreate, tuple(_of_volume(wishes, used, total)))
     yield Step(
         findings.read_ahead(wishes.group, wishes.volume, sectors),

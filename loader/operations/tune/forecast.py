@@ -99,21 +99,13 @@ def plan(
 
 
 def of_location(
-    config: Config,
-    database: Database,
-    found: Location,
-    wanted: SampleSize,
-    progress: Progress,
+    config: Config, database: Database, found: Location, wanted: SampleSize, progress: Progress
 ) -> Forecast:
     return _sampled(config, database, partial(_sample, found, wanted), progress)[1]
 
 
 def _sampled(
-    config: Config,
-    database: Database,
-    take: Callable[[Meter], Sample],
-    progress: Progress,
-    disk: Path | None = None,
+    config: Config, database: Database, take: Callable[[Meter], Sample], progress: Progress, disk: Path | None = None
 ) -> tuple[Sample, Forecast]:
     with progress.step("sample") as meter:
         sample = take(meter)
@@ -185,11 +177,7 @@ def _terms(load: Forecast, keeps: int, share: float, reader: Term) -> Iterator[T
     )
     if keeps:
         yield Term("what is there", keeps, "stays, unless `ditseed build --replace` makes it anew")
-    yield Term(
-        "growth",
-        round((load.bytes + keeps) * share),
-        f"{share:.0%} of what is there after the load",
-    )
+    yield Term("growth", round((load.bytes + keeps) * share), f"{share:.0%} of what is there after the load")
     yield reader
     yield Term(
         "largest transaction",

@@ -63,11 +63,7 @@ def _by_kind(index: Index) -> dict[str, list[str]]:
 
 
 def bytes_of(
-    target: Target,
-    database: Database,
-    shared: Mapping[str, SharedTable],
-    sample: Sample,
-    meter: Meter,
+    target: Target, database: Database, shared: Mapping[str, SharedTable], sample: Sample, meter: Meter
 ) -> dict[str, list[int]]:
     """Of each kind, table by table (in lower case). Raises NotProven, EmptyInput."""
     alone: dict[str, list[TableForecast]] = {name: [] for name in shared}
@@ -218,9 +214,7 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
     Raises UsageProblem where the files are not on this host, NoSuchPath, NotPermitted, MdbDamaged, MdbProtected.
     """
     if not target.local or database.directory is None:
-        raise UsageProblem(
-            reason="--costs reads the database's files: give the command on the server's host"
-        )
+        raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:
         found = contents.index_costs(database.directory, meter)
     configured = _by_table(database)
@@ -291,9 +285,7 @@ def _reckoned(
     return _Reckoned(kinds, of_load, f"{said}, of {of} entries")
 
 
-def _shared(
-    found: contents.IndexCosts, configured: Mapping[str, Sequence[Index]]
-) -> Iterator[tuple[str, SharedTable]]:
+def _shared(found: contents.IndexCosts, configured: Mapping[str, Sequence[Index]]) -> Iterator[tuple[str, SharedTable]]:
     for table in found.tables:
         key = table.name.lower()
         kinds = kinds_of(configured.get(key, ()))
@@ -312,20 +304,14 @@ def _by_table(database: Database) -> dict[str, list[Index]]:
 
 def _unused(use: Usage) -> set[tuple[str, str]]:
     """Attribute in lower case and kind."""
-    return {
-        (one.attribute.lower(), one.kind)
-        for one in use.indexes
-        if not one.searches and not one.needed_for_sync
-    }
+    return {(one.attribute.lower(), one.kind) for one in use.indexes if not one.searches and not one.needed_for_sync}
 
 
 def _to_remove(configured: Iterable[Index], unused: Set[tuple[str, str]]) -> Iterator[str]:
     """In the words of --remove."""
     for index in configured:
         kinds = [kind for kind in index.kinds if backmdb.kind_of(index.attribute, kind)]
-        gone = [
-            kind for kind in kinds if (index.key, backmdb.kind_of(index.attribute, kind)) in unused
-        ]
+        gone = [kind for kind in kinds if (index.key, backmdb.kind_of(index.attribute, kind)) in unused]
         if gone == kinds:
             yield index.attribute
         elif gone:

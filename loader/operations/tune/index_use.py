@@ -127,9 +127,7 @@ def _unindexed(groups: Sequence[SearchGroup]) -> Iterator[Unindexed]:
         )
 
 
-def _proposed(
-    groups: Sequence[SearchGroup],
-) -> Iterator[tuple[tuple[str, str], tuple[int, float]]]:
+def _proposed(groups: Sequence[SearchGroup]) -> Iterator[tuple[tuple[str, str], tuple[int, float]]]:
     lacking: dict[tuple[str, str], list[SearchGroup]] = {}
     for group in groups:
         if not group.indexed:

@@ -131,9 +131,7 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     dropped = [one for one in indexes.lacking_for_sync(wanted) if one not in lacked]
     return Plan(
         database=database,
-        changes=changed(
-            target.config, database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}
-        ),
+        changes=changed(target.config, database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}),
         holds=lambda now: indexes.same(indexes.parse(now.indexes), wanted),
         words=_setting(wanted),
         undo=_setting(present),
@@ -151,9 +149,7 @@ def _setting(wanted: Indexes) -> tuple[str, ...]:
     return ("indexes", *(word for line in lines for word in ("--set", line)))
 
 
-def _advice(
-    target: Target, database: Database, grown: tuple[str, ...], reindex: bool
-) -> Iterable[str]:
+def _advice(target: Target, database: Database, grown: tuple[str, ...], reindex: bool) -> Iterable[str]:
     if not grown:
         return
     if target.online:
@@ -175,22 +171,10 @@ def _left_behind(target: Target, database: Database, names: list[str]) -> Iterab
         )
 
 
-def _arguments(
-    config: Config, database: Database, attributes: Iterable[str], *options: str
-) -> list[str]:
+def _arguments(config: Config, database: Database, attributes: Iterable[str], *options: str) -> list[str]:
     form = "-F" if config.is_directory else "-f"
     alone = ["-g"] if glue.subordinates(config, database) else []
-    return [
-        "slapindex",
-        "-q",
-        *options,
-        *alone,
-        form,
-        str(config.path),
-        "-b",
-        database.suffix,
-        *attributes,
-    ]
+    return ["slapindex", "-q", *options, *alone, form, str(config.path), "-b", database.suffix, *attributes]
 
 
 def _require_stopped(config: Config, plan: Plan) -> None:
@@ -290,11 +274,7 @@ def _owner(directory: Path) -> Owner:
 
 
 def _run(command: Sequence[str], plan: Plan, progress: Progress) -> None:
-    with (
-        progress.step("slapindex") as meter,
-        Child(command) as child,
-        meter.cancelling(child.kill),
-    ):
+    with progress.step("slapindex") as meter, Child(command) as child, meter.cancelling(child.kill):
         try:
             child.check()
         except ToolFailed as error:

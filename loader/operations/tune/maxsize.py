@@ -13,15 +13,7 @@ from loader.config import Config, Database
 from loader.defaults import MAXSIZE_FACTOR
 from loader.errors import LoaderError, MaxsizeTooSmall, UsageProblem
 from loader.mdb import meta
-from loader.operations.tune.target import (
-    Offline,
-    Outcome,
-    Plan,
-    Target,
-    carry_out,
-    changed,
-    lines_to_change,
-)
+from loader.operations.tune.target import Offline, Outcome, Plan, Target, carry_out, changed, lines_to_change
 from loader.storage import files
 
 if TYPE_CHECKING:
@@ -129,9 +121,7 @@ def recommended_size(used: int) -> int:
     return max(1, -(-round(used * MAXSIZE_FACTOR) // GIB)) * GIB
 
 
-def change_maxsize(
-    target: Target, suffix: str | None, size: int | str | None, apply: bool
-) -> Outcome:
+def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
     """`size`: bytes, or "auto" (also None) for the recommended one. Raises MaxsizeTooSmall, UsageProblem."""
     database = target.config.database(suffix)
     return carry_out(target, plan(target.config, database, _chosen(database, target, size)), apply)
@@ -141,17 +131,11 @@ def _chosen(database: Database, target: Target, size: int | str | None) -> int:
     known = standing(database, target)
     if isinstance(size, str) or size is None:
         if known.recommended is None:
-            reason = (
-                "; ".join(known.notes) or f"{known.directory} is not on this host, and {_UNTOLD}"
-            )
+            reason = "; ".join(known.notes) or f"{known.directory} is not on this host, and {_UNTOLD}"
             raise UsageProblem(reason=f"cannot work out a maxsize ({reason}); give --maxsize")
         return known.recommended
     if size < (known.used or 1):
-        raise MaxsizeTooSmall(
-            maxsize=units.size(size),
-            suffix=database.suffix,
-            needed=units.size(known.used or 1),
-        )
+        raise MaxsizeTooSmall(maxsize=units.size(size), suffix=database.suffix, needed=units.size(known.used or 1))
     return size
 
 

@@ -31,10 +31,7 @@ def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
     config = target.config
     chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
     return [
-        SyncSettings(
-            *(one.suffix, one.nosync, one.env_flags, one.checkpoint),
-            (*_notes(one), *_lent(config, one)),
-        )
+        SyncSettings(*(one.suffix, one.nosync, one.env_flags, one.checkpoint), (*_notes(one), *_lent(config, one)))
         for one in chosen
     ]
 

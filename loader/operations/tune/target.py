@@ -58,9 +58,7 @@ class Plan:
 
 def command(words: tuple[str, ...], place: tuple[str, ...], database: Database) -> str:
     """The command line that does it."""
-    return shlex.join(
-        ["ditseed", "tune", words[0], *place, "-b", database.suffix, *words[1:], "--apply"]
-    )
+    return shlex.join(["ditseed", "tune", words[0], *place, "-b", database.suffix, *words[1:], "--apply"])
 
 
 # Of a slapd.conf.
@@ -83,14 +81,10 @@ class Outcome:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 
-def changed(
-    config: Config, database: Database, wanted: dict[str, tuple[str, ...]]
-) -> tuple[Change, ...]:
+def changed(config: Config, database: Database, wanted: dict[str, tuple[str, ...]]) -> tuple[Change, ...]:
     """Changes of those settings that are not as `wanted`, in its order."""
     before = {name: config.values(database.entry_dn, name) for name in wanted}
-    return tuple(
-        Change(name, before[name], after) for name, after in wanted.items() if before[name] != after
-    )
+    return tuple(Change(name, before[name], after) for name, after in wanted.items() if before[name] != after)
 
 
 # --- directory -------------------------------------------------------------------------------------------------------
@@ -121,9 +115,7 @@ def prepare_directory(config: Config, plan: Plan) -> Iterator[tuple[str, Callabl
 
 def _content(file: Path) -> bytes:
     if not file.is_file():
-        raise ConfigNotEditable(
-            path=file, reason="no such file in slapd.d", advice=BY_HAND, lines=()
-        )
+        raise ConfigNotEditable(path=file, reason="no such file in slapd.d", advice=BY_HAND, lines=())
     return files.read(file)
 
 
@@ -205,9 +197,7 @@ class Online:
         def publish() -> None:
             configuration_write.modify(self.session, plan.database.entry_dn, plan.changes)
 
-        yield Prepared(
-            configuration_write.change_record(plan.database.entry_dn, plan.changes), publish
-        )
+        yield Prepared(configuration_write.change_record(plan.database.entry_dn, plan.changes), publish)
 
 
 @dataclass(frozen=True)
@@ -289,9 +279,7 @@ def opened(where: Path | Connection) -> Iterator[Target]:
 # Write down, then change: the one place where a setting of a server is changed.
 
 
-def carry_out(
-    target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None
-) -> Outcome:
+def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
     """Check the change and, with `apply`, make it. `first`: what must be done before (new indexes);
     its notes.
 
@@ -325,8 +313,5 @@ def _require_in_force(target: Target, plan: Plan) -> None:
     now = {one.entry_dn.lower(): one for one in target.read().databases}
     if not plan.holds(now[plan.database.entry_dn.lower()]):
         raise ConfigNotEditable(
-            path=target.config.where,
-            reason="the change was made, but is not seen",
-            advice=BY_HAND,
-            lines=(),
+            path=target.config.where, reason="the change was made, but is not seen", advice=BY_HAND, lines=()
         )

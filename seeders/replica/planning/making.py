@@ -102,9 +102,7 @@ def _count(strategy: Strategy, known: Known) -> int | None:
         return questions.entries(server, server.context_of(base), sampled=True)
 
 
-def _read(
-    strategy: Strategy, known: Known, entries: int | None, measured: Measured, progress: Progress
-) -> None:
+def _read(strategy: Strategy, known: Known, entries: int | None, measured: Measured, progress: Progress) -> None:
     """The short export, and the build of a sample of it."""
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         asked = _reading(strategy, known.seen["suffix"], scratch)
@@ -210,9 +208,7 @@ def _row(name: str, options: PlanOptions, measured: Measured, progress: Progress
         try:
             return dataclasses.replace(_judged(row, asked, measured, progress), notes=tuple(notes))
         except LoaderError as error:
-            return dataclasses.replace(
-                row, refused=error.code, reason=str(error), advice=error.advice() or ""
-            )
+            return dataclasses.replace(row, refused=error.code, reason=str(error), advice=error.advice() or "")
 
 
 def _source(name: str, options: PlanOptions) -> tuple[Path, ...]:
@@ -246,9 +242,7 @@ class _Keeper(logging.Handler):
         self._found.append(record.getMessage())
 
 
-def _judged(
-    row: StrategyPlan, asked: SeedOptions, measured: Measured, progress: Progress
-) -> StrategyPlan:
+def _judged(row: StrategyPlan, asked: SeedOptions, measured: Measured, progress: Progress) -> StrategyPlan:
     """Raises LoaderError where a seeding would."""
     began = time.monotonic()
     strategy = STRATEGIES[asked.strategy](asked)

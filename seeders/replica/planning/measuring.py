@@ -82,9 +82,7 @@ class Copying:
     rate: float
 
 
-def read(
-    asked: ExportOptions, cut: Facts, scratch: Path, meter: Meter
-) -> tuple[Reading, list[Path]]:
+def read(asked: ExportOptions, cut: Facts, scratch: Path, meter: Meter) -> tuple[Reading, list[Path]]:
     """The pieces that a seeding begins with, read for READ_FOR at most; and the files of what came."""
     pieces = plan_of(cut, asked.page).cut[: asked.jobs]
     inner, before = Meter("sample"), _Processors.now()

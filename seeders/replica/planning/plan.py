@@ -132,11 +132,7 @@ def _require_sense(plan: SeedPlan) -> None:
 
 
 def require_same(
-    plan: SeedPlan,
-    path: Path,
-    config: Config | None,
-    provider: Connection | None,
-    suffix: str | None,
+    plan: SeedPlan, path: Path, config: Config | None, provider: Connection | None, suffix: str | None
 ) -> None:
     """Are provider and consumer those for which the plan was made? Raises UsageProblem."""
     if suffix is not None and dn.key(suffix) != dn.key(plan.suffix):
@@ -152,9 +148,7 @@ def require_same(
 
 
 def _other(path: Path, reason: str) -> UsageProblem:
-    return UsageProblem(
-        reason=f"--plan {path}: {reason}; make the plan again with `ditseed replica plan`"
-    )
+    return UsageProblem(reason=f"--plan {path}: {reason}; make the plan again with `ditseed replica plan`")
 
 
 def fingerprint(config: Config) -> str:

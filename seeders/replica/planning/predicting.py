@@ -28,9 +28,7 @@ from seeders.replica.strategies import Strategy
 from seeders.replica.strategies.clone import Clone
 from seeders.replica.strategies.stopped import Search, StoppedConsumer
 
-_AGE = re.compile(
-    r"(?:(\d{1,5})\+)?(\d{1,2}):(\d\d)(?::(\d\d))?\Z"
-)  # slapo-accesslog(5): [ddd+]hh:mm[:ss]
+_AGE = re.compile(r"(?:(\d{1,5})\+)?(\d{1,2}):(\d\d)(?::(\d\d))?\Z")  # slapo-accesslog(5): [ddd+]hh:mm[:ss]
 
 
 @dataclass(frozen=True)
@@ -335,16 +333,9 @@ def _windowed(row: StrategyPlan, strategy: Strategy, known: Known) -> StrategyPl
     if why is None or known.entries is None:
         return row
     config = _config(strategy)
-    price = catchup.of(
-        SyncAnswer.PRESENT, known.entries, bool(config and catchup.logs_sync(config))
-    )
-    steps = (
-        *(one for one in row.steps if one.name != CATCH_UP),
-        PlannedStep(CATCH_UP, round(price.seconds, 1), why),
-    )
-    return dataclasses.replace(
-        row, steps=steps, only_changes=False, catch_up=why, seconds=_sum(steps)
-    )
+    price = catchup.of(SyncAnswer.PRESENT, known.entries, bool(config and catchup.logs_sync(config)))
+    steps = (*(one for one in row.steps if one.name != CATCH_UP), PlannedStep(CATCH_UP, round(price.seconds, 1), why))
+    return dataclasses.replace(row, steps=steps, only_changes=False, catch_up=why, seconds=_sum(steps))
 
 
 def _log_base(strategy: Strategy, uri: str | None) -> str | None:

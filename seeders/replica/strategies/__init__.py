@@ -45,22 +45,18 @@ class SeedRules(Placing, Reading):
     engine: Engine = defaults.ENGINES[0]
     verify: VerifyNew = "quick"
     write_context: Annotated[
-        WriteContextCsn,
-        "ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only).",
+        WriteContextCsn, "ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only)."
     ] = False
     allow_hidden: AllowHidden = False
-    jobs: Annotated[
-        Jobs,
-        f"{_READ} parallel connections to each provider (default: one per processor, at most 4).",
-    ] = None
+    jobs: Annotated[Jobs, f"{_READ} parallel connections to each provider (default: one per processor, at most 4)."] = (
+        None
+    )
     pieces: Annotated[
         Pieces,
         f"{_READ} searches into which the tree is divided; 0: as many as jobs. If a connection breaks, one of them is "
         "repeated.",
     ] = 0
-    page: Annotated[
-        Page, "search, online: entries per page; 0: no paging unless a limit requires it."
-    ] = 0
+    page: Annotated[Page, "search, online: entries per page; 0: no paging unless a limit requires it."] = 0
 
 
 @dataclass(frozen=True)
@@ -80,9 +76,7 @@ class SeedOptions(SeedRules):
         click.Path(path_type=Path, file_okay=False),
         "search: export into DIR first, build from the export, and keep it.",
     ] = None
-    nosync: Annotated[
-        bool, "online: switch nosync on during the load, as `ditseed add --nosync`."
-    ] = False
+    nosync: Annotated[bool, "online: switch nosync on during the load, as `ditseed add --nosync`."] = False
     run_dir: RunDir = None
 
 

@@ -54,9 +54,7 @@ class CloneSteps:
         preflight = self.run.catalogue.found("preflight") or {}
         live = csn.by_server(preflight.get("context_csns", []))
         stored = csn.by_server(contents.context_csns(self.made, self.suffix))
-        known = claimable_context_csn(
-            live, stored, contents.newest_csns(self.made, self.suffix, whole=False)
-        )
+        known = claimable_context_csn(live, stored, contents.newest_csns(self.made, self.suffix, whole=False))
         if not known:
             advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
             raise NoContextCSN(where=self.source, suffix=self.suffix, advice=advice, commands=())
@@ -74,10 +72,7 @@ class CloneSteps:
     def check(self, meter: Meter) -> Facts:
         verify.verify(self.made, self.options.verify, meter)
         verify.require_unique_uuids(self.made, meter, self.run.directory)
-        return {
-            "entries": contents.entry_count(self.made),
-            "identity": files.identity(self.made / DATA),
-        }
+        return {"entries": contents.entry_count(self.made), "identity": files.identity(self.made / DATA)}
 
     def publish(self, copied: Facts, checked: Facts) -> Facts:
         counts = (checked["entries"], copied["maxsize"])
@@ -158,12 +153,7 @@ class Conversion:
         found = migrate.planned(self.options, self.place, source, progress, strict=True)
         size = max(found["needed"] or 0, files.allocated_bytes(meta.data_file(self.source)))
         files.require_space(self.place.directory, size)
-        return {
-            "entries": source.entries,
-            "bytes": size,
-            CONVERTED: self.told,
-            "copy_seconds": found["seconds"],
-        }
+        return {"entries": source.entries, "bytes": size, CONVERTED: self.told, "copy_seconds": found["seconds"]}
 
 
 class ConvertingSteps(CloneSteps):

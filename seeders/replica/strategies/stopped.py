@@ -34,9 +34,7 @@ from seeders.replica.strategies import Consumer, SeedOptions, Strategy
 READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
 
 
-def reading(
-    options: SeedOptions, suffix: str, output: Path, partial: Partial | None = None
-) -> ExportOptions:
+def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | None = None) -> ExportOptions:
     """The provider's entries below its base (default: the consumer's suffix), into `output`."""
     assert options.connection is not None
     first, *others = (
@@ -320,9 +318,7 @@ class Search(StoppedConsumer):
     def streams(self) -> bool:
         """Is the database built while the provider is read, without files in between?"""
         options, place = self.options, self.place
-        glued = any(
-            one.backend == "mdb" for one in config.subordinates(place.config, place.database)
-        )
+        glued = any(one.backend == "mdb" for one in config.subordinates(place.config, place.database))
         return (
             options.engine == ENGINES[0]
             and options.keep_export is None

@@ -50,9 +50,7 @@ def worked(task: tuple[str, int, int, int, int]) -> Outcome:
                 told = traceback.format_exception_only(error)[-1].strip()
                 outcome.broken.append(f"{name} {seed} {number}: {told}")
             if time.monotonic() - began > SLOW:
-                outcome.broken.append(
-                    f"{name} {seed} {number}: took {time.monotonic() - began:.0f} s"
-                )
+                outcome.broken.append(f"{name} {seed} {number}: took {time.monotonic() - began:.0f} s")
     return outcome
 
 

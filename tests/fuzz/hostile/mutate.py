@@ -11,37 +11,9 @@ from typing import Any
 
 WORDS: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2**31, 2**63, 2**64, 10**400, 1.5, -0.0, 1e308),
-    *(
-        "",
-        "x",
-        "0",
-        "-1",
-        "NaN",
-        ".",
-        "..",
-        "../x",
-        "/etc/passwd",
-        "a\0b",
-        "a\nb",
-        "é",
-        "\ud800",
-        "x" * 5000,
-    ),
-    *(
-        [],
-        {},
-        [[]],
-        [None],
-        {"": None},
-        [1, "a", None],
-        "2026-01-01T00:00:00",
-        "9999-12-31T23:59:59+00:00",
-    ),
-    *(
-        "00000000000000000000000000000000",
-        "20261121070501.123456Z#000000#001#000000",
-        "dc=example,dc=com",
-    ),
+    *("", "x", "0", "-1", "NaN", ".", "..", "../x", "/etc/passwd", "a\0b", "a\nb", "é", "\ud800", "x" * 5000),
+    *([], {}, [[]], [None], {"": None}, [1, "a", None], "2026-01-01T00:00:00", "9999-12-31T23:59:59+00:00"),
+    *("00000000000000000000000000000000", "20261121070501.123456Z#000000#001#000000", "dc=example,dc=com"),
 )
 TOKENS = (
     b'"',
@@ -114,15 +86,13 @@ def _leaf(chance: Random, node: Any) -> Any:
     if isinstance(node, bool) or chance.random() < 0.4:
         return _word(chance)
     if isinstance(node, int):
-        return chance.choice(
-            (node + 1, node - 1, -node, node * 2, node // 2, node ^ 1 << chance.randrange(70))
-        )
+        return chance.choice((node + 1, node - 1, -node, node * 2, node // 2, node ^ 1 << chance.randrange(70)))
     if isinstance(node, float):
         return chance.choice((node + 1, -node, node * 1e300))
     if isinstance(node, str) and node:
-        return octets(
-            chance, node.encode("utf-8", "surrogatepass"), (b"/", b"..", b"\0", b"0", b"#")
-        ).decode("utf-8", "surrogateescape")
+        return octets(chance, node.encode("utf-8", "surrogatepass"), (b"/", b"..", b"\0", b"0", b"#")).decode(
+            "utf-8", "surrogateescape"
+        )
     return _word(chance)
 
 
@@ -158,12 +128,7 @@ def _again(chance: Random, found: bytearray, tokens: tuple[bytes, ...]) -> None:
     found[to:to] = found[at : at + chance.choice((1, 4, 32, 256))]
 
 
-_OCTETS: tuple[Callable[[Random, bytearray, tuple[bytes, ...]], None], ...] = (
-    _flip,
-    _insert,
-    _cut,
-    _again,
-)
+_OCTETS: tuple[Callable[[Random, bytearray, tuple[bytes, ...]], None], ...] = (_flip, _insert, _cut, _again)
 
 VALUES = (
     *(
@@ -179,19 +144,7 @@ VALUES = (
         b"{-1}",
         b"{99999999999999999999}x",
     ),
-    *(
-        b'"',
-        b'"a b',
-        b"a\\",
-        b"\xff\xfe",
-        b"\xc3\xa9",
-        b"dc=",
-        b"cn=x,",
-        b"=",
-        b",",
-        b"dc=example,dc=com",
-        b"x" * 3000,
-    ),
+    *(b'"', b'"a b', b"a\\", b"\xff\xfe", b"\xc3\xa9", b"dc=", b"cn=x,", b"=", b",", b"dc=example,dc=com", b"x" * 3000),
     *(
         b"( 1.2.3 NAME 'x' )",
         b"( ",

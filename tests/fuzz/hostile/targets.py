@@ -241,9 +241,7 @@ class Configuration(Target):
         refused: Exception | None = None
         for database in found.mdb_databases:
             for read in _READERS:
-                refused = (
-                    _tried(lambda read=read, database=database: read(found, database)) or refused
-                )  # type: ignore[misc]
+                refused = _tried(lambda read=read, database=database: read(found, database)) or refused  # type: ignore[misc]
         if refused:
             raise refused
         found.database("dc=example,dc=com")
@@ -304,9 +302,7 @@ class Subschema(Target):
     def once(self, chance: Random) -> None:
         types = list(self.types)
         at = chance.randrange(len(types))
-        types[at] = mutate.octets(
-            chance, types[at], (b"(", b")", b"'", b" NAME ", b"$", b"{", b"\xff")
-        )
+        types[at] = mutate.octets(chance, types[at], (b"(", b")", b"'", b" NAME ", b"$", b"{", b"\xff"))
         server: Any = _Server(types)
         found = subschema.read(server)
         subschema.everything(server)

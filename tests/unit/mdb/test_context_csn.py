@@ -84,17 +84,13 @@ def blobs(directory: Path) -> Iterator[tuple[int, bytes]]:
     with mapped.opened(directory) as opened:
         entries = environment.require_table(opened, "id2e")
         with opened.begin() as transaction:
-            yield from (
-                (environment.ID.unpack(key)[0], blob) for key, blob in transaction.cursor(entries)
-            )
+            yield from ((environment.ID.unpack(key)[0], blob) for key, blob in transaction.cursor(entries))
 
 
 @pytest.mark.parametrize("before", [[], [CSN2]])
 def test_stamp_changes_the_one_attribute_and_nothing_else(before: list[str]) -> None:
     lines = "".join(f"contextCSN: {csn}\n" for csn in before)
-    with loaded(
-        Settings(), "".join(people(SUFFIX, 50)).replace("\n\n", f"\n{lines}\n", 1)
-    ) as server:
+    with loaded(Settings(), "".join(people(SUFFIX, 50)).replace("\n\n", f"\n{lines}\n", 1)) as server:
         assert contents.context_csns(server.database_dir, SUFFIX) == before
         text, tables = server.slapcat(), dump(server.database_dir)
         edits.stamp(server.database_dir, "DC=Example, DC=com", [CSN2, CSN1])

@@ -26,9 +26,7 @@ NOTING = copy.CopyMode(noting=True)
 def make(directory: Path, engine: int = 0, readers: int = 126) -> Path:
     """The tables of a database with 1 entry, and an index with many entries of one key (LEAF2 pages)."""
     directory.mkdir()
-    with lmdb.open(
-        str(directory), max_dbs=8, map_size=1 << 24, lib_version=engine, max_readers=readers
-    ) as made:
+    with lmdb.open(str(directory), max_dbs=8, map_size=1 << 24, lib_version=engine, max_readers=readers) as made:
         entries = made.open_db(b"id2e", integerkey=True)
         nodes = made.open_db(b"dn2i", integerkey=True, dupsort=True)
         words = made.open_db(b"ad2i", integerkey=True)
@@ -173,9 +171,7 @@ def test_damage_is_seen_while_it_is_copied(tmp_path: Path) -> None:
         assert bool(_refusal(lambda: _checked_on_the_way(source, tmp_path))) == bool(wanted)
         # A compacted copy has no use for the list of free pages.
         of_free_pages = "table free" in wanted
-        assert bool(_refusal(lambda: _compacted(source, tmp_path))) == bool(
-            wanted and not of_free_pages
-        )
+        assert bool(_refusal(lambda: _compacted(source, tmp_path))) == bool(wanted and not of_free_pages)
         found += bool(wanted)
     assert found >= 5
 

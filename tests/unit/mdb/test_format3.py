@@ -67,9 +67,7 @@ def fill(made: Any, rng: random.Random, page_size: int) -> None:
     with made.begin(write=True) as transaction:
         for number in range(400):
             key = struct.pack("=Q", rng.randrange(1000))
-            transaction.put(
-                key, rng.randbytes(rng.choice(sizes[: 8 - number % 5])), db=tables["plain"]
-            )
+            transaction.put(key, rng.randbytes(rng.choice(sizes[: 8 - number % 5])), db=tables["plain"])
             name = rng.randbytes(rng.choice([1, 2, 9, 300, longest - 1, longest]))
             transaction.put(name, rng.randbytes(rng.randrange(600)), db=tables["odd"])
             if number % 3 == 0:
@@ -191,12 +189,8 @@ def test_damage_is_an_error_or_harmless(tmp_path: Path) -> None:
     assert refused > 10
 
 
-@pytest.mark.parametrize(
-    ("at", "value", "what"), [(4094, 32, "page checksums"), (53, 0x20, "encryption")]
-)
-def test_what_is_protected_is_refused_by_name(
-    tmp_path: Path, at: int, value: int, what: str
-) -> None:
+@pytest.mark.parametrize(("at", "value", "what"), [(4094, 32, "page checksums"), (53, 0x20, "encryption")])
+def test_what_is_protected_is_refused_by_name(tmp_path: Path, at: int, value: int, what: str) -> None:
     place = make(tmp_path / "source", 4096)
     with (place / "data.mdb").open("r+b") as file:
         file.seek(at)

@@ -63,10 +63,7 @@ def test_every_page_is_reachable_or_free(place: Path) -> None:
 @pytest.mark.parametrize("engine", [0, 1])
 def test_what_a_reader_keeps_is_told_by_transaction(place: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", READING, str(place)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", READING, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as reader:
         assert reader.stdout is not None
         reader.stdout.readline()

@@ -32,9 +32,7 @@ while True:
 
 @pytest.fixture
 def busy(tmp_path: Path) -> Iterator[Path]:
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITING, str(tmp_path)], stdout=subprocess.PIPE
-    ) as writer:
+    with subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path)], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
         yield tmp_path

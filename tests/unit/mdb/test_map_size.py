@@ -10,10 +10,7 @@ from loader.mdb import edits, meta
 
 
 def made(home: Path) -> Path:
-    with (
-        lmdb.open(str(home), map_size=1 << 20) as environment,
-        environment.begin(write=True) as put,
-    ):
+    with lmdb.open(str(home), map_size=1 << 20) as environment, environment.begin(write=True) as put:
         put.put(b"key", b"value")
     return home / "data.mdb"
 

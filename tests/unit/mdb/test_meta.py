@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.errors import (
-    FileUnsafe,
-    LoaderError,
-    MdbDamaged,
-    MdbProtected,
-    NoSuchPath,
-    NotLmdb,
-)
+from loader.errors import FileUnsafe, LoaderError, MdbDamaged, MdbProtected, NoSuchPath, NotLmdb
 from loader.mdb import meta, snapshot
 
 FORMATS = {1: 0, 3: 1}  # data format -> lib_version of py-lmdb
@@ -26,9 +19,7 @@ FORMATS = {1: 0, 3: 1}  # data format -> lib_version of py-lmdb
 
 def make(directory: Path, data_format: int = 1, tables: int = 8) -> Path:
     """An environment as slapd would lay it out, with 5 records in id2e."""
-    with lmdb.open(
-        str(directory), max_dbs=200, map_size=1 << 28, lib_version=FORMATS[data_format]
-    ) as environment:
+    with lmdb.open(str(directory), max_dbs=200, map_size=1 << 28, lib_version=FORMATS[data_format]) as environment:
         for number in range(tables):
             environment.open_db(f"index{number:03}".encode(), dupsort=True)
         entries = environment.open_db(b"id2e", integerkey=True)

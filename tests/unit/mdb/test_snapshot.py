@@ -65,8 +65,7 @@ def database(directory: Path, engine: int = 0) -> Path:
     """The tables of back-mdb: a suffix and entries below it. `engine`: lib_version of py-lmdb, 1 for LMDB 1.0."""
     with lmdb.open(str(directory), max_dbs=8, map_size=1 << 26, lib_version=engine) as made:
         tables = {
-            name: made.open_db(name, integerkey=True, dupsort=name == b"dn2i")
-            for name in (b"ad2i", b"dn2i", b"id2e")
+            name: made.open_db(name, integerkey=True, dupsort=name == b"dn2i") for name in (b"ad2i", b"dn2i", b"id2e")
         }
         with made.begin(write=True) as transaction:
             transaction.put(struct.pack("=I", 1), b"cn", db=tables[b"ad2i"])

@@ -48,9 +48,7 @@ def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         asked.close()
 
 
-def read_while(
-    commit: Callable[[], None], place: Path, error: type[Exception] | None = None
-) -> None:
+def read_while(commit: Callable[[], None], place: Path, error: type[Exception] | None = None) -> None:
     with opened(place):
         commit()
         if error is not None:
@@ -67,9 +65,7 @@ def test_a_lock_that_the_writer_does_not_use(
 
 
 @pytest.mark.parametrize("error", [None, lmdb.CorruptedError])
-def test_a_lock_that_the_writer_uses(
-    commit: Callable[[], None], tmp_path: Path, error: type[Exception] | None
-) -> None:
+def test_a_lock_that_the_writer_uses(commit: Callable[[], None], tmp_path: Path, error: type[Exception] | None) -> None:
     with suppress(MdbDamaged):
         read_while(commit, tmp_path, error)
 

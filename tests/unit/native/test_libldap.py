@@ -23,9 +23,7 @@ print(*sorted({line.split()[-1] for line in open("/proc/self/maps") if "/libldap
 
 
 def test_the_core_links_no_libldap() -> None:
-    told = subprocess.run(
-        ["readelf", "--dynamic", str(_native.__file__)], capture_output=True, text=True, check=True
-    )
+    told = subprocess.run(["readelf", "--dynamic", str(_native.__file__)], capture_output=True, text=True, check=True)
     needed = [line for line in told.stdout.splitlines() if "NEEDED" in line]
     assert needed
     assert not [line for line in needed if "libldap" in line or "liblber" in line]

@@ -14,14 +14,7 @@ UUID = "00000000-0000-0000-0000-{:012}"
 def arrange(tmp_path, counters):
     def run(*paths, again=(), csns=(), compress=False, drop_orphans=False, root="dc=x"):
         return _native.arrange(
-            paths,
-            again,
-            tmp_path / "out",
-            root,
-            csns,
-            counters,
-            compress=compress,
-            drop_orphans=drop_orphans,
+            paths, again, tmp_path / "out", root, csns, counters, compress=compress, drop_orphans=drop_orphans
         )
 
     return run
@@ -71,21 +64,13 @@ def test_a_renamed_entry_stays_under_its_new_name(put, user, arrange, written):
 
 
 def test_another_entry_at_the_same_name(put, user, arrange, tmp_path):
-    path = put(
-        "1", user("dc=x"), user("cn=a,dc=x", 1, 3, l="second"), user("cn=a,dc=x", 2, 1, l="first")
-    )
+    path = put("1", user("dc=x"), user("cn=a,dc=x", 1, 3, l="second"), user("cn=a,dc=x", 2, 1, l="first"))
     assert arrange(path).duplicates == 1
     assert "l: second" in (tmp_path / "out/0001.ldif").read_text()
 
 
 def test_entries_without_uuid_are_not_each_others_duplicates(put, arrange):
-    path = put(
-        "1",
-        "dn: dc=x\ndc: x",
-        "dn: cn=a,dc=x\ncn: a",
-        "dn: cn=b,dc=x\ncn: b",
-        "dn: cn=B,dc=x\ncn: b",
-    )
+    path = put("1", "dn: dc=x\ndc: x", "dn: cn=a,dc=x\ncn: a", "dn: cn=b,dc=x\ncn: b", "dn: cn=B,dc=x\ncn: b")
     done = arrange(path)
     assert (done.entries, done.duplicates) == (3, 1)
 

@@ -12,9 +12,7 @@ from loader import _native
 
 
 def test_bytes_stay_as_they_are(put, shard, tmp_path):
-    source = put(
-        "in", "dn: dc=x\nobjectClass: a\ndc:: eA==\nl:  b ", "dn: cn=a,dc=x\ncn: a\n folded"
-    )
+    source = put("in", "dn: dc=x\nobjectClass: a\ndc:: eA==\nl:  b ", "dn: cn=a,dc=x\ncn: a\n folded")
     target = tmp_path / "out.ldif"
     done = shard(source, target)
     assert target.read_bytes() == source.read_bytes()
@@ -93,10 +91,7 @@ def test_a_descriptor_that_is_not_open(fd, tmp_path, counters):
 
 
 def test_a_full_disk_is_told_as_such(put, counters):
-    with (
-        put("in", "dn: dc=x\ndc: x").open("rb") as stream,
-        pytest.raises(_native.NativeError) as caught,
-    ):
+    with put("in", "dn: dc=x\ndc: x").open("rb") as stream, pytest.raises(_native.NativeError) as caught:
         _native.shard(stream.fileno(), "/dev/full", [], counters)
     assert (caught.value.code, caught.value.path) == ("ldif.no_space", "/dev/full")
 

@@ -64,9 +64,7 @@ def three(tmp_path: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 10])
-def test_each_leaf_is_in_one_slice_and_the_parents_in_all(
-    three: list[Path], tmp_path: Path, count: int
-) -> None:
+def test_each_leaf_is_in_one_slice_and_the_parents_in_all(three: list[Path], tmp_path: Path, count: int) -> None:
     cut = _cut(tmp_path, count, *three)
     assert (cut.plan.shared, cut.plan.leaves, cut.plan.unknown) == (2, 10, 0)
     assert len(cut.plan.cuts) == count

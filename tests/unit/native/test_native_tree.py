@@ -31,9 +31,7 @@ def test_spelling_and_order_do_not_count(put, tree):
     assert facts(tree(one).diff(tree(two), 9)) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    "other", ["cn: A", "cn: a\ncn: b", "cn;lang-en: a", "sn: a", "cn: a ", "cn:: YQA="]
-)
+@pytest.mark.parametrize("other", ["cn: A", "cn: a\ncn: b", "cn;lang-en: a", "sn: a", "cn: a ", "cn:: YQA="])
 def test_values_count_to_the_byte(put, tree, other):
     one, two = put("1", "dn: dc=x\ncn: a"), put("2")
     two.write_text(f"dn: dc=x\n{other}\n\n")
@@ -93,11 +91,7 @@ def test_comparing_twice_tells_the_same(put, tree):
     one = tree(put("1", *(f"dn: cn={n},dc=x\nl: {n}" for n in range(50))))
     two = tree(put("2", *(f"dn: cn={n},dc=x\nl: {n}" for n in range(49, 99))))
     first, second = one.diff(two, 3), one.diff(two, 3)
-    assert (
-        (facts(first), first.samples)
-        == (facts(second), second.samples)
-        == ((49, 49, 0), first.samples)
-    )
+    assert (facts(first), first.samples) == (facts(second), second.samples) == ((49, 49, 0), first.samples)
 
 
 def test_a_stream_may_end_in_an_entry_without_attributes(put, counters):

@@ -65,9 +65,7 @@ def test_a_last_record_of_a_dn_alone(put, counters):
 
 @pytest.mark.parametrize("stamp", ["entryCSN", "modifyTimestamp"])
 def test_a_last_record_that_alone_lacks_a_stamp(put, counters, stamp):
-    path = put(
-        "a.ldif", f"dn: dc=x\n{stamp}: 1", f"dn: cn=a,dc=x\n{stamp}: 2", "dn: cn=b,dc=x\ncn: b"
-    )
+    path = put("a.ldif", f"dn: dc=x\n{stamp}: 1", f"dn: cn=a,dc=x\n{stamp}: 2", "dn: cn=b,dc=x\ncn: b")
     assert accepted(path, counters)  # closed by a blank line
     error = refusal(cut(path, path.stat().st_size - 1), counters)
     assert (error.code, error.line, error.dn) == ("ldif.truncated", 7, "cn=b,dc=x")
@@ -95,9 +93,7 @@ def test_a_final_value_whose_base64_breaks_off(put, counters):
     assert refusal(cut(path, path.stat().st_size - 1), counters).code == "ldif.syntax"
 
 
-@pytest.mark.parametrize(
-    ("name", "compress"), [("a.gz", gzip.compress), ("a.zst", zstandard.compress)]
-)
+@pytest.mark.parametrize(("name", "compress"), [("a.gz", gzip.compress), ("a.zst", zstandard.compress)])
 def test_a_compressed_stream_without_its_end(whole, counters, name, compress):
     packed = compress(whole.read_bytes())
     path = whole.with_name(name)

@@ -223,20 +223,14 @@ def test_what_is_not_ldap(kind: str, tmp_path: Path) -> None:
 def test_a_message_of_the_largest_size_takes_no_memory_before_it_comes() -> None:
     """256 MiB are promised, nothing of it comes."""
     promise = bytes.fromhex("30840fffff00") + b"\x02\x01\x01"
-    with (
-        server(BOUND, promise, stay=False) as (uri, _),
-        pytest.raises(_native.NativeError) as caught,
-    ):
+    with server(BOUND, promise, stay=False) as (uri, _), pytest.raises(_native.NativeError) as caught:
         look(uri)
     assert caught.value.code == "ldap.lost"
 
 
 def test_a_server_that_hangs_up() -> None:
     answer = entry(b"cn=a", b"cn", b"a")
-    with (
-        server(BOUND, answer, stay=False) as (uri, _),
-        pytest.raises(_native.NativeError) as caught,
-    ):
+    with server(BOUND, answer, stay=False) as (uri, _), pytest.raises(_native.NativeError) as caught:
         look(uri)
     assert caught.value.code == "ldap.lost"
 
@@ -267,9 +261,7 @@ def test_the_silence_that_is_told_is_the_one_that_was() -> None:
     assert 2 <= int(told[1]) <= time.monotonic() - begun + 0.5
 
 
-@pytest.mark.parametrize(
-    "length", ["847fffffff", "8480000000", "84ffffffff", "880000000100000000", "8410000001"]
-)
+@pytest.mark.parametrize("length", ["847fffffff", "8480000000", "84ffffffff", "880000000100000000", "8410000001"])
 def test_a_message_of_gigabytes_is_refused_before_it_comes(length: str) -> None:
     """The least of these is a byte more than 256 MiB. Memory is not set aside for what a server announces."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

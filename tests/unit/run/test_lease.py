@@ -73,10 +73,7 @@ def test_a_line_cut_by_a_crash_harms_no_other(state: Path) -> None:
         file.write('0123 {"kind": "change", "name": "cut')
     with recorded(entry(after="3")):
         pass
-    assert [(one.after, one.outcome) for one in lease.changes()] == [
-        (("2",), Outcome.DONE),
-        (("3",), Outcome.DONE),
-    ]
+    assert [(one.after, one.outcome) for one in lease.changes()] == [(("2",), Outcome.DONE), (("3",), Outcome.DONE)]
 
 
 def test_what_cannot_be_written_down_is_not_changed(state: Path) -> None:
@@ -110,11 +107,7 @@ def test_a_lease_is_there_for_the_time_of_the_body(state: Path) -> None:
     done: list[str] = []
     with lease.lent(LEASE, lambda: done.append("change"), lambda: done.append("restore")):
         (standing,) = lease.standing()
-        assert (standing.name, standing.process, standing.before) == (
-            LEASE.name,
-            os.getpid(),
-            "off",
-        )
+        assert (standing.name, standing.process, standing.before) == (LEASE.name, os.getpid(), "off")
         assert (lease.left(), done) == ([], ["change"])
         assert stat.S_IMODE((state / "leases.log").stat().st_mode) == 0o600
     assert (lease.standing(), done) == ([], ["change", "restore"])
@@ -161,10 +154,7 @@ def test_a_change_that_the_server_refused_is_not_restored() -> None:
     def refused() -> None:
         raise ConfigRefused(path="ldapi:///", attribute="x", reason="no")
 
-    with (
-        pytest.raises(ConfigRefused),
-        lease.lent(LEASE, refused, lambda: pytest.fail("restored")),
-    ):
+    with pytest.raises(ConfigRefused), lease.lent(LEASE, refused, lambda: pytest.fail("restored")):
         pytest.fail("the body ran")
     assert lease.standing() == []
 

@@ -58,9 +58,7 @@ def test_who_holds_it_is_told_without_holding_it(tmp_path: Path) -> None:
     assert locking_process(lock) is None
 
 
-def test_the_holder_in_a_container_is_told_by_the_process_number_of_our_own_namespace(
-    tmp_path: Path,
-) -> None:
+def test_the_holder_in_a_container_is_told_by_the_process_number_of_our_own_namespace(tmp_path: Path) -> None:
     """The number in the file is that of the container."""
     lock = tmp_path / "lock"
     with exclusive(lock):

@@ -32,9 +32,7 @@ def listing(directory: Path, done: list[str], **more: bool) -> list[Facts]:
         return {"by": name, "nth": len(done)}
 
     with open_run(directory, "test", {"a": 1}, QUIET, **more) as run:
-        return [
-            run.do(name, lambda meter, name=name: work(name)) for name in ("one", "two", "three")
-        ]  # type: ignore[misc]
+        return [run.do(name, lambda meter, name=name: work(name)) for name in ("one", "two", "three")]  # type: ignore[misc]
 
 
 def test_finished_steps_are_not_repeated_and_their_facts_are_the_same(tmp_path: Path) -> None:
@@ -86,11 +84,7 @@ def test_what_goes_on_is_said(tmp_path: Path) -> None:
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
-    with (
-        open_run(tmp_path, "test", {}, QUIET),
-        pytest.raises(Locked),
-        open_run(tmp_path, "test", {}, QUIET),
-    ):
+    with open_run(tmp_path, "test", {}, QUIET), pytest.raises(Locked), open_run(tmp_path, "test", {}, QUIET):
         pytest.fail("must not begin")
 
 

@@ -67,13 +67,7 @@ def test_that_of_a_slapd_conf(tmp_path: Path) -> None:
 def test_a_module_that_is_gone(tmp_path: Path) -> None:
     source = configuration.read(made(tmp_path))
     broken = [
-        (
-            dn,
-            {
-                key: [value.replace(b"syncprov", b"gone") for value in values]
-                for key, values in one.items()
-            },
-        )
+        (dn, {key: [value.replace(b"syncprov", b"gone") for value in values] for key, values in one.items()})
         for dn, one in source.entries
     ]
     with pytest.raises(ConfigUnreadable):

@@ -70,9 +70,7 @@ def test_a_password_file_of_somebody_else_is_named(password_file: Path) -> None:
         os.seteuid(0)
 
 
-@pytest.mark.parametrize(
-    ("mode", "who"), [(0o600, None), (0o640, "its group"), (0o604, "every user of this host")]
-)
+@pytest.mark.parametrize(("mode", "who"), [(0o600, None), (0o640, "its group"), (0o604, "every user of this host")])
 def test_a_password_that_others_can_read_is_told_of(
     password_file: Path, caplog: pytest.LogCaptureFixture, mode: int, who: str | None
 ) -> None:

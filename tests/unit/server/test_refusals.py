@@ -12,15 +12,7 @@ import pytest
 
 from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
-from loader.errors import (
-    AccountClosed,
-    BadCredentials,
-    LoaderError,
-    NoContextCSN,
-    Referred,
-    TlsFailed,
-    UsageProblem,
-)
+from loader.errors import AccountClosed, BadCredentials, LoaderError, NoContextCSN, Referred, TlsFailed, UsageProblem
 from loader.server.options import Connection
 from loader.server.session import session
 from tests.support.command import ditseed
@@ -94,11 +86,7 @@ def _refused(connection: Connection, error: type[LoaderError]) -> str:
 
 @pytest.mark.parametrize(
     ("name", "cause"),
-    [
-        ("expired", "password has expired"),
-        ("locked", "it is locked"),
-        ("reset", "has to change its password"),
-    ],
+    [("expired", "password has expired"), ("locked", "it is locked"), ("reset", "has to change its password")],
 )
 def test_what_the_password_policy_says_is_named(server: Slapd, name: str, cause: str) -> None:
     said = _refused(_as(server, name), AccountClosed)

@@ -15,9 +15,7 @@ from loader.server.tools import of_directories
 from loader.storage.files import Owner
 
 
-def test_only_files_of_that_path_that_are_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_files_of_that_path_that_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "data.mdb"
     synced: list[os.stat_result] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor)))

@@ -161,29 +161,21 @@ def outcome(ask: Way, uri: str, start_tls: int, ca: Path) -> str:
     """In a process of its own, for libldap reads its settings once."""
     argv = [sys.executable, "-c", SCRIPT, ask.__name__, uri, str(start_tls)]
     done = subprocess.run(
-        argv,
-        env=environment({"LDAPTLS_CACERT": str(ca)}),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
+        argv, env=environment({"LDAPTLS_CACERT": str(ca)}), stdout=subprocess.PIPE, text=True, check=True
     )
     return done.stdout
 
 
 @both_ways
 @pytest.mark.parametrize("start_tls", [0, 2])
-def test_a_valid_certificate_is_taken(
-    server: Slapd, authority: Authority, ask: Way, start_tls: int
-) -> None:
+def test_a_valid_certificate_is_taken(server: Slapd, authority: Authority, ask: Way, start_tls: int) -> None:
     uri = server.uri if start_tls else server.ldaps_uri
     assert outcome(ask, uri, start_tls, authority.ca) == ""
 
 
 @both_ways
 @pytest.mark.parametrize("start_tls", [0, 2])
-def test_a_certificate_of_a_stranger_is_refused(
-    server: Slapd, tmp_path: Path, ask: Way, start_tls: int
-) -> None:
+def test_a_certificate_of_a_stranger_is_refused(server: Slapd, tmp_path: Path, ask: Way, start_tls: int) -> None:
     uri = server.uri if start_tls else server.ldaps_uri
     assert outcome(ask, uri, start_tls, Authority(tmp_path).ca) != ""
 
@@ -191,9 +183,7 @@ def test_a_certificate_of_a_stranger_is_refused(
 @both_ways
 @pytest.mark.parametrize("kind", ["expired", "wrong_name"])
 @pytest.mark.parametrize("start_tls", [0, 2])
-def test_a_bad_certificate_is_refused(
-    authority: Authority, ask: Way, kind: str, start_tls: int
-) -> None:
+def test_a_bad_certificate_is_refused(authority: Authority, ask: Way, kind: str, start_tls: int) -> None:
     with Slapd(Settings(tls=getattr(authority, kind)())) as shown:
         uri = shown.uri if start_tls else shown.ldaps_uri
         assert outcome(ask, uri, start_tls, authority.ca) != ""
@@ -201,9 +191,7 @@ def test_a_bad_certificate_is_refused(
 
 @both_ways
 @pytest.mark.parametrize("start_tls", [0, 2])
-def test_a_refused_certificate_is_named_as_the_reason(
-    server: Slapd, tmp_path: Path, ask: Way, start_tls: int
-) -> None:
+def test_a_refused_certificate_is_named_as_the_reason(server: Slapd, tmp_path: Path, ask: Way, start_tls: int) -> None:
     uri = server.uri if start_tls else server.ldaps_uri
     assert outcome(ask, uri, start_tls, Authority(tmp_path).ca).startswith("TlsFailed")
 
@@ -264,9 +252,7 @@ def test_small_questions(admin: Connection) -> None:
         (Connection(mechanism="GSSAPI", sasl=Sasl("a")), 'dn.exact="DN"'),
     ],
 )
-def test_whom_a_limit_is_lifted_for_where_nobody_can_be_asked(
-    asked: Connection, subject: str
-) -> None:
+def test_whom_a_limit_is_lifted_for_where_nobody_can_be_asked(asked: Connection, subject: str) -> None:
     """Never for everybody."""
     told = limits.unasked(asked, "ldap://x", "dc=x", "Size limit exceeded", 4)
     assert f"\nolcLimits: {{0}}{subject} size.soft=unlimited" in str(told.advice())

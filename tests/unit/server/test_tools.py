@@ -64,9 +64,7 @@ def test_a_failing_tool_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @as_root
-def test_a_directory_that_the_account_may_not_enter_is_named(
-    monkeypatch: pytest.MonkeyPatch, short_tmp: Path
-) -> None:
+def test_a_directory_that_the_account_may_not_enter_is_named(monkeypatch: pytest.MonkeyPatch, short_tmp: Path) -> None:
     """As of an OpenLDAP, or of links to one, below root's home."""
     short_tmp.chmod(0o711)
     real, links = short_tmp / "closed", short_tmp / "links"
@@ -87,9 +85,7 @@ def test_a_directory_that_the_account_may_not_enter_is_named(
 
 
 @as_root
-def test_a_program_test_that_comes_first_decides_nothing(
-    monkeypatch: pytest.MonkeyPatch, short_tmp: Path
-) -> None:
+def test_a_program_test_that_comes_first_decides_nothing(monkeypatch: pytest.MonkeyPatch, short_tmp: Path) -> None:
     short_tmp.chmod(0o755)
     (short_tmp / "open").touch(0o644)
     (short_tmp / "closed").touch(0o600)

@@ -28,9 +28,7 @@ def test_publish_puts_the_new_one_in_the_place_of_the_old(tmp_path: Path) -> Non
     assert not (tmp_path / "data.partial").exists()
 
 
-def test_it_is_durable_before_and_after_the_rename(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_durable_before_and_after_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The content first, then the name, then the directory that holds the name."""
     calls, fsync, replace = [], os.fsync, os.replace
 

@@ -103,9 +103,7 @@ def test_one_of_another_account_is_refused(foreign: Path) -> None:
 
 @as_root
 @pytest.mark.parametrize("target", ["there", "nowhere"])
-def test_a_link_of_another_account_is_not_followed(
-    foreign: Path, tmp_path: Path, target: str
-) -> None:
+def test_a_link_of_another_account_is_not_followed(foreign: Path, tmp_path: Path, target: str) -> None:
     (tmp_path / "there").mkdir(mode=0o700)
     (foreign / "run").symlink_to(tmp_path / target)
     os.chown(foreign / "run", OTHER, OTHER, follow_symlinks=False)
@@ -115,9 +113,7 @@ def test_a_link_of_another_account_is_not_followed(
 
 
 @as_root
-def test_missing_directories_are_not_made_behind_a_link_of_another_account(
-    tmp_path: Path, foreign: Path
-) -> None:
+def test_missing_directories_are_not_made_behind_a_link_of_another_account(tmp_path: Path, foreign: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     link = foreign / "link"
@@ -169,9 +165,7 @@ def _rewritten(path: Path) -> None:
 
 @as_root
 @pytest.mark.parametrize("use", [_locked, _read, _rewritten])
-def test_what_is_planted_is_refused(
-    foreign: Path, secret: Path, use: Callable[[Path], None]
-) -> None:
+def test_what_is_planted_is_refused(foreign: Path, secret: Path, use: Callable[[Path], None]) -> None:
     before = secret.stat()
     for kind, path in planted(foreign, "x", secret).items():
         with pytest.raises(FileUnsafe) as caught:
@@ -232,9 +226,7 @@ def test_a_tree_is_removed_that_its_owner_keeps_filling(short_tmp: Path) -> None
     fill = "print(flush=True)\nn = 0\nwhile True:\n    open(f'more-{n}', 'x').close()\n    n += 1"
     who = ("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "--")
     command = [*who, "/usr/bin/python3", "-c", fill]
-    with subprocess.Popen(
-        command, cwd=tree / "deep", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as filler:
+    with subprocess.Popen(command, cwd=tree / "deep", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as filler:
         assert filler.stdout is not None
         filler.stdout.readline()
         try:
@@ -260,9 +252,7 @@ def test_a_path_is_looked_at_from_the_top(tmp_path: Path) -> None:
     real = tmp_path / "real"
     (real / "below").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
-    kinds = [
-        stat.S_IFMT(status.st_mode) for status in held.on_the_way(tmp_path / "link/below/missing")
-    ]
+    kinds = [stat.S_IFMT(status.st_mode) for status in held.on_the_way(tmp_path / "link/below/missing")]
     assert kinds[-3:] == [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFDIR]
     (tmp_path / "loop").symlink_to("loop")
     assert len([*held.on_the_way(tmp_path / "loop")]) < 100

@@ -25,9 +25,7 @@ with lmdb.open(sys.argv[1], readonly=sys.argv[2] == "read", create=sys.argv[2] !
 def opened(directory: Path, how: str = "write") -> Iterator[subprocess.Popen[str]]:
     """Another process with the environment open."""
     argv = [sys.executable, "-c", OPENER, str(directory), how]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "open\n"
         yield process

@@ -31,9 +31,7 @@ def elsewhere(directory: Path, name: Path, *command: str) -> Iterator[subprocess
     and ends with its standard input."""
     script = 'mount --bind "$1" "$2"; shift 2; exec "$@"'
     argv = ("unshare", "-m", "sh", "-c", script, "sh", str(directory), str(name), *command)
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() != ""
         yield process
@@ -92,18 +90,13 @@ def test_by_its_locks(home: Path, prefix: tuple[str, ...], told: str) -> None:
     """A process whose descriptors cannot be seen."""
     require(None if os.geteuid() == 0 else "namespaces need root")
     database = home / "database"
-    with subprocess.Popen(
-        environment_open(database), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as user:
+    with subprocess.Popen(environment_open(database), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
         assert user.stdout is not None
         assert user.stdout.readline() == b"open\n"
         for path in database.iterdir():
             path.chmod(0o644)
         names = () if prefix is NOBODY else ("",)
         shown = subprocess.run(
-            [*prefix, sys.executable, "-c", SHOWN, str(database), *names],
-            capture_output=True,
-            text=True,
-            check=True,
+            [*prefix, sys.executable, "-c", SHOWN, str(database), *names], capture_output=True, text=True, check=True
         )
         assert shown.stdout.strip().endswith(told.format(pid=user.pid, path=database))

@@ -57,9 +57,7 @@ def test_mounts() -> None:
     assert found["22"].target == "/run/mnt/str"
     assert found["22"].device == "254:1"
     assert {"rw", "relatime", "sunit=8192"} <= set(found["22"].options)
-    told = (
-        r"36 35 98:0 /a\040b /mnt\040two rw shared:1 master:2 - ext3 /dev/root rw,errors=continue"
-    )
+    told = r"36 35 98:0 /a\040b /mnt\040two rw shared:1 master:2 - ext3 /dev/root rw,errors=continue"
     odd = mounts.parse(told)["36"]
     assert (odd.root, odd.target, odd.kind) == ("/a b", "/mnt two", "ext3")
 
@@ -115,20 +113,11 @@ def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
     (tmp_path / "dev/block").mkdir(parents=True)
     (tmp_path / "dev/block/259:1").symlink_to(part)
     upper, lower = devices.stack("259:1", tmp_path)
-    assert (upper.name, upper.kind, upper.start, upper.on) == (
-        "nvme0n1p1",
-        "partition",
-        63 * 512,
-        ("nvme0n1",),
-    )
+    assert (upper.name, upper.kind, upper.start, upper.on) == ("nvme0n1p1", "partition", 63 * 512, ("nvme0n1",))
     assert upper.physical_sector == 4096
     assert (lower.kind, lower.size, lower.scheduler) == ("disk", 1 << 30, "none")
     assert lower.schedulers == ("none", "mq-deadline", "kyber")
-    assert (lower.write_cache, lower.read_ahead, lower.rotational) == (
-        "write through",
-        131072,
-        False,
-    )
+    assert (lower.write_cache, lower.read_ahead, lower.rotational) == ("write through", 131072, False)
     assert devices.stack("8:0", tmp_path) == ()
 
 

@@ -93,23 +93,16 @@ def way(tmp_path: Path) -> Path:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("name", ["above", "above/below"])
-def test_none_is_made_where_another_account_could_replace_it(
-    way: Path, tmp_path: Path, name: str
-) -> None:
+def test_none_is_made_where_another_account_could_replace_it(way: Path, tmp_path: Path, name: str) -> None:
     os.chown(tmp_path / name, 65534, 65534)
     (tmp_path / name).chmod(0o1755)  # the sticky bit does not bind the owner of the directory
-    with (
-        pytest.raises(DirectoryUnsafe, match="belongs to another account"),
-        temporary.directory("read", way),
-    ):
+    with pytest.raises(DirectoryUnsafe, match="belongs to another account"), temporary.directory("read", way):
         pass
     assert not list(way.iterdir())
 
 
 @pytest.mark.parametrize("name", ["above", "above/below"])
-def test_the_sticky_bit_is_what_makes_a_shared_directory_safe(
-    way: Path, tmp_path: Path, name: str
-) -> None:
+def test_the_sticky_bit_is_what_makes_a_shared_directory_safe(way: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / name).chmod(0o1777)
     with temporary.directory("read", way) as made:
         assert made.parent.parent == way

@@ -57,10 +57,7 @@ def plants(directory: int) -> bool:
     """Can the other account make a link in the directory that it is in?"""
     place = held.through(directory)
     done = subprocess.run(
-        [*AS_OTHER, "ln", "-sf", "/etc/passwd", "planted"],
-        cwd=place,
-        capture_output=True,
-        check=False,
+        [*AS_OTHER, "ln", "-sf", "/etc/passwd", "planted"], cwd=place, capture_output=True, check=False
     )
     return done.returncode == 0
 
@@ -172,11 +169,7 @@ def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
         os.chown(path, OTHER, OTHER, follow_symlinks=False)
     (source / "secret").chmod(0o600)
     swappers = [
-        subprocess.Popen(
-            [*AS_OTHER, "/usr/bin/python3", "-c", EXCHANGE, *pair],
-            cwd=source,
-            stdout=subprocess.PIPE,
-        )
+        subprocess.Popen([*AS_OTHER, "/usr/bin/python3", "-c", EXCHANGE, *pair], cwd=source, stdout=subprocess.PIPE)
         for pair in names
     ]
     try:

@@ -55,9 +55,7 @@ def test_thirty_million_and_the_last_of_them() -> None:
 def test_mistakes_have_their_place(tmp_path: Path) -> None:
     path = tmp_path / "bad.template"
     path.write_text("branch: dc=x\nsubordinateTemplate: p:[count]\n")
-    with pytest.raises(
-        TemplateError, match=r"bad\.template: line 2, column 24: no define named count"
-    ):
+    with pytest.raises(TemplateError, match=r"bad\.template: line 2, column 24: no define named count"):
         TreeSpec(path).compiled()
     with pytest.raises(UsageProblem, match="counts of their own"):
         TreeSpec(HERE / "users.template", LISTS, entries=5).compiled()

@@ -47,9 +47,7 @@ def written(directory: Path, text: str) -> TreeSpec:
 def values(directory: Path, text: str, extra: str = "") -> list[str]:
     """What becomes of a text, in 100 entries."""
     said = GOOD.replace('["{pick:colour}", "{digits:4}"]', f"'{text}'")
-    made = text_of(
-        written(directory, said.replace("[kinds.attributes]", f"{extra}[kinds.attributes]"))
-    )
+    made = text_of(written(directory, said.replace("[kinds.attributes]", f"{extra}[kinds.attributes]")))
     found = []
     for line in made.decode().splitlines():
         if line.startswith("description:: "):
@@ -87,9 +85,7 @@ def test_an_unknown_template_names_those_shipped() -> None:
     assert "people" in str(caught.value.advice())
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"), [(b"\xff\xfe", "not UTF-8"), (b"x" * (17 << 20), "bytes: a template")]
-)
+@pytest.mark.parametrize(("content", "reason"), [(b"\xff\xfe", "not UTF-8"), (b"x" * (17 << 20), "bytes: a template")])
 def test_a_file_that_is_no_template(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(content)
@@ -162,11 +158,7 @@ def test_a_mistake_in_a_list_is_told_with_its_line(tmp_path: Path) -> None:
     [
         ('rdn = "cn"', 'rdn = "cn"\ncount = 1000000000000000000', "more than"),
         ('rdn = "cn"', 'rdn = "cn"\ncount = "9999999999999 per 1"', "a share needs"),
-        (
-            '"{digits:4}"',
-            '{ text = "x{digits:9}", count = 10000000000 }',
-            "more than 10000000 values",
-        ),
+        ('"{digits:4}"', '{ text = "x{digits:9}", count = 10000000000 }', "more than 10000000 values"),
         ('"{digits:4}"', '{ text = "{bytes:999999}", count = 100000 }', "the most is"),
         ('"{digits:4}"', '"{bytes:99999999999}"', "write lengths up to"),
         ('"{digits:4}"', '"{argon2:name:99999999:1}"', "KiB"),
@@ -200,8 +192,7 @@ def test_text_without_tags_stands_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("{number}", "12"), ("{number:6}", "000012"), ("{number:1:5000}", "5012")],
+    ("text", "expected"), [("{number}", "12"), ("{number:6}", "000012"), ("{number:1:5000}", "5012")]
 )
 def test_number(tmp_path: Path, text: str, expected: str) -> None:
     assert values(tmp_path, text)[12] == expected
@@ -218,9 +209,7 @@ def test_digits_have_their_width(tmp_path: Path, text: str, length: int, base: i
 
 
 def test_a_permutation_too_small_for_the_entries(tmp_path: Path) -> None:
-    with pytest.raises(
-        TemplateError, match="line 18, column 15: description: 1 digits are too few"
-    ):
+    with pytest.raises(TemplateError, match="line 18, column 15: description: 1 digits are too few"):
         values(tmp_path, "{unique:1}")
 
 

@@ -53,19 +53,11 @@ def made(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> Tree
     return Tree(path, template.entries)
 
 
-def questions(
-    recipe: TreeSpec, wishes: Wishes, path: Path, progress: Progress
-) -> Sequence[Question]:
+def questions(recipe: TreeSpec, wishes: Wishes, path: Path, progress: Progress) -> Sequence[Question]:
     """Equality searches for an indexed attribute, each of which finds one entry, in random order."""
     template = dataclasses.replace(recipe, entries=wishes.entries).compiled()
-    asked = PlanOptions(
-        wishes.searches, {"search": 1}, 0.0, _UNIFORM, wishes.seed, (("uid", False, 1),)
-    )
-    with (
-        progress.step("plan searches", wishes.searches) as meter,
-        files.explained(path),
-        files.creating(path) as file,
-    ):
+    asked = PlanOptions(wishes.searches, {"search": 1}, 0.0, _UNIFORM, wishes.seed, (("uid", False, 1),))
+    with progress.step("plan searches", wishes.searches) as meter, files.explained(path), files.creating(path) as file:
         dit.plan(template, asked, file.fileno(), 1, meter)
     return [_question(line) for line in files.read(path).splitlines()]
 
@@ -311,10 +303,7 @@ class Measuring(msgspec.Struct, frozen=True):
 
     @contextmanager
     def _trial(self, place: Place, backend: str) -> Iterator[Trial]:
-        with (
-            temporary.directory("bench", place.directory) as directory,
-            self.installation.seeing(directory),
-        ):
+        with temporary.directory("bench", place.directory) as directory, self.installation.seeing(directory):
             yield Trial(self.installation, backend, directory, self.work)
 
     def _slapadd(self, place: Place, trial: Trial, given: Tree, *, quick: bool) -> Load:
@@ -337,10 +326,7 @@ class Measuring(msgspec.Struct, frozen=True):
         """ditseed writes for this host's slapd, and back-mdb only."""
         if backend != "mdb" or not self.installation.is_here:
             return None
-        with (
-            self._trial(place, backend) as trial,
-            self.progress.step(f"{place.name}: ditseed build"),
-        ):
+        with self._trial(place, backend) as trial, self.progress.step(f"{place.name}: ditseed build"):
             return by_ditseed(trial, self.given.whole)
 
     def _disk(self, place: Place) -> Disk | Unseen | None:

@@ -105,9 +105,7 @@ def require(kinds: Sequence[str]) -> None:
 
 
 @contextmanager
-def volumes_made(
-    kinds: Sequence[str], size: int, work: Path, progress: Progress
-) -> Iterator[tuple[Place, ...]]:
+def volumes_made(kinds: Sequence[str], size: int, work: Path, progress: Progress) -> Iterator[tuple[Place, ...]]:
     """Mounted in `work`, for this process and its children alone; gone at the end. Raises UsageProblem."""
     sweep()
     with ExitStack() as stack:
@@ -128,9 +126,7 @@ def _one(kind: str, size: int, work: Path) -> Iterator[Place]:
         try:
             child.output([f"mkfs.{kind}", *OPTIONS[kind], str(image)])
             detach = partial(_detach, os.path.realpath(image))
-            stack.callback(
-                detach
-            )  # once more: a signal may have come while it was being detached below
+            stack.callback(detach)  # once more: a signal may have come while it was being detached below
             device, name = _attached(image)
             stack.enter_context(mounts.mounted(target, "-t", kind, device))
             detach()  # while it is mounted, the kernel only notes that: it goes with the mount, even if we are killed
@@ -251,9 +247,7 @@ class Installation(msgspec.Struct, frozen=True):
         """A slapd.conf. `directory`: as slapd sees it. Raises UsageProblem."""
         schemas = self._first(_SCHEMA_PLACES, "core.schema")
         if schemas is None:
-            raise UsageProblem(
-                reason=f"{self.root}: no core.schema is in {', '.join(_SCHEMA_PLACES)}"
-            )
+            raise UsageProblem(reason=f"{self.root}: no core.schema is in {', '.join(_SCHEMA_PLACES)}")
         lines = [f"include {schemas}/{name}.schema" for name in _SCHEMAS]
         modules = self._first(_MODULE_PLACES, f"back_{backend}.*")
         if modules:  # else it is built into slapd, or slapd says that it has none

@@ -133,19 +133,11 @@ _RATES = (
     _Series("ditseed build: entries per second", "#009e73", lambda row: _rate(row.native)),
     _Series("slapadd -q (nosync): entries per second", "#0072b2", lambda row: row.nosync.rate),
     _Series("slapadd: entries per second", "#d55e00", lambda row: _rate(row.sync)),
-    _Series(
-        "indexed searches per second",
-        "#999999",
-        lambda row: row.searched.rate if row.searched else None,
-    ),
+    _Series("indexed searches per second", "#999999", lambda row: row.searched.rate if row.searched else None),
 )
 _MIB = 1 << 20
 _SPACE = (
-    _Series(
-        "ditseed build",
-        "#009e73",
-        lambda row: row.native.allocated / _MIB if row.native else None,
-    ),
+    _Series("ditseed build", "#009e73", lambda row: row.native.allocated / _MIB if row.native else None),
     _Series("slapadd -q", "#0072b2", lambda row: row.nosync.allocated / _MIB),
 )
 
@@ -190,11 +182,7 @@ def _bars(axes: Any, report: Report, series: tuple[_Series, ...], title: str, un
         drawn = [(row, value) for row, value in there if value is not None]
         middle = (place - (len(series) - 1) / 2) * height
         bars = axes.barh(
-            [row + middle for row, _ in drawn],
-            [value for _, value in drawn],
-            height,
-            color=one.colour,
-            label=one.name,
+            [row + middle for row, _ in drawn], [value for _, value in drawn], height, color=one.colour, label=one.name
         )
         axes.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=7)
     axes.set_title(title, fontsize=10)

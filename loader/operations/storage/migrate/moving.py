@@ -47,12 +47,8 @@ def stop(command: Sequence[str], place: Path, databases: Sequence[str]) -> None:
             reason = f"{str(_failed(command, answer)).rstrip('.')}, and {_named(left)}"
             raise MigrationRefused(path=place, reason=reason, advice=_OTHER_COMMANDS)
         if time.monotonic() > until:
-            advice = (
-                "End these processes, then run the same command again, or go back with --rollback."
-            )
-            raise MigrationRefused(
-                path=place, reason=f"the service was stopped, and {_named(left)}", advice=advice
-            )
+            advice = "End these processes, then run the same command again, or go back with --rollback."
+            raise MigrationRefused(path=place, reason=f"the service was stopped, and {_named(left)}", advice=advice)
         time.sleep(_LOOK)
 
 
@@ -102,9 +98,7 @@ def watch(signs: Signs, seconds: float, note: Callable[[str], None]) -> int:
         note(f"up, process {first[0]}" if first[0] else "up")
         now = _up(signs)
         if now[0] != first[0]:
-            raise _down(
-                place, f"the service does not stay up: {now[1] or 'it is another process now'}"
-            )
+            raise _down(place, f"the service does not stay up: {now[1] or 'it is another process now'}")
         time.sleep(_LOOK)
     return first[0] or 0
 
@@ -151,18 +145,7 @@ def _process(place: Path, databases: Sequence[str]) -> int | None:
 
 _log = logging.getLogger(__name__)
 VERB = "storage migrate"
-STEPS = (
-    "preflight",
-    "stop",
-    "copy",
-    "verify",
-    "unmount",
-    "mount",
-    "fstab",
-    "check",
-    "start",
-    "watch",
-)
+STEPS = ("preflight", "stop", "copy", "verify", "unmount", "mount", "fstab", "check", "start", "watch")
 _AGAIN = ("stop", "unmount", "mount", "fstab", "check", "start")
 _GOING_BACK = "rollback"
 
@@ -286,9 +269,7 @@ class _Steps:
             trees.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
         if _mark(self.source) != before.mark:
             reason = "files were changed while they were copied"
-            raise MigrationRefused(
-                path=self.source, reason=reason, advice="Find out who writes there (fuser -vm)."
-            )
+            raise MigrationRefused(path=self.source, reason=reason, advice="Find out who writes there (fuser -vm).")
         return {"files": before.files, "bytes": before.size, "copy_mark": before.mark}
 
     def _verify(self, meter: Meter) -> Facts:
@@ -298,19 +279,11 @@ class _Steps:
             self._require_equal(one, other, "owner, mode, size, time or attributes")
             sums = trees.checksums(source.descriptor, meter)
             killpoint("verify.middle")
-            self._require_equal(
-                sums, trees.checksums(target.descriptor, meter, from_device=True), "contents"
-            )
+            self._require_equal(sums, trees.checksums(target.descriptor, meter, from_device=True), "contents")
         mark = _mark(self.target)
-        return {
-            "checksums": len(sums),
-            "verify_mark": mark,
-            "top": [status.st_mode, status.st_uid, status.st_gid],
-        }
+        return {"checksums": len(sums), "verify_mark": mark, "top": [status.st_mode, status.st_uid, status.st_gid]}
 
-    def _require_equal(
-        self, one: Mapping[str, object], other: Mapping[str, object], what: str
-    ) -> None:
+    def _require_equal(self, one: Mapping[str, object], other: Mapping[str, object], what: str) -> None:
         """A copy that differs is made again by the next run."""
         wrong = [path for path in {**one, **other} if one.get(path) != other.get(path)]
         if not wrong:
@@ -351,18 +324,12 @@ class _Steps:
 
     def _check(self, meter: Meter, verified: Mapping[str, Any]) -> Facts:
         status = self.source.stat()
-        if [status.st_mode, status.st_uid, status.st_gid] != verified[
-            "top"
-        ] or not self._is_swapped():
+        if [status.st_mode, status.st_uid, status.st_gid] != verified["top"] or not self._is_swapped():
             reason = "it is not the new volume with the owner and mode of the old one"
-            raise MigrationRefused(
-                path=self.source, reason=reason, advice="Give --rollback to go back."
-            )
+            raise MigrationRefused(path=self.source, reason=reason, advice="Give --rollback to go back.")
         for name in self.plan.databases:
             place = self.source / name
-            found = databases.audit(
-                place, databases.default_level(place), databases.Resources(), meter
-            )
+            found = databases.audit(place, databases.default_level(place), databases.Resources(), meter)
             if not found.sound:
                 first = found.problems[0].told[0]
                 raise MdbDamaged(path=place, reason=f"{first}; --rollback mounts the former volume")
@@ -388,10 +355,7 @@ def _watch(plan: Plan, meter: Meter) -> int:
 
 def _warn_of_other_namespaces(source: Path, former: tuple[str, str]) -> None:
     """No error: mount namespaces that copied all mounts are harmless until something there opens the files."""
-    found = [
-        f"{target} ({holders.command_name(pid)}, process {pid})"
-        for pid, target in mounts.elsewhere(former)
-    ]
+    found = [f"{target} ({holders.command_name(pid)}, process {pid})" for pid, target in mounts.elsewhere(former)]
     if found:
         _log.warning(
             "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
@@ -443,9 +407,7 @@ def _going_back(plan: Plan) -> dict[str, Callable[[Meter], object]]:
     of_target = volume.of_volume(plan.edits, wishes.target)
     return {
         "stop": lambda meter: stop(wishes.stop, Path(wishes.source), plan.databases),
-        "fstab": lambda meter: volume.undo(
-            table, [one for one in plan.edits if one not in of_target]
-        ),
+        "fstab": lambda meter: volume.undo(table, [one for one in plan.edits if one not in of_target]),
         "unmount": lambda meter: plan.new.unmount(wishes.source),
         "mount": lambda meter: _mount_as_before(plan, table, of_target),
         "start": lambda meter: start(wishes.start),

@@ -73,20 +73,14 @@ def plan(wishes: Wishes, state: Path) -> Plan:
     require_commands(wishes)
     old_mount, new_mount = mounts.mounted_at(source), mounts.mounted_at(target)
     if new_mount is None:
-        raise _refused(
-            target,
-            "nothing is mounted there",
-            "Make the new file system (storage plan), and mount it.",
-        )
+        raise _refused(target, "nothing is mounted there", "Make the new file system (storage plan), and mount it.")
     fstab = Path(wishes.fstab)
     old = volume.of(old_mount, fstab) if old_mount else None
     there = volume.of(new_mount, fstab)
     _require_apart(source, target, old, there, state)
     for mount in filter(None, (old_mount, new_mount)):
         if mount.root != "/":
-            raise _refused(
-                Path(mount.target), "it is a bind mount or a subvolume", "Give whole file systems."
-            )
+            raise _refused(Path(mount.target), "it is a bind mount or a subvolume", "Give whole file systems.")
     _require_writable(new_mount, there)
     _require_shown_once(source)
     _require_unused(source, target)
@@ -130,9 +124,7 @@ def _require_place(path: Path) -> None:
         raise _refused(path, reason, "Give a directory in which nothing else is mounted.")
     for above in path.parents:
         status = above.stat()
-        open_to_all = (
-            status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
-        )
+        open_to_all = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
         if status.st_uid not in (0, os.geteuid()) or open_to_all:
             reason = f"another account than root can rename what is in {above}"
             raise _refused(path, reason, "Mount points must be where only root can replace them.")
@@ -145,21 +137,13 @@ def require_commands(wishes: Wishes) -> None:
             raise UsageProblem(reason=f"{command[0]} is not there, or not in PATH (see --service)")
 
 
-def _require_apart(
-    source: Path, target: Path, old: Volume | None, new: Volume, state: Path
-) -> None:
+def _require_apart(source: Path, target: Path, old: Volume | None, new: Volume, state: Path) -> None:
     if source == target:
         raise _refused(target, "FROM and TO are the same", "Give two places.")
     if source in target.parents or target in source.parents:
-        raise _refused(
-            target, f"one of {source} and {target} is inside the other", "Give two places."
-        )
+        raise _refused(target, f"one of {source} and {target} is inside the other", "Give two places.")
     if old is not None and (old.device == new.device or (old.uuid and old.uuid == new.uuid)):
-        raise _refused(
-            target,
-            f"it has the same file system as {source}, or a clone of it",
-            "Give another volume.",
-        )
+        raise _refused(target, f"it has the same file system as {source}, or a clone of it", "Give another volume.")
     home = files.existing(state).stat().st_dev
     if home == target.stat().st_dev or (old is not None and home == source.stat().st_dev):
         advice = "Set DITSEED_STATE_DIR to a directory elsewhere."
@@ -177,9 +161,7 @@ def _require_writable(mount: Mount, there: Volume) -> None:
         )
     for device in survey.devices_of(mount):
         if device.read_only:
-            raise _refused(
-                path, f"its device {device.path} is read-only", f"blockdev --setrw {device.path}"
-            )
+            raise _refused(path, f"its device {device.path} is read-only", f"blockdev --setrw {device.path}")
     if "ro" in there.options.split(","):
         raise _refused(path, "its line in fstab mounts it read-only", "Change ro to rw there.")
 
@@ -210,18 +192,14 @@ def require_vacant(target: Path) -> None:
 def _require_vacant(path: Path, strangers: Sequence[Occupant]) -> None:
     if strangers:
         reason = f"others than the service use it: {', '.join(map(str, strangers[:5]))}"
-        raise _refused(
-            path, reason, "End them, and leave the directory; then give the same command again."
-        )
+        raise _refused(path, reason, "End them, and leave the directory; then give the same command again.")
 
 
 def _require_room(target: Path, needed: int) -> None:
     files.require_space(target, needed + needed // 20 + _SPARE)
 
 
-def _notes(
-    source: Path, target: Path, old: Volume | None, is_used: bool, sparse: bool
-) -> Iterator[str]:
+def _notes(source: Path, target: Path, old: Volume | None, is_used: bool, sparse: bool) -> Iterator[str]:
     if old is None:
         yield (
             f"{source} is a directory of a larger file system: the new volume is mounted over it. The old files stay "
@@ -238,9 +216,7 @@ def _notes(
         if one.rule in before or one.severity not in (Severity.CRITICAL, Severity.WARNING):
             continue
         if one.severity is Severity.CRITICAL:
-            raise _refused(
-                target, f"{one.subject}: {one.what}", f"See: ditseed storage check {target}"
-            )
+            raise _refused(target, f"{one.subject}: {one.what}", f"See: ditseed storage check {target}")
         yield f"{one.subject}: {one.what}"
     if sparse:
         yield "holes stay holes"
@@ -267,17 +243,11 @@ def forward(plan: Plan) -> Iterator[Told]:
     yield Told("stop", (join(wishes.stop),), f"waits until no process uses {source}")
     copying = f"rsync -aHAXS --numeric-ids {quote(source)}/ {quote(target)}/"
     yield Told("copy", (), f"copies {amount} as `{copying}` would")
-    yield Told(
-        "verify",
-        (),
-        f"compares checksums, owners, modes (copy and verify: about {took} at 150 MiB/s)",
-    )
+    yield Told("verify", (), f"compares checksums, owners, modes (copy and verify: about {took} at 150 MiB/s)")
     old = (join(unmounting(source)),) if plan.old else ()
     yield Told("unmount", (join(unmounting(target)), *old))
     yield Told("mount", (join(plan.new.mounting(source)),))
-    yield Told(
-        "fstab", tuple(volume.difference(plan.edits)), f"changes these lines of {wishes.fstab}"
-    )
+    yield Told("fstab", tuple(volume.difference(plan.edits)), f"changes these lines of {wishes.fstab}")
     checks = tuple(f"ditseed verify {quote(str(Path(source, name)))}" for name in plan.databases)
     yield Told("check", checks, f"compares owner and mode of {source}")
     yield Told("start", (join(wishes.start),))
@@ -287,10 +257,7 @@ def forward(plan: Plan) -> Iterator[Told]:
 def back(plan: Plan) -> Iterator[Told]:
     wishes = plan.wishes
     yield Told("stop", (join(wishes.stop),), f"waits until no process uses {wishes.source}")
-    turned = tuple(
-        f"{'+' if line.startswith('-') else '-'}{line[1:]}"
-        for line in volume.difference(plan.edits)
-    )
+    turned = tuple(f"{'+' if line.startswith('-') else '-'}{line[1:]}" for line in volume.difference(plan.edits))
     yield Told("fstab", turned, f"puts back these lines of {wishes.fstab}")
     yield Told("unmount", (join(unmounting(wishes.source)),))
     old = (join(plan.old.mounting(wishes.source)),) if plan.old else ()
@@ -302,6 +269,4 @@ def back(plan: Plan) -> Iterator[Told]:
 def _watching(plan: Plan) -> Told:
     asked = f" and that {plan.wishes.uri} answers" if plan.wishes.uri else ""
     seconds = units.duration(plan.wishes.seconds)
-    return Told(
-        "watch", (), f"waits until it is up, then sees for {seconds} that it stays up{asked}"
-    )
+    return Told("watch", (), f"waits until it is up, then sees for {seconds} that it stays up{asked}")

@@ -78,9 +78,7 @@ def of(mount: Mount, fstab: Path) -> Volume:
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
     """What protects the place today shall do so tomorrow; whether a boot mounts it depends on the place, too."""
     mine = [one for one in new.options.split(",") if one != "noauto"]
-    more = [
-        one for one in (old.options.split(",") if old else ()) if one in GENERAL and one not in mine
-    ]
+    more = [one for one in (old.options.split(",") if old else ()) if one in GENERAL and one not in mine]
     return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")
 
 
@@ -94,9 +92,7 @@ def _device_of(uuid: str) -> str:
     answer = child.ask(["blkid", "-U", uuid])
     if answer.status != 0:
         advice = "Attach it (see lsblk -f), then run the same command again."
-        raise MigrationRefused(
-            path=f"UUID={uuid}", reason="no device has this file system", advice=advice
-        )
+        raise MigrationRefused(path=f"UUID={uuid}", reason="no device has this file system", advice=advice)
     return answer.out.decode().strip()
 
 
@@ -118,9 +114,7 @@ def edits(fstab: Path, place: str, other: str, new: Volume, day: str) -> tuple[E
     line = " ".join((*map(fstab_word, (new.source, place)), new.kind, new.options, "0 2"))
     mark = f"# {day} ditseed storage migrate: "
     former = _lines(fstab, place)
-    found = [
-        Edit(one, (f"{mark}kept, the former volume of {place}", f"# {one}")) for one in former[:-1]
-    ]
+    found = [Edit(one, (f"{mark}kept, the former volume of {place}", f"# {one}")) for one in former[:-1]]
     if former:
         kept = (f"{mark}kept, the former volume of {place}", f"# {former[-1]}", line)
         found.append(Edit(former[-1], kept))
@@ -134,11 +128,7 @@ def edits(fstab: Path, place: str, other: str, new: Volume, day: str) -> tuple[E
 
 def of_volume(wanted: Sequence[Edit], place: str) -> tuple[Edit, ...]:
     """Those that take the volume's line of `place` out."""
-    return tuple(
-        one
-        for one in wanted
-        if any(line.target == place for line in mounts.entries(one.before or ""))
-    )
+    return tuple(one for one in wanted if any(line.target == place for line in mounts.entries(one.before or "")))
 
 
 def _lines(fstab: Path, place: str) -> list[str]:
@@ -168,9 +158,7 @@ def apply(fstab: Path, wanted: Sequence[Edit]) -> None:
 def undo(fstab: Path, wanted: Sequence[Edit]) -> None:
     """Put back what `apply` or `leave_out` changed."""
     lines = _text(fstab).splitlines()
-    done = [
-        _left_out(one) if _where(lines, _left_out(one)) is not None else one.after for one in wanted
-    ]
+    done = [_left_out(one) if _where(lines, _left_out(one)) is not None else one.after for one in wanted]
     former = [() if one.before is None else (one.before,) for one in wanted]
     _replace(fstab, [*zip(done, former, strict=True)])
 
@@ -185,10 +173,7 @@ def leave_out(fstab: Path, wanted: Sequence[Edit]) -> None:
 def _left_out(edit: Edit) -> tuple[str, ...]:
     comment, *rest = edit.after
     mark = comment.partition(": ")[0]
-    return (
-        f"{mark}: kept, this volume could not be mounted when the migration was rolled back",
-        *rest,
-    )
+    return (f"{mark}: kept, this volume could not be mounted when the migration was rolled back", *rest)
 
 
 def _replace(fstab: Path, changes: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]) -> None:

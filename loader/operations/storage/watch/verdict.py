@@ -156,17 +156,14 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
     found = [_of(layer, layers, times) for layer in layers]
     worst = max((one.seconds or 0.0 for one, _ in found if one.over), default=0.0)
     return tuple(
-        msgspec.structs.replace(one, is_delay=_is_delay(one, differences, worst))
-        for one, differences in found
+        msgspec.structs.replace(one, is_delay=_is_delay(one, differences, worst)) for one, differences in found
     )
 
 
 def _of(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[Added, list[float]]:
     own = times.get(layer.name, {})
     over = _measured_below(layer, layers, times) or _fastest_peer(layer, layers, times)
-    differences = (
-        [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
-    )
+    differences = [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
     enough = len(differences) >= LEAST_ROUNDS
     added = Added(
         layer.name,
@@ -216,9 +213,7 @@ def _is_delay(one: Added, differences: Sequence[float], worst: float) -> bool:
 
 def told(found: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
     """One sentence: what hangs or fails, what adds delay, the largest first, and what adds nothing."""
-    lowest_hung = [
-        one.layer for one in found if one.layer in hung and not set(one.over) & set(hung)
-    ]
+    lowest_hung = [one.layer for one in found if one.layer in hung and not set(one.over) & set(hung)]
     words = [f"{name} does not answer" for name in lowest_hung or hung]
     words += [f"reads of {name} fail" for name in failing]
     known = [one for one in found if one.seconds is not None]
@@ -227,9 +222,7 @@ def told(found: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = (
     words += [_nothing(one) for one in known if not one.is_delay and one.layer not in failing]
     unknown = [one.layer for one in found if one.seconds is None and one.layer not in failing]
     if not known and not words:
-        return (
-            f"not known: layers were measured beside each other in fewer than {LEAST_ROUNDS} rounds"
-        )
+        return f"not known: layers were measured beside each other in fewer than {LEAST_ROUNDS} rounds"
     words += [f"not known of {', '.join(unknown)}"] if unknown else []
     return "; ".join(words)
 
@@ -465,10 +458,7 @@ def _row(one: LayerState, state: State, limits: Limits, now: float) -> tuple[Sta
         return Status.UNKNOWN, f"not measured: {one.problem or 'no read has ended yet'}"
     assert one.figures is not None
     said = f"davg {_milliseconds(one.figures.davg)}, emax {_milliseconds(one.figures.emax)}"
-    for status, limit in (
-        (Status.CRITICAL, limits.critical),
-        (Status.WARNING, limits.warning),
-    ):
+    for status, limit in ((Status.CRITICAL, limits.critical), (Status.WARNING, limits.warning)):
         if limit is not None and one.figures.davg > limit:
             return status, f"{said} (limit {_milliseconds(limit)})"
     return Status.OK, said
@@ -479,9 +469,7 @@ def _failed(one: LayerState, what: str, now: float) -> str:
         before = f" ({one.errors - 1} failed before it)" if one.errors > 1 else ""
         return f"the last {what} failed: {one.problem}{before}"
     whats = what if one.errors == 1 else "reads" if what == "read" else "tries"
-    ago = (
-        "" if one.failed_at is None else f", the last one {units.duration(now - one.failed_at)} ago"
-    )
+    ago = "" if one.failed_at is None else f", the last one {units.duration(now - one.failed_at)} ago"
     return f"{one.errors} {whats} failed{ago}: {one.error}"
 
 
@@ -496,9 +484,7 @@ def _perfdata(state: State, limits: Limits) -> Iterator[str]:
     """Seconds, as the guidelines prefer. Short labels: RRDtool tells 19 characters apart."""
     for one, label in zip(state.rows, _labels(state.rows), strict=True):
         if one.figures is not None:
-            bounds = ";".join(
-                "" if x is None else _number(x) for x in (limits.warning, limits.critical)
-            )
+            bounds = ";".join("" if x is None else _number(x) for x in (limits.warning, limits.critical))
             yield f"'{label}_davg'={_number(one.figures.davg)}s;{bounds};0"
             for name in ("last", "emin", "emax", "p50", "p99", "p999"):
                 yield f"'{label}_{name}'={_number(getattr(one.figures, name))}s;;;0"
@@ -513,9 +499,7 @@ def _labels(rows: Sequence[LayerState]) -> list[str]:
         name = one.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)
         label = plain.printable(name) or "layer"
         others = (f"{label}-{number}" for number in itertools.count(2))
-        found.append(
-            next(other for other in itertools.chain([label], others) if other not in found)
-        )
+        found.append(next(other for other in itertools.chain([label], others) if other not in found))
     return found
 
 
@@ -556,9 +540,7 @@ class _Families:
 
     def all(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            f"{_NAME}_written_timestamp_seconds",
-            "When the watch told this, as Unix time.",
-            value=self._state.written,
+            f"{_NAME}_written_timestamp_seconds", "When the watch told this, as Unix time.", value=self._state.written
         )
         yield from self._figures()
         yield from self._counters()

@@ -18,14 +18,7 @@ from loader.declared import Duration
 from loader.errors import LoaderError, chain
 from loader.operations.storage.watch import verdict
 from loader.operations.storage.watch.layers import Layer, Target, of_layer
-from loader.operations.storage.watch.verdict import (
-    Errors,
-    LayerState,
-    State,
-    Timing,
-    Watcher,
-    is_hung,
-)
+from loader.operations.storage.watch.verdict import Errors, LayerState, State, Timing, Watcher, is_hung
 from loader.storage import probes
 from loader.storage.probes import Timed, Unmeasurable
 
@@ -137,11 +130,7 @@ class Probe(threading.Thread):
         except (LoaderError, OSError) as error:
             is_read = self._timed is not None
             said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            return (
-                None,
-                said if is_read else f"it cannot be opened: {said}",
-                is_read or _is_dead(error),
-            )
+            return (None, said if is_read else f"it cannot be opened: {said}", is_read or _is_dead(error))
         finally:
             self.begun = None
 
@@ -167,23 +156,12 @@ def _is_dead(error: Exception) -> bool:
 class Wishes:
     """Seconds. `window`: of how many reads davg and dstd_dev are. `samples`: rounds, None: until it is ended."""
 
-    interval: Annotated[
-        float,
-        "--interval SECONDS",
-        FloatRange(0.05),
-        "Time between two reads of a layer.",
-    ] = 3.0
+    interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
     window: Annotated[int, IntRange(2), "Number of reads that davg and dstd_dev are of."] = 100
     half_life: Annotated[
-        float,
-        "--half-life TIME",
-        Duration(),
-        {"default": "5m"},
-        "Half-life with which emin and emax are released.",
+        float, "--half-life TIME", Duration(), {"default": "5m"}, "Half-life with which emin and emax are released."
     ] = 300.0
-    samples: Annotated[int | None, IntRange(1), "End after that many rounds (default: never)."] = (
-        None
-    )
+    samples: Annotated[int | None, IntRange(1), "End after that many rounds (default: never)."] = None
 
 
 class _Record:
@@ -242,19 +220,13 @@ class _Record:
 class Watch:
     """Probes of these layers, and of what is timed beside them; a context manager."""
 
-    def __init__(
-        self, layers: Sequence[Layer], wishes: Wishes, beside: Sequence[Target] = ()
-    ) -> None:
+    def __init__(self, layers: Sequence[Layer], wishes: Wishes, beside: Sequence[Target] = ()) -> None:
         self._layers, self._wishes = layers, wishes
         self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
         all_of_them = [*map(of_layer, layers), *beside]
-        step = wishes.interval / (
-            len(all_of_them) + 1
-        )  # one after the other: none waits for another
-        self._probes = [
-            Probe(one, step * place, self._results) for place, one in enumerate(all_of_them, 1)
-        ]
+        step = wishes.interval / (len(all_of_them) + 1)  # one after the other: none waits for another
+        self._probes = [Probe(one, step * place, self._results) for place, one in enumerate(all_of_them, 1)]
         self._records = {one.layer.name: _Record(one, wishes) for one in self._probes}
 
     def __enter__(self) -> Watch:
@@ -310,20 +282,9 @@ class Watch:
         told = [verdict.told(found, self._hung(layers, now), failing)]
         told += [f"{name} does not end" for name in self._hung(beside, now)]
         told += [f"{one.name} fails" for one in beside if one.errors]
-        told += verdict.slow_probes(
-            [one.name for one in beside], [one.name for one in layers], times
-        )
+        told += verdict.slow_probes([one.name for one in beside], [one.name for one in layers], times)
         interval = self._wishes.interval
-        return State(
-            now,
-            interval,
-            number,
-            layers,
-            found,
-            "; ".join(told),
-            beside,
-            self._watcher,
-        )
+        return State(now, interval, number, layers, found, "; ".join(told), beside, self._watcher)
 
     def _hung(self, states: Sequence[LayerState], now: float) -> list[str]:
         return [one.name for one in states if is_hung(one, self._wishes.interval, now)]
