@@ -180,7 +180,7 @@ def test_only_the_layer_that_makes_text_fit_prints() -> None:
         ("loader.sources.ldap", "import ldap.filter", "only loader.server"),
         ("loader.operations.build", "from ldif import LDIFWriter", "only loader.server"),
         ("loader.operations.build", "import lmdb", "only loader.mdb"),
-        ("loader.sinks.slapadd", "from loader._native import ScanResult", "only loader.ldif and"),
+        ("loader.sinks.configured", "from loader._native import ScanResult", "only loader.ldif and"),
         ("loader.sinks.mdb", "from loader import _native", None),
         ("loader.mdb.copy", "from loader import _native", None),
         ("loader.operations.tune", "import fsspec", "only loader.storage"),
