@@ -183,7 +183,7 @@ fn fold(word: u64, before: &mut u64) -> (u64, bool) {
     // Of ASCII characters no sum carries into the next byte; what others make of it does not count.
     let above = |word: u64, least: u8| word.wrapping_add(u64::from(0x80 - least) * EACH);
     let is_nul = !above(word, 1);
-    let is_space = !above(word ^ u64::from(b' ') * EACH, 1) & HIGH;
+    let is_space = !above(word ^ (u64::from(b' ') * EACH), 1) & HIGH;
     let is_twice = is_space & (is_space << 8 | *before);
     *before = is_space >> 56;
     let is_upper = above(word, b'A') & !above(word, b'Z' + 1) & HIGH;

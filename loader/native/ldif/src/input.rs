@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use common::{CancellablePipe, InFile};
+use rustix::fs::{Mode, OFlags};
 
 use crate::blocks::BLOCK_SIZE;
 use crate::open_end::LineEnder;
@@ -27,6 +29,24 @@ enum Compression {
     Gzip,
 }
 
+/// Opens a file without waiting for the writer of a FIFO that another account put there. A FIFO of our own is waited for.
+pub(crate) fn open_unheld(path: &Path) -> Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?);
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok(file);
+    }
+    if metadata.file_type().is_fifo() && metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(Error::new(
+            Code::Io,
+            "a FIFO of another account, which may never be written to",
+        ));
+    }
+    // The same file again, whatever is at its path by now, and reads of it wait.
+    Ok(File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?)
+}
+
 /// A stream of uncompressed LDIF bytes, and where it comes from.
 pub struct Input<'a> {
     pub path: Option<PathBuf>,
@@ -38,7 +58,7 @@ impl<'a> Input<'a> {
     /// Reads a file; at its end `counters` are told its size and checksum as it was read.
     pub fn from_path(path: &Path, counters: &'a Counters) -> Result<Self> {
         let open = || -> Result<Self> {
-            let file = File::open(path)?;
+            let file = open_unheld(path)?;
             let has_length = file.metadata()?.is_file();
             let (compression, reader) = sniff(ChecksummedReader::new(file, path, counters))?;
             expect_name_kept(path, compression)?;
@@ -54,7 +74,7 @@ impl<'a> Input<'a> {
     /// The same from `offset` on, in uncompressed bytes.
     pub fn from_path_at(path: &Path, offset: u64, counters: &'a Counters) -> Result<Self> {
         let open = || -> Result<Self> {
-            let mut file = File::open(path)?;
+            let mut file = open_unheld(path)?;
             let (compression, reader) = sniff(&file)?;
             if compression == Compression::None {
                 drop(reader);

@@ -1,12 +1,12 @@
 //! File URLs, in values (`attribute:< file:///path`) and in `include:` lines.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use common::WithCode;
 
 use crate::blocks::MAX_RECORD;
+use crate::input::open_unheld;
 use crate::{Code, Counters, Error, Input, Result};
 
 /// The path of an absolute URL; relative ones, other hosts and escapes are refused.
@@ -31,7 +31,7 @@ pub fn open_included<'a>(url: &str, counters: &'a Counters) -> Result<Input<'a>>
 
 /// Reads the file that a value names.
 pub(crate) fn read(url: &str) -> Result<Vec<u8>> {
-    let file = File::open(regular_file(url)?)?;
+    let file = open_unheld(regular_file(url)?)?;
     let mut value = Vec::new();
     file.take(MAX_RECORD as u64 + 1).read_to_end(&mut value)?;
     if value.len() > MAX_RECORD {

@@ -131,8 +131,9 @@ impl<I: Item> Chunk<I> {
         items.sort_unstable();
         let mut rest = &items[..];
         for place in places {
-            let now = rest.split_off(..place.len()).unwrap_or_default();
+            let (now, later) = rest.split_at(place.len());
             self.items[place].copy_from_slice(now);
+            rest = later;
         }
     }
 }

@@ -13,7 +13,9 @@ pub(crate) fn sort<I: Item>(slices: &[&[I]], sorted: &mut Vec<I>, spare: &mut Ve
     let count = slices.iter().map(|slice| slice.len()).sum();
     if count < FEW || slices.iter().copied().flatten().is_sorted() {
         sorted.clear();
-        slices.iter().for_each(|slice| sorted.extend_from_slice(slice));
+        for slice in slices {
+            sorted.extend_from_slice(slice);
+        }
         sort_few(sorted);
         return;
     }
@@ -93,11 +95,11 @@ mod tests {
             .prop_map(|(mask, numbers)| numbers.into_iter().map(|number| number & mask).collect())
     }
 
-    fn check<I: Item>(items: Vec<I>) {
+    fn check<I: Item>(items: &[I]) {
         let (mut sorted, mut spare) = (vec![items[0]; 3], vec![items[0]; 5]);
         let slices: Vec<&[I]> = items.chunks(7).collect();
         sort(&slices, &mut sorted, &mut spare);
-        let mut expected = items.clone();
+        let mut expected = items.to_vec();
         expected.sort_unstable();
         assert_eq!(sorted, expected);
     }
@@ -108,8 +110,8 @@ mod tests {
         #[test]
         fn sorts_as_the_standard_library_does(keys in number(), positions in number(), len in 1..3000_usize) {
             let pairs = || keys.iter().zip(&positions).take(len);
-            check(pairs().map(|(&key, &position)| pack(key, position)).collect());
-            check(pairs().map(|(&key, &position)| pack_long(u64::from(key) << 20, 8, position)).collect());
+            check(&pairs().map(|(&key, &position)| pack(key, position)).collect::<Vec<_>>());
+            check(&pairs().map(|(&key, &position)| pack_long(u64::from(key) << 20, 8, position)).collect::<Vec<_>>());
         }
     }
 }

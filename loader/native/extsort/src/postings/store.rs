@@ -62,7 +62,9 @@ impl<I: Item> Store<I> {
         }
         let bounds = *self.bounds.get_or_init(|| BucketBounds::new(&items));
         chunk.take(Some(bounds));
-        items.into_iter().for_each(|item| self.push(chunk, item));
+        for item in items {
+            self.push(chunk, item);
+        }
     }
 
     /// Takes over what is in `chunk`.
