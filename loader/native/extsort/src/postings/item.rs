@@ -14,7 +14,7 @@ pub(crate) struct Key {
 }
 
 /// `u64`: key of four bytes, position. `u128`: key of up to eight bytes, its length, position.
-pub(crate) trait Item: Copy + Ord + Default + Send + Sync + Debug + Pod {
+pub(crate) trait Item: Copy + Ord + Send + Sync + Debug + Pod {
     const BITS: u32;
 
     fn key(self) -> Key;
@@ -43,6 +43,12 @@ pub(crate) fn pack(key: u32, position: u32) -> u64 {
 
 pub(crate) fn pack_long(bits: u64, len: u8, position: u32) -> u128 {
     u128::from(bits) << 64 | u128::from(len) << POSITION | u128::from(position)
+}
+
+/// A posting with a key of four bytes, as an index of longer keys holds it.
+pub(crate) fn widen(item: u64) -> u128 {
+    let Key { bits, len } = item.key();
+    pack_long(bits, len, item.position())
 }
 
 macro_rules! numeric {

@@ -14,12 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::memory::Resources;
 use crate::{Error, Result};
-use chunk::Chunk;
-use item::{Item, Key, pack, pack_long};
+use item::{pack, pack_long, widen};
 pub use sorted::{Sorted, Visitor};
 use store::Store;
 
-/// Bytes of a buffer, at most: those of several indexes fit in the cache of a core.
+/// Bytes of a buffer, at most: it and what it is parted into fit in the cache of a core.
 const BUFFER: usize = 512 << 10;
 
 /// How long the keys of an index are. Those of four bytes take half the memory.
@@ -60,8 +59,8 @@ struct Shared {
 
 #[derive(Debug)]
 enum Index {
-    Four(Arc<Store<u64>>),
-    UpToEight(Arc<Store<u128>>),
+    Four(Store<u64>),
+    UpToEight(Store<u128>),
 }
 
 impl Postings {
@@ -70,8 +69,8 @@ impl Postings {
     /// [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(indexes: &[KeySize], memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let indexes = indexes.iter().map(|size| match size {
-            KeySize::Four => Index::Four(Arc::default()),
-            KeySize::UpToEight => Index::UpToEight(Arc::default()),
+            KeySize::Four => Index::Four(Store::new()),
+            KeySize::UpToEight => Index::UpToEight(Store::new()),
         });
         let shared = Shared {
             indexes: indexes.collect(),
@@ -86,15 +85,14 @@ impl Postings {
     pub fn writer(&self) -> Writer {
         let indexes = self.shared.indexes.len();
         let number = self.shared.writers.fetch_add(1, Ordering::Relaxed);
-        let bytes = (self.shared.means.memory / 32 / indexes.max(1)).clamp(4 << 10, BUFFER);
-        let open = |index: &Index| match index {
-            Index::Four(store) => OpenIndex::Four(store.clone(), Chunk::new(bytes, number)),
-            Index::UpToEight(store) => {
-                OpenIndex::UpToEight(store.clone(), Chunk::new(bytes, number))
-            }
-        };
-        let open = self.shared.indexes.iter().map(open).collect();
-        Writer { open, shared: Arc::clone(&self.shared) }
+        let buffer = self.shared.means.memory / 32 / indexes.max(1);
+        Writer {
+            shared: Arc::clone(&self.shared),
+            number,
+            four: vec![Vec::new(); indexes],
+            long: vec![Vec::new(); indexes],
+            buffer: buffer.clamp(4 << 10, BUFFER),
+        }
     }
 
     /// All is pushed; each visit may use `threads` threads besides the visitor's own.
@@ -111,15 +109,13 @@ impl Postings {
 /// Takes postings from one thread. Fastest if positions ascend.
 #[derive(Debug)]
 pub struct Writer {
-    open: Vec<OpenIndex>,
     shared: Arc<Shared>,
-}
-
-/// What a writer has not handed over yet.
-#[derive(Debug)]
-enum OpenIndex {
-    Four(Arc<Store<u64>>, Chunk<u64>),
-    UpToEight(Arc<Store<u128>>, Chunk<u128>),
+    number: usize,
+    /// One for each index, as is `long`.
+    four: Vec<Vec<u64>>,
+    long: Vec<Vec<u128>>,
+    /// Bytes from which on a buffer is handed over.
+    buffer: usize,
 }
 
 impl Writer {
@@ -129,14 +125,7 @@ impl Writer {
     /// If there is no such index.
     #[inline]
     pub fn push(&mut self, index: usize, key: u32, position: u32) {
-        let item = pack(key, position);
-        match &mut self.open[index] {
-            OpenIndex::Four(store, chunk) => store.push(chunk, item),
-            OpenIndex::UpToEight(..) => {
-                let Key { bits, len } = item.key();
-                self.push_long(index, bits, len, position);
-            }
-        }
+        self.four[index].push(pack(key, position));
     }
 
     /// The key is the first `len` (1 to 8) bytes of `bits`, big-endian; the others must be 0.
@@ -145,27 +134,30 @@ impl Writer {
     /// If there is no such index.
     #[inline]
     pub fn push_long(&mut self, index: usize, bits: u64, len: u8, position: u32) {
-        match &mut self.open[index] {
-            OpenIndex::Four(..) => self.shared.misused.store(true, Ordering::Relaxed),
-            OpenIndex::UpToEight(store, chunk) => {
-                store.push(chunk, pack_long(bits, len, position));
-            }
-        }
+        self.long[index].push(pack_long(bits, len, position));
     }
 
-    /// To be called after a block of entries: this is where postings are spilled.
+    /// To be called after a block of entries: this is where postings are parted and spilled.
     pub fn finish_index(&mut self) -> Result<()> {
         self.shared.means.check_cancelled()?;
-        self.hand_over(false);
+        self.hand_over(self.buffer);
         self.shared.spill()
     }
 
-    /// Divides what may be divided into buckets; hands over `all`.
-    fn hand_over(&mut self, all: bool) {
-        for open in &mut self.open {
-            match open {
-                OpenIndex::Four(store, chunk) => store.settle(chunk, all),
-                OpenIndex::UpToEight(store, chunk) => store.settle(chunk, all),
+    /// Hands over the buffers of at least `bytes` bytes.
+    fn hand_over(&mut self, bytes: usize) {
+        let indexes = self.shared.indexes.iter().zip(&mut self.four).zip(&mut self.long);
+        for ((index, four), long) in indexes {
+            if size_of_val(&**four) + size_of_val(&**long) < bytes.max(1) {
+                continue;
+            }
+            match index {
+                Index::Four(store) if long.is_empty() => store.take(four, self.number),
+                Index::Four(_) => self.shared.misused.store(true, Ordering::Relaxed),
+                Index::UpToEight(store) => {
+                    long.extend(four.drain(..).map(widen));
+                    store.take(long, self.number);
+                }
             }
         }
     }
@@ -173,7 +165,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.hand_over(true);
+        self.hand_over(0);
     }
 }
 

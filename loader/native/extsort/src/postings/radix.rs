@@ -8,21 +8,13 @@ const FEW: usize = 256;
 /// The widest digit whose counters stay in the fastest cache.
 const WIDEST: u32 = 11;
 
-/// Sorts the items of all slices into `sorted`; `spare` is overwritten.
-pub(crate) fn sort<I: Item>(slices: &[&[I]], sorted: &mut Vec<I>, spare: &mut Vec<I>) {
-    let count = slices.iter().map(|slice| slice.len()).sum();
-    if count < FEW || slices.iter().copied().flatten().is_sorted() {
-        sorted.clear();
-        for slice in slices {
-            sorted.extend_from_slice(slice);
-        }
-        sort_few(sorted);
-        return;
+/// Sorts `items`; `spare` is overwritten.
+pub(crate) fn sort<I: Item>(items: &mut Vec<I>, spare: &mut Vec<I>) {
+    spare.resize(items.len(), I::zeroed());
+    if !sort_few(items) {
+        sort_to(items, spare);
+        std::mem::swap(items, spare);
     }
-    sorted.resize(count, I::zeroed());
-    spare.resize(count, I::zeroed());
-    let ends = by_digit(slices, sorted);
-    sort_groups(&ends, sorted, spare);
 }
 
 /// Whether there are so few `items`, or so well sorted ones, that they are sorted now.
@@ -34,29 +26,28 @@ fn sort_few<I: Item>(items: &mut [I]) -> bool {
     items.is_sorted()
 }
 
-/// Sorts each group of items with the same digit. The depth is that of the digits of an item.
-fn sort_groups<I: Item>(ends: &[usize], sorted: &mut [I], spare: &mut [I]) {
+/// Sorts `items` into `sorted`. The depth is that of the digits of an item.
+fn sort_to<I: Item>(items: &mut [I], sorted: &mut [I]) {
+    let ends = by_digit(items, sorted);
     let mut start = 0;
-    for &end in ends {
-        let (group, spare) = (&mut sorted[start..end], &mut spare[start..end]);
-        if group.len() > 1 && !sort_few(group) {
-            let ends = by_digit(&[group], spare);
-            sort_groups(&ends, spare, group);
-            group.copy_from_slice(spare);
+    for end in ends {
+        let (slot, spare) = (&mut sorted[start..end], &mut items[start..end]);
+        if slot.len() > 1 && !sort_few(slot) {
+            sort_to(slot, spare);
+            slot.copy_from_slice(spare);
         }
         start = end;
     }
 }
 
-/// Copies the items of all slices to `sorted` in the order of the first digit in which they differ, and otherwise
+/// Copies `items` to `sorted` in the order of the first digit in which they differ, and otherwise
 /// as they were. Returns where each digit ends.
 #[allow(clippy::cast_possible_truncation)] // digits are small
-fn by_digit<I: Item>(slices: &[&[I]], sorted: &mut [I]) -> Vec<usize> {
-    let first = slices.iter().find_map(|slice| slice.first()).copied().unwrap_or(I::zeroed());
-    let differ = |bits: I, item: &I| bits.or(item.xor(first));
-    let differing = slices.iter().fold(I::zeroed(), |bits, slice| slice.iter().fold(bits, differ));
+fn by_digit<I: Item>(items: &[I], sorted: &mut [I]) -> Vec<usize> {
+    let first = items[0];
+    let differing = items.iter().fold(I::zeroed(), |bits, item| bits.or(item.xor(first)));
     let top = I::BITS - differing.leading_zeros();
-    let digits = sorted.len().ilog2().min(WIDEST);
+    let digits = items.len().ilog2().min(WIDEST);
     // Positions of different keys are never compared.
     let least = if top > POSITION { POSITION } else { 0 };
     let bit = top.saturating_sub(digits).max(least);
@@ -64,19 +55,17 @@ fn by_digit<I: Item>(slices: &[&[I]], sorted: &mut [I]) -> Vec<usize> {
     let digit = |item: I| item.shift_right(bit).low() as usize & mask;
 
     let mut next = vec![0_usize; mask + 1];
-    for slice in slices {
-        slice.iter().for_each(|&item| next[digit(item)] += 1);
+    for &item in items {
+        next[digit(item)] += 1;
     }
     let mut start = 0;
     for place in &mut next {
         start += std::mem::replace(place, start);
     }
-    for slice in slices {
-        for &item in *slice {
-            let place = &mut next[digit(item)];
-            sorted[*place] = item;
-            *place += 1;
-        }
+    for &item in items {
+        let place = &mut next[digit(item)];
+        sorted[*place] = item;
+        *place += 1;
     }
     next
 }
@@ -95,13 +84,11 @@ mod tests {
             .prop_map(|(mask, numbers)| numbers.into_iter().map(|number| number & mask).collect())
     }
 
-    fn check<I: Item>(items: &[I]) {
-        let (mut sorted, mut spare) = (vec![items[0]; 3], vec![items[0]; 5]);
-        let slices: Vec<&[I]> = items.chunks(7).collect();
-        sort(&slices, &mut sorted, &mut spare);
-        let mut expected = items.to_vec();
+    fn check<I: Item>(mut items: Vec<I>) {
+        let (mut expected, mut spare) = (items.clone(), vec![items[0]; 5]);
         expected.sort_unstable();
-        assert_eq!(sorted, expected);
+        sort(&mut items, &mut spare);
+        assert_eq!(items, expected);
     }
 
     proptest! {
@@ -110,8 +97,8 @@ mod tests {
         #[test]
         fn sorts_as_the_standard_library_does(keys in number(), positions in number(), len in 1..3000_usize) {
             let pairs = || keys.iter().zip(&positions).take(len);
-            check(&pairs().map(|(&key, &position)| pack(key, position)).collect::<Vec<_>>());
-            check(&pairs().map(|(&key, &position)| pack_long(u64::from(key) << 20, 8, position)).collect::<Vec<_>>());
+            check(pairs().map(|(&key, &position)| pack(key, position)).collect());
+            check(pairs().map(|(&key, &position)| pack_long(u64::from(key) << 20, 8, position)).collect());
         }
     }
 }

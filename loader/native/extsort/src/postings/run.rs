@@ -30,7 +30,9 @@ pub(crate) fn spill<I: Item>(chunks: &[Chunk<I>], means: &Resources) -> Result<V
     let mut unwritten = 0;
     for bucket in 0..BUCKETS {
         means.check_cancelled()?;
-        radix::sort(&gather(chunks, bucket), &mut items, &mut spare);
+        items.clear();
+        gather(chunks, bucket, &mut items);
+        radix::sort(&mut items, &mut spare);
         let start = bytes.len();
         encode(&items, &mut bytes);
         // The offset is that in `bytes` until these are written.

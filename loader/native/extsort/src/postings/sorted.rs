@@ -1,6 +1,6 @@
 //! Reading sorted postings.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use common::lock;
 
@@ -61,11 +61,9 @@ impl Sorted {
 
     fn visit_store<I: Item, V: Visitor>(
         &self,
-        store: Arc<Store<I>>,
+        store: Store<I>,
         visitor: &mut V,
     ) -> std::result::Result<(), V::Error> {
-        let store = Arc::into_inner(store)
-            .ok_or_else(|| Error::damaged("postings are visited while a writer still has some"))?;
         let closed: FinishedIndex<I> =
             store.close(self.means.memory / 16 / self.threads, self.threads);
         let mut telling = BatchJoiner { visitor, key: None };

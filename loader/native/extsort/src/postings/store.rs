@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use common::lock;
 
 use super::batch::{Grouper, TaskSender};
-use super::chunk::{BUCKETS, BucketBounds, Chunk, Slices, gather};
+use super::chunk::{BUCKETS, BucketBounds, Chunk, gather};
 use super::item::Item;
 use super::radix;
 use super::run::{self, Extent, Reader};
@@ -14,13 +14,13 @@ use crate::Result;
 use crate::memory::Resources;
 use crate::merge::{Merge, Source};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Store<I> {
-    bounds: OnceLock<BucketBounds<I>>,
+    split: OnceLock<BucketBounds<I>>,
     held: Mutex<Buffered<I>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Buffered<I> {
     chunks: VecDeque<Chunk<I>>,
     /// Of all chunks.
@@ -30,51 +30,19 @@ struct Buffered<I> {
 }
 
 impl<I: Item> Store<I> {
-    /// Puts an item into `chunk`; what was in it is taken over if it is full.
-    #[inline]
-    pub fn push(&self, chunk: &mut Chunk<I>, item: I) {
-        while !chunk.push(item) {
-            self.make_room(chunk);
-        }
+    pub fn new() -> Self {
+        let held = Buffered { chunks: VecDeque::new(), bytes: 0, runs: Vec::new() };
+        Self { split: OnceLock::new(), held: Mutex::new(held) }
     }
 
-    #[cold]
-    fn make_room(&self, chunk: &mut Chunk<I>) {
-        if chunk.bounds().is_some() { self.take(chunk) } else { self.part(chunk) }
-    }
-
-    /// Divides a chunk among the buckets if it is a sample of its index; takes it over with `all`.
-    pub fn settle(&self, chunk: &mut Chunk<I>, all: bool) {
-        if chunk.bounds().is_none() && (chunk.is_sample() || all) {
-            self.part(chunk);
-        }
-        if all {
-            self.take(chunk);
-        }
-    }
-
-    /// Divides a chunk whose items are all in one bucket.
-    fn part(&self, chunk: &mut Chunk<I>) {
-        let whole = chunk.take(None);
-        let items = whole.bucket(0).collect::<Vec<_>>().concat();
-        if items.is_empty() {
-            return;
-        }
-        let bounds = *self.bounds.get_or_init(|| BucketBounds::new(&items));
-        chunk.take(Some(bounds));
-        for item in items {
-            self.push(chunk, item);
-        }
-    }
-
-    /// Takes over what is in `chunk`.
-    fn take(&self, chunk: &mut Chunk<I>) {
-        let full = chunk.take(chunk.bounds());
-        if full.bytes() > 0 {
-            let mut held = lock(&self.held);
-            held.bytes += full.bytes();
-            held.chunks.push_back(full);
-        }
+    /// Takes over what is in `buffer`, at least one item, of a writer.
+    pub fn take(&self, buffer: &mut Vec<I>, writer: usize) {
+        let split = self.split.get_or_init(|| BucketBounds::new(buffer));
+        let chunk = Chunk::new(*split, buffer, writer);
+        buffer.clear();
+        let mut held = lock(&self.held);
+        held.bytes += chunk.bytes();
+        held.chunks.push_back(chunk);
     }
 
     /// Bytes held in memory.
@@ -116,7 +84,7 @@ impl<I: Item> Store<I> {
         let large: Vec<_> = (0..BUCKETS).filter(|&bucket| closed.is_large(bucket)).collect();
         workers::for_each(threads, &mut closed.chunks, |chunk| {
             for &bucket in &large {
-                chunk.sort(bucket);
+                chunk.bucket_mut(bucket).sort_unstable();
             }
         });
         closed
@@ -124,12 +92,17 @@ impl<I: Item> Store<I> {
 }
 
 /// What a thread sorts in, kept from bucket to bucket because new memory is slow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Buffers<I> {
     items: Vec<I>,
     spare: Vec<I>,
-    spilled: Vec<I>,
     bytes: Vec<u8>,
+}
+
+impl<I> Default for Buffers<I> {
+    fn default() -> Self {
+        Self { items: Vec::new(), spare: Vec::new(), bytes: Vec::new() }
+    }
 }
 
 /// All postings of one index, none to come.
@@ -146,8 +119,7 @@ impl<I: Item> FinishedIndex<I> {
     }
 
     fn is_large(&self, bucket: usize) -> bool {
-        let held: usize =
-            self.chunks.iter().flat_map(|chunk| chunk.bucket(bucket)).map(<[I]>::len).sum();
+        let held: usize = self.chunks.iter().map(|chunk| chunk.bucket(bucket).len()).sum();
         let spilled: usize = self.extents(bucket).map(|extent| extent.items).sum();
         (held + spilled) * size_of::<I>() > self.limit
     }
@@ -165,14 +137,13 @@ impl<I: Item> FinishedIndex<I> {
         if self.is_large(bucket) {
             self.merge(bucket, means, &mut grouper)?;
         } else {
-            let Buffers { items, spare, spilled, bytes } = buffers;
-            spilled.clear();
+            let Buffers { items, spare, bytes } = buffers;
+            items.clear();
             for extent in self.extents(bucket) {
-                run::read(extent, means, bytes, spilled)?;
+                run::read(extent, means, bytes, items)?;
             }
-            let mut slices = gather(&self.chunks, bucket);
-            slices.push(spilled);
-            radix::sort(&slices, items, spare);
+            gather(&self.chunks, bucket, items);
+            radix::sort(items, spare);
             grouper.add(items)?;
         }
         grouper.finish()
@@ -184,10 +155,7 @@ impl<I: Item> FinishedIndex<I> {
         for extent in self.extents(bucket) {
             parts.push(Part::Spilled(Reader::new(extent, read_size, means)?));
         }
-        for chunk in &self.chunks {
-            let mut later = chunk.bucket(bucket);
-            parts.push(Part::Held(later.next().unwrap_or_default(), later));
-        }
+        parts.extend(self.chunks.iter().map(|chunk| Part::Held(chunk.bucket(bucket))));
         let mut merge = Merge::new(parts);
         while let Some(items) = merge.next()? {
             grouper.add(items)?;
@@ -199,26 +167,21 @@ impl<I: Item> FinishedIndex<I> {
 /// A sorted part of a bucket.
 #[derive(Debug)]
 enum Part<'a, I> {
-    Held(&'a [I], Slices<'a, I>),
+    Held(&'a [I]),
     Spilled(Reader<'a, I>),
 }
 
 impl<I: Item> Source<I> for Part<'_, I> {
     fn items(&self) -> &[I] {
         match self {
-            Self::Held(items, _) => items,
+            Self::Held(items) => items,
             Self::Spilled(reader) => reader.items(),
         }
     }
 
     fn advance(&mut self, count: usize) -> Result<()> {
         match self {
-            Self::Held(items, later) => {
-                *items = &items[count..];
-                if items.is_empty() {
-                    *items = later.next().unwrap_or_default();
-                }
-            }
+            Self::Held(items) => *items = &items[count..],
             Self::Spilled(reader) => reader.advance(count)?,
         }
         Ok(())
