@@ -9,13 +9,11 @@ import pytest
 
 from fixtures.campaign import build_and_compare, verdict
 from fixtures.campaign.build_and_compare import Environment, Trial
-from fixtures.campaign.schema_files import SchemaFile, found_in, loaded
-from fixtures.campaign.schema_trials import compared
+from fixtures.campaign.schemas import SchemaFile, compared, found_in, loaded
 from fixtures.campaign.verdict import Verdict
 from fixtures.golden.case import server, settings
 from fixtures.golden.records import SUFFIX, entry, golden, top
 from fixtures.slapd import Slapd
-from tests.campaign.known import unexpected
 
 pytestmark = pytest.mark.slapd
 
@@ -78,13 +76,6 @@ def test_a_schema_that_nothing_helps(tmp_path: Path) -> None:
     path = tmp_path / "alone.schema"
     path.write_text("attributetype ( 1.3.6.1.4.1.4203.666.11.98.4 NAME 'ownLost' SUP nowhere )\n")
     assert "nowhere" in loaded(SchemaFile("package", path), []).lacks
-
-
-def test_known_faults_are_held_to_their_list() -> None:
-    fault = Verdict("conf", "in.ldif", "native", verdict.DIFFERS)
-    assert unexpected([fault], {"^conf": "known"}) == []
-    assert unexpected([fault], {}) == [str(fault)]
-    assert unexpected([], {"^conf": "known"}) == ["mended: ^conf"]
 
 
 def test_values_that_stand_apart(tmp_path: Path) -> None:

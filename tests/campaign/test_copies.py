@@ -7,7 +7,7 @@ import random
 import pytest
 
 from fixtures.campaign import verdict
-from fixtures.campaign.copies import trials
+from fixtures.campaign.copies import pair as trials
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd

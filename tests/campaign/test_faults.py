@@ -7,12 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.campaign.faults import report, trials
-from fixtures.campaign.faults.attempts import attempt
+from fixtures.campaign.faults import trials
 from fixtures.campaign.faults.kinds import KINDS
-from fixtures.campaign.faults.stage import Material, Stage
-from fixtures.campaign.faults.trial import Clean, Trial
-from fixtures.campaign.faults.verbs import LOCAL, VERBS
+from fixtures.campaign.faults.trials import Clean, Trial, attempt
+from fixtures.campaign.faults.verbs import LOCAL, VERBS, Material, Stage
 from tests.support.require import require
 
 # storage.failed, run.damaged; and where slapd's tools have met it: tool.failed, config.unreadable, config.refused.
@@ -29,7 +27,7 @@ def _parts() -> None:
 
 
 def _told(found: list[Trial]) -> str:
-    return "\n".join([*map(str, found), report.table(found)])
+    return "\n".join([*map(str, found), trials.table(found)])
 
 
 @pytest.mark.parametrize("name", SHORT)

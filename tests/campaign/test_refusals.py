@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.campaign.copies import refusals
-from fixtures.campaign.copies.own_schema import VARIANTS
 from fixtures.campaign.copies.refusals import Refusal, Untrue
-from fixtures.campaign.copies.shapes import Shape
-from fixtures.campaign.faults.scene import Ended
+from fixtures.campaign.copies.shapes import VARIANTS, Shape
+from fixtures.campaign.ran import Ended
 from fixtures.slapd import Slapd
 
 pytestmark = pytest.mark.slapd

@@ -6,13 +6,14 @@ Short here: one verb of each kind. The whole campaign is `bin/campaign symlinks`
 from __future__ import annotations
 
 import os
+import random
 import re
 from pathlib import Path
 
 import pytest
 
 from fixtures.campaign import symlink_trials
-from fixtures.campaign.outside import WatchedDirectory, differences
+from fixtures.campaign.neighbourhood import WatchedDirectory, differences
 from fixtures.campaign.symlink_trials import Trial
 from tests.support.require import require
 
@@ -40,7 +41,7 @@ def _told(found: list[Trial]) -> str:
 @pytest.mark.parametrize("verb", SOME)
 def test_nothing_outside_is_touched(verb: str) -> None:
     require(symlink_trials.missing())
-    found = list(symlink_trials.trials(SHORT, f"^{re.escape(verb)}$"))
+    found = list(symlink_trials.trials(SHORT, f"^{re.escape(verb)}$", random.randrange(1 << 30)))
     print(_told(found))
     assert len(found) == 1
     assert all(one.names and one.swaps >= SHORT for one in found), _told(found)
@@ -51,7 +52,7 @@ def test_nothing_outside_is_touched(verb: str) -> None:
 @pytest.mark.timeout(0)
 def test_all_verbs() -> None:
     require(symlink_trials.missing())
-    found = list(symlink_trials.trials())
+    found = list(symlink_trials.trials(symlink_trials.SWAPS, None, random.randrange(1 << 30)))
     print(_told(found))
     assert all(one.sound and one.swaps >= symlink_trials.SWAPS for one in found), _told(found)
 

@@ -105,11 +105,6 @@ TABLE = (
         for name in ("test_seed_converted.py::test_killed", "test_seed_converted.py::test_entries", "test_upgrade.py")
     ),
     Matrix("tests/golden/test_indexes_of_2_7.py", 2, _MATRIX),
-    Matrix("tests/bench/test_clone.py::test_all_copy", 1, _MATRIX),
-    *(
-        Matrix(f"tests/bench/{name}", 0, "benches of backups", "tests/bench/test_incremental.py")
-        for name in ("test_backup.py", "test_days.py")
-    ),
     Matrix("tests/integration/test_backup_remote.py::test_restored", 1, _MATRIX),
     Matrix("tests/integration/test_backup_remote.py::test_a_location", 2, _MATRIX),
     Matrix("tests/integration/test_backup_remote.py::test_a_package", 1, _MATRIX),
@@ -154,8 +149,8 @@ TABLE = (
         )
         for name in ("on_another", "without", "nothing_of", "killed", "extract", "an_identity")
     ),
-    Matrix("tests/bench/test_versions.py::test_both_run", 1, _MATRIX),
-    Matrix("tests/bench/test_online.py", 6, "what bin/bench compares with"),
+    Matrix("tests/bench/test_runs.py::test_both_make_as", 0, "OpenDJ's makeldif in a JVM", "tests/bench/test_runs.py"),
+    Matrix("tests/bench/test_runs.py", 8, "what bin/bench compares with"),
     Matrix("tests/golden/test_shards.py::test_equal_to_one_slapadd", 5, _CASES),
     Matrix("tests/golden/test_shards.py::test_random_trees", 1, _MATRIX),
     Matrix(
@@ -194,12 +189,6 @@ TABLE = (
     Matrix("tests/integration/test_copies.py::test_longer_lists", 0, _LONG_LISTS, "tests/golden/test_equal.py"),
     Matrix(
         "tests/unit/mdb/test_hold_back.py::test_a_key_of_too_many", 0, _LONG_LISTS, "tests/unit/mdb/test_context_csn.py"
-    ),
-    Matrix(
-        "tests/bench/test_seed.py::test_a_provider_that_is_kept",
-        0,
-        "what bin/bench compares with",
-        "tests/bench/test_bench.py",
     ),
     Matrix("tests/integration/test_export_mdb.py::test_every_golden_database", 10, _CASES),
     Matrix("tests/integration/test_hostile_text.py::test_the_diagnostic", 12, _MATRIX),
@@ -246,9 +235,6 @@ TABLE = (
         0,
         "OpenDJ in a JVM",
         "tests/integration/test_templates.py",
-    ),
-    Matrix(
-        "tests/bench/test_generate.py::test_both_make", 0, "OpenDJ's makeldif in a JVM", "tests/bench/test_generate.py"
     ),
     Matrix(
         "tests/integration/test_replica_plan.py::test_a_slow_link",

@@ -1,0 +1,229 @@
+"""What the benches stand on: measuring a command, ratios within a round, what makes a figure void, generated LDIF."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from fixtures.bench import data, lean, measure, reading, servers, spread
+from fixtures.bench.builds import Contender, build_quotients
+from fixtures.bench.measure import BenchError, Usage
+from fixtures.bench.runner import Run, Spread, by_name
+from fixtures.slapd import Slapd
+
+CONTAINERS = 2  # the suffix and ou=people
+
+# --- measuring ---
+
+
+def test_what_fails_is_no_figure() -> None:
+    with pytest.raises(BenchError, match=r"ended with 3:\nwhy"):
+        measure.run(["sh", "-c", "echo why >&2; exit 3"])
+
+
+def test_half_an_input_is_no_figure() -> None:
+    with pytest.raises(BenchError, match="ended with 4"):
+        measure.run(["cat"], ["sh", "-c", "echo half; exit 4"])
+
+
+def test_a_process_and_what_it_waited_for_are_counted(tmp_path: Path) -> None:
+    script = "x = bytearray(b'x') * (200 << 20); open('out', 'wb').write(x[: 50 << 20])"
+    done = measure.run(["sh", "-c", f'cd {tmp_path}; python3 -c "{script}"; echo done'])
+    assert done.out == "done\n"
+    assert done.usage.resident > 200 << 20
+    assert done.usage.written >= 50 << 20
+    assert done.usage.cpu > 0
+
+
+@pytest.mark.alone
+def test_children_count_together() -> None:
+    """Two of 100 MiB at one time; getrusage tells of the greater one only."""
+    script = "import time; x = bytearray(b'x') * (100 << 20); time.sleep(2)"
+    done = measure.run(["sh", "-c", f'python3 -c "{script}" & python3 -c "{script}"; wait'], watch=True)
+    assert (done.memory or 0) > 200 << 20
+    assert done.usage.resident < 200 << 20
+
+
+# --- the figures ---
+
+
+def ratios(contenders: list[Contender], runs: list[Run]) -> dict[str, Spread | None]:
+    groups = by_name(runs)
+    return {one.what: one.spread(groups) for one in build_quotients(contenders)}
+
+
+@pytest.fixture
+def contenders(tmp_path: Path) -> list[Contender]:
+    small, large = (data.data(data.LEAN, entries, tmp_path) for entries in (998, 9998))
+    slapadd, native = (Contender(engine, small) for engine in ("slapadd", "native"))
+    return [slapadd, native, Contender("native", small, 1 << 20), Contender("native", large)]
+
+
+@pytest.fixture
+def runs(contenders: list[Contender]) -> list[Run]:
+    """Three rounds of each; the second was disturbed, and went backwards, as it is run."""
+    figures = dict(zip(contenders, ((20, 80, 22), (1, 4, 1), (2, 10, 3), (10, 50, 10)), strict=True))
+    return [
+        Run(one.name, number + 1, one.data.entries, Usage(figures[one][number], 1.0, 0.5, 1, 1))
+        for number in range(3)
+        for one in contenders[:: -1 if number == 1 else 1]
+    ]
+
+
+def test_quotients_are_of_one_round(contenders: list[Contender], runs: list[Run]) -> None:
+    assert ratios(contenders, runs) == {
+        "seconds of slapadd, 998 / native": Spread(20, 20, 22),
+        "seconds of native, 998, in 1.0 MiB / without": Spread(2.5, 2, 3),
+        "entries/s of native, 9,998 / 998": Spread(1.0, 0.8, 1.0),
+    }
+
+
+def test_a_round_that_was_broken_off_spoils_nothing(contenders: list[Contender], runs: list[Run]) -> None:
+    """The third of native is missing, and all after it."""
+    assert ratios(contenders, runs[:9])["seconds of slapadd, 998 / native"] == Spread(20, 20, 20)
+
+
+# --- what has to hold for a figure to count ---
+
+
+def test_entries_that_differ_are_no_result(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.ldif", tmp_path / "other.ldif"
+    one.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n")
+    other.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\nl: Oslo\n")
+    servers.require_equal(one, one, "somebody")
+    with pytest.raises(BenchError, match=r"(?s)somebody: not equal.*dc=example,dc=com"):
+        servers.require_equal(one, other, "somebody")
+
+
+def changes(attribute: str, value: str) -> str:
+    """LDIF that sets an attribute of the test server's database."""
+    lines = ("dn: olcDatabase={3}mdb,cn=config", "changetype: modify", f"replace: {attribute}")
+    return "\n".join((*lines, f"{attribute}: {value}", "-")) + "\n"
+
+
+@pytest.mark.slapd
+def test_a_lease_that_was_never_taken_or_stays_is_no_result() -> None:
+    with Slapd() as server:
+        before = servers.configured(server)
+        with pytest.raises(BenchError, match="somebody: nosync was never on"):
+            servers.require_leased(server, before, "somebody")
+        for setting in (("olcDbNoSync", "TRUE"), ("olcDbEnvFlags", "nosync")):
+            server.configure(changes(*setting))
+            with pytest.raises(BenchError, match="somebody: nosync is still on"):
+                servers.require_leased(server, before, "somebody")
+            server.configure(changes("olcDbNoSync", "FALSE"))
+            server.configure(changes("olcDbEnvFlags", "nordahead"))
+            servers.require_leased(server, before, "somebody")
+
+
+# --- lean accounts ---
+
+
+def records(accounts: int, seed: int = 1) -> list[bytes]:
+    return b"".join(lean.blocks(accounts, seed)).split(b"\n\n")[:-1]
+
+
+@pytest.mark.parametrize("accounts", [1, 999, 1000, 1001, 8000, 8001])
+def test_an_account_follows_from_its_number(accounts: int) -> None:
+    found = records(accounts)
+    assert len(found) == accounts + lean.CONTAINERS
+    assert found == records(17_000)[: len(found)]
+
+
+def test_accounts_differ_in_everything_that_names_them() -> None:
+    found = [dict(line.split(b": ", 1) for line in one.split(b"\n")) for one in records(12_000)[2:]]
+    for name in (b"dn", b"uid", b"mail", b"entryUUID", b"entryCSN"):
+        assert len({one[name] for one in found}) == 12_000
+    assert found[11_017] == {
+        b"dn": b"uid=u000011017,ou=accounts,dc=example,dc=com",
+        b"objectClass": lean.CLASS.encode(),
+        b"uid": b"u000011017",
+        b"mail": b"u000011017@mail.example.com",
+        b"entryUUID": found[11_017][b"entryUUID"],
+        b"entryCSN": b"20260101000000.011017Z#000000#000#000000",
+    }
+
+
+def test_a_csn_goes_on_after_a_second() -> None:
+    shown = bytes(lean.Grid(1).show(61_234))  # the digits of the grid before count for nothing
+    assert b"entryCSN: 20260101000101.234000Z#" in shown
+    assert b"uid=u061234999," in shown
+
+
+def test_a_seed_changes_the_uuids_alone() -> None:
+    one, other = records(5, seed=1), records(5, seed=2)
+    changed = {
+        line.split(b":")[0]
+        for before, after in zip(one, other, strict=True)
+        for line, new in zip(before.split(b"\n"), after.split(b"\n"), strict=True)
+        if line != new
+    }
+    assert changed == {b"entryUUID"}
+
+
+def test_a_least_account_is_as_small_as_told() -> None:
+    made = measure.run(data.least().command(1000)).out
+    assert made.count("\ndn: ") == 1001
+    assert 180 < len(made) / 1000 < 200
+
+
+def test_other_sources_of_the_generator_make_other_data() -> None:
+    people = data.people("people")
+    names = {path.name for path in people.made_by}
+    assert {"maker.rs", "draw.rs", "people.toml", "first-names.txt"} <= names
+    assert people.containers == CONTAINERS
+
+
+# --- the times of the entries ---
+
+
+def changed(entries: int, shuffled: bool) -> list[datetime.datetime]:
+    text = b"".join(spread.blocks(entries, 1, shuffled)).decode()
+    found = re.findall(r"modifyTimestamp: (\d{14})Z\nentryCSN: (\d{14})\.0{6}Z#", text)
+    assert len(found) == text.count("dn: ") == entries + CONTAINERS
+    assert all(modified == csn for modified, csn in found)
+    return [datetime.datetime.strptime(csn, "%Y%m%d%H%M%S") for _, csn in found]
+
+
+def test_every_entry_has_a_second_of_its_own_in_ten_years() -> None:
+    found = changed(2500, shuffled=False)
+    assert len(set(found)) == 2502
+    assert found == sorted(found)
+    assert datetime.timedelta(days=3640) < found[-1] - found[0] < datetime.timedelta(days=3650)
+
+
+@pytest.mark.parametrize("entries", [1, 2, 998, 2500])
+def test_the_same_seconds_in_another_order(entries: int) -> None:
+    assert sorted(changed(entries, shuffled=True)) == changed(entries, shuffled=False)
+
+
+def test_neighbours_are_years_apart() -> None:
+    found = changed(998, shuffled=True)
+    gaps = [abs(one - next) for one, next in itertools.pairwise(found)]
+    assert min(gaps) > datetime.timedelta(days=3 * 365)
+
+
+def test_only_times_differ_from_a_bulk_load() -> None:
+    def shown(lines: list[str]) -> list[str]:
+        return [line for line in lines if not re.match(r"\w+Timestamp: |entryCSN: ", line)]
+
+    bulk = data.provided("bulk")
+    made = measure.run(bulk.command(10)).out.splitlines()
+    spread_out = b"".join(spread.blocks(10, data.SEED, shuffled=False)).decode().splitlines()
+    assert shown(made) == shown(spread_out)
+    assert made != spread_out
+
+
+@pytest.mark.parametrize("uuids", reading.UUIDS)
+def test_each_entry_is_in_one_piece(uuids: str) -> None:
+    between = reading.cuts(uuids, 8, 4)
+    assert len(between) == 3
+    assert between == sorted(between)
+    first, *_, last = reading.filters(between)
+    assert first == f"(!(entryUUID>={between[0]}))"
+    assert last == f"(!(!(entryUUID>={between[2]})))"
+    assert list(reading.filters([])) == ["(objectClass=*)"]

@@ -1,0 +1,434 @@
+"""Every bench in its short form: it runs, compares like with like, checks what came out, and leaves only the LDIF."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import replication
+from fixtures.bench import data, seed
+from fixtures.bench.backups import WAYS
+from fixtures.bench.copies import CLONES
+from fixtures.limits import missing_memory_group
+from fixtures.opendj import missing_opendj
+from fixtures.ports import free_port
+from tests.support.command import environment
+from tests.support.require import require
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTAINERS = 2  # the suffix and ou=people
+
+
+def run(directory: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    command = [ROOT / "bin" / "bench", *words, "--dir", directory]
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env=environment())
+
+
+def printed(directory: Path, *words: object) -> str:
+    """By a run that went well."""
+    done = run(directory, *words)
+    assert done.returncode == 0, done.stderr
+    assert not list(directory.glob("run-*"))
+    return done.stdout + done.stderr
+
+
+def facts(directory: Path, *words: object) -> Any:
+    """The JSON of one round that went well."""
+    out = directory / "out.json"
+    rounds = () if words[0] == "learn" else ("--rounds", 1)
+    printed(directory, *words, *rounds, "--json", out)
+    report = json.loads(out.read_text())
+    out.unlink()
+    return report
+
+
+def names(report: Any) -> list[str]:
+    return [one["name"] for one in report["runs"]]
+
+
+def require_ratio(report: Any, above: str, below: str) -> None:
+    """Of their seconds, in one round."""
+    seconds = {one["name"]: one["usage"]["seconds"] for one in report["runs"]}
+    (ratio,) = [one for one in report["ratios"] if one["what"] == f"seconds of {above} / {below}"]
+    assert ratio["median"] == ratio["low"] == ratio["high"] == pytest.approx(seconds[above] / seconds[below])
+
+
+def require_program(name: str) -> None:
+    require(None if shutil.which(name) else f"{name} is not installed")
+
+
+# --- build, shards, from, forecast, generate, learn ---
+
+
+@pytest.mark.slapd
+def test_both_engines_build_the_same_number_of_entries(tmp_path: Path) -> None:
+    report = facts(tmp_path, "build", "-n", 2000)
+    assert names(report) == ["slapadd, 2,000", "native, 2,000"]
+    for one in report["runs"]:
+        assert one["entries"] == 2000 + CONTAINERS
+        assert one["usage"]["seconds"] > 0 < one["usage"]["cpu"]
+        assert one["usage"]["resident"] > 1 << 20 < one["usage"]["written"]
+        assert one["size"] > 1 << 20
+    (ratio,) = report["ratios"]
+    slapadd, native = (one["usage"]["seconds"] for one in report["runs"])
+    assert ratio["median"] == ratio["low"] == ratio["high"] == pytest.approx(slapadd / native)
+    assert report["machine"].keys() >= {"cpu", "kernel", "slapd", "ditseed", "commit", "file_system"}
+    assert report["plan"]["ldif_bytes"][0] > 500 * 2000
+    assert "index cn,sn,givenName eq,sub" in report["plan"]["slapd_conf"]["native"]
+    assert report["runs"][1]["phases"]
+
+
+@pytest.mark.slapd
+def test_only_the_ldif_stays(tmp_path: Path) -> None:
+    facts(tmp_path, "build", "-n", 2000, "--engines", "native")
+    (kept,) = tmp_path.iterdir()
+    assert kept.match("people-*.ldif")
+    before = kept.stat().st_mtime_ns
+    assert run(tmp_path, "build", "-n", 2000, "--rounds", 1, "--engines", "native", "--keep").returncode == 0
+    assert kept.stat().st_mtime_ns == before
+    assert len(list(tmp_path.glob("run-*/native/data.mdb"))) == 1
+
+
+@pytest.mark.slapd
+def test_lean_accounts_through_a_pipe(tmp_path: Path) -> None:
+    report = facts(tmp_path, "build", "--lean", "--pipe", "-n", 2000, "-n", 4000)
+    assert [one["entries"] for one in report["runs"]] == [2002, 2002, 4002, 4002, 2002, 4002]
+    assert names(report)[4:] == ["generator alone, 2,000", "generator alone, 4,000"]
+    assert all(one["generator_cpu"] > 0 for one in report["runs"][:4])
+    assert not list(tmp_path.iterdir())
+    assert sum("entries/s" in one["what"] for one in report["ratios"]) == 2
+
+
+@pytest.mark.slapd
+def test_slapadd_with_a_thread_that_reads_ahead(tmp_path: Path) -> None:
+    report = facts(tmp_path, "build", "-n", 2000, "--engines", "slapadd-mt,native")
+    assert "\ntool-threads 2\n" in report["plan"]["slapd_conf"]["slapadd-mt"]
+    assert [one["what"] for one in report["ratios"]] == ["seconds of slapadd-mt, 2,000 / native"]
+
+
+@pytest.mark.slapd
+@pytest.mark.alone
+def test_within_a_limit_and_without(tmp_path: Path) -> None:
+    require(missing_memory_group())
+    report = facts(tmp_path, "build", "-n", 2000, "--engines", "native", "--memory-limit", "256M", "--cold")
+    free, limited = report["runs"]
+    assert free["peak"] is None
+    assert 1 << 20 < limited["peak"] <= 256 << 20
+    (ratio,) = report["ratios"]
+    assert ratio["median"] == pytest.approx(limited["usage"]["seconds"] / free["usage"]["seconds"])
+
+
+@pytest.mark.slapd
+def test_a_least_account_takes_what_the_docs_count_with(tmp_path: Path) -> None:
+    """docs/performance.md, for a hundred million."""
+    one, _ = facts(tmp_path, "build", "--engines", "native", "--least", "--pipe", "-n", 100_000)["runs"]
+    assert one["size"] / 100_000 == pytest.approx(457, rel=0.03)
+
+
+@pytest.mark.slapd
+def test_one_slapadd_and_several_are_measured(tmp_path: Path) -> None:
+    report = facts(tmp_path, "shards", "-n", 2000, "--shards", 2, "--shards", 0)
+    assert names(report) == ["slapadd", "ditseed, 2 shards", "ditseed, its choice of shards"]
+    require_ratio(report, "slapadd", "ditseed, 2 shards")
+
+
+@pytest.mark.slapd
+@pytest.mark.alone
+def test_a_slapadd_without_memory_is_broken_off_and_its_rate_told(tmp_path: Path) -> None:
+    require(missing_memory_group())
+    words = ("--shards", 4, "--memory-limit", "96M", "--patience", 3)
+    alone, shared = facts(tmp_path, "shards", "-n", 60000, *words)["runs"]
+    assert alone["name"] == "slapadd, in 96.0 MiB"
+    assert shared["peak"] <= 96 << 20
+    assert 0 < alone["broken"]["entries"] < 60002
+    assert alone["usage"]["seconds"] > alone["broken"]["seconds"] >= 3
+
+
+@pytest.mark.slapd
+def test_a_build_without_ldif_is_measured_and_its_server_asked(tmp_path: Path) -> None:
+    (one,) = facts(tmp_path, "from", "-n", 2000, "--operations", 200)["runs"]
+    assert one["entries"] == 2000 + 100 + 4 + 4
+    assert one["asked"] == 200
+    assert one["usage"]["seconds"] > 0 < one["answering"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slapd
+def test_a_forecast_is_near_the_build(short_tmp: Path) -> None:
+    text = printed(short_tmp, "forecast", "-n", "5000", "--rounds", "1")
+    match = re.search(r"^bench: size: ([0-9.]+) of the real one", text, re.MULTILINE)
+    assert match
+    assert float(match[1]) == pytest.approx(1, rel=0.15)
+
+
+def test_both_make_as_many_entries_of_about_the_same_size(tmp_path: Path) -> None:
+    require(missing_opendj())
+    report = facts(tmp_path, "generate", "-n", 2000, "--contenders", "makeldif,ditseed")
+    assert all(500 < one["size"] / one["entries"] < 700 for one in report["runs"])
+    (ratio,) = report["ratios"]
+    peer, ours = (one["usage"]["seconds"] for one in report["runs"])
+    assert ratio["median"] == pytest.approx(peer / ours)
+    assert not list(tmp_path.iterdir())
+
+
+def test_generated_into_nothing(tmp_path: Path) -> None:
+    words = ("-n", 500_000, "--contenders", "ditseed", "--to", "null")
+    (one,) = facts(tmp_path, "generate", *words)["runs"]
+    assert one["size"] == 0
+    assert one["usage"]["resident"] < 200 << 20
+
+
+@pytest.mark.slapd
+def test_a_learned_tree_is_built_beside_its_source(tmp_path: Path) -> None:
+    tables = facts(tmp_path, "learn", "people", "-n", 2000)["tables"]
+    assert tables["id2e"]["source"] == pytest.approx(tables["id2e"]["learned"], rel=0.2)
+
+
+# --- export, slapcat, add ---
+
+
+@pytest.mark.slapd
+def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
+    report = facts(short_tmp, "export", "-n", 2000, "--csn", "bulk", "--csn", "shuffled")
+    contenders = ("ldapsearch", "ditseed", "ditseed-zstd")
+    assert names(report) == [f"{who}, {csn}" for csn in ("bulk", "shuffled") for who in contenders]
+    for one in report["runs"]:
+        assert one["entries"] == 2000 + CONTAINERS
+        assert one["usage"]["seconds"] > 0 < one["usage"]["cpu"]
+        assert one["memory"] > 0  # sampled, and so short a run may be seen at its very beginning only
+    assert sum(one["server_cpu"] for one in report["runs"]) > 0  # counted in hundredths
+    cpu = {one["name"]: one["usage"]["cpu"] for one in report["runs"]}
+    ratios = {one["what"]: one["median"] for one in report["ratios"]}
+    expected = cpu["ditseed, bulk"] / cpu["ldapsearch, bulk"]
+    assert ratios["client CPU of ditseed, bulk / ldapsearch"] == pytest.approx(expected)
+    kept = {path.name.rsplit("-", 1)[0] for path in short_tmp.iterdir()}
+    assert kept == {"people-bulk-2000", "people-shuffled-2000"}
+
+
+@pytest.mark.slapd
+def test_all_read_the_same_database_to_its_end(short_tmp: Path) -> None:
+    report = facts(short_tmp, "slapcat", "-n", 2000)
+    assert names(report) == ["slapcat", "ditseed", "ditseed-zstd"]
+    assert all(one["entries"] == 2000 + CONTAINERS for one in report["runs"])
+    require_ratio(report, "slapcat", "ditseed")
+
+
+@pytest.mark.slapd
+def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
+    report = facts(short_tmp, "add", "-n", 2000, "--ldapadd-entries", 50)
+    entries = {one["name"]: one["entries"] - CONTAINERS for one in report["runs"]}
+    assert entries == {"ldapadd": 50, "ditseed": 2000, "ldapadd-nosync": 2000, "ditseed-nosync": 2000}
+    rates = {one["name"]: one["entries"] / one["usage"]["seconds"] for one in report["runs"]}
+    expected = [rates[f"ditseed{kind}"] / rates[f"ldapadd{kind}"] for kind in ("", "-nosync")]
+    assert [one["median"] for one in report["ratios"]] == pytest.approx(expected)
+
+
+@pytest.mark.slapd
+def test_a_slow_disk_is_waited_for_at_every_add(short_tmp: Path) -> None:
+    words = ("--ldapadd-entries", 20, "--contenders", "ldapadd", "--flush", 100)
+    (one,) = facts(short_tmp, "add", "-n", 20, *words)["runs"]
+    assert one["usage"]["seconds"] > one["entries"] * 0.1
+
+
+@pytest.mark.slapd
+@pytest.mark.parametrize(
+    ("tree", "words", "message"),
+    [
+        ("bulk", ("export", "--csn", "bulk", "--contenders", "ldapsearch"), "ldapsearch, bulk: 6 entries, not 7"),
+        ("bulk", ("export", "--csn", "bulk", "--contenders", "ditseed"), "ditseed, bulk: 6 entries, not 7"),
+        ("people", ("add", "--contenders", "ldapadd-nosync"), "ldapadd-nosync: 6 entries in the database, not 7"),
+        ("lean", ("build", "--engines", "slapadd", "--lean"), "slapadd, 5: 6 entries in the database, not 7"),
+        ("lean", ("build", "--engines", "native", "--lean"), "native, 5: 6 entries in the database, not 7"),
+    ],
+)
+def test_another_number_of_entries_is_no_result(
+    short_tmp: Path, tree: str, words: tuple[str, ...], message: str
+) -> None:
+    kinds = {"bulk": lambda: data.provided("bulk"), "people": lambda: data.people("people"), "lean": lambda: data.LEAN}
+    kind = kinds[tree]()
+    made = data.data(kind, 4, short_tmp)
+    made.keep()
+    made.path.rename(data.data(kind, 5, short_tmp).path)
+    done = run(short_tmp, *words, "-n", 5)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert not list(short_tmp.glob("run-*"))
+
+
+# --- clone, migrate, indexes, versions ---
+
+
+@pytest.mark.slapd
+@pytest.mark.parametrize("builder", ["ditseed", "slapadd"])
+def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
+    require_program("mdb_copy")
+    report = facts(short_tmp, "clone", "-n", 2000, "--built-by", builder)
+    assert names(report) == list(CLONES)
+    assert [one["what"] for one in report["ratios"]] == [
+        "seconds of mdb_copy / ditseed",
+        "seconds of mdb_copy-c / ditseed-compact",
+        "seconds of ditseed-checked / ditseed",
+        "seconds of ditseed-compact-checked / ditseed-compact",
+    ]
+
+
+@pytest.mark.slapd
+def test_copies_in_little_memory(short_tmp: Path) -> None:
+    require_program("mdb_copy")
+    require(missing_memory_group())
+    contenders = ("mdb_copy-c", "ditseed-compact")
+    words = ("--memory-limit", "96M", "--contenders", ",".join(contenders))
+    report = facts(short_tmp, "clone", "-n", 2000, *words)
+    assert report["plan"]["limit"] == 96 << 20
+    assert names(report) == list(contenders)
+
+
+@pytest.mark.slapd
+def test_both_make_the_same_database(short_tmp: Path) -> None:
+    report = facts(short_tmp, "migrate", "-n", 500)
+    assert names(report) == ["slapcat|slapadd", "ditseed"]
+    assert {one["entries"] for one in report["runs"]} == {500 + CONTAINERS}
+
+
+@pytest.mark.slapd
+def test_lean_accounts_are_migrated(short_tmp: Path) -> None:
+    (one,) = facts(short_tmp, "migrate", "-n", 500, "--lean", "--contenders", "ditseed")["runs"]
+    assert one["entries"] == 500 + data.LEAN.containers
+
+
+@pytest.mark.slapd
+def test_index_keys_do_not_wait_in_memory(short_tmp: Path) -> None:
+    """Each of these entries has 39, and those of a few hundred entries are a part of the work."""
+    require(missing_memory_group())
+    words = ("--contenders", "ditseed", "--memory-limit", "144M")
+    (one,) = facts(short_tmp, "migrate", "-n", 100_000, *words)["runs"]
+    assert one["entries"] == 100_000 + CONTAINERS
+
+
+@pytest.mark.slapd
+def test_one_index_more(short_tmp: Path) -> None:
+    report = facts(short_tmp, "indexes", "-n", 500, "--contenders", "slapindex,ditseed")
+    assert names(report) == ["slapindex", "ditseed"]
+    assert len(report["ratios"]) == 1
+
+
+@pytest.mark.slapd
+def test_this_checkout_against_itself(short_tmp: Path) -> None:
+    words = ("--other", ROOT, "--line", "multival default 3,1")
+    report = facts(short_tmp, "versions", "-n", 1000, *words)
+    verbs = ("build", "export", "clone", "clone-compact", "seed-clone")
+    assert names(report) == [f"{verb}, {who}" for verb in verbs for who in ("this", "other")]
+    assert len(report["ratios"]) == 2 * len(verbs)
+
+
+# --- backup, incremental, daily, busy ---
+
+
+@pytest.mark.slapd
+@pytest.mark.parametrize("peer", [name for name in WAYS if name != "ditseed"])
+def test_all_back_up_the_same_entries(short_tmp: Path, peer: str) -> None:
+    for program in ("mdb_copy", "zstd"):
+        require_program(program)
+    if shutil.which(WAYS[peer].program) is None:
+        pytest.skip(f"{WAYS[peer].program} is not installed, and nothing of ditseed needs it")
+    report = facts(short_tmp, "backup", "-n", 1000, "--contenders", f"{peer},ditseed")
+    assert set(names(report)) == {peer, "ditseed"}
+    assert [one["what"] for one in report["ratios"]] == [f"seconds of ditseed / {peer}"]
+    assert all(one["size"] for one in report["runs"])
+
+
+@pytest.mark.slapd
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        (("daily", "-n", "500", "--days", "1", "--contenders", "ditseed"), ("round 1: ditseed", "first s  a day s")),
+        (("busy", "-n", "1000", "--rate", "50", "--backups", "2"), ("2 backups, each drilled good",)),
+        (("incremental", "-n", "500", "--links", "2"), ("link 2:", "; the same bytes")),
+    ],
+)
+def test_backups_of_a_server_that_changes(short_tmp: Path, words: tuple[str, ...], texts: tuple[str, ...]) -> None:
+    output = printed(short_tmp, *words)
+    assert all(text in output for text in texts), output
+    assert not list(short_tmp.iterdir())
+
+
+# --- seed ---
+
+
+@pytest.mark.slapd
+@pytest.mark.alone
+def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(short_tmp: Path) -> None:
+    report = facts(short_tmp, "seed", "-n", 30_000, "--no-export")
+    (seeding,) = [one for one in report["runs"] if one["name"] == "seeding"]
+    assert seeding["equal"]
+    assert seeding["caught_up"] is not None
+    assert seeding["sent"] <= seeding["changes"]
+    assert seeding["entries"] > 29_900
+    whole = [one for one in report["runs"] if re.match(r"  \S", one["name"])]  # no phases
+    steps = {one["name"].strip(): one["usage"]["seconds"] for one in whole}
+    assert 0 < sum(steps.values()) < seeding["usage"]["seconds"]
+    assert not steps.keys() & {"read", "arrange", "scan", "load"}  # one pass
+    assert not any("counted" in one["note"] for one in whole)
+    alone = [one["usage"]["seconds"] for one in report["runs"] if one["name"] == "reading alone"]
+    (ratio,) = report["ratios"]
+    assert ratio["median"] == pytest.approx(seeding["usage"]["seconds"] / (sum(alone) / 2))
+    assert 0 < seeding["memory"] < 3 << 30
+    assert not list(short_tmp.iterdir())
+
+
+@pytest.mark.slapd
+def test_a_provider_that_is_kept_is_used_again(short_tmp: Path) -> None:
+    kept = short_tmp / "kept"
+    words = ("seed", "-n", 2000, "--uuids", "time", "--no-session-log", "--keep", kept)
+    first = {one["name"]: one for one in facts(short_tmp, *words)["runs"]}
+    built = (kept / "bench.json").stat().st_mtime_ns
+    second = {one["name"]: one for one in facts(short_tmp, *words)["runs"]}
+    assert (kept / "bench.json").stat().st_mtime_ns == built
+    assert first["seeding"]["equal"]
+    assert second["seeding"]["equal"]
+    assert second["reading alone"]["entries"] > 2000 + CONTAINERS  # the writer of the first left some
+    assert first["export: its step read"]["usage"]["seconds"] > 0
+    done = run(short_tmp, "seed", "-n", 2001, "--uuids", "time", "--keep", kept)
+    assert done.returncode != 0
+    assert "'accounts': 2000" in done.stderr
+
+
+@pytest.mark.slapd
+def test_who_cannot_reach_its_provider_does_not_catch_up(short_tmp: Path) -> None:
+    with replication.provider(directory=short_tmp / "provider") as source:
+        source.ldapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n")
+        nowhere = f"ldap://127.0.0.1:{free_port()}"
+        target = replication.consumer(source, uri=nowhere, directory=short_tmp / "consumer")
+        try:
+            assert seed.catch_up(source, target, patience=0.2) is None
+        finally:
+            target.close()
+
+
+# --- refusals ---
+
+
+@pytest.mark.slapd
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("build", "--engines", "native,ldapadd"), "there are slapadd, slapadd-mt, native"),
+        (("build", "--least", "--lean"), "two trees"),
+        (("build", "--pipe", "--cold"), "with --pipe there is none"),
+        (("add", "--contenders", "ditseed,slapadd"), "there are ldapadd, ditseed, ldapadd-nosync, ditseed-nosync"),
+        (("versions", "--other", ROOT, "--verbs", "build,mend"), "seed-clone"),
+        (("versions", "--other", ROOT / "docs"), "no bin/ditseed"),
+        (("seed", "-n", 10**12), "1,000,000,000,000 accounts and their seeding need"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, words: tuple[object, ...], message: str) -> None:
+    done = run(tmp_path, *words)
+    assert done.returncode == 3
+    assert message in done.stderr
+    assert not list(tmp_path.iterdir())
