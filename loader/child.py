@@ -1,4 +1,5 @@
-"""Signals that end a run: they unwind the stack of the main thread, but leave nothing half begun."""
+"""Child processes, and the signals that end a run: a child starts in a process group of its own and ends with us; a
+signal unwinds the stack of the main thread and leaves nothing half begun."""
 
 from __future__ import annotations
 

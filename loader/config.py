@@ -1,4 +1,5 @@
-"""What a slapd is configured to do, as its cn=config tells it. Pure words: reading and writing files is server/'s."""
+"""What a slapd is configured to do, as its cn=config says it; and which of several glued databases holds an entry.
+Files are read and written in server/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest of an export: what the shards hold, in what order, and as of when. `manifest.json` beside them."""
+"""LDIF as an operator names it: files, directories of them, and exports, which must match their manifest.json."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Text from outside (DNs, values, messages of servers and tools, names of hosts and files) made fit to be shown.
+"""Text from outside (DNs, values, messages of servers and tools, names of files) made fit for a terminal; and the names
+by which operators know what ditseed reaches through descriptors (/proc/PID/fd/N).
 
 A terminal obeys control characters, and bidirectional ones make a line read as something that it is not; a line break
 forges a line of a log. All of them are written out here: `\n`, `\x1b`, `\u202e`; of what is not UTF-8, the bytes.
-A backslash stays as it is, for DNs are full of them, so text that has been through this once does not change again."""
+A backslash stays as it is, for DNs are full of them, so text that has been through this once does not change again.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Words of slapd's configuration, cut as slapd cuts them: a line of slapd.conf and a value of cn=config differ in that.
+"""Words and values of slapd's configuration. slapd cuts a line of slapd.conf and a value of cn=config into words by two
+rules.
 
-Pure text. The rules are those of servers/slapd/config.c: strtok_quote for lines, strtok_quote_ldif for values."""
+Pure text. The rules are those of servers/slapd/config.c: strtok_quote for lines, strtok_quote_ldif for values.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What of a schema decides how entries and index keys are stored, compared with that of another configuration."""
+"""Would this configuration have made this file? slapd trusts that it did. Compares the schemas where both are known,
+and has the core look entries up in every index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a monitoring plugin says, by the guidelines of the Monitoring Plugins."""
+"""Two formats of monitoring systems: the states of a Monitoring Plugin, and Prometheus' text files for the textfile
+collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The work done so far in one step: entries and bytes, also of native calls that are running."""
+"""The work that one step has done so far, entries and bytes, also of native calls that are running; and the sample of
+it that is shown: how much, how fast, how long still."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One running step on a terminal, with rich's bar: step, bar, part done, entries, rate, time left; the note below."""
+"""Shows the steps of a run: as a bar on a terminal (rich), as lines, or as JSON."""
 
 from __future__ import annotations
 

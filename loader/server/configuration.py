@@ -1,4 +1,6 @@
-"""Reading a slapd's configuration, with slapd's own tools or over LDAP; making a slapd.d of it."""
+"""Reads a slapd's configuration, with slapd's own tools or over LDAP. Also here: copies that slapd's tools may read,
+the schema that is compiled into slapd and its modules, and whether the installed slapd accepts a configuration
+(slaptest)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A limit that a search met, and the commands that lift it for the identity that met it, and for nobody else."""
+"""A limit that a search met, and the commands that lift it for the identity that met it, as an operator types them on
+the server's host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Small questions to a server: one entry, a few, or the first of many. Entries by the million never come this way."""
+"""Small questions to a server through python-ldap: single entries, the first of many, and the trees that it holds.
+Entries by the million go through wire.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A session with a server, through python-ldap. Every error of libldap leaves this file as one of ours."""
+"""A session with a server, through python-ldap: binding, timeouts, and the errors of libldap, which leave this file as
+ours."""
 
 from __future__ import annotations
 

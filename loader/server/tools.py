@@ -1,7 +1,9 @@
-"""slapd's own tools: slapadd, slapcat, slaptest, slapmodify, slapindex.
+"""slapd's own tools (slapadd, slapcat, slaptest, slapmodify, slapindex), the account under which root runs them, and
+the release that is installed.
 
 DITSEED_TOOLS names a command to run them through, where slapd lives elsewhere ("chroot /srv/ldap"). What runs there
-knows directories by their names alone, not through descriptors of this process."""
+knows directories by their names alone, not through descriptors of this process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What an account may read of a slapd, and whether that is what is stored: asked of a few entries, before all are read.
+"""What an account may read and write on a slapd, asked of a few entries before hours of work, and whether what it reads
+is what is stored.
 
 slapd says it itself, through filters. A filter is true, false or undefined (RFC 4511, 4.5.1.7), and undefined whatever
 it asks of an attribute that the account may not search (`test_presence_filter`). So the filter that says "has these
@@ -6,7 +7,8 @@ attributes, and none of those" is true of an entry exactly if all attributes tha
 shown are there: overlays add theirs to the answer, not to what filters look at.
 
 Others may change the entry between the answer and the filters. So what is not true is believed only if the entry is the
-same before the filters and after them."""
+same before the filters and after them.
+"""
 
 from __future__ import annotations
 

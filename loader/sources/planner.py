@@ -1,4 +1,5 @@
-"""How a live server's tree is cut into pieces that are read side by side.
+"""How a live server's tree is cut into pieces that connections read side by side: ranges of entryUUIDs, their bounds
+from a sample.
 
 What slapd charges for decides (back-mdb; `bin/bench export` measures it):
 
@@ -10,7 +11,8 @@ What slapd charges for decides (back-mdb; `bin/bench export` measures it):
 - `(!(entryUUID>=x))` is true of an entry without entryUUID too: each entry is in exactly one piece.
 
 An entryUUID never changes, so an entry is in one piece whatever happens to it while we read. Where they lie is told
-from the first entries alone (`spread.py`), whatever the size of the tree."""
+from the first entries alone (`spread.py`), whatever the size of the tree.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Pieces shared out among connections, perhaps to several servers: each reads one after the other.
+"""Shares pieces out among connections, perhaps to several servers, and limits how fast they read.
 
 A piece whose server fails is read by whoever is free; a server that fails is tried again after a pause, which grows.
 When no piece is left, a free connection begins a copy of one that another server is slow with, if it is expected to be
 through sooner. Whoever ends first has read it, the other is cancelled, and what it read is thrown away.
 
-Nothing here knows how a piece is read, or what of."""
+Nothing here knows how a piece is read, or what of.
+"""
 
 from __future__ import annotations
 

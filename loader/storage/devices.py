@@ -1,4 +1,5 @@
-"""The block devices that a file system stands on, from the logical volume down to the disks, as sysfs tells them."""
+"""Block devices: what a file system stands on, from the logical volume down to the disks (sysfs), and disks that are to
+be given away: what is on them, and who has them. Nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files made beside their place, made durable, then renamed; owner, mode, space."""
+"""Files: made beside their place, made durable, then renamed; with holes, without a name, or rewritten whole; owner,
+mode, space."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Is an LMDB environment open in some process?
+"""Which processes use a file or directory: an open LMDB environment, open or mapped files, working directories.
 
 liblmdb keeps a shared fcntl lock on the first byte of lock.mdb for as long as an environment is open
 (mdb.c, mdb_env_share_locks), so asking the kernel for a conflicting lock names a holder. Nothing is locked by asking.
 A lock.mdb may have been removed, or be another one than slapd has open, while data.mdb is in use all the same: when
-nobody holds the lock, /proc is asked who has the data file."""
+nobody holds the lock, /proc is asked who has the data file.
+"""
 
 from __future__ import annotations
 

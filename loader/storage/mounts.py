@@ -1,4 +1,4 @@
-"""The mount that a path is on, as the kernel tells it, and the line of /etc/fstab that makes it at the next boot."""
+"""Mounts: the one that a path is on, its line in /etc/fstab, and mounts that no other process sees."""
 
 from __future__ import annotations
 

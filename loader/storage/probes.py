@@ -1,4 +1,5 @@
-"""What is timed once in every round of a watch, and how it tells that it cannot be."""
+"""What `storage watch` times in every round: direct reads past the page cache, durable writes and flock(2), at real-
+time priority. A probe that cannot measure says why."""
 
 from __future__ import annotations
 

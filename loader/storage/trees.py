@@ -1,8 +1,10 @@
-"""All that is below a directory, and whether it is still the same, or the same as in a copy.
+"""A directory tree: its contents, whether it still equals a copy, and the copying, with owners, modes, ACLs, times,
+hard links and holes.
 
 Everything is reached through descriptors, one component at a time, and no symbolic link is followed. Left out are
 lost+found at the top, which belongs to a file system; sockets, which their server makes anew; and, where two states are
-compared, lock.mdb beside a data.mdb, which says who has the database open."""
+compared, lock.mdb beside a data.mdb, which says who has the database open.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tools of the system that tell a fact: one that is absent, or refuses, is noted, and the fact is missing."""
+"""Logical volumes and file systems, as tools of the system report them (lvs, pvs, tune2fs, ...). A tool that is absent
+or refuses is noted, and its fact is missing."""
 
 from __future__ import annotations
 
