@@ -70,9 +70,9 @@ def test_the_log_level(values: tuple[str, ...], logs: bool) -> None:
 def test_the_claim_of_an_ldif_stands_in_its_first_entry(tmp_path: Path) -> None:
     path = tmp_path / "tree.ldif"
     path.write_text(f"dn: dc=example,dc=com\nobjectClass: domain\ndc: example\ncontextCSN: {A}\ncontextcsn: {B}\n\n")
-    assert preflight.of_ldif([path]) == sorted([A, B])
+    assert preflight.context_csns_of_ldif([path]) == sorted([A, B])
     path.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
-    assert preflight.of_ldif([path]) is None
+    assert preflight.context_csns_of_ldif([path]) is None
 
 
 def test_a_session_log_grows_with_the_tree() -> None:

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
-from loader import config, exports, indexes, resources
 from loader import config as glue
+from loader import exports, indexes, resources
 from loader.config import Config, Database
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
@@ -110,6 +110,13 @@ class StoppedConsumer(Strategy):
         provider, config = self.options.connection, self.place.config
         asked = (self.options.strategy, provider.uri if provider else None, self.options.engine)
         return partial.of(config, self.place.database, *asked)
+
+    @property
+    def is_plain(self) -> bool:
+        """A whole replica in one database, with a suffix."""
+        place = self.place
+        glued = any(one.backend == "mdb" for one in glue.subordinates(place.config, place.database))
+        return self.partial is None and not glued and not packaged.is_empty(place.database.suffix)
 
     @cached_property
     def _made_for(self) -> str:
@@ -250,7 +257,7 @@ class Ldif(StoppedConsumer):
 
     def require_context_csn(self, progress: Progress) -> None:
         """Where only its end tells, all LDIF is read. Raises NoContextCSN."""
-        if self.partial is None and preflight.of_ldif(self.options.source) is None:
+        if self.partial is None and preflight.context_csns_of_ldif(self.options.source) is None:
             building = self.building(*self.options.source)
             with progress.step("scan") as meter:
                 inputs.scan(building, self.place, meter)
@@ -317,13 +324,5 @@ class Search(StoppedConsumer):
     @property
     def streams(self) -> bool:
         """Is the database built while the provider is read, without files in between?"""
-        options, place = self.options, self.place
-        glued = any(one.backend == "mdb" for one in config.subordinates(place.config, place.database))
-        return (
-            options.engine == ENGINES[0]
-            and options.keep_export is None
-            and not options.replicas
-            and self.partial is None
-            and not glued
-            and not packaged.is_empty(place.database.suffix)
-        )
+        options = self.options
+        return self.is_plain and options.engine == ENGINES[0] and options.keep_export is None and not options.replicas
