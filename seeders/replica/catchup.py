@@ -1,6 +1,8 @@
-"""What a consumer's first refresh costs: seconds, and bytes of its memory. Measured; docs/catch-up.md has the figures.
+"""How the provider will answer a seeded consumer that comes with the contextCSN that the seed claims, and what that
+answer costs: foreseen before the seeding, and said to its operator.
 
-The consumer is the slower of the two in every kind of answer, and works on one processor."""
+The seconds and bytes are those of the consumer, as measured (docs/catch-up.md has the figures): it is the slower of the
+two in every kind of answer, and works on one processor."""
 
 from __future__ import annotations
 
@@ -17,10 +19,8 @@ from loader.server import questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
-from seeders.replica import look
 from seeders.replica import provider as providers
-from seeders.replica.look import CatchUpForecast, CatchUpProbe
-from seeders.replica.provider import Syncprov
+from seeders.replica.provider import CatchUpForecast, CatchUpProbe, Syncprov
 
 _START = 0.2  # seconds: to connect, bind and ask
 _BUCKETS = 65536  # AVL trees, by the first two bytes: slapd's list of entryUUIDs
@@ -32,6 +32,14 @@ _LINES_NAMED, _LINES_ENTRY = 9.7e-6, 72e-6  # more, where the consumer's log lev
 _UUID = 84  # bytes of the consumer for each entryUUID it remembers; entries that come whole are remembered too
 _SYNC = 16384  # the bit of the log level
 _SIZES = (1_000_000, 10_000_000, 30_000_000)  # entries, for a tree whose size nobody tells
+_WHOLE_TREE = 1_000_000  # entries, for what is said of such a tree in one number
+_READ = 100_000  # entries a second that a seeding reads; it and
+_MARGIN = 600.0  # seconds until the consumer is started are how long a session log has to last
+_COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)
+_NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
+_UNKNOWN = "catch-up: what the provider will send is not known"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -81,15 +89,6 @@ def _has_sync(word: str) -> bool:
         return word in ("sync", "any")
 
 
-# --- catchup ---------------------------------------------------------------------------------------------------------
-#
-# How the provider will answer a seeded consumer, foreseen before the seeding: what syncrepl gets when it comes with
-# the contextCSN that the seed claims. Of its tree (look.py), or of the accesslog that delta-syncrepl reads.
-
-
-_NOTHING = "(entryUUID=00000000-0000-0000-0000-000000000000)"  # no entry
-
-
 def expected_answer(
     server: Session, suffix: str, claimed: Sequence[str], log_base: str | None = None
 ) -> CatchUpForecast:
@@ -114,10 +113,10 @@ def _log_reaches(server: Session, log_base: str, claimed: Sequence[str]) -> bool
     the first one in it, or older: OpenLDAP 2.5.13 notes a second minCSN with the next one, others do not."""
     newest = max(claimed)
     older = [csn.just_before(one) if one == newest else one for one in claimed]
-    reply = sync.probe(server, log_base, claimed, _NOTHING, reload_hint=False)
+    reply = sync.probe(server, log_base, claimed, _NO_ENTRY, reload_hint=False)
     if reply.answer is not SyncAnswer.NOTHING:
         return reply.answer is SyncAnswer.CHANGES
-    reply = sync.probe(server, log_base, older, _NOTHING, reload_hint=False)
+    reply = sync.probe(server, log_base, older, _NO_ENTRY, reload_hint=False)
     return True if reply.answer is SyncAnswer.CHANGES else None
 
 
@@ -126,8 +125,7 @@ def _of_tree(server: Session, suffix: str, claimed: Sequence[str]) -> CatchUpFor
     me = sync.provider_server_id(server, suffix)
     if me.answer in (SyncAnswer.NOT_OFFERED, SyncAnswer.REFUSED):
         return CatchUpForecast(me.answer, me.reason, known=known)
-    look = CatchUpProbe(server, suffix, sorted(claimed), me.server_id or "000", known)
-    return look.expected()
+    return CatchUpProbe(server, suffix, sorted(claimed), me.server_id or "000", known).expected()
 
 
 def session_log_warnings(server: Session, known: Syncprov | None, seconds: float) -> Iterator[str]:
@@ -140,20 +138,6 @@ def session_log_warnings(server: Session, known: Syncprov | None, seconds: float
             f"its session log holds {known.session_log:,} writes, and it has taken {rate:,.1f}/s since its start: "
             f"enough for {known.session_log / rate / 60:,.0f} minutes until the consumer is started"
         )
-
-
-# --- forecast --------------------------------------------------------------------------------------------------------
-#
-# What the catch-up of a seeded consumer will take, in words for its operator: said before the reading begins.
-
-
-_WHOLE_TREE = 1_000_000  # entries, for what is said of a tree whose size nobody tells
-_READ = 100_000  # entries a second, and
-_MARGIN = 600.0  # seconds until the consumer is started: how long a session log has to last
-_COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)
-_UNKNOWN = "catch-up: what the provider will send is not known"
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -292,6 +276,6 @@ def _forecast(
     notes = tuple(f"catch-up: {one}" for one in said)
     mend: tuple[str, ...] = ()
     if costly:
-        mend = tuple(look.commands(server, suffix, expected, entries))
+        mend = tuple(providers.commands(server, suffix, expected, entries))
     shown = tuple(plain.printable(line) for line in mend)
     return ReportedForecast(*(server.uri, suffix, expected, entries, price, logged), notes=notes, mend=shown)

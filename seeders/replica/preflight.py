@@ -1,15 +1,16 @@
-"""The seconds that a plan gave each step, noted in the run that carries it out, for `replica status`."""
+"""The first step of every seeding, before any entry is read: can the consumer be filled in this way; does the provider
+hold this suffix, and show all of it; what will it send to the consumer afterwards?"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from loader import backmdb, csn, exports, syncrepl
 from loader.errors import UsageProblem
 from loader.operations import replicas
-from loader.run.log import Catalogue, Facts, recorded
+from loader.run.log import Facts
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sources.location import is_stream
@@ -17,37 +18,12 @@ from loader.storage import files
 from seeders.replica import catchup, preparing
 from seeders.replica.strategies import Consumer, Strategy
 
-_NOTE = "planned"  # a step of the catalogue that is never run; its partitions are the steps of the plan
-
-
-def note(catalogue: Catalogue, seconds: Mapping[str, float]) -> None:
-    for name, planned in seconds.items():
-        catalogue.finish_partition(_NOTE, name, {"seconds": planned})
-
-
-def of(run_dir: Path) -> dict[str, float]:
-    """Seconds by step; none of a run without a plan."""
-    with recorded(run_dir) as catalogue:
-        found = catalogue.partitions(_NOTE) if catalogue else {}
-    return {name: float(facts["seconds"]) for name, facts in found.items()}
-
-
-def left(planned: Mapping[str, float], done: Collection[str]) -> float:
-    """Seconds of the steps that are not done."""
-    return sum(seconds for name, seconds in planned.items() if name not in done)
-
-
-# --- claims ----------------------------------------------------------------------------------------------------------
-#
-# The contextCSN that a seed will claim, known before the seeding as far as that can be.
-
-
 _HEAD = 1 << 18  # bytes; contextCSN stands in the entry of the suffix, which comes first
 _LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
 
 
-def of_ldif(given: Sequence[Path]) -> list[str] | None:
-    """Of an export, or of plain LDIF that begins with the entry of the suffix; None where only reading it all tells."""
+def context_csns_of_ldif(given: Sequence[Path]) -> list[str] | None:
+    """Of an export, or of plain LDIF that begins with the suffix entry; None if only reading it all would tell."""
     found = _of_manifests(given)
     if found is None:
         first = next(iter(exports.files_of(given)), None)
@@ -67,12 +43,6 @@ def _of_head(path: Path) -> list[str]:
         return [found[1].decode() for found in _LINE.finditer(file.read(_HEAD))]
 
 
-# --- preflight -------------------------------------------------------------------------------------------------------
-#
-# The first step of every seeding asks, before any entry is read: can the consumer be filled in this way; does the
-# provider hold this suffix, and show all of it; what will it send to the consumer afterwards?
-
-
 def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
     """With --prepare-provider the provider is prepared, unless this is a dry run, once all other checks have passed."""
     options, consumer = strategy.options, strategy.consumer()
@@ -88,7 +58,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
     if options.admin and not dry_run:
         found["prepared"] = preparing.prepare(options.admin, base, log_base)
         csns = _context_csns(strategy, consumer, base)
-    claimed = of_ldif(options.source) if strategy.reads_ldif and options.source else csns
+    claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
     part = consumer.partial is not None
     foreseen = catchup.forecast(provider, base, claimed, consumer.config, log_base, part)
     return {**found, "context_csns": csns, **foreseen}

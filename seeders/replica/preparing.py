@@ -20,7 +20,7 @@ from loader.server import configuration, configuration_write, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
-from seeders.replica import catchup, look
+from seeders.replica import catchup
 from seeders.replica import provider as providers
 from seeders.replica.provider import Syncprov
 
@@ -59,10 +59,10 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     if known is None:
         who = server.connection.who
         raise ConfigHidden(uri=server.uri, who=who, reason=f"no syncprov of {suffix} is shown")
-    size = look.log_size(questions.entries(server, suffix, sampled=True))
+    size = providers.log_size(questions.entries(server, suffix, sampled=True))
     _write_down(admin, server, suffix, known)
     killpoint(f"{KIND}.written-down")
-    configuration_write.modify(server, known.entry_dn, [look.change_command(known, size)])
+    configuration_write.modify(server, known.entry_dn, [providers.change_command(known, size)])
     killpoint(f"{KIND}.taken")
     return f"{providers.SESSION_LOG} of {suffix} set to {size:,} at {server.uri}"
 
@@ -114,7 +114,7 @@ def _put_back(server: Session, one: Lease) -> None:
         known = providers.read(server, one.database)
         if known is None:
             raise ConfigHidden(uri=server.uri, who=server.connection.who, reason="nothing is shown")
-        change = look.change_command(known, int(one.before or 0))
+        change = providers.change_command(known, int(one.before or 0))
         if change.before != change.after:
             configuration_write.modify(server, known.entry_dn, [change])
     except LoaderError as error:

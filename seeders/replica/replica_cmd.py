@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
 import click
 
-from seeders.replica import plan_cmd, refresh_cmd, release_cmd, seed_cmd, status_cmd, verify_cmd
+from loader import errors, units
+from loader.cli import access
+from loader.cli.access import Consumer, ConsumerUri, Server
+from loader.cli.options import Json, Run, Shown
+from loader.cli.report import for_people, show, show_facts, show_json
+from loader.declared import command as declare
+from loader.errors import UsageProblem
+from loader.operations.compare import CompareReport, Sample
+from seeders.replica import preparing, seed_cmd, status_cmd, waiting
+from seeders.replica import refresh as refreshing
+from seeders.replica.refresh import RefreshOptions
+from seeders.replica.waiting import VerifyOptions
+
+_LOCAL = ": each server keeps them for itself"
+_KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
 
 
 @click.group("replica")
@@ -14,12 +33,152 @@ def command() -> None:
     \b
     The runbook:
       1. On the consumer: install slapd with its configuration (schema, syncrepl, indexes), and stop it.
-      2. ditseed replica plan ... --config /etc/ldap/slapd.d -o FILE: which strategy, and how long it takes.
+      2. ditseed replica seed --dry-run ... --config /etc/ldap/slapd.d -o FILE: which strategy, and how long it takes.
       3. ditseed replica seed --plan FILE ..., or --strategy search|ldif|clone ... --config /etc/ldap/slapd.d
       4. Start slapd: syncrepl fetches what changed meanwhile.
       5. ditseed replica verify -H ldap://provider --consumer ldap://consumer ...
     """
 
 
-for one in (plan_cmd, seed_cmd, status_cmd, release_cmd, refresh_cmd, verify_cmd):
-    command.add_command(one.command)
+@declare("release")
+def release(
+    server: Server,
+    forget: Annotated[bool, "Ask no server: forget what was left at one that is gone for good."],
+    as_json: Json,
+) -> None:
+    """Restore the provider's session log to what it was before `replica seed --prepare-provider`.
+
+    Only once the replica has caught up (ditseed replica verify). It is better to keep the session log: without one,
+    every consumer that reconnects is sent the entryUUIDs of all entries. -H is the provider, by any of its URIs, on
+    the host where the seeding ran.
+
+    Every verb reminds of what a run has left set on a server. If that server is gone for good, --forget with the -H of
+    the reminder ends that; nothing is put back anywhere.
+
+    \b
+    Examples:
+      ditseed replica release -H ldap://provider -D cn=admin,cn=config -y /root/config.pw -b dc=example,dc=com
+      ditseed replica release -H ldap://removed -b dc=example,dc=com --forget
+    """
+    connection = access.connection_of(server)
+    if not forget:
+        done = preparing.release(connection, connection.base)
+        name, none = "released", "nothing was set by --prepare-provider"
+    elif connection.uri is None:
+        raise UsageProblem(reason="--forget needs -H, the URI that the reminder names")
+    else:
+        done = preparing.forget(connection.uri, connection.base)
+        name, none = "forgotten", f"nothing stands of {connection.uri}"
+    if as_json:
+        show_json({name: done})
+    else:
+        show(*(done or [none]))
+
+
+@declare("refresh")
+def refresh(server: Server, options: RefreshOptions, run: Run) -> None:
+    """Bring the database of a stopped consumer up to date, before its slapd starts.
+
+    For a seed that has been waiting. The provider (-H -D -y) is asked for everything changed or deleted since the
+    database's contextCSN, and all of it goes into the database in one transaction, with the new contextCSN. syncrepl
+    then only has to fetch the last minutes. After an interruption the same command resumes; the database is either what
+    it was or up to date.
+
+    \b
+    Example:
+      ditseed replica refresh -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --config /etc/ldap/slapd.d
+    """
+    connection = access.connection_of(server)
+    if not connection.uri:
+        raise UsageProblem(reason="give the provider: -H URI")
+    suffix = connection.base if options.suffix is None else options.suffix
+    options = dataclasses.replace(options, connection=connection, suffix=suffix)
+    if run.dry_run:
+        facts = refreshing.plan(options)
+    else:
+        timeouts = run.timeouts_of(refreshing.STEPS)
+        facts = refreshing.refresh(options, run.progress, timeouts, run.restart)
+    if run.as_json:
+        show_json(facts)
+    else:
+        show_facts(for_people(facts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Consumer(Consumer):
+    consumer_uri: Annotated[ConsumerUri, {"required": True}] = None
+
+
+@declare("verify")
+def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) -> int:
+    """Wait until the replica has caught up, then compare every entry with the provider (-H -D -y -b).
+
+    While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind; also
+    the phase of the replica's syncrepl, if the bind DN may read cn=Monitor there.
+
+    Of a partial replica, only what its syncrepl selects is compared: as its cn=config says, where the bind DN may read
+    it, or --config.
+
+    Exit status: 0 equal, 1 different, 30 a server cannot be reached, 38 the replica did not catch up.
+
+    \b
+    Example:
+      ditseed replica verify -H ldap://provider -D cn=replicator,dc=example,dc=com \\
+          -y /root/replicator.pw --consumer ldap://new-replica
+    """
+    provider = access.connection_of(server)
+    options = dataclasses.replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
+    waited, report, how = waiting.verify(options, shown.progress)
+    if shown.as_json:
+        said = {"waited": waited, "compared_as": how, **dataclasses.asdict(report)}
+        show_json({**said, "equal": report.equal})
+    else:
+        show_facts({"compared as": how, **_compared(waited, report)})
+        show(*_how_to_see(report), *preparing.standing(provider.uri or ""))
+    return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
+
+
+def _compared(waited: float, report: CompareReport) -> dict[str, object]:
+    return {
+        "caught up after": units.duration(waited),
+        "entries": f"{report.a.entries:,} and {report.b.entries:,}",
+        "checksums": f"{report.a.checksum} and {report.b.checksum}",
+        "differences": f"{report.only_a + report.only_b + report.changed:,}",
+        **{f"{number}: {_KINDS[one.kind]}": _named(one) for number, one in enumerate(report.samples, 1)},
+        **({"not compared": f"{', '.join(report.local)}{_LOCAL}"} if report.local else {}),
+        **{f"note {number}": one for number, one in enumerate(report.notes, 1)},
+        "verdict": _verdict(report),
+    }
+
+
+def _named(one: Sample) -> str:
+    return f"{one.dn} ({', '.join(one.attributes)})" if one.attributes else one.dn
+
+
+def _verdict(report: CompareReport) -> str:
+    if report.equal:
+        return "equal"
+    if report.equal_but_for:
+        return f"NOT compared in {', '.join(report.equal_but_for)}; equal in everything else"
+    return "NOT equal"
+
+
+def _how_to_see(report: CompareReport) -> Iterator[str]:
+    """Of attributes that differ because one of the servers hides them."""
+    if not report.equal_but_for:
+        return
+    for one in report.hidden:
+        names = ", ".join(one.attributes)
+        yield (
+            f"{names}: hidden, not missing, as far as can be told without reading it: {one.location} does not show "
+            f"it to {one.who}, and every entry has the same entryCSN on both sides."
+        )
+        yield (
+            "  To compare it too, bind as somebody who may read it (--consumer-bind-dn, --consumer-password-file), or "
+            f"add this as the first rule of the database on {one.location}: olcAccess: {one.rule}"
+        )
+
+
+for verb in (seed_cmd.command, status_cmd.command, release, refresh, verify):
+    command.add_command(verb)

@@ -17,7 +17,7 @@ from loader.errors import NoRun, UsageProblem
 from loader.operations import build
 from loader.run.log import Facts, Row
 from loader.run.steps import Failure
-from seeders.replica import preflight, preparing
+from seeders.replica import plan, preparing
 from seeders.replica import status as standing
 from seeders.replica.status import Status
 from seeders.replica.strategies import online, stopped
@@ -61,7 +61,7 @@ def command(
     assert config_path is not None
     place = build.target_database(config_path, suffix, replace=False)
     directory = stopped.run_dir_of(run_dir, place)
-    found, expected = standing.of_stopped(directory), preflight.of(directory)
+    found, expected = standing.of_stopped(directory), plan.noted(directory)
     if as_json:
         show_json(_facts(found, expected))
         return
@@ -69,8 +69,8 @@ def command(
 
 
 def _facts(found: Status, expected: Mapping[str, float]) -> Facts:
-    told: Facts = msgspec.to_builtins(found)
-    return {**told, "planned": expected} if expected else told
+    facts: Facts = {**msgspec.to_builtins(found), "steps": [step._asdict() for step in found.steps]}
+    return {**facts, "planned": expected} if expected else facts
 
 
 def _online(uri: str, directory: Path, as_json: bool) -> None:
@@ -78,7 +78,7 @@ def _online(uri: str, directory: Path, as_json: bool) -> None:
     found = standing.of_online(directory, uri)
     if found is None and not loads and not leases:
         raise NoRun(path=directory)
-    expected = preflight.of(directory) if found else {}
+    expected = plan.noted(directory) if found else {}
     if as_json:
         seed = _facts(found, expected) if found else None
         show_json(msgspec.to_builtins({"seed": seed, "loads": loads, "leases": leases}))
@@ -103,7 +103,8 @@ def _show_steps(steps: Sequence[Row], expected: Mapping[str, float]) -> None:
     rows += [(name, "", "", "") for name in expected if name not in done]
     beside = [(*row, units.duration(expected[row[0]]) if row[0] in expected else "") for row in rows]
     show_table(("step", "entries", "time", "entries/s", "planned"), beside)
-    show(f"left by the plan: {units.duration(preflight.left(expected, done))}")
+    left = sum(seconds for name, seconds in expected.items() if name not in done)
+    show(f"left by the plan: {units.duration(left)}")
 
 
 def _show_seed(found: Status, expected: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for a started replica to catch up: what it does meanwhile, as far as the two servers tell, and until when.
+"""`replica verify`: waits for a started replica to catch up, then compares it with its provider.
 
 A consumer moves its contextCSN when its refresh is done; until then it shows that of before, or none where the entry of
 the suffix was among what was sent. What it waits for is asked of the provider with that of before, as the consumer did.
@@ -38,6 +38,10 @@ _FLOOR = 60.0  # seconds that any consumer may need
 _SLACK = 4.0  # times what the refresh should take; a slower host, other work
 _UUID_BYTES = 18.3  # of an entryUUID on its way, 256 in a message
 _UNKNOWN = 1800.0  # seconds, where neither server tells how much there is to do
+_AHEAD = (
+    "the replica has newer changes of server ID {} than the provider, as after the provider was restored from an older "
+    "backup"
+)
 
 
 @dataclass(frozen=True)
@@ -268,17 +272,6 @@ def _listed(csns: Mapping[str, str]) -> str:
     return " ".join(sorted(csns.values())) or "none"
 
 
-# --- verify ----------------------------------------------------------------------------------------------------------
-#
-# Does the replica hold what its provider holds? Waits until both have the same contextCSN, then compares them.
-
-
-_AHEAD = (
-    "the replica has newer changes of server ID {} than the provider, as after the provider was restored from an older "
-    "backup"
-)
-
-
 @dataclass(frozen=True)
 class VerifyOptions:
     """`wait` in seconds: how long the replica may need to catch up from the moment it is asked; None: as long as that
@@ -344,17 +337,10 @@ def _configuration(options: VerifyOptions) -> Config:
         return configuration.read_online(consumer)
 
 
-# --- local -----------------------------------------------------------------------------------------------------------
-#
-# Comparing a replica with its provider where some differences say nothing about replication.
-#
-# A consumer's slapo-ppolicy notes failed binds, slapo-lastbind and `lastbind` the last one, in the entry and without
-# replication (o_dont_replicate): provider and replica differ in that rightly. And access control may hide an
-# attribute on one of the two (Debian's package hides userPassword): it looks as if it were missing.
-
-
 def compared(asked: CompareOptions, progress: Progress) -> CompareReport:
-    """The comparison. Where nothing but values differ, it is made once more without the attributes that each server
+    """The comparison. A consumer's slapo-ppolicy and slapo-lastbind write to an entry without replication
+    (o_dont_replicate), and access control may hide an attribute on one of the two (Debian's package hides
+    userPassword). So if nothing but values differ, it is made once more without the attributes that each server
     may keep for itself, and those that one of them hides. If these are all that differ, the former stand in `local` and
     the two are equal; or the latter stand in `equal_but_for`, and nobody knows whether they are equal."""
     report = compare(asked, progress)

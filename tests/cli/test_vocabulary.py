@@ -106,7 +106,7 @@ def test_the_same_name_takes_the_same_kind_of_value() -> None:
 
 def test_levels_are_one_ladder() -> None:
     found = [one for context in VERBS for one in options(context) if name_of(one) == "verify"]
-    assert len(found) == 8
+    assert len(found) == 7
     for one in found:
         assert isinstance(one.type, click.Choice)
         steps = [level for level in one.type.choices if level != "none"]
@@ -122,7 +122,7 @@ def test_the_second_server_has_one_prefix() -> None:
         for names in [{name_of(one) for one in options(context)}]
         if names & SECOND - {"consumer"}
     ]
-    assert len(two) == 4
+    assert len(two) == 3
     assert all(names >= SECOND - {"consumer"} for names in two)
 
 

@@ -1,4 +1,4 @@
-"""`replica plan` in prepared situations: the right strategy, or why none; and `seed --plan` carries it out."""
+"""`replica seed --dry-run` in prepared situations: the right strategy, or why none; `seed --plan` carries it out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fixtures.chroots import chroot, missing_chroot
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.network import Proxy
 from fixtures.slapd_config import Installation, Settings
-from seeders.replica.planning import predicting
+from seeders.replica import predicting
 from tests.support.command import Done, ditseed
 from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
@@ -48,7 +48,7 @@ def where(both: Pair) -> tuple[object, ...]:
 
 
 def planned(both: Pair, *more: object) -> dict[str, Any]:
-    found: dict[str, Any] = ditseed("replica", "plan", *where(both), "--json", *more).facts
+    found: dict[str, Any] = ditseed("replica", "seed", "--dry-run", *where(both), "--json", *more).facts
     return found
 
 
@@ -125,7 +125,7 @@ def test_a_schema_that_the_consumer_lacks(both: Pair, tmp_path: Path) -> None:
     sources = ("--from", both.provider.database_dir, "--from", both.export_dir)
     with lacking(both, base_schemas=("core", "cosine")) as other:
         file = tmp_path / "plan"
-        done = ditseed("replica", "plan", *where(other), *sources, "-o", file, "--json")
+        done = ditseed("replica", "seed", "--dry-run", *where(other), *sources, "-o", file, "--json")
         assert done.status == 1
         assert done.facts["chosen"] is None
         for name in ("search", "ldif", "clone"):
@@ -201,7 +201,7 @@ def test_an_older_provider(suite: str, tmp_path: Path, people_ldif: Path) -> Non
 def plan_file(both: Pair, tmp_path: Path) -> Path:
     file = tmp_path / "plan"
     with consumer_of(both) as other:
-        ditseed("replica", "plan", *where(other), "-o", file).ok()
+        ditseed("replica", "seed", "--dry-run", *where(other), "-o", file).ok()
     return file
 
 

@@ -30,7 +30,7 @@ def test_each_strategy_takes_as_long_as_planned(tmp_path: Path) -> None:
                 where = (*one.bind, "--config", one.consumer.config_path, "-b", one.consumer.suffix)
                 sources = ("--from", one.provider.database_dir, "--from", one.export_dir)
                 file = tmp_path / f"{strategy}.plan"
-                ditseed("replica", "plan", *where, *sources, "-o", file).ok()
+                ditseed("replica", "seed", "--dry-run", *where, *sources, "-o", file).ok()
                 rows = {row["strategy"]: row for row in json.loads(file.read_text())["strategies"]}
                 steps = rows[strategy]["steps"]
                 planned = sum(step["seconds"] for step in steps if step["name"] != "catch-up")

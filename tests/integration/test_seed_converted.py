@@ -76,7 +76,9 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert contents.context_csns(ours.database_dir) == contents.context_csns(first)
         assert ours.slapcat()
         monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
-        back = SeedOptions("clone", config_path=newer.config_path, suffix=newer.suffix, source=(ours.database_dir,))
+        back = SeedOptions(
+            strategy="clone", config_path=newer.config_path, suffix=newer.suffix, source=(ours.database_dir,)
+        )
         assert seeding.seed(back, Progress("none"), {})["converted"] == "data format 1 to 3"
         assert meta.read_meta(newer.database_dir).format == 3
         ditseed("compare", first, newer.database_dir, "--with-context-csn").ok()
@@ -146,7 +148,7 @@ def test_a_dry_run_refuses_a_map_that_is_too_small(first: Path) -> None:
 def test_a_plan_knows_that_it_converts(first: Path) -> None:
     with _here(MADE) as ours:
         where = ("--from", first, "--config", ours.config_path, "-b", ours.suffix)
-        found = ditseed("replica", "plan", *where, "--json").ok().facts
+        found = ditseed("replica", "seed", "--dry-run", *where, "--json").ok().facts
         (clone,) = [one for one in found["strategies"] if one["strategy"] == "clone"]
         (copy,) = [one for one in clone["steps"] if one["name"] == "copy"]
         assert copy["why"].startswith("data format 3 to 1: ")

@@ -37,11 +37,19 @@ _READ = "search, online: number of"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedRules(Placing, Reading):
-    """What a plan of a seeding needs to know. `config_path` is the configuration of a stopped consumer."""
+class SeedOptions(Placing, Reading):
+    """`strategy` is empty if all are tried. `connection` is the provider, `source` is --from: LDIF, an export
+    directory, or a database directory. `config_path` is the configuration of a stopped consumer, `consumer` is a
+    running one."""
 
+    strategy: str = ""
     config_path: OptionalConfig = None
     suffix: ConsumerSuffix = None
+    consumer: Connection | None = None
+    connection: Connection | None = None
+    source: tuple[Path, ...] = ()
+    admin: Admin | None = None  # --prepare-provider
+    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
     engine: Engine = defaults.ENGINES[0]
     verify: VerifyNew = "quick"
     write_context: Annotated[
@@ -57,19 +65,6 @@ class SeedRules(Placing, Reading):
         "repeated.",
     ] = 0
     page: Annotated[Page, "search, online: entries per page; 0: no paging unless a limit requires it."] = 0
-
-
-@dataclass(frozen=True)
-class SeedOptions(SeedRules):
-    """`connection` is the provider, `source` is --from: LDIF, an export directory, or a database directory.
-    `consumer` is a running one."""
-
-    strategy: str = ""
-    consumer: Connection | None = None
-    connection: Connection | None = None
-    source: tuple[Path, ...] = ()
-    admin: Admin | None = None  # --prepare-provider
-    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
     keep_export: Annotated[
         Path | None,
         "--keep-export DIR",

@@ -1,4 +1,12 @@
-"""The bodies of the steps of a seeding by clone: a copy, the contextCSN that it stands for, and its indexes."""
+"""Strategy clone: a hot copy of an existing database, in use or not, stamped with the contextCSN that it stands for.
+
+A running provider stores its contextCSN only now and then (syncprov-checkpoint) and at its end, so the one in the copy
+is old. The copy covers the contextCSN that the provider told *before* the copy began: every change up to it was
+committed.
+
+If the consumer's LMDB has another data format (OpenLDAP 2.6 and 2.7), the parts of `ditseed migrate` bring the records
+into a file of that format, or make the entries again; all other steps are the same.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +36,14 @@ from loader.server.session import session
 from loader.storage import files
 from seeders.replica.strategies import SeedOptions
 from seeders.replica.strategies.stopped import TAKES, StoppedConsumer
+
+COMPARE = "compare"  # the step that a clone of pages does not need
+CONVERTED = "converted"  # among the facts of the step `schema`: from which format to which
+TOLD = (CONVERTED, AGAIN, INVALID)  # in the report
+_ANEW = (
+    "Make the database anew from the entries: --strategy search, or --strategy ldif with the output of "
+    "`ditseed export DATABASE-DIRECTORY`."
+)
 
 
 class CloneSteps:
@@ -92,18 +108,6 @@ def claimable_context_csn(
         if reached is not None and reached > known.get(sid, ""):
             known[sid] = reached
     return known
-
-
-# --- converting ------------------------------------------------------------------------------------------------------
-#
-# A clone for a slapd that could not open a copy, because its LMDB has another data format: of a database of OpenLDAP
-# 2.6 for a consumer of 2.7, or the other way round. In the place of the pages, the parts of `ditseed migrate` bring
-# the records into a file of the consumer's format, or make the entries again. All other steps are those of a clone.
-
-
-COMPARE = "compare"  # the step that a clone of pages does not need
-CONVERTED = "converted"  # among the facts of the step `schema`: from which format to which
-TOLD = (CONVERTED, AGAIN, INVALID)  # in the report
 
 
 @dataclass(frozen=True)
@@ -183,21 +187,6 @@ class ConvertingSteps(CloneSteps):
         checked = self._migrating.building.check(meter, loaded)
         told = {name: loaded[name] for name in TOLD if loaded.get(name)}
         return {"maxsize": checked["maxsize"], **told}
-
-
-# --- clone -----------------------------------------------------------------------------------------------------------
-#
-# Strategy clone: a hot copy of an existing database, in use or not, stamped with the contextCSN it stands for.
-#
-# A running provider stores its contextCSN only now and then (syncprov-checkpoint) and at its end, so what lies in the
-# copy is old. The contextCSN asked of the provider *before* the copy began is covered by the copy: every change up to
-# it was committed when it was told.
-
-
-_ANEW = (
-    "Make the database anew from the entries: --strategy search, or --strategy ldif with the output of "
-    "`ditseed export DATABASE-DIRECTORY`."
-)
 
 
 class Clone(StoppedConsumer):

@@ -1,4 +1,5 @@
-"""How the strategies `search` and `online` read a provider."""
+"""The strategies that build the database of a stopped consumer, `search` and `ldif`; what they share with `clone`; and
+how `search` and `online` read a provider."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
-from loader import config, exports, indexes, resources
 from loader import config as glue
+from loader import exports, indexes, resources
 from loader.config import Config, Database
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
@@ -31,7 +32,11 @@ from seeders.replica import fitting, partial, preflight
 from seeders.replica.partial import Partial
 from seeders.replica.strategies import Consumer, SeedOptions, Strategy
 
+RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
+TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
 READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
+
+log = logging.getLogger(__name__)
 
 
 def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | None = None) -> ExportOptions:
@@ -71,23 +76,14 @@ def estimate(asked: ExportOptions, progress: Progress) -> Facts:
     return {"entries": entries, "read_as": cut["how"]}
 
 
-# --- stopped ---------------------------------------------------------------------------------------------------------
-#
-# What the strategies have in common that fill the database of a stopped consumer: `search`, `ldif` and `clone`.
-
-
-RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
-TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
-
-log = logging.getLogger(__name__)
-
-
 def run_dir_of(named: Path | None, place: TargetDatabase) -> Path:
     """--run-dir, or the one in the database directory."""
     return named.absolute() if named else place.directory / RUN_DIR
 
 
 class StoppedConsumer(Strategy):
+    """What `search`, `ldif` and `clone` share."""
+
     verb = "replica seed"
 
     def __init__(self, options: SeedOptions) -> None:
@@ -110,6 +106,13 @@ class StoppedConsumer(Strategy):
         provider, config = self.options.connection, self.place.config
         asked = (self.options.strategy, provider.uri if provider else None, self.options.engine)
         return partial.of(config, self.place.database, *asked)
+
+    @property
+    def is_plain(self) -> bool:
+        """A whole replica in one database, with a suffix."""
+        place = self.place
+        glued = any(one.backend == "mdb" for one in glue.subordinates(place.config, place.database))
+        return self.partial is None and not glued and not packaged.is_empty(place.database.suffix)
 
     @cached_property
     def _made_for(self) -> str:
@@ -226,15 +229,13 @@ def _clear(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
 
 
-# --- ldif ------------------------------------------------------------------------------------------------------------
-#
-# Strategy ldif: build from an export directory or LDIF files.
-#
-# The contextCSN must come from the LDIF: taken from the entries (-w) it is right only for one consistent snapshot,
-# such as a slapcat; in a search of a changing server a later change can be in the LDIF while an earlier one is not.
-
-
 class Ldif(StoppedConsumer):
+    """Builds from an export directory or LDIF files.
+
+    The contextCSN must come from the LDIF. Taken from the entries (-w) it is right only for one consistent snapshot,
+    such as a slapcat: in a search of a changing server a later change can be in the LDIF while an earlier one is not.
+    """
+
     takes = TAKES | {"source", "engine", "write_context", "allow_hidden"}
     steps = ("preflight", partial.STEP, *build.STEPS)
     reads_ldif = True
@@ -250,7 +251,7 @@ class Ldif(StoppedConsumer):
 
     def require_context_csn(self, progress: Progress) -> None:
         """Where only its end tells, all LDIF is read. Raises NoContextCSN."""
-        if self.partial is None and preflight.of_ldif(self.options.source) is None:
+        if self.partial is None and preflight.context_csns_of_ldif(self.options.source) is None:
             building = self.building(*self.options.source)
             with progress.step("scan") as meter:
                 inputs.scan(building, self.place, meter)
@@ -265,16 +266,13 @@ class Ldif(StoppedConsumer):
         return build.build_steps(self.building(*sources), run, self.place)
 
 
-# --- search ----------------------------------------------------------------------------------------------------------
-#
-# Strategy search: read the provider over parallel connections, build the database from what comes, and claim the
-# contextCSN of the start.
-#
-# The native engine builds a whole replica while it reads. Anything else (slapadd, a partial replica, a glued tree,
-# the empty suffix, several providers, an export that is kept) is read into files first.
-
-
 class Search(StoppedConsumer):
+    """Reads the provider over parallel connections, builds from what comes, and claims the contextCSN of the start.
+
+    The native engine builds a whole replica while it reads. Anything else (slapadd, a partial replica, a glued tree,
+    the empty suffix, several providers, an export that is kept) is read into files first.
+    """
+
     takes = TAKES | READING_TAKES | {"engine", "keep_export", "replicas"}
     steps = ("preflight", *stream_build.STEPS, *export.STEPS, partial.STEP, *build.STEPS)
 
@@ -317,13 +315,5 @@ class Search(StoppedConsumer):
     @property
     def streams(self) -> bool:
         """Is the database built while the provider is read, without files in between?"""
-        options, place = self.options, self.place
-        glued = any(one.backend == "mdb" for one in config.subordinates(place.config, place.database))
-        return (
-            options.engine == ENGINES[0]
-            and options.keep_export is None
-            and not options.replicas
-            and self.partial is None
-            and not glued
-            and not packaged.is_empty(place.database.suffix)
-        )
+        options = self.options
+        return self.is_plain and options.engine == ENGINES[0] and options.keep_export is None and not options.replicas

@@ -82,7 +82,7 @@ class Export(Target):
         path = self.home / exports.FILE
         path.write_bytes(mutate.json_text(chance, self.facts))
         meter = Meter("scan")
-        preflight.of_ldif([self.home])
+        preflight.context_csns_of_ldif([self.home])
         replicas.require_whole(self.home)
         with exports.held([self.home], meter) as paths:
             found = ldif.scan(paths, meter)

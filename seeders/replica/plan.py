@@ -1,0 +1,209 @@
+"""The plan of a seeding: what `replica seed --dry-run` found, and the file that -o writes and --plan reads.
+
+A plan file is checked against its types, its owner, and the provider and consumer as they are now."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from loader import dn, typed
+from loader.config import Config
+from loader.errors import NoSuchPath, UsageProblem
+from loader.run.log import Catalogue, recorded
+from loader.server import configuration
+from loader.server.options import Connection
+from loader.server.session import session
+from loader.storage import files
+from loader.typed import Count, Digest64, Seconds, Unfit
+from seeders.replica.strategies import SeedOptions
+
+FORMAT = 1
+CATCH_UP = "catch-up"  # the planned step that syncrepl does once slapd is started
+_SILENCE = 3.0  # times the planned seconds that a step may show no progress
+_LEAST_SILENCE = 60.0  # seconds
+_NOTE = "planned"  # the log of a run keeps the plan's steps as partitions of this step, which is never run
+_IGNORED = "olcdbmaxsize"  # ditseed itself may set it between the plan and the seeding
+
+StrategyName = Literal["search", "ldif", "clone", "online"]
+Text = Annotated[str, msgspec.Meta(max_length=1 << 16)]
+Step = Annotated[str, msgspec.Meta(pattern=r"^[a-z-]{1,32}\Z")]
+Rate = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """`why` says how the seconds come about."""
+
+    name: Step
+    seconds: Seconds
+    why: Text
+
+    @property
+    def timeout(self) -> float:
+        """Seconds without progress after which the step is given up."""
+        return float(round(max(_LEAST_SILENCE, _SILENCE * self.seconds)))
+
+
+@dataclass(frozen=True)
+class ProviderLoad:
+    """What the provider serves. `bytes` of LDIF are about what crosses the network."""
+
+    connections: Count
+    entries_per_second: Rate
+    bytes: Count
+
+
+@dataclass(frozen=True)
+class StrategyPlan:
+    """`refused` is the code of the error with which a seeding would end, None if the strategy is feasible. `catch_up`
+    is what the provider sends once the consumer is started. `seconds` are those of all steps and of the catch-up, None
+    if they are not known. `disk` is in bytes on the consumer."""
+
+    strategy: StrategyName
+    refused: Text | None = None
+    reason: Text = ""
+    advice: Text = ""
+    steps: tuple[PlannedStep, ...] = ()
+    catch_up: Text = ""
+    only_changes: bool = False
+    loses_deletions: bool = False
+    seconds: Seconds | None = None
+    disk: Count | None = None
+    load: ProviderLoad | None = None
+    source: tuple[Text, ...] = ()
+    notes: tuple[Text, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        return self.refused is None
+
+
+@dataclass(frozen=True)
+class SeedPlan:
+    """For one provider and one consumer. `chosen` is None if no strategy is feasible. `provider_uuid` is the entryUUID
+    of the provider's suffix entry, `configuration` the SHA-256 of the consumer's."""
+
+    suffix: Text
+    provider: Text | None
+    provider_uuid: Text
+    configuration: Digest64
+    made: Text
+    entries: Count | None
+    measured: dict[Text, Text]
+    strategies: tuple[StrategyPlan, ...]
+    chosen: StrategyName | None
+    why: Text
+    format: int = FORMAT
+
+    @property
+    def choice(self) -> StrategyPlan | None:
+        return self.strategy(self.chosen)
+
+    def strategy(self, name: str | None) -> StrategyPlan | None:
+        return next((row for row in self.strategies if row.strategy == name), None)
+
+    def write(self, path: Path) -> None:
+        text = json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        files.write_durably(path.absolute(), text.encode(), 0o600)
+
+
+def _read(path: Path) -> SeedPlan:
+    try:
+        plan = typed.parse(typed.content(path, own=True), SeedPlan, FORMAT)
+        names = [row.strategy for row in plan.strategies]
+        if len(set(names)) != len(names):
+            raise Unfit("names a strategy twice")
+        if plan.chosen is not None and (plan.choice is None or not plan.choice.feasible):
+            raise Unfit(f"chooses {plan.chosen}, which is not feasible by it")
+    except FileNotFoundError:
+        raise NoSuchPath(path=path) from None
+    except Unfit as error:
+        reason = str(error).replace("a manifest", "a plan of `ditseed replica seed --dry-run -o`")
+        raise UsageProblem(reason=f"--plan {path}: {reason}") from error
+    return plan
+
+
+def fingerprint(config: Config | None) -> str:
+    if config is None:
+        return "0" * 64
+    kept = [setting for setting in sorted(config.settings.items()) if setting[0][1] != _IGNORED]
+    return hashlib.sha256(repr(kept).encode()).hexdigest()
+
+
+def base_uuid(provider: Connection, suffix: str) -> str:
+    """entryUUID of the provider's base."""
+    with session(provider) as server:
+        values = server.read(provider.base or suffix, ["entryUUID"]).get("entryuuid", [])
+    return values[0].decode("utf-8", "replace") if values else ""
+
+
+@dataclass(frozen=True)
+class FollowedPlan:
+    """The plan of --plan, and the strategy of it that is carried out."""
+
+    path: Path
+    plan: SeedPlan
+    row: StrategyPlan
+
+    @classmethod
+    def read(cls, path: Path, strategy: str | None) -> FollowedPlan:
+        """`strategy` overrides that of the plan. Raises UsageProblem for a file that is no plan or that another account
+        may have written, and for a strategy that is not feasible by it."""
+        plan = _read(path)
+        row = plan.strategy(strategy or plan.chosen)
+        if row is None:
+            raise UsageProblem(reason=f"--plan {path}: by it, no strategy can be carried out")
+        if not row.feasible:
+            reason = f"--plan {path}: by it, --strategy {row.strategy} cannot be taken: {row.reason}"
+            raise UsageProblem(reason=reason)
+        return cls(path, plan, row)
+
+    def timeouts(self, explicit: Mapping[str, float]) -> dict[str, float]:
+        """Those of the plan, unless --timeout says otherwise."""
+        planned = {step.name: step.timeout for step in self.row.steps if step.name != CATCH_UP}
+        return dict(explicit) if "*" in explicit else {**planned, **explicit}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {step.name: step.seconds for step in self.row.steps}
+
+    def require_same(self, options: SeedOptions) -> None:
+        """Raises UsageProblem if provider or consumer are not those of the plan."""
+        plan, provider = self.plan, options.connection
+        config = configuration.read(options.config_path) if options.config_path else None
+        suffix = config.database(options.suffix).suffix if config else options.suffix
+        if suffix is not None and dn.key(suffix) != dn.key(plan.suffix):
+            raise self._other(f"it is for {plan.suffix}, not {suffix}")
+        if config is not None and fingerprint(config) != plan.configuration:
+            raise self._other(f"the consumer's configuration {config.where} is not that of the plan")
+        if provider is None:
+            return  # the plan may have asked a provider about the catch-up alone
+        if provider.uri != plan.provider:
+            raise self._other(f"it is for the provider {plan.provider}, not {provider.uri}")
+        if base_uuid(provider, plan.suffix) != plan.provider_uuid:
+            raise self._other(f"{provider.uri} holds another tree than when the plan was made")
+
+    def _other(self, reason: str) -> UsageProblem:
+        advice = "make the plan again with `ditseed replica seed --dry-run -o`"
+        return UsageProblem(reason=f"--plan {self.path}: {reason}; {advice}")
+
+
+def note(catalogue: Catalogue, seconds: Mapping[str, float]) -> None:
+    """Keeps the planned seconds in the log of the run, for `replica status`."""
+    for name, planned in seconds.items():
+        catalogue.finish_partition(_NOTE, name, {"seconds": planned})
+
+
+def noted(run_dir: Path) -> dict[str, float]:
+    """Planned seconds by step; empty for a run without a plan."""
+    with recorded(run_dir) as catalogue:
+        partitions = catalogue.partitions(_NOTE) if catalogue else {}
+    return {name: float(facts["seconds"]) for name, facts in partitions.items()}

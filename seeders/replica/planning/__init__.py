@@ -1,1 +1,0 @@
-"""`replica plan`: what each strategy of `replica seed` takes, from what was measured, and which one to take."""
