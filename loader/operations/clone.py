@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from loader import standard, units
 from loader.common_options import Scratch, VerifyCopy
 from loader.declared import Argument
-from loader.errors import LoaderError, NoSpace, NoSuchPath, NotLmdb, UsageProblem
+from loader.errors import LoaderError, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, readers, verify
 from loader.mdb.contents import summarise
 from loader.mdb.copy import Copied, CopyMode, SendResult
@@ -230,11 +230,7 @@ def require_source(directory: Path) -> None:
 
 def require_space(directory: Path, needed: int) -> int:
     """Bytes free for a new data file, what a killed run left there counted as free. Raises NoSpace."""
-    left = workshop_of(directory) / copy.PARTIAL
-    free = files.free_bytes(directory) + (files.allocated_bytes(left) if left.exists() else 0)
-    if free < needed:
-        raise NoSpace(path=directory, lack=f"{units.size(needed)} needed, {units.size(free)} free")
-    return free
+    return files.require_space(directory, needed, leftover=workshop_of(directory) / copy.PARTIAL)
 
 
 def mode_of(directory: Path) -> int:

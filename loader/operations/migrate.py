@@ -32,11 +32,12 @@ from loader.errors import (
 from loader.mdb import contents, meta, readers, snapshot
 from loader.mdb.contents import DatabaseSummary
 from loader.operations import compare as comparing
-from loader.operations import estimate, schema
+from loader.operations import schema
 from loader.operations.build import native
 from loader.operations.build.native import NativeSteps, made_for
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase, existing, head_digest
+from loader.operations.room import choose_maxsize, require_room
 from loader.operations.sizing import sampled
 from loader.operations.sizing.model import BY_KEYS
 from loader.piped import piped
@@ -156,13 +157,6 @@ def planned(
     return {"lacking": lacking, "free": files.free_bytes(place.directory), **foreseen}
 
 
-def require_room(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> None:
-    """Before the first entry is read. Raises MaxsizeTooSmall, NoSpace."""
-    limits = native.limits_of(options.building(place), place)
-    if meta.read_meta(options.source).used * _LARGEST > limits.least():
-        limits.require(needed(options, place, meter))
-
-
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     """Bytes of the new database, from a sample of the entries. If the old one has other pages of entries than the
     sample tells, a few large entries decide: then the new one has what the old one uses, but for the indexes that
@@ -172,8 +166,7 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     try:
         target = native.target_of(options.building(place), place)
         sample = sampling.of_database(options.source, _SIZE, meter)
-        with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-            found = sampled.forecast(sample, target, scratch, meter, timed=0.0)
+        found = sampled.forecast(sample, target, meter, timed=0.0)
     except (NotProven, EmptyInput):
         return in_use
     if target.settings.page_size != facts.page_size:
@@ -196,12 +189,11 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> F
         found = _sample(work, text, meter)
         share = entries / found.entries
         facts["seconds"] = round(found.seconds * share, 1)
-        facts["needed"] = needed(work.options, work.place, Meter("room"))
+        facts["needed"] = size = needed(work.options, work.place, Meter("room"))
         facts["maxsize"] = work.place.database.maxsize
         changing = work.build_options.target is None
-        maxsize = work.options.maxsize
-        facts["maxsize"] = estimate.choose_maxsize(work.place, facts["needed"], maxsize, changing)
-        native.limits_of(work.build_options, work.place).require(facts["needed"])
+        facts["maxsize"] = choose_maxsize(work.place, size, work.options.maxsize, changing)
+        require_room(native.limits_of(work.build_options, work.place), lambda: size)
     except LoaderError as error:
         if isinstance(error, MissingParents) and not is_all:
             return facts  # an entry was moved below one that is younger
@@ -428,7 +420,9 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     run.do("config", work.building.config)
     native.require_numbers(source.entries, work.build_options, str(options.source))
     if run.catalogue.found("load") is None:
-        require_room(options, place, Meter("sample"))
+        limits = native.limits_of(work.build_options, place)
+        at_most = meta.read_meta(options.source).used * _LARGEST
+        require_room(limits, lambda: needed(options, place, Meter("sample")), at_most)
     loaded = run.do("load", work.load, total=source.entries)
     checked = run.do("check", lambda meter: work.building.check(meter, loaded))
     compared = run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded["entries"])

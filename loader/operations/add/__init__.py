@@ -21,15 +21,13 @@ from loader import defaults, dn, exports, ldif, overlays, units
 from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.config import Config, Database
 from loader.defaults import state_dir
-from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, MaxsizeTooSmall, UsageProblem
+from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
 from loader.ldif import ScanResult
-from loader.operations import bound, map_room
+from loader.operations import bound, room
 from loader.operations.add import lending
 from loader.operations.build import native
-from loader.operations.build.options import BuildOptions
-from loader.operations.map_room import Reader, Room
-from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import guard
+from loader.operations.room import Reader, Room
+from loader.operations.sizing import sampled
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, RunStatus, open_run, status_of
@@ -152,15 +150,14 @@ def require(connection: Connection, given: LdifFiles, first: str | None) -> None
         if found is None:
             return
         config, database = found
-        room, readers = map_room.look(database)
-        place = TargetDatabase(config, database, database.directory or Path())
-        target = native.target_of(BuildOptions(config.path, suffix=database.suffix), place)
-        load = guard.forecast(target, given, room.available, Meter("sample"))
+        seen, readers = room.look(database)
+        if given.streamed or sampled.at_most(given) < seen.available:
+            return
+        needed = sampled.of_files(native.sample_target(config, database), given, Meter("sample")).bytes
     except (LoaderError, OSError) as error:
         log.info("room in the map was not looked at: %s", error)
         return
-    if load is not None:
-        _judge(database, room, readers, load.bytes)
+    _judge(database, seen, readers, needed)
 
 
 def _local(connection: Connection, first: str | None) -> tuple[Config, Database] | None:
@@ -174,30 +171,20 @@ def _local(connection: Connection, first: str | None) -> tuple[Config, Database]
     return config, max(found, key=lambda one: len(one.suffix))
 
 
-def _judge(database: Database, room: Room, readers: tuple[Reader, ...], needed: int) -> None:
-    if needed > room.available:
-        if room.held:
-            _tell_reader(database, room, readers)
-        whole = room.maxsize - room.available + needed
-        raise MaxsizeTooSmall(maxsize=units.size(room.maxsize), suffix=database.suffix, needed=units.size(whole))
-    if needed * LOOSER > room.available:
+def _judge(database: Database, seen: Room, readers: tuple[Reader, ...], needed: int) -> None:
+    suffix, available = database.suffix, units.size(seen.available)
+    if needed > seen.available and seen.held:
+        oldest = max(readers, key=lambda reader: reader.lag)
+        process, held = oldest.process or "a dead reader", units.size(seen.held)
+        log.warning(
+            "%s: %s (process %d) keeps %s of free pages from being used again", suffix, process, oldest.pid, held
+        )
+    room.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
+    if needed * LOOSER > seen.available:
         log.warning(
             "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map",
-            database.suffix,
-            units.size(needed),
-            units.size(room.available),
+            *(suffix, units.size(needed), available),
         )
-
-
-def _tell_reader(database: Database, room: Room, readers: tuple[Reader, ...]) -> None:
-    oldest = max(readers, key=lambda one: one.lag)
-    log.warning(
-        "%s: %s (process %d) keeps %s of free pages from being used again",
-        database.suffix,
-        oldest.process or "a dead reader",
-        oldest.pid,
-        units.size(room.held),
-    )
 
 
 # --- looking ---------------------------------------------------------------------------------------------------------

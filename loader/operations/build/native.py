@@ -16,15 +16,25 @@ import xxhash
 from loader import backmdb, exports, resources, units
 from loader.backmdb import Settings
 from loader.config import Config, Database
-from loader.errors import AllRejected, EntriesLost, NotProven, TooManyEntries
+from loader.errors import (
+    AllRejected,
+    EmptyInput,
+    EntriesLost,
+    IncludeRefused,
+    LdifEncoding,
+    LdifSyntax,
+    LdifTruncated,
+    NotProven,
+    TooManyEntries,
+)
 from loader.mdb import edits, meta, verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations.build import finish, inputs
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import guard
-from loader.operations.sizing.guard import Limits
+from loader.operations.room import Limits, choose_maxsize, require_room
+from loader.operations.sizing import sampled
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
@@ -197,6 +207,12 @@ def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
     )
 
 
+def sample_target(config: Config, database: Database) -> Target:
+    """For builds of a sample: the database as it is configured, wherever its directory is. Raises NotProven."""
+    place = TargetDatabase(config, database, database.directory or Path())
+    return target_of(BuildOptions(config.path, suffix=database.suffix), place)
+
+
 def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
     chosen = place.database.maxsize if options.maxsize is None else options.maxsize
     maxsize = None if isinstance(chosen, str) else chosen
@@ -314,10 +330,18 @@ class NativeSteps:
         files.publish(partial, self.made / DATA)
 
     def _require_room(self) -> None:
-        """Raises MaxsizeTooSmall, NoSpace before the load; `--maxsize auto` chooses the size afterwards."""
-        if self.options.tree is None:
-            given, limits = self.options.files, limits_of(self.options, self.place)
-            guard.require_room(self.target, given, limits, Meter("sample"))
+        """Raises MaxsizeTooSmall or NoSpace before the load; `--maxsize auto` chooses the size afterwards. A stream
+        cannot be sampled."""
+        given = self.options.files
+        if self.options.tree is None and not given.streamed:
+            require_room(limits_of(self.options, self.place), self._predicted, sampled.at_most(given))
+
+    def _predicted(self) -> int:
+        """0 for faulty input: the load reports the fault with its line."""
+        try:
+            return sampled.of_files(self.target, self.options.files, Meter("sample")).bytes
+        except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
+            return 0
 
     def _rules(self, claimed: Sequence[str] | None, account: bool) -> BuildRules:
         options = self.options
@@ -382,7 +406,8 @@ class NativeSteps:
         """Every entry that was read is in the database or among the rejects, and the database is sound."""
         finish.complete(self.options, self.made, self.place, meter)
         facts = meta.read_meta(self.made)
-        maxsize = finish.choose_maxsize(self.options, self.place, facts.used)
+        changing = self.options.target is None
+        maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
         if maxsize != facts.map_size:
             edits.set_map_size(self.made / DATA, maxsize)
         written = self._verified(meter, loaded)

@@ -4,26 +4,31 @@ A stream is put into a file first."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loader import backmdb, resources, settings, units
+from loader import backmdb, ldif, resources, settings, units
+from loader.child import Child
 from loader.defaults import ENGINES
-from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, NotProven
-from loader.mdb import contents, verify
+from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, LoaderError, NotProven
+from loader.mdb import contents, meta, verify
 from loader.mdb.meta import DATA
-from loader.operations import estimate
 from loader.operations.build import finish, inputs, native
 from loader.operations.build.options import MOST_SHARDS, BuildOptions
 from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import guard
+from loader.operations.room import choose_maxsize
+from loader.operations.sizing import sampled
+from loader.piped import piped
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
+from loader.server import tools
 from loader.sinks import slapadd
 from loader.sinks.slapadd import GeneratedAttributes, MergeTask, Slice, SlicedLdif
 from loader.sources import names
@@ -78,6 +83,12 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:
     return {"entries": scan["entries"], **size}
 
 
+_PILOT = 8 << 20  # bytes of LDIF: some 15,000 entries, a second or two
+_PILOT_MAXSIZE = 4 << 30  # bytes
+_MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
+_SMALLEST = 1 << 20  # bytes of an empty database with its indexes
+
+
 @dataclass(frozen=True)
 class _SlapaddSteps:
     """The steps' bodies. Each can be done again from its beginning."""
@@ -102,7 +113,7 @@ class _SlapaddSteps:
     def size(self, meter: Meter, scan: Facts) -> Facts:
         """How large the database will be; is there room, in maxsize and on the disk?"""
         needed = self._needed(meter, scan)
-        maxsize = finish.choose_maxsize(self.options, self.place, needed)
+        maxsize = choose_maxsize(self.place, needed, self.options.maxsize, changing=self.options.target is None)
         count = shard_count(self.options, self.place, scan["entries"], needed)
         if not scan["first_dn"]:
             count = 1  # the entry of the empty DN has no node by which slices could be merged
@@ -112,17 +123,50 @@ class _SlapaddSteps:
         return {"estimate": needed, "maxsize": maxsize, "shards": count}
 
     def _needed(self, meter: Meter, scan: Facts) -> int:
-        """From a sample that the core builds; from a pilot load where it cannot, or there are no files."""
+        """From a sample that the core builds, or from a pilot load if the core is not proven for the configuration or
+        the input is a template."""
         options = self.options
         try:
             if options.tree is None:
                 target = native.target_of(options, self.place)
-                found = guard.of_files(target, options.files, meter).bytes
-                return found if options.engine == ENGINES[0] else round(found * estimate.MARGIN)
+                found = sampled.of_files(target, options.files, meter).bytes
+                return found if options.engine == ENGINES[0] else round(found * _MARGIN)
         except (NotProven, EmptyInput):
             pass
-        with inputs.opened(options) as read:
-            return estimate.needed(self.place, read, scan["entries"], self.run.directory, meter)
+        return self._piloted(scan["entries"])
+
+    def _piloted(self, entries: int) -> int:
+        """slapadd loads the first records into a directory of its own. What it complains about is left to the real
+        load, which reports it better."""
+        directory = self.run.directory / "pilot"
+        files.remove_tree(directory)
+        directory.mkdir(mode=0o700)
+        settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(_PILOT_MAXSIZE).encode()]}
+        text = self._first_records()
+        try:
+            with self.place.private_configuration(self.run.directory, settings) as copy:
+                words = ("-q", "-c", "-s", "-F", str(copy), "-b", self.place.database.suffix)
+                with Child(tools.server_tool("slapadd", *words), stdin=subprocess.PIPE) as child:
+                    assert child.process.stdin is not None
+                    with suppress(BrokenPipeError):
+                        child.process.stdin.write(text)
+                        child.process.stdin.close()
+                    child.wait()
+            facts, loaded = meta.read_meta(directory), contents.entry_count(directory)
+            return _SMALLEST + (round(facts.used * _MARGIN * entries / loaded) if loaded else 0)
+        finally:
+            files.remove_tree(directory)
+
+    def _first_records(self) -> bytes:
+        """Whole ones."""
+
+        def join(descriptor: int) -> None:
+            with inputs.opened(self.options) as read, suppress(LoaderError):
+                ldif.join(read, descriptor, Meter("pilot"))
+
+        with piped(join, "pilot") as (descriptor, _), open(descriptor, "rb", closefd=False) as records:
+            text = records.read(_PILOT)
+        return text if len(text) < _PILOT else text[: text.rindex(b"\n\n") + 2]
 
     def load(self, meter: Meter, scan: Facts, size: Facts, aliases: Mapping[str, str]) -> Facts:
         files.remove_tree(self.made)

@@ -16,6 +16,7 @@ from loader.mdb import contents
 from loader.operations.build import native
 from loader.operations.export import ExportOptions, trial_plan
 from loader.operations.publish import TargetDatabase
+from loader.operations.room import require_room
 from loader.progress import Progress
 from loader.run.log import Facts
 from loader.server import configuration, questions
@@ -265,4 +266,5 @@ def _require_room(strategy: Strategy, known: Known) -> None:
     if not isinstance(strategy, StoppedConsumer) or known.building is None or known.copying:
         return
     place: TargetDatabase = strategy.place
-    native.limits_of(strategy.building(), place).require(known.building.forecast.bytes)
+    needed = known.building.forecast.bytes
+    require_room(native.limits_of(strategy.building(), place), lambda: needed)
