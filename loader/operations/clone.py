@@ -1,6 +1,7 @@
-"""Clone a data.mdb directory, live or stopped: copied beside its place, checked, then renamed. lock.mdb stays behind.
+"""Clones a data.mdb directory, live or stopped: copied beside its place, checked, then renamed. lock.mdb stays behind.
 
-`replica seed` and `backup restore` use the parts."""
+Through a pipe, `clone SRC -` sends on one host and `clone - DST` receives on the other. `replica seed` and `backup
+restore` use the parts."""
 
 from __future__ import annotations
 
@@ -236,11 +237,6 @@ def require_space(directory: Path, needed: int) -> int:
 def mode_of(directory: Path) -> int:
     """Permissions of the data file in an environment directory."""
     return meta.data_file(directory).stat().st_mode & 0o777
-
-
-# --- clone pipe ------------------------------------------------------------------------------------------------------
-#
-# Clone through a pipe: `clone SRC -` on one host, `clone - DST` on the other.
 
 
 MODE = 0o600  # of what is received

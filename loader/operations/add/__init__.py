@@ -1,4 +1,8 @@
-"""What an online load is asked to do."""
+"""Adds LDIF to a running server: in transactions, over several connections, going on where a run was stopped.
+
+Steps: start, scan, load. Before the first entry is sent, a server of this host is asked whether its map has room. Once
+done, the same command does nothing.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,28 @@ from loader.sources.ldif_files import LdifFiles
 from loader.sources.location import is_stream
 from loader.storage import files
 
+log = logging.getLogger(__name__)
+
 ON_EXISTS = ("error", "skip", "replace", "newer")
+LOOSER = 1.5  # times: slapd leaves pages half full where it inserts, and the core fills them
+# Of loader/native/load/src/journal.rs: kind, first position, the one after the last, and XXH3 of these.
+_RECORD = struct.Struct("<4Q")
+_SETTLED = (2, 3, 4)  # added, present, replaced
+JOURNAL = "journal"
+STEPS = ("start", "scan", "load")
+# Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
+# and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
+KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
+KEPT_PREFIX = "pwd"
+# Where a server shows no schema.
+PROTECTED = (
+    *("creatorsname", "createtimestamp", "modifiersname", "modifytimestamp"),
+    *("structuralobjectclass", "entryuuid", "entrycsn", "contextcsn"),
+)
+NAMING = (
+    *("aliasedobjectname", "distinguishedname", "manager", "member", "owner", "roleoccupant"),
+    *("secretary", "seealso", "uniquemember"),
+)
 
 
 class Batch(click.ParamType[int]):
@@ -133,15 +158,6 @@ class AddOptions(Rejecting):
         self.files.require_fitting(self.rejects)
 
 
-# --- room ------------------------------------------------------------------------------------------------------------
-#
-# Is there room in a running server of this host for what is to be added? Asked before the first entry is sent.
-
-
-log = logging.getLogger(__name__)
-LOOSER = 1.5  # times: slapd leaves pages half full where it inserts, and the core fills them
-
-
 def require(connection: Connection, given: LdifFiles, first: str | None) -> None:
     """`first`: DN of the first entry. Raises MaxsizeTooSmall. What cannot be asked (a server elsewhere, a configuration
     that is hidden or that the core is not proven for) is not."""
@@ -187,17 +203,6 @@ def _judge(database: Database, seen: Room, readers: tuple[Reader, ...], needed: 
         )
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
-#
-# A load into a running server, looked at from outside.
-
-
-# Of loader/native/load/src/journal.rs: kind, first position, the one after the last, and XXH3 of these.
-_RECORD = struct.Struct("<4Q")
-_SETTLED = (2, 3, 4)  # added, present, replaced
-JOURNAL = "journal"
-
-
 def loads_of(uri: str) -> list[RunStatus]:
     """The loads of `ditseed add` to that server whose state is kept here, newest first."""
     found = [status_of(path) for path in (state_dir() / "add").glob("*")]
@@ -227,29 +232,6 @@ def _runs(journal: Path) -> Iterator[int]:
         kind, first, end, check = _RECORD.unpack_from(content, at)
         if kind in _SETTLED and xxhash.xxh3_64_intdigest(content[at : at + 24]) == check:
             yield end - first
-
-
-# --- add -------------------------------------------------------------------------------------------------------------
-#
-# Add LDIF to a running server: in transactions, over several connections, going on where a run was stopped.
-#
-# Steps: start, scan, load. Once done, the same command does nothing.
-
-
-STEPS = ("start", "scan", "load")
-# Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
-# and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
-KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
-KEPT_PREFIX = "pwd"
-# Where a server shows no schema.
-PROTECTED = (
-    *("creatorsname", "createtimestamp", "modifiersname", "modifytimestamp"),
-    *("structuralobjectclass", "entryuuid", "entrycsn", "contextcsn"),
-)
-NAMING = (
-    *("aliasedobjectname", "distinguishedname", "manager", "member", "owner", "roleoccupant"),
-    *("secretary", "seealso", "uniquemember"),
-)
 
 
 def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:

@@ -1,4 +1,8 @@
-"""An LDIF divided among databases that are glued together: a file for each of them, in the superior's run directory."""
+"""A build of databases that are glued together: the LDIF is divided, and each database is made of its part.
+
+As `slapadd -b SUPERIOR` does without -g, each entry goes to the database that slapd would look for it in. All databases
+are made and checked before the first one is published; the superior, which bears the contextCSN, is the last.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,11 @@ from loader.sinks.configured import schema_of
 from loader.sinks.mdb import SplitTarget
 from loader.storage import files
 
-HOME = "split"  # in the run directory
+HOME = "split"  # in the run directory: a file for each database
+STEPS = ("claim", "split", "report")
+RUN_DIR = ".ditseed-glued"  # in each subordinate database's directory
+_VERB = "build of a glued part"
+_ALONE = "Build that database by itself (-b {suffix}), and {superior} with --no-glue."
 
 
 @dataclass(frozen=True)
@@ -126,20 +134,6 @@ def _numbered(rejects: Path | None, number: int) -> Path | None:
     if rejects is None or number == 0:
         return rejects
     return rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
-
-
-# --- glued -----------------------------------------------------------------------------------------------------------
-#
-# A build of databases that are glued together: the LDIF divided, and each database made of its part.
-#
-# As `slapadd -b SUPERIOR` does without -g, each entry goes to the database that slapd would look for it in. All
-# databases are made and checked before the first one is published, the superior, which bears the contextCSN, last.
-
-
-STEPS = ("claim", "split", "report")
-RUN_DIR = ".ditseed-glued"  # in each subordinate database's directory
-_VERB = "build of a glued part"
-_ALONE = "Build that database by itself (-b {suffix}), and {superior} with --no-glue."
 
 
 def subordinates(options: BuildOptions, place: TargetDatabase) -> list[Database]:

@@ -1,6 +1,10 @@
 """The steps of a build by slapadd: its input is read three times, for slapadd tells what is wrong late and briefly.
 
-A stream is put into a file first."""
+A stream is put into a file first. Several slapadds may share a load, each with a slice of the input and an environment
+of its own; these are merged at the end. slapadd -q is one writer that puts index keys where they belong: it crawls once
+its database outgrows memory, and uses one processor. A smaller database fits, and as many can grow at a time as there
+are processors.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,15 @@ from loader.sources import names
 from loader.storage import files
 
 STEPS = (inputs.STEP, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
+_PILOT = 8 << 20  # bytes of LDIF: some 15,000 entries, a second or two
+_PILOT_MAXSIZE = 4 << 30  # bytes
+_MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
+_SMALLEST = 1 << 20  # bytes of an empty database with its indexes
+_FEW = 50_000  # entries of a slice: fewer are not worth the start of a slapadd, more make each slapadd slower
+_MANY = 64  # slices that are cut for speed alone
+_LEAST = 5_000  # entries of a slice that has to be small for want of memory
+_SHARE = 2  # this part of the memory is for environments that grow
+_WORTH = 4  # shared entries are loaded with each slice: together at most this part of the others
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
@@ -81,12 +94,6 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:
     run.do("schema", lambda meter: work.schema(scan))
     size = run.do("size", lambda meter: work.size(meter, scan))
     return {"entries": scan["entries"], **size}
-
-
-_PILOT = 8 << 20  # bytes of LDIF: some 15,000 entries, a second or two
-_PILOT_MAXSIZE = 4 << 30  # bytes
-_MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
-_SMALLEST = 1 << 20  # bytes of an empty database with its indexes
 
 
 @dataclass(frozen=True)
@@ -178,7 +185,7 @@ class _SlapaddSteps:
             target = slapadd.Target(
                 copy, place.database.suffix, self.made, size["maxsize"], server_id, self.options.check_schema
             )
-            own = self.options.write_context and not self.options.seeding
+            own = _writes_context(self.options)
             with self.options.source.reading(meter) as read:
                 claimed = scan["claimed"]
                 written = slapadd.load(target, names(read), meter, claimed, own, aliases)
@@ -199,22 +206,16 @@ class _SlapaddSteps:
         return finish.publish(self.options, self.place, self.made, checked, *counts)
 
 
-# --- shard count -----------------------------------------------------------------------------------------------------
-#
-# How many slapadds share a load, and how many of them run at a time.
-
-
-# Entries of a slice: fewer are not worth a slapadd that starts, and more make each of them slower.
-_FEW = 50_000
-_MANY = 64  # slices that are cut for speed alone
-_LEAST = 5_000  # entries of a slice that has to be small for want of memory
-_SHARE = 2  # of the memory there is, this part for environments that grow
-_WORTH = 4  # shared entries are loaded by each: together at most this part of the others
+def _writes_context(options: BuildOptions) -> bool:
+    return options.write_context and not options.seeding
 
 
 def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, needed: int) -> int:
-    """How many slices to cut; 1: none. needed: bytes that the database will take."""
-    if options.shards == 1 or options.tree or _why_not(options, place):
+    """How many slices to cut; 1: none. `needed`: bytes of the database."""
+    if options.shards == 1 or options.tree:
+        return 1
+    # sync_use_subentry puts contextCSN into an entry of its own, so one slapadd must see all entries.
+    if _writes_context(options) and backmdb.settings(place.config, place.database).subentry:
         return 1
     if options.shards:
         return options.shards
@@ -222,14 +223,6 @@ def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, need
     fitting = -(-needed * processors * _SHARE // resources.memory())
     for_speed = min(_MANY, entries // _FEW)
     return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST_SHARDS))
-
-
-def _why_not(options: BuildOptions, place: TargetDatabase) -> str | None:
-    """Why one slapadd must see all, if it must."""
-    own = options.write_context and not options.seeding
-    if own and backmdb.settings(place.config, place.database).subentry:
-        return "sync_use_subentry puts contextCSN into an entry of its own"
-    return None
 
 
 def parallel_slapadds(needed: int, count: int) -> int:
@@ -241,14 +234,6 @@ def parallel_slapadds(needed: int, count: int) -> int:
 def max_useful_slices(shared: int, leaves: int, count: int) -> int:
     """As many slices as do not load shared entries for the most part."""
     return min(count, 1 + leaves // (_WORTH * max(shared, 1)))
-
-
-# --- shards ----------------------------------------------------------------------------------------------------------
-#
-# The load by several slapadds side by side: how many, each into an environment of its own, and made one at the end.
-#
-# slapadd -q is one writer that puts index keys where they belong: it crawls once its database outgrows memory, and
-# uses one processor. A database a part as large fits, and as many can grow at a time as there are processors.
 
 
 @dataclass(frozen=True)
@@ -376,7 +361,7 @@ class ShardSteps:
     def merge(self, meter: Meter, plan: Facts, made: Path) -> Facts:
         files.remove_tree(made)
         made.mkdir(mode=0o700)
-        own = self.options.write_context and not self.options.seeding
+        own = _writes_context(self.options)
         task = MergeTask(
             parts=[self.home / _name(number) / DATA for number in range(plan["shards"])],
             shared=plan["shared"],

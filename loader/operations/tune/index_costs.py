@@ -244,63 +244,47 @@ class Costs:
     tables: tuple[IndexCost, ...]
 
 
-@dataclass(frozen=True)
-class _Reckoned:
-    """Table by table, in lower case: bytes of each kind where several share it, and its part of a load."""
-
-    kinds: Mapping[str, Sequence[int]]
-    of_load: Mapping[str, float]
-    said: str | None
-
-
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
     """Those that no search uses come first, then those that cost most.
 
-    Raises UsageProblem where the files are not on this host, NoSuchPath, NotPermitted, MdbDamaged, MdbProtected.
+    Raises UsageProblem if the files are not on this host, NoSuchPath, NotPermitted, MdbDamaged, MdbProtected.
     """
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:
         found = contents.index_costs(database.directory, meter)
     configured = _by_table(database)
-    reckoned = _reckoned(target, database, found, configured, progress)
+    kinds, of_load, reckoned = _reckoned(target, database, found, configured, progress)
     unused = _unused(use) if use is not None and use.searches else None
-    tables = [_cost(found, one, configured, reckoned, unused) for one in found.tables]
+
+    def cost(table: contents.IndexCost) -> IndexCost:
+        key, size = table.name.lower(), table.pages * found.page_size
+        of_table = configured.get(key, ())
+        named = kinds_of(of_table)
+        sizes = kinds.get(key, [size] if len(named) == 1 else [None] * len(named))
+        return IndexCost(
+            attribute=table.name,
+            indexes=tuple(map(str, of_table)),
+            bytes=size,
+            share=table.pages / found.pages,
+            keys=table.keys,
+            records=table.records,
+            ranges=table.ranges,
+            presence=table.presence,
+            unused=None if unused is None else tuple(_to_remove(of_table, unused)),
+            kinds=tuple(
+                KindCost(kind.name, part, None if unused is None else kind.key in unused)
+                for kind, part in zip(named, sizes, strict=True)
+            ),
+            of_load=of_load.get(key),
+        )
+
     return Costs(
         suffix=database.suffix,
         used=found.pages * found.page_size,
         idlexp=backmdb.idlexp(target.config),
-        reckoned=reckoned.said,
-        tables=tuple(sorted(tables, key=lambda one: (not one.is_unused, -one.bytes))),
-    )
-
-
-def _cost(
-    found: contents.IndexCosts,
-    table: contents.IndexCost,
-    configured: Mapping[str, Sequence[Index]],
-    reckoned: _Reckoned,
-    unused: Set[tuple[str, str]] | None,
-) -> IndexCost:
-    key = table.name.lower()
-    indexes = configured.get(key, ())
-    named = kinds_of(indexes)
-    alone = [table.pages * found.page_size] if len(named) == 1 else [None] * len(named)
-    return IndexCost(
-        attribute=table.name,
-        indexes=tuple(map(str, indexes)),
-        bytes=table.pages * found.page_size,
-        share=table.pages / found.pages,
-        keys=table.keys,
-        records=table.records,
-        ranges=table.ranges,
-        presence=table.presence,
-        unused=None if unused is None else tuple(_to_remove(indexes, unused)),
-        kinds=tuple(
-            KindCost(one.name, size, None if unused is None else one.key in unused)
-            for one, size in zip(named, reckoned.kinds.get(key, alone), strict=True)
-        ),
-        of_load=reckoned.of_load.get(key),
+        reckoned=reckoned,
+        tables=tuple(sorted(map(cost, found.tables), key=lambda one: (not one.is_unused, -one.bytes))),
     )
 
 
@@ -310,33 +294,30 @@ def _reckoned(
     found: contents.IndexCosts,
     configured: Mapping[str, Sequence[Index]],
     progress: Progress,
-) -> _Reckoned:
-    """From builds of a sample of the entries."""
-    shared = dict(_shared(found, configured))
+) -> tuple[Mapping[str, Sequence[int]], Mapping[str, float], str | None]:
+    """From builds of a sample of the entries, by table (in lower case): the bytes of each kind if several share it, and
+    its part of a load. And what that follows from, or why it is not known."""
     if not configured or database.directory is None:
-        return _Reckoned({}, {}, None)
+        return {}, {}, None
+    shared = {}
+    for table in found.tables:
+        kinds = kinds_of(configured.get(table.name.lower(), ()))
+        if len(kinds) > 1 and table.pages:
+            trees = table.tree_pages * found.page_size
+            shared[table.name.lower()] = SharedTable(kinds, table.pages * found.page_size - trees, trees)
     try:
         with progress.step("sample") as meter:
             sample = sampling.of_database(database.directory, _SAMPLE, meter)
         with progress.step("kinds") as meter:
-            kinds = bytes_of(target, database, shared, sample, meter)
+            bytes_of_kinds = bytes_of(target, database, shared, sample, meter)
         with progress.step("load") as meter:
             loaded = sampling.of_database(database.directory, _LOADED, meter)
             of_load = shares(target, database, loaded, meter)
     except (NotProven, EmptyInput) as error:
-        return _Reckoned({}, {}, f"{_WHAT} is not known: {error}")
-    kinds_of, load_of, of = map(units.number, (len(sample.names), len(loaded.names), sample.total))
-    said = f"each kind of a table is reckoned from {kinds_of}, and what each index takes of a load from {load_of}"
-    return _Reckoned(kinds, of_load, f"{said}, of {of} entries")
-
-
-def _shared(found: contents.IndexCosts, configured: Mapping[str, Sequence[Index]]) -> Iterator[tuple[str, SharedTable]]:
-    for table in found.tables:
-        key = table.name.lower()
-        kinds = kinds_of(configured.get(key, ()))
-        if len(kinds) > 1 and table.pages:
-            trees = table.tree_pages * found.page_size
-            yield key, SharedTable(kinds, table.pages * found.page_size - trees, trees)
+        return {}, {}, f"{_WHAT} is not known: {error}"
+    of_kinds, of_loads, of = map(units.number, (len(sample.names), len(loaded.names), sample.total))
+    said = f"each kind of a table is reckoned from {of_kinds}, and what each index takes of a load from {of_loads}"
+    return bytes_of_kinds, of_load, f"{said}, of {of} entries"
 
 
 def _by_table(database: Database) -> dict[str, list[Index]]:
@@ -382,19 +363,12 @@ class SharedTable:
 
 def kinds_of(configured: Iterable[Index]) -> list[IndexKind]:
     """Of a table's indexes. Words that change searches alone are no kind, and words for the same keys are one."""
-    return [
-        IndexKind(f"{index.attribute} {','.join(words)}", (index.key, kind))
-        for index in configured
-        for kind, words in _by_kind(index).items()
-    ]
-
-
-def _by_kind(index: Index) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for word in index.kinds:
-        if kind := backmdb.kind_of(index.attribute, word):
-            found.setdefault(kind, []).append(word)
-    return found
+    kinds: dict[tuple[str, str], tuple[str, list[str]]] = {}
+    for index in configured:
+        for word in index.kinds:
+            if kind := backmdb.kind_of(index.attribute, word):
+                kinds.setdefault((index.key, kind), (index.attribute, []))[1].append(word)
+    return [IndexKind(f"{attribute} {','.join(words)}", key) for key, (attribute, words) in kinds.items()]
 
 
 def bytes_of(
@@ -404,20 +378,14 @@ def bytes_of(
     is: the sample is built for each kind alone, and the table divided as those tables would be. Raises NotProven,
     EmptyInput."""
     alone: dict[str, list[TableForecast]] = {name: [] for name in shared}
-    for kinds in _rounds(shared):
-        lines = tuple(kind.name for kind in kinds.values())
-        asked = replace(database, indexes=lines)
+    for row in zip_longest(*(table.kinds for table in shared.values())):  # of each table one kind, until none is left
+        kinds = {name: kind for name, kind in zip(shared, row, strict=True) if kind is not None}
+        asked = replace(database, indexes=tuple(kind.name for kind in kinds.values()))
         found = sampled.forecast(sample, native.sample_target(target.config, asked), meter, timed=0.0)
         tables = {one.name.lower(): one for one in found.tables}
         for name in kinds:
             alone[name].append(tables[name])
     return {name: list(_divided(table, alone[name])) for name, table in shared.items()}
-
-
-def _rounds(shared: Mapping[str, SharedTable]) -> Iterator[dict[str, IndexKind]]:
-    """Of each table one kind, until all had their turn."""
-    for kinds in zip_longest(*(table.kinds for table in shared.values())):
-        yield {name: kind for name, kind in zip(shared, kinds, strict=True) if kind is not None}
 
 
 def _divided(table: SharedTable, alone: Sequence[TableForecast]) -> Iterator[int]:

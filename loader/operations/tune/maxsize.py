@@ -22,7 +22,7 @@ from loader.operations.build import native
 from loader.operations.room import GIB
 from loader.operations.sizing import sampled
 from loader.operations.sizing.model import Forecast
-from loader.operations.tune.target import Outcome, Target, carry_out, maxsize_plan
+from loader.operations.tune.target import Outcome, Target, carry_out, databases_of, maxsize_plan
 from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.server.options import Connection
@@ -64,9 +64,7 @@ class MapUsage:
 
 def standings(target: Target, suffix: str | None) -> list[MapUsage]:
     """Of every mdb database, or the one of `suffix`."""
-    config = target.config
-    chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
-    return [standing(one, target) for one in chosen]
+    return [standing(database, target) for database in databases_of(target.config, suffix)]
 
 
 def standing(database: Database, target: Target) -> MapUsage:
@@ -80,16 +78,18 @@ def standing(database: Database, target: Target) -> MapUsage:
         facts = meta.read_meta(database.directory)
     except LoaderError as error:
         return replace(known, notes=(str(error),))
-    file = meta.data_file(database.directory)
-    apparent, allocated = file.stat().st_size, files.allocated_bytes(file)
-    free = files.free_bytes(database.directory)
+    file, free = meta.data_file(database.directory), files.free_bytes(database.directory)
+    allocated = files.allocated_bytes(file)
+    notes = [*_headroom(database.maxsize, facts.used)]
+    if free < min(database.maxsize, round(facts.used * SHORT)) - allocated:
+        notes.append("the file system is full before that headroom is")
     return replace(
         _with_used(known, facts.used),
         map_size=facts.map_size,
         free=free,
-        apparent=apparent,
+        apparent=file.stat().st_size,
         allocated=allocated,
-        notes=tuple(_notes(database, facts, allocated, free)),
+        notes=tuple(notes),
     )
 
 
@@ -112,12 +112,6 @@ def _page_size(maxsize: int, pages: MapPages) -> int:
 def _with_used(known: MapUsage, used: int) -> MapUsage:
     """Address space costs nothing, so no smaller maxsize than the configured one is recommended."""
     return replace(known, used=used, recommended=max(room.recommended_size(used), known.maxsize))
-
-
-def _notes(database: Database, facts: meta.MetaPage, allocated: int, free: int) -> Iterable[str]:
-    yield from _headroom(database.maxsize, facts.used)
-    if free < min(database.maxsize, round(facts.used * SHORT)) - allocated:
-        yield "the file system is full before that headroom is"
 
 
 def _headroom(maxsize: int, used: int) -> Iterable[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loader.config import Config, Database
 from loader.operations import leases
-from loader.operations.tune.target import Outcome, Plan, Target, carry_out, changed
+from loader.operations.tune.target import Outcome, Plan, Target, carry_out, changed, databases_of
 from loader.run import lease
 from loader.run.lease import Lease
 
@@ -28,11 +28,9 @@ class SyncSettings:
 
 def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
     """Of every mdb database, or the one of `suffix`."""
-    config = target.config
-    chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
     return [
-        SyncSettings(*(one.suffix, one.nosync, one.env_flags, one.checkpoint), (*_notes(one), *_lent(config, one)))
-        for one in chosen
+        SyncSettings(one.suffix, one.nosync, one.env_flags, one.checkpoint, (*_notes(one), *_lent(target.config, one)))
+        for one in databases_of(target.config, suffix)
     ]
 
 

@@ -205,6 +205,11 @@ def _lines_to_change(config: Config, plan: Plan) -> list[str]:
     return slapd_conf.lines_to_change(config.path, plan.database.suffix, plan.changes, configuration.file_text)
 
 
+def databases_of(config: Config, suffix: str | None) -> Sequence[Database]:
+    """The one of `suffix`, or every mdb database."""
+    return [config.database(suffix)] if suffix is not None else config.mdb_databases
+
+
 def slapd_on(config: Config) -> int | None:
     """Process ID of the slapd that runs on a configuration, or has one of its databases open (0: in a container)."""
     found = running.slapd_on(config)
