@@ -20,7 +20,6 @@ from loader.sinks.indexes import Task
 from loader.sinks.mdb import TargetSpec
 
 ROOM = 4  # times the file, for the transaction; LMDB does not make the file larger for it
-_SHARE = 4  # of the memory there is, this part for sorting
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
 def by_core(given: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
     """All of it or nothing; `given.map_size` is how large the file may become. Raises NotProven before it changes
     anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
-    means = Resources(resources.memory() // _SHARE, resources.processors(), scratch)
+    means = Resources(resources.sorting_memory(), resources.processors(), scratch)
     core.rebuild(Task(directory, given, tuple(attributes), means), meter)
 
 

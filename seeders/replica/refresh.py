@@ -39,7 +39,6 @@ from loader.sinks.applying import Applied, Task
 from loader.sources import ldap as source
 from loader.storage import files
 
-SHARE = 4  # of the memory there is, this part for sorting
 MOST = 2  # when the provider sends one entry of so many whole, a new seeding is quicker
 LEAST = 1000  # entries that are always read
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
@@ -153,8 +152,7 @@ class RefreshSteps:
             claimed=self.told["claimed"],
         )
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"]))
-        share = resources.memory() // SHARE
-        given = changes.Resources(share, resources.processors(), scratch)
+        given = changes.Resources(resources.sorting_memory(), resources.processors(), scratch)
         spec = given_to_core(place.config, place.database, place.directory)
         return Task(place.directory, spec, result, started, given)
 

@@ -32,16 +32,6 @@ STEP = "spool"
 NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
 
 
-@contextmanager
-def opened(options: BuildOptions) -> Iterator[list[Path]]:
-    """LDIF in loading order, of which some may be read: of a tree it is made meanwhile."""
-    if options.tree is None:
-        yield options.files.paths()
-        return
-    with options.tree.stream() as descriptor:
-        yield [Path(f"/dev/fd/{descriptor}")]
-
-
 def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Facts:
     """Read it all once: is every file whole, how many entries, which names do they use?"""
     with options.source.reading(meter) as read:

@@ -52,7 +52,6 @@ from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
 LARGEST = 1 << 46  # bytes of the map, within what a process can map, if maxsize is chosen after the load
-SHARE = 4  # this part of the memory is used by default
 OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the other
 MOST_ENTRIES = 2**32 - 3  # as positions.rs of the core has it
 LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
@@ -329,7 +328,7 @@ class NativeSteps:
     def _means(self, scratch: Path) -> Resources:
         options = self.options
         return Resources(
-            memory=options.memory or resources.memory() // SHARE,
+            memory=options.memory or resources.sorting_memory(),
             jobs=options.jobs or resources.processors(),
             scratch=scratch,
             rejects=self.rejects,

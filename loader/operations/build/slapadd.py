@@ -11,7 +11,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -168,8 +168,8 @@ class _SlapaddSteps:
         """Whole ones."""
 
         def join(descriptor: int) -> None:
-            with inputs.opened(self.options) as read, suppress(LoaderError):
-                ldif.join(read, descriptor, Meter("pilot"))
+            with suppress(LoaderError), self.options.source.reading(Meter("pilot")) as read:
+                ldif.join(names(read), descriptor, Meter("pilot"))
 
         with piped(join, "pilot") as (descriptor, _), open(descriptor, "rb", closefd=False) as records:
             text = records.read(_PILOT)
@@ -178,17 +178,12 @@ class _SlapaddSteps:
     def load(self, meter: Meter, scan: Facts, size: Facts, aliases: Mapping[str, str]) -> Facts:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
-        settings = {"olcDbDirectory": [str(self.made).encode()], "olcDbMaxSize": [str(size["maxsize"]).encode()]}
-        place = self.place
-        with place.private_configuration(self.run.directory, settings) as copy:
-            server_id = finish.server_id(self.options, place)
-            target = slapadd.Target(
-                copy, place.database.suffix, self.made, size["maxsize"], server_id, self.options.check_schema
-            )
+        with (
+            _target(self.options, self.place, self.run.directory, self.made, size["maxsize"]) as target,
+            self.options.source.reading(meter) as read,
+        ):
             own = _writes_context(self.options)
-            with self.options.source.reading(meter) as read:
-                claimed = scan["claimed"]
-                written = slapadd.load(target, names(read), meter, claimed, own, aliases)
+            written = slapadd.load(target, names(read), meter, scan["claimed"], own, aliases)
         killpoint("load.middle")
         return {"entries": written}
 
@@ -204,6 +199,17 @@ class _SlapaddSteps:
     def publish(self, scan: Facts, size: Facts, checked: Facts) -> Facts:
         counts = (scan["entries"], size["maxsize"])
         return finish.publish(self.options, self.place, self.made, checked, *counts)
+
+
+@contextmanager
+def _target(
+    options: BuildOptions, place: TargetDatabase, scratch: Path, made: Path, maxsize: int
+) -> Iterator[slapadd.Target]:
+    """Of a slapadd into the directory `made`, with a private configuration in `scratch`."""
+    settings = {"olcDbDirectory": [bytes(made)], "olcDbMaxSize": [str(maxsize).encode()]}
+    with place.private_configuration(scratch, settings) as copy:
+        server_id = finish.server_id(options, place)
+        yield slapadd.Target(copy, place.database.suffix, made, maxsize, server_id, options.check_schema)
 
 
 def _writes_context(options: BuildOptions) -> bool:
@@ -341,17 +347,7 @@ class ShardSteps:
         made = self.home / one.name
         files.remove_tree(made)
         made.mkdir(mode=0o700)
-        settings = {"olcDbDirectory": [str(made).encode()], "olcDbMaxSize": [str(self.size["maxsize"]).encode()]}
-        place = self.place
-        with place.private_configuration(made, settings) as copy:
-            target = slapadd.Target(
-                copy,
-                place.database.suffix,
-                made,
-                self.size["maxsize"],
-                one.piece.making.server_id,
-                self.options.check_schema,
-            )
+        with _target(self.options, self.place, made, made, self.size["maxsize"]) as target:
             own, rooted = slapadd.load_slice(target, one.piece, meter)
         files.make_durable(made / DATA)
         facts = {"entries": own + one.shared, "rooted": rooted, "identity": files.identity(made / DATA)}

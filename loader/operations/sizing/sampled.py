@@ -39,7 +39,6 @@ _COMPRESSED = 20  # times smaller than LDIF its compressed form may be
 _OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
 
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database
-_SHARE = 4  # of the memory there is
 TIMED = 1.0  # seconds
 _TIMED_SHARE, _TIMED_MOST = (0.1, 3.0)  # of the whole build; seconds: a long one is worth a better answer
 _NOW = "20260101000000Z"
@@ -214,7 +213,7 @@ def _built(
     files.remove_tree(place)
     place.mkdir(mode=0o700)
     means = mdb.Resources(
-        memory=resources.memory() // _SHARE, jobs=resources.processors(), scratch=place, rejects=place / "rejects.ldif"
+        memory=resources.sorting_memory(), jobs=resources.processors(), scratch=place, rejects=place / "rejects.ldif"
     )
     target = replace(target, map_size=_ROOM)
     rules = BuildRules(now=_NOW, value_check=value_check, check_schema=False, max_rejects=1 << 31)

@@ -94,6 +94,15 @@ def changed(config: Config, database: Database, wanted: dict[str, tuple[str, ...
     return tuple(Change(name, before[name], after) for name, after in wanted.items() if before[name] != after)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A change that was checked beside the real configuration; `publish` makes it real. None for a slapd.conf, which
+    the operator edits: `difference` has the lines to put there."""
+
+    difference: str
+    publish: Callable[[], None] | None
+
+
 def _by_hand(path: Path | str, reason: str, lines: tuple[str, ...] = (), advice: str = BY_HAND) -> ConfigNotEditable:
     return ConfigNotEditable(path=path, reason=reason, advice=advice, lines=lines)
 
@@ -114,15 +123,6 @@ def _prepare_directory(config: Config, plan: Plan) -> Prepared:
         raise _by_hand(config.path, "slapd's tools do not read the change back as it was made")
     record = configuration_write.change_record(plan.database.entry_dn, plan.changes)
     return Prepared(record, lambda: files.rewrite(path, old, new))
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A change that was checked beside the real configuration; `publish` makes it real. None for a slapd.conf, which
-    the operator edits: `difference` has the lines to put there."""
-
-    difference: str
-    publish: Callable[[], None] | None
 
 
 class Target(Protocol):
