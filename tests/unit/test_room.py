@@ -21,7 +21,7 @@ def test_what_fits_in_any_case_is_not_predicted(tmp_path: Path) -> None:
 
 def test_a_prediction_is_held_against_the_map_and_the_disk(tmp_path: Path) -> None:
     require_room(Limits("dc=example", 1 << 20, tmp_path), lambda: 1 << 20, at_most=1 << 60)
-    with pytest.raises(MaxsizeTooSmall, match="1.0 MiB.*2.0 MiB"):
+    with pytest.raises(MaxsizeTooSmall, match=r"1\.0 MiB.*2\.0 MiB"):
         require_room(Limits("dc=example", 1 << 20, tmp_path), lambda: 2 << 20)
     with pytest.raises(NoSpace, match="needed"):
         require_room(Limits("dc=example", None, tmp_path), lambda: 1 << 60)
