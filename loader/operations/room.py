@@ -18,13 +18,13 @@ from loader import units
 from loader.config import Database
 from loader.defaults import MAXSIZE_FACTOR
 from loader.errors import MaxsizeTooSmall
-from loader.mdb import meta, readers
+from loader.mdb import meta
 from loader.mdb.meta import MetaPage
-from loader.mdb.readers import Slot
 from loader.operations.tune.target import require_stopped
 from loader.storage import files, holders
 
 if TYPE_CHECKING:
+    from loader.mdb.readers import Slot
     from loader.operations.publish import TargetDatabase
 
 GIB = 1 << 30
@@ -111,6 +111,8 @@ class Room(msgspec.Struct, frozen=True):
 
 def look(database: Database) -> tuple[Room, tuple[Reader, ...]]:
     """Raises LoaderError, also if a process that writes to the data file does not use the lock.mdb beside it."""
+    from loader.mdb import readers  # a build, which looks at no map in use, does without
+
     directory = database.directory
     assert directory is not None
     holders.require_heeded(directory)
