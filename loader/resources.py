@@ -21,6 +21,11 @@ def memory() -> int:
     return min([host, *(int(text) for text in _limits(_MEMORY) if text.isdigit())])
 
 
+def sorting_memory() -> int:
+    """Bytes that a job may use to sort unless it is given a limit: a quarter of the memory."""
+    return memory() // 4
+
+
 def processors() -> int:
     """Processors that this process may run on, at most what the quotas of its control groups come to."""
     quotas = [_shares(text) for text in _limits({"": "cpu.max"})]

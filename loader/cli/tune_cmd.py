@@ -20,8 +20,8 @@ from loader.declared import Duration, Share, Size, Written
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import lending
-from loader.operations.tune import forecast, maxsize, syncing
-from loader.operations.tune.forecast import LoadPlan
+from loader.operations.tune import maxsize, syncing
+from loader.operations.tune.maxsize import Load, LoadPlan
 from loader.operations.tune.target import Outcome, State
 from loader.run import lease
 from loader.server.options import Connection
@@ -133,8 +133,8 @@ def maxsize_command(
         if source is not None:
             database = target.config.database(suffix)
             progress = progress_of(progress_mode)
-            wanted = sample_size or SampleSize()
-            load = forecast.plan(target, database, source, wanted, growth, progress, provider)
+            planned = Load(source, sample_size or SampleSize(), growth, provider)
+            load = maxsize.plan_load(target, database, planned, progress)
             if size in (None, "auto"):
                 size = load.recommended if change.is_wanted or size else None
         outcome = (

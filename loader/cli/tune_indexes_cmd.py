@@ -14,9 +14,8 @@ from loader.cli.report import show, show_table
 from loader.cli.tune_shown import Change, Further, show_settings, target_of
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.operations.tune import index_costs, index_use, indexing
-from loader.operations.tune.index_costs import Costs, IndexCost
-from loader.operations.tune.index_use import Asked, IndexUse, Unindexed, Usage
+from loader.operations.tune import index_costs, indexing
+from loader.operations.tune.index_costs import Asked, Costs, IndexCost, IndexUse, Unindexed, Usage
 from loader.operations.tune.indexing import IndexChange
 from loader.operations.tune.target import Target
 from loader.progress import Progress
@@ -91,7 +90,7 @@ def _looked_at(
     database = target.config.database(suffix)
     use = None
     if asked != Asked():
-        use = index_use.usage(target, database, asked, progress)
+        use = index_costs.usage(target, database, asked, progress)
     if with_costs:
         found = index_costs.costs(target, database, use, progress)
         yield Further("costs", found, lambda: show_costs(found, target.place))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,7 +91,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
             seen = noting(held.path, held.page) if is_noted else None
             shared = _write(held, partial, meter, how, seen)
     except NoSpace:  # somebody else has filled the disk meanwhile
-        error = _no_space(target, needed)
+        error = files.no_space(target, needed, files.free_bytes(target))
         partial.unlink(missing_ok=True)
         raise error from None
     except BaseException:
@@ -145,14 +144,8 @@ def _share(held: CopyableSnapshot, partial: Path) -> bool:
 def require_space(source: Path, target: Path) -> int:
     """Bytes in use, without holes. Raises NoSpace unless they fit into `target`."""
     needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
-    if shutil.disk_usage(target).free < needed:
-        raise _no_space(target, needed)
+    files.require_space(target, needed)
     return needed
-
-
-def _no_space(target: Path, needed: int) -> NoSpace:
-    free = shutil.disk_usage(target).free
-    return NoSpace(path=target, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
 
 # --- through a pipe --------------------------------------------------------------------------------
@@ -200,7 +193,7 @@ def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
             with image(source) as held:
                 compact(held.path, made, held.page, meter)
         except NoSpace:  # somebody else has filled the disk meanwhile
-            raise _no_space(scratch, meta.read_meta(source).used) from None
+            raise files.no_space(scratch, meta.read_meta(source).used, files.free_bytes(scratch)) from None
         yield made
 
 

@@ -34,7 +34,6 @@ DEEPER = ("pages", "tree")  # than quick
 PAGES_UP_TO = 16 << 30  # bytes; above it the walk over all pages is asked for by name
 NOTED = 8  # times the memory: a page that is noted takes a thirtieth of itself
 LIMIT = 10  # problems told of each kind
-MEMORY_SHARE = 4  # of what there is, this part for sorting
 _NATIVE = {"quick": "meta"}
 # What slapd lives with: a copy of such a database is as good as the original.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
@@ -173,7 +172,7 @@ def audit(
             database=database,
             seen=seen,
             limit=means.limit,
-            memory=means.memory or resources.memory() // MEMORY_SHARE,
+            memory=means.memory or resources.sorting_memory(),
             jobs=means.jobs or resources.processors(),
             scratch=means.scratch or tempfile.gettempdir(),
         )
@@ -200,7 +199,7 @@ def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT
             counters,
             txn=txn,
             limit=limit,
-            memory=means.memory or resources.memory() // MEMORY_SHARE,
+            memory=means.memory or resources.sorting_memory(),
             jobs=means.jobs or resources.processors(),
             scratch=means.scratch or tempfile.gettempdir(),
         )

@@ -1,6 +1,7 @@
-"""Clone a data.mdb directory, live or stopped: copied beside its place, checked, then renamed. lock.mdb stays behind.
+"""Clones a data.mdb directory, live or stopped: copied beside its place, checked, then renamed. lock.mdb stays behind.
 
-`replica seed` and `backup restore` use the parts."""
+Through a pipe, `clone SRC -` sends on one host and `clone - DST` receives on the other. `replica seed` and `backup
+restore` use the parts."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Annotated, Literal
 from loader import standard, units
 from loader.common_options import Scratch, VerifyCopy
 from loader.declared import Argument
-from loader.errors import LoaderError, NoSpace, NoSuchPath, NotLmdb, UsageProblem
+from loader.errors import LoaderError, NoSuchPath, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, readers, verify
 from loader.mdb.contents import summarise
 from loader.mdb.copy import Copied, CopyMode, SendResult
@@ -230,21 +231,12 @@ def require_source(directory: Path) -> None:
 
 def require_space(directory: Path, needed: int) -> int:
     """Bytes free for a new data file, what a killed run left there counted as free. Raises NoSpace."""
-    left = workshop_of(directory) / copy.PARTIAL
-    free = files.free_bytes(directory) + (files.allocated_bytes(left) if left.exists() else 0)
-    if free < needed:
-        raise NoSpace(path=directory, lack=f"{units.size(needed)} needed, {units.size(free)} free")
-    return free
+    return files.require_space(directory, needed, leftover=workshop_of(directory) / copy.PARTIAL)
 
 
 def mode_of(directory: Path) -> int:
     """Permissions of the data file in an environment directory."""
     return meta.data_file(directory).stat().st_mode & 0o777
-
-
-# --- clone pipe ------------------------------------------------------------------------------------------------------
-#
-# Clone through a pipe: `clone SRC -` on one host, `clone - DST` on the other.
 
 
 MODE = 0o600  # of what is received

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import indexes, resources, units
+from loader.child import Child
 from loader.errors import MapFull, NotProven, ToolFailed
 from loader.mdb import edits, meta
 from loader.operations.publish import TargetDatabase
@@ -19,7 +20,6 @@ from loader.sinks.indexes import Task
 from loader.sinks.mdb import TargetSpec
 
 ROOM = 4  # times the file, for the transaction; LMDB does not make the file larger for it
-_SHARE = 4  # of the memory there is, this part for sorting
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
 def by_core(given: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
     """All of it or nothing; `given.map_size` is how large the file may become. Raises NotProven before it changes
     anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
-    means = Resources(resources.memory() // _SHARE, resources.processors(), scratch)
+    means = Resources(resources.sorting_memory(), resources.processors(), scratch)
     core.rebuild(Task(directory, given, tuple(attributes), means), meter)
 
 
@@ -70,13 +70,19 @@ def _by_slapindex(
     if lines := only(place.database.indexes, attributes):
         settings["olcDbIndex"] = lines
     with place.private_configuration(scratch, settings) as copy:
-        command = ("-q", "-F", str(copy), "-b", place.database.suffix)
+        command = tools.server_tool("slapindex", "-q", "-F", str(copy), "-b", place.database.suffix)
+        run_slapindex(command, directory, room, meter)
+
+
+def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter: Meter) -> None:
+    """Raises MapFull, ToolFailed."""
+    with Child(command) as child, meter.cancelling(child.kill):
         try:
-            tools.run("slapindex", *command)
+            child.check()
         except ToolFailed as error:
-            if "MDB_MAP_FULL" in str(error):
-                raise MapFull(path=directory, map_size=units.size(room)) from error
-            raise
+            if "MDB_MAP_FULL" in " ".join(child.words):
+                raise MapFull(path=directory, map_size=units.size(map_size)) from error
+            raise ToolFailed(**{**error.facts, "tool": "slapindex"}) from error
 
 
 def only(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:

@@ -1,4 +1,8 @@
-"""What a migration was asked for, and the database that it makes."""
+"""A database made again for another slapd: of another version, with another LMDB, or of another configuration.
+
+Steps: look, config, load, check, compare, publish. The records are copied from the pages of the old database, or its
+entries go straight to the native core, which makes the new one as the new slapd's slapadd would; no LDIF is in between.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +36,12 @@ from loader.errors import (
 from loader.mdb import contents, meta, readers, snapshot
 from loader.mdb.contents import DatabaseSummary
 from loader.operations import compare as comparing
-from loader.operations import estimate, schema
+from loader.operations import schema
 from loader.operations.build import native
 from loader.operations.build.native import NativeSteps, made_for
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase, existing, head_digest
+from loader.operations.room import choose_maxsize, require_room
 from loader.operations.sizing import sampled
 from loader.operations.sizing.model import BY_KEYS
 from loader.piped import piped
@@ -50,6 +55,18 @@ from loader.sources.location import ConfiguredDatabase
 from loader.sources.mdb import Part
 from loader.sources.sampling import SampleSize
 from loader.storage import files, temporary
+
+STEPS = ("look", "config", "load", "check", "compare", "publish")
+RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
+# Among the facts of the step `load`.
+SOURCE, MADE_FOR = "source_as_read", "made_for"
+AGAIN = "made_again"  # why entries could not be copied as they are stored
+_SHOWN = 10  # names in a message
+_COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
+_SIZE = SampleSize(10_000, 0.0)
+_ALIKE = 0.1  # by so much of it may the pages of entries be others than the sample tells
+_LARGEST = 8  # times the old database: no new one takes more, with indexes that the old one has not
+_SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
 
 
 @dataclass(frozen=True)
@@ -118,26 +135,6 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
     return TargetDatabase(config, database, options.target.absolute(), options.replace)
 
 
-# --- planning --------------------------------------------------------------------------------------------------------
-#
-# What a migration would do, found out without writing to either directory: a sample of the entries is built apart.
-
-
-_SIZE = SampleSize(10_000, 0.0)
-_ALIKE = 0.1  # by so much of it may the pages of entries be others than the sample tells
-_LARGEST = 8  # times the old database: no new one takes more, with indexes that the old one has not
-_SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The first entries, built. size: bytes of their database. seconds: to build them and to read them again."""
-
-    entries: int
-    size: int
-    seconds: float
-
-
 def planned(
     options: MigrateOptions, place: TargetDatabase, source: DatabaseSummary, progress: Progress, strict: bool = False
 ) -> Facts:
@@ -156,13 +153,6 @@ def planned(
     return {"lacking": lacking, "free": files.free_bytes(place.directory), **foreseen}
 
 
-def require_room(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> None:
-    """Before the first entry is read. Raises MaxsizeTooSmall, NoSpace."""
-    limits = native.limits_of(options.building(place), place)
-    if meta.read_meta(options.source).used * _LARGEST > limits.least():
-        limits.require(needed(options, place, meter))
-
-
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     """Bytes of the new database, from a sample of the entries. If the old one has other pages of entries than the
     sample tells, a few large entries decide: then the new one has what the old one uses, but for the indexes that
@@ -172,8 +162,7 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     try:
         target = native.target_of(options.building(place), place)
         sample = sampling.of_database(options.source, _SIZE, meter)
-        with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-            found = sampled.forecast(sample, target, scratch, meter, timed=0.0)
+        found = sampled.forecast(sample, target, meter, timed=0.0)
     except (NotProven, EmptyInput):
         return in_use
     if target.settings.page_size != facts.page_size:
@@ -193,15 +182,12 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> F
     facts: Facts = {"problems": [], "seconds": None, "needed": None, "maxsize": None}
     text, is_all = _first_records(work.options)
     try:
-        found = _sample(work, text, meter)
-        share = entries / found.entries
-        facts["seconds"] = round(found.seconds * share, 1)
-        facts["needed"] = needed(work.options, work.place, Meter("room"))
+        facts["seconds"] = round(_seconds_an_entry(work, text, meter) * entries, 1)
+        facts["needed"] = size = needed(work.options, work.place, Meter("room"))
         facts["maxsize"] = work.place.database.maxsize
         changing = work.build_options.target is None
-        maxsize = work.options.maxsize
-        facts["maxsize"] = estimate.choose_maxsize(work.place, facts["needed"], maxsize, changing)
-        native.limits_of(work.build_options, work.place).require(facts["needed"])
+        facts["maxsize"] = choose_maxsize(work.place, size, work.options.maxsize, changing)
+        require_room(native.limits_of(work.build_options, work.place), lambda: size)
     except LoaderError as error:
         if isinstance(error, MissingParents) and not is_all:
             return facts  # an entry was moved below one that is younger
@@ -211,16 +197,15 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> F
     return facts
 
 
-def _sample(work: MigrateSteps, text: bytes, meter: Meter) -> Sample:
-    """With as large a map as it takes."""
+def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
+    """To build the first entries, with as large a map as it takes, and to read them again."""
     work = dataclasses.replace(work, options=dataclasses.replace(work.options, maxsize="auto"))
     began = time.monotonic()
     with piped(lambda descriptor: _write(text, descriptor), "sample") as (descriptor, _):
         made = work.building.make(meter, [descriptor], None)
     with ldif.digesting((), Meter("digest")) as tree:
         mdb.digest(Part(work.building.made), tree, Meter("digest"))
-    seconds = time.monotonic() - began
-    return Sample(made["entries"], meta.read_meta(work.building.made).used, seconds)
+    return (time.monotonic() - began) / int(made["entries"])
 
 
 def _write(text: bytes, descriptor: int) -> None:
@@ -238,18 +223,6 @@ def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
         text = file.read(_SAMPLE)
     is_all = len(text) < _SAMPLE
     return text if is_all else text[: text.rfind(b"\n\n") + 2], is_all
-
-
-# --- steps -----------------------------------------------------------------------------------------------------------
-#
-# The bodies of the steps of a migration. Each can be done again from its beginning.
-
-
-# Among the facts of the step `load`.
-SOURCE, MADE_FOR = "source_as_read", "made_for"
-AGAIN = "made_again"  # why entries could not be copied as they are stored
-_SHOWN = 10  # names in a message
-_COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
 
 
 def state_of(source: Path) -> list[int | str]:
@@ -378,18 +351,6 @@ def _sum(one: str, other: str) -> str:
     return f"{total:032x}"
 
 
-# --- migrate ---------------------------------------------------------------------------------------------------------
-#
-# A database made again for another slapd: of another version, with another LMDB, or of another configuration.
-#
-# Steps: look, config, load, check, compare, publish. The entries go from the pages of the old database straight to
-# the native core, which makes the new one as the new slapd's slapadd would; no LDIF is in between.
-
-
-STEPS = ("look", "config", "load", "check", "compare", "publish")
-RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
-
-
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
     """Run or resume a migration; what its steps found."""
     source = source_of(options)
@@ -428,7 +389,9 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     run.do("config", work.building.config)
     native.require_numbers(source.entries, work.build_options, str(options.source))
     if run.catalogue.found("load") is None:
-        require_room(options, place, Meter("sample"))
+        limits = native.limits_of(work.build_options, place)
+        at_most = meta.read_meta(options.source).used * _LARGEST
+        require_room(limits, lambda: needed(options, place, Meter("sample")), at_most)
     loaded = run.do("load", work.load, total=source.entries)
     checked = run.do("check", lambda meter: work.building.check(meter, loaded))
     compared = run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded["entries"])

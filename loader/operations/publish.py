@@ -1,5 +1,5 @@
-"""Putting a finished environment into a server's database directory: all of it or nothing, owner and mode as the
-server needs them, and the same again after a kill."""
+"""Puts a finished environment into a server's database directory: all of it or nothing, owner and mode as the server
+needs them, and the same again after a kill. Refuses a directory that is in use or holds entries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
 from loader.mdb.verify import Verified
 from loader.operations import packaged
-from loader.operations.tune import apply_maxsize
+from loader.operations.tune.target import apply_maxsize
 from loader.progress import Progress
 from loader.run.lock import exclusive
 from loader.run.log import Catalogue, Facts, killpoint, recorded
@@ -40,6 +40,10 @@ from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
 PUBLISHED = "published"  # among the facts of the step `publish`
+REPLACED = f"{DATA}.replaced-"  # and a time: the name under which an old data file is kept
+WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
+_REPLACED = "Give the same command again with --replace."
+_KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
 
 
 @dataclass(frozen=True)
@@ -178,17 +182,6 @@ def publish_environment(made: Path, place: TargetDatabase, checked: Facts, entri
         "maxsize": maxsize,
         PUBLISHED: published(place.data, entries),
     }
-
-
-# --- target ----------------------------------------------------------------------------------------------------------
-#
-# The directory that a data file is put into: whether it may be, and putting it there, with the directory's owner.
-
-
-REPLACED = f"{DATA}.replaced-"  # and a time: the name under which an old data file is kept
-WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
-_REPLACED = "Give the same command again with --replace."
-_KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
 
 
 def require_target(directory: Path, replace: bool) -> None:

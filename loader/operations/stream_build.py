@@ -19,7 +19,6 @@ from loader import ldif, resources
 from loader.errors import Cancelled, EntryRefused
 from loader.operations import moved, replicas, schema
 from loader.operations.build import native
-from loader.operations.build.native import SHARE
 from loader.operations.build.native import NativeSteps as Building
 from loader.operations.build.options import BuildOptions
 from loader.operations.export import ExportOptions, ExportSteps, notes, plan_of
@@ -43,7 +42,7 @@ MEMORY = 3 << 29  # bytes for sorting at most: more makes nothing faster
 
 def build(reading: ExportOptions, building: BuildOptions, run: Run, place: TargetDatabase, allow_hidden: bool) -> Facts:
     """The named steps; the facts that a report shows. `allow_hidden`: also of a server that does not show all."""
-    memory = min(MEMORY, resources.memory() // SHARE)
+    memory = min(MEMORY, resources.sorting_memory())
     building = dataclasses.replace(building, memory=building.memory or memory)
     work = _StreamStep(ExportSteps(reading, run), building, place, run, allow_hidden)
     run.do("config", Building(building, run, place).config)

@@ -106,11 +106,17 @@ def free_bytes(path: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def require_space(path: Path, needed: int) -> None:
-    """Raise NoSpace unless `needed` bytes fit."""
-    free = free_bytes(path)
+def require_space(path: Path, needed: int, leftover: Path | None = None) -> int:
+    """Bytes free on the file system of `path`, those of the file `leftover` included, which will be overwritten. Raises
+    NoSpace unless `needed` bytes fit."""
+    free = free_bytes(path) + (allocated_bytes(leftover) if leftover and leftover.exists() else 0)
     if free < needed:
-        raise NoSpace(path=path, lack=f"{units.size(needed)} needed, {units.size(free)} free")
+        raise no_space(path, needed, free)
+    return free
+
+
+def no_space(path: Path, needed: int, free: int) -> NoSpace:
+    return NoSpace(path=path, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
 
 def same(one: Path | None, other: Path) -> bool:

@@ -18,6 +18,7 @@ from loader.errors import LoaderError, NotProven
 from loader.mdb import contents
 from loader.operations.build import native
 from loader.operations.export import trial_plan
+from loader.operations.room import require_room
 from loader.progress import Progress
 from loader.run.log import Facts
 from loader.server import configuration, questions
@@ -120,7 +121,8 @@ class _Trial:
         found = Findings(seen, planned, round(checked - began, 3), round(time.monotonic() - checked, 3))
         found = self._measured(strategy, found)
         if isinstance(strategy, StoppedConsumer) and found.building and not found.copying:
-            native.limits_of(strategy.building(), strategy.place).require(found.building.forecast.bytes)
+            needed = found.building.forecast.bytes
+            require_room(native.limits_of(strategy.building(), strategy.place), lambda: needed)
         return predicting.priced(row, strategy, found)
 
     def _measured(self, strategy: Strategy, found: Findings) -> Findings:

@@ -15,6 +15,7 @@ from loader.operations.build import native
 from loader.operations.build.options import BuildOptions
 from loader.operations.made_with import SchemaFacts
 from loader.operations.publish import TargetDatabase
+from loader.operations.room import require_room
 from loader.operations.sizing import sampled
 from loader.operations.sizing.of_server import of_server
 from loader.overlays import COMPUTED
@@ -30,7 +31,6 @@ from seeders.replica.strategies import Consumer
 
 _SAMPLE = 500  # entries
 _BUILT = SampleSize(5000, 0.0)
-_LARGEST = 24  # times the LDIF: no database takes more, with every attribute indexed
 _UNSEEN = 8192.0  # bytes of an entry in the database: there may be large ones that are not among the first
 _SECONDS = 10  # that the provider may look for object classes; by an index on objectClass it takes none
 _NAMED = 10
@@ -54,9 +54,9 @@ def require(
     entries = [attributes for _, attributes in found]
     _require_known(provider, base, consumer, entries)
     count = len(entries) if whole else _count(provider, base)
-    limits = native.limits_of(options, place)
-    if not count or count * _largest(entries) > limits.least():
-        limits.require(_needed(replace(connection, base=base), place, options))
+    at_most = count * _largest(entries) if count else math.inf
+    at_base = replace(connection, base=base)
+    require_room(native.limits_of(options, place), lambda: _needed(at_base, place, options), at_most)
 
 
 def _require_known(provider: Session, base: str, consumer: Consumer, entries: Sequence[Attributes]) -> None:
@@ -129,13 +129,13 @@ def _needed(connection: Connection, place: TargetDatabase, options: BuildOptions
         return 0
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         sample = of_server(connection, _BUILT, scratch, Meter("sample"))
-        return sampled.forecast(sample, target, scratch, Meter("build"), timed=0.0).bytes
+        return sampled.forecast(sample, target, Meter("build"), timed=0.0).bytes
 
 
 def _largest(entries: Sequence[Attributes]) -> float:
     """Bytes that an entry takes in the database at most, as the first ones tell."""
     sizes = [_size(found) for found in entries]
-    return max(_UNSEEN, _LARGEST * sum(sizes) / max(1, len(sizes)))
+    return max(_UNSEEN, sampled.LARGEST * sum(sizes) / max(1, len(sizes)))
 
 
 def _size(found: Attributes) -> int:

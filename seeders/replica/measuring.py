@@ -13,11 +13,11 @@ from loader import exports, ldif, resources
 from loader.errors import Cancelled, LoaderError, SchemaMissing
 from loader.mdb.meta import DATA
 from loader.operations import schema
+from loader.operations.build import native
 from loader.operations.export import ExportOptions, plan_of
 from loader.operations.publish import TargetDatabase
 from loader.operations.sizing import sampled
 from loader.operations.sizing.model import Forecast
-from loader.operations.tune.forecast import of_sample
 from loader.progress import Meter, Progress
 from loader.run.log import Facts
 from loader.server import configuration
@@ -141,7 +141,8 @@ def _build(place: TargetDatabase, sample: Sample, text: int, progress: Progress)
     if unknown:
         raise SchemaMissing(config=place.config.path, names=", ".join(unknown))
     with progress.step("build") as meter:
-        forecast = of_sample(place.config, place.database, sample, meter, disk=place.directory)
+        target = native.sample_target(place.config, place.database)
+        forecast = sampled.forecast(sample, target, meter, disk=place.directory)
     return Building(forecast, rate, text)
 
 

@@ -13,7 +13,6 @@ from loader import dn, resources, syncrepl, units
 from loader.config import Config
 from loader.errors import LoaderError
 from loader.operations import stream_build
-from loader.operations.build import native
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.run.log import Facts
 from loader.server import configuration
@@ -117,7 +116,7 @@ def _disk(found: Findings) -> int | None:
     if found.building is None:
         return None
     size = found.building.forecast.bytes
-    memory = min(stream_build.MEMORY, resources.memory() // native.SHARE)
+    memory = min(stream_build.MEMORY, resources.sorting_memory())
     return size if size < memory else _SPILL * size
 
 

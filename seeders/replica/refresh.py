@@ -49,7 +49,6 @@ VERB = "replica refresh"
 RUN_DIR = ".ditseed-refresh"  # in the database directory
 STEPS = ("preflight", "sync", "apply", "check")
 _ANEW = "Seed the replica anew (ditseed replica seed --replace)."
-SHARE = 4  # of the memory there is, this part for sorting
 MOST = 2  # when the provider sends one entry of so many whole, a new seeding is quicker
 LEAST = 1000  # entries that are always read
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
@@ -294,8 +293,7 @@ class RefreshSteps:
             claimed=self.told["claimed"],
         )
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"]))
-        share = resources.memory() // SHARE
-        given = changes.Resources(share, resources.processors(), scratch)
+        given = changes.Resources(resources.sorting_memory(), resources.processors(), scratch)
         spec = given_to_core(place.config, place.database, place.directory)
         return Task(place.directory, spec, result, started, given)
 

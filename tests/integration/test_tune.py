@@ -41,9 +41,10 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import contents, meta, verify
-from loader.operations.tune import apply_maxsize, indexing, maxsize, syncing
+from loader.operations.room import recommended_size
+from loader.operations.tune import indexing, maxsize, syncing
 from loader.operations.tune.indexing import IndexChange
-from loader.operations.tune.target import Outcome, State, opened
+from loader.operations.tune.target import Outcome, State, apply_maxsize, maxsize_plan, opened
 from loader.progress import Meter
 from loader.run import lease
 from loader.server import configuration
@@ -204,7 +205,7 @@ def test_auto_is_what_is_recommended(place: Place) -> None:
     with opened(place.where) as target:
         (found,) = maxsize.standings(target, None)
     assert found.used is not None
-    assert found.recommended == maxsize.recommended_size(found.used) == GIB
+    assert found.recommended == recommended_size(found.used) == GIB
     assert place.maxsize("auto").state is State.CHANGED
     assert place.database().maxsize == GIB
 
@@ -553,7 +554,7 @@ def test_the_monitor_tells_of_another_host(slapd_instance: Slapd) -> None:
     with opened(remote) as target:
         (found,) = maxsize.standings(target, None)
         assert (found.map_size, found.used, found.apparent) == (GIB, facts.used, None)
-        assert found.recommended == maxsize.recommended_size(facts.used)
+        assert found.recommended == recommended_size(facts.used)
         with pytest.raises(MaxsizeTooSmall):
             maxsize.change_maxsize(target, None, 4096, True)
         assert maxsize.change_maxsize(target, None, "auto", True).state is State.UNCHANGED
@@ -743,14 +744,14 @@ def test_somebody_else_is_not_overwritten() -> None:
     server = Slapd()
     try:
         with opened(server.config_path) as target:
-            plan = maxsize.plan(target.config, target.config.database(None), 3 * GIB)
-            with target.prepared(plan) as prepared:
-                assert prepared.publish
-                (file,) = server.config_path.rglob("*mdb.ldif")
-                file.write_bytes(file.read_bytes() + b"\n")
-                with pytest.raises(ConfigNotEditable):
-                    prepared.publish()
-                assert file.read_bytes().endswith(b"\n\n")
+            plan = maxsize_plan(target.config, target.config.database(None), 3 * GIB)
+            prepared = target.prepare(plan)
+            assert prepared.publish
+            (file,) = server.config_path.rglob("*mdb.ldif")
+            file.write_bytes(file.read_bytes() + b"\n")
+            with pytest.raises(ConfigNotEditable):
+                prepared.publish()
+            assert file.read_bytes().endswith(b"\n\n")
     finally:
         server.close()
 

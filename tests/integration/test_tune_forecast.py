@@ -17,8 +17,9 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import meta
-from loader.operations.sizing import guard, sampled
-from loader.operations.tune import forecast
+from loader.operations.build import native
+from loader.operations.sizing import sampled
+from loader.operations.tune.maxsize import Load, LoadPlan, plan_load
 from loader.operations.tune.target import Online, opened
 from loader.progress import Meter, Progress
 from loader.sources import sampling
@@ -55,10 +56,10 @@ def built(server: Slapd, ldif: Path) -> int:
     return meta.read_meta(server.database_dir).used
 
 
-def plan(server: Slapd, source: Path, size: SampleSize = SMALL) -> forecast.LoadPlan:
+def plan(server: Slapd, source: Path, size: SampleSize = SMALL) -> LoadPlan:
     with opened(server.config_path) as target:
         database = target.config.database(None)
-        return forecast.plan(target, database, str(source), size, 0.5, Progress())
+        return plan_load(target, database, Load(str(source), size, 0.5), Progress())
 
 
 def test_from_a_fiftieth_of_the_ldif(server: Slapd, ldif: Path, built: int) -> None:
@@ -82,7 +83,7 @@ def test_over_ldap_what_is_there_is_not_known(server: Slapd, ldif: Path, built: 
     with opened(server.config_path) as here:
         database = here.config.database(None)
         there = Online(None, here.config, (), local=False)  # type: ignore[arg-type]
-        found = forecast.plan(there, database, str(ldif), SMALL, 0.5, Progress())
+        found = plan_load(there, database, Load(str(ldif), SMALL, 0.5), Progress())
     assert found.now == 0
     assert "what is there now is not counted" in found.notes[-1]
     assert "what is there" not in {one.what for one in found.terms}
@@ -98,7 +99,7 @@ def test_pages_of_a_reader_are_those_of_slapd(server: Slapd, ldif: Path) -> None
         ]
         other = replace(config, entries=tuple(entries))
         there = Online(None, other, (), local=False)  # type: ignore[arg-type]
-        found = forecast.plan(there, other.database(None), str(ldif), SMALL, 0.5, Progress())
+        found = plan_load(there, other.database(None), Load(str(ldif), SMALL, 0.5), Progress())
         (term,) = (one for one in found.terms if one.what == "longest reader")
         return term.bytes
 
@@ -194,7 +195,7 @@ def _skewed(kind: str, suffix: str) -> str:
 @pytest.mark.parametrize("kind", ["tiny", "group", "groupfirst", "photos", "photos only"])
 def test_a_few_large_entries_count_for_themselves(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_LARGE", 512 << 10)
-    monkeypatch.setattr(guard, "_SIZE", SampleSize(200, 0.0))
+    monkeypatch.setattr(sampled, "_OF_FILES", SampleSize(200, 0.0))
     indexes = ("objectClass,entryUUID,entryCSN,member eq", "cn,sn eq,sub")
     plain, compressed = tmp_path / "all.ldif", tmp_path / "all.ldif.zst"
     with closing(Slapd(Settings(indexes=indexes, maxsize=1 << 30))) as made:
@@ -203,9 +204,9 @@ def test_a_few_large_entries_count_for_themselves(kind: str, tmp_path: Path, mon
         ditseed("build", plain, "--config", made.config_path).ok()
         used = meta.read_meta(made.database_dir).used
         with opened(made.config_path) as target:
-            build = forecast.target_of(target.config, target.config.database(None))
+            build = native.sample_target(target.config, target.config.database(None))
         for path in (plain, compressed):
-            found = guard.of_files(build, LdifFiles((path,)), Meter("sample"))
+            found = sampled.of_files(build, LdifFiles((path,)), Meter("sample"))
             assert found.entries == plain.read_bytes().count(b"dn: ")
             assert found.bytes == pytest.approx(used, rel=0.15)
 

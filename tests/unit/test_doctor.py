@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from loader.operations import doctor
 from loader.operations.doctor import rules
 from loader.operations.doctor.facts import Certificate, Database, Facts, Replication
-from loader.operations.map_room import Room
 from loader.operations.monitoring import Status
+from loader.operations.room import Room
 from loader.operations.storage.findings import Finding
 from loader.run.lease import Lease
 from loader.storage.volumes import Unseen

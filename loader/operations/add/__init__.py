@@ -1,4 +1,8 @@
-"""What an online load is asked to do."""
+"""Adds LDIF to a running server: in transactions, over several connections, going on where a run was stopped.
+
+Steps: start, scan, load. Before the first entry is sent, a server of this host is asked whether its map has room. Once
+done, the same command does nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +25,13 @@ from loader import defaults, dn, exports, ldif, overlays, units
 from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.config import Config, Database
 from loader.defaults import state_dir
-from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, MaxsizeTooSmall, UsageProblem
+from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
 from loader.ldif import ScanResult
-from loader.operations import bound, map_room
+from loader.operations import bound, room
 from loader.operations.add import lending
 from loader.operations.build import native
-from loader.operations.build.options import BuildOptions
-from loader.operations.map_room import Reader, Room
-from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import guard
+from loader.operations.room import Reader, Room
+from loader.operations.sizing import sampled
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, RunStatus, open_run, status_of
@@ -46,7 +48,28 @@ from loader.sources.ldif_files import LdifFiles
 from loader.sources.location import is_stream
 from loader.storage import files
 
+log = logging.getLogger(__name__)
+
 ON_EXISTS = ("error", "skip", "replace", "newer")
+LOOSER = 1.5  # times: slapd leaves pages half full where it inserts, and the core fills them
+# Of loader/native/load/src/journal.rs: kind, first position, the one after the last, and XXH3 of these.
+_RECORD = struct.Struct("<4Q")
+_SETTLED = (2, 3, 4)  # added, present, replaced
+JOURNAL = "journal"
+STEPS = ("start", "scan", "load")
+# Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
+# and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
+KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
+KEPT_PREFIX = "pwd"
+# Where a server shows no schema.
+PROTECTED = (
+    *("creatorsname", "createtimestamp", "modifiersname", "modifytimestamp"),
+    *("structuralobjectclass", "entryuuid", "entrycsn", "contextcsn"),
+)
+NAMING = (
+    *("aliasedobjectname", "distinguishedname", "manager", "member", "owner", "roleoccupant"),
+    *("secretary", "seealso", "uniquemember"),
+)
 
 
 class Batch(click.ParamType[int]):
@@ -135,15 +158,6 @@ class AddOptions(Rejecting):
         self.files.require_fitting(self.rejects)
 
 
-# --- room ------------------------------------------------------------------------------------------------------------
-#
-# Is there room in a running server of this host for what is to be added? Asked before the first entry is sent.
-
-
-log = logging.getLogger(__name__)
-LOOSER = 1.5  # times: slapd leaves pages half full where it inserts, and the core fills them
-
-
 def require(connection: Connection, given: LdifFiles, first: str | None) -> None:
     """`first`: DN of the first entry. Raises MaxsizeTooSmall. What cannot be asked (a server elsewhere, a configuration
     that is hidden or that the core is not proven for) is not."""
@@ -152,15 +166,14 @@ def require(connection: Connection, given: LdifFiles, first: str | None) -> None
         if found is None:
             return
         config, database = found
-        room, readers = map_room.look(database)
-        place = TargetDatabase(config, database, database.directory or Path())
-        target = native.target_of(BuildOptions(config.path, suffix=database.suffix), place)
-        load = guard.forecast(target, given, room.available, Meter("sample"))
+        seen, readers = room.look(database)
+        if given.streamed or sampled.at_most(given) < seen.available:
+            return
+        needed = sampled.of_files(native.sample_target(config, database), given, Meter("sample")).bytes
     except (LoaderError, OSError) as error:
         log.info("room in the map was not looked at: %s", error)
         return
-    if load is not None:
-        _judge(database, room, readers, load.bytes)
+    _judge(database, seen, readers, needed)
 
 
 def _local(connection: Connection, first: str | None) -> tuple[Config, Database] | None:
@@ -174,41 +187,20 @@ def _local(connection: Connection, first: str | None) -> tuple[Config, Database]
     return config, max(found, key=lambda one: len(one.suffix))
 
 
-def _judge(database: Database, room: Room, readers: tuple[Reader, ...], needed: int) -> None:
-    if needed > room.available:
-        if room.held:
-            _tell_reader(database, room, readers)
-        whole = room.maxsize - room.available + needed
-        raise MaxsizeTooSmall(maxsize=units.size(room.maxsize), suffix=database.suffix, needed=units.size(whole))
-    if needed * LOOSER > room.available:
+def _judge(database: Database, seen: Room, readers: tuple[Reader, ...], needed: int) -> None:
+    suffix, available = database.suffix, units.size(seen.available)
+    if needed > seen.available and seen.held:
+        oldest = max(readers, key=lambda reader: reader.lag)
+        process, held = oldest.process or "a dead reader", units.size(seen.held)
+        log.warning(
+            "%s: %s (process %d) keeps %s of free pages from being used again", suffix, process, oldest.pid, held
+        )
+    room.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
+    if needed * LOOSER > seen.available:
         log.warning(
             "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map",
-            database.suffix,
-            units.size(needed),
-            units.size(room.available),
+            *(suffix, units.size(needed), available),
         )
-
-
-def _tell_reader(database: Database, room: Room, readers: tuple[Reader, ...]) -> None:
-    oldest = max(readers, key=lambda one: one.lag)
-    log.warning(
-        "%s: %s (process %d) keeps %s of free pages from being used again",
-        database.suffix,
-        oldest.process or "a dead reader",
-        oldest.pid,
-        units.size(room.held),
-    )
-
-
-# --- looking ---------------------------------------------------------------------------------------------------------
-#
-# A load into a running server, looked at from outside.
-
-
-# Of loader/native/load/src/journal.rs: kind, first position, the one after the last, and XXH3 of these.
-_RECORD = struct.Struct("<4Q")
-_SETTLED = (2, 3, 4)  # added, present, replaced
-JOURNAL = "journal"
 
 
 def loads_of(uri: str) -> list[RunStatus]:
@@ -240,29 +232,6 @@ def _runs(journal: Path) -> Iterator[int]:
         kind, first, end, check = _RECORD.unpack_from(content, at)
         if kind in _SETTLED and xxhash.xxh3_64_intdigest(content[at : at + 24]) == check:
             yield end - first
-
-
-# --- add -------------------------------------------------------------------------------------------------------------
-#
-# Add LDIF to a running server: in transactions, over several connections, going on where a run was stopped.
-#
-# Steps: start, scan, load. Once done, the same command does nothing.
-
-
-STEPS = ("start", "scan", "load")
-# Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
-# and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
-KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
-KEPT_PREFIX = "pwd"
-# Where a server shows no schema.
-PROTECTED = (
-    *("creatorsname", "createtimestamp", "modifiersname", "modifytimestamp"),
-    *("structuralobjectclass", "entryuuid", "entrycsn", "contextcsn"),
-)
-NAMING = (
-    *("aliasedobjectname", "distinguishedname", "manager", "member", "owner", "roleoccupant"),
-    *("secretary", "seealso", "uniquemember"),
-)
 
 
 def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:

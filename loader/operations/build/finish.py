@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loader import csn
 from loader.mdb import contents, edits, verify
-from loader.operations import estimate, member_of
+from loader.operations import member_of
 from loader.operations.build.options import BuildOptions
 from loader.operations.publish import TargetDatabase, publish_environment
 from loader.progress import Meter
@@ -22,11 +22,6 @@ def server_id(options: BuildOptions, place: TargetDatabase) -> int:
     """Of the entryCSNs that are made."""
     wanted = options.server_id
     return (place.config.server_id or 0) if wanted is None else wanted
-
-
-def choose_maxsize(options: BuildOptions, place: TargetDatabase, needed: int) -> int:
-    """As `estimate.choose_maxsize`; a target of its own does not ask whether slapd runs on the configuration."""
-    return estimate.choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
 
 
 def complete(options: BuildOptions, made: Path, place: TargetDatabase, meter: Meter) -> None:

@@ -1,4 +1,8 @@
-"""An LDIF divided among databases that are glued together: a file for each of them, in the superior's run directory."""
+"""A build of databases that are glued together: the LDIF is divided, and each database is made of its part.
+
+As `slapadd -b SUPERIOR` does without -g, each entry goes to the database that slapd would look for it in. All databases
+are made and checked before the first one is published; the superior, which bears the contextCSN, is the last.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,11 @@ from loader.sinks.configured import schema_of
 from loader.sinks.mdb import SplitTarget
 from loader.storage import files
 
-HOME = "split"  # in the run directory
+HOME = "split"  # in the run directory: a file for each database
+STEPS = ("claim", "split", "report")
+RUN_DIR = ".ditseed-glued"  # in each subordinate database's directory
+_VERB = "build of a glued part"
+_ALONE = "Build that database by itself (-b {suffix}), and {superior} with --no-glue."
 
 
 @dataclass(frozen=True)
@@ -128,20 +136,6 @@ def _numbered(rejects: Path | None, number: int) -> Path | None:
     return rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
 
 
-# --- glued -----------------------------------------------------------------------------------------------------------
-#
-# A build of databases that are glued together: the LDIF divided, and each database made of its part.
-#
-# As `slapadd -b SUPERIOR` does without -g, each entry goes to the database that slapd would look for it in. All
-# databases are made and checked before the first one is published, the superior, which bears the contextCSN, last.
-
-
-STEPS = ("claim", "split", "report")
-RUN_DIR = ".ditseed-glued"  # in each subordinate database's directory
-_VERB = "build of a glued part"
-_ALONE = "Build that database by itself (-b {suffix}), and {superior} with --no-glue."
-
-
 def subordinates(options: BuildOptions, place: TargetDatabase) -> list[Database]:
     """The databases that are made too. Raises GlueRefused."""
     if not options.glue or options.target is not None:
@@ -187,12 +181,11 @@ class _DatabaseBuild:
     options: BuildOptions
     run: Run
     place: TargetDatabase
-    engine: ModuleType
 
-    def prepared(self) -> Callable[[], Facts]:
+    def prepared(self, engine: ModuleType) -> Callable[[], Facts]:
         """Made and checked; the call that publishes it."""
-        found: Callable[[], Facts] = self.engine.prepared(self.options, self.run, self.place)
-        return found
+        publish: Callable[[], Facts] = engine.prepared(self.options, self.run, self.place)
+        return publish
 
 
 def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: ModuleType) -> tuple[Facts, float]:
@@ -224,10 +217,10 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Modul
     divided = run.do("split", work.split)
     work.require_entries(divided)
     with ExitStack() as stack:
-        made = [(part, part.prepared()) for part in _parts(work, divided, engine, stack)]
+        made = [(part, part.prepared(engine)) for part in _parts(work, divided, stack)]
         # The contextCSN is the superior's: it must not stand before what it speaks of.
-        top = list(_top(work, divided, [part for part, _ in made], engine))
-        publish = [*made, *((part, part.prepared()) for part in top)]
+        top = list(_top(work, divided, [part for part, _ in made]))
+        publish = [*made, *((part, part.prepared(engine)) for part in top)]
         facts = [{"suffix": part.place.database.suffix, **call()} for part, call in publish]
         seconds = sum(step.seconds for part, _ in made for step in part.run.catalogue.steps())
     told = {"facts": _together(facts, divided, place.directory), "seconds": seconds}
@@ -252,7 +245,7 @@ def _claimed(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[st
     return tuple(run.do("claim", claim)["claimed"])
 
 
-def _parts(work: GluedBuild, divided: Facts, engine: ModuleType, stack: ExitStack) -> Iterator[_DatabaseBuild]:
+def _parts(work: GluedBuild, divided: Facts, stack: ExitStack) -> Iterator[_DatabaseBuild]:
     """Those of the subordinate databases, each in a run in its own directory. Each is made before the next is asked
     for."""
     made: list[_DatabaseBuild] = []
@@ -260,7 +253,7 @@ def _parts(work: GluedBuild, divided: Facts, engine: ModuleType, stack: ExitStac
         if work.has_entries(number, divided):
             run = stack.enter_context(_opened(work, number))
             options = work.part(number, divided, _rejected(made))
-            made.append(_DatabaseBuild(options, run, place, engine))
+            made.append(_DatabaseBuild(options, run, place))
             yield made[-1]
 
 
@@ -281,16 +274,14 @@ def _differs(directory: Path, identity: Facts) -> bool:
         return catalogue is not None and catalogue.differences(_VERB, identity) != []
 
 
-def _top(
-    work: GluedBuild, divided: Facts, made: Sequence[_DatabaseBuild], engine: ModuleType
-) -> Iterator[_DatabaseBuild]:
+def _top(work: GluedBuild, divided: Facts, made: Sequence[_DatabaseBuild]) -> Iterator[_DatabaseBuild]:
     """The superior's part; none where it gets no entries."""
     if not work.has_entries(0, divided):
         return
     options = work.part(0, divided, _rejected(made))
     if options.write_context:
         options = dataclasses.replace(options, reached=_reached(divided, made))
-    yield _DatabaseBuild(options, work.run, work.places[0], engine)
+    yield _DatabaseBuild(options, work.run, work.places[0])
 
 
 def _rejected(made: Sequence[_DatabaseBuild]) -> int:

@@ -1,4 +1,7 @@
-"""The LDIF that a build reads: in which order, whether it is whole, what contextCSN it brings."""
+"""The LDIF that a build reads: in which order, whether it is whole, what contextCSN it brings.
+
+Streams are put into files first for an engine that reads its input more than once.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +28,8 @@ from loader.sources import dit, names
 from loader.sources.location import STDIN, is_stream
 from loader.storage import files
 
+STEP = "spool"
 NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
-
-
-@contextmanager
-def opened(options: BuildOptions) -> Iterator[list[Path]]:
-    """LDIF in loading order, of which some may be read: of a tree it is made meanwhile."""
-    if options.tree is None:
-        yield options.files.paths()
-        return
-    with options.tree.stream() as descriptor:
-        yield [Path(f"/dev/fd/{descriptor}")]
 
 
 def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Facts:
@@ -101,14 +95,6 @@ def _claimed(options: BuildOptions, place: TargetDatabase, found: ScanResult) ->
         where, suffix = options.inputs[0], place.database.suffix
         raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT, commands=())
     return sorted(known.values())
-
-
-# --- spool -----------------------------------------------------------------------------------------------------------
-#
-# Streams put into files, for an engine that reads its input more than once.
-
-
-STEP = "spool"
 
 
 def spooled(options: BuildOptions, run: Run) -> BuildOptions:

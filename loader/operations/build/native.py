@@ -1,4 +1,7 @@
-"""Where the native engine is not proven to write what slapd would: refused by name, before any work."""
+"""The steps of a build by the native core: one call reads the input once, and writes the data file.
+
+A configuration for which the core is not proven to write what slapd would is refused by name, before any work.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,25 @@ import xxhash
 from loader import backmdb, exports, resources, units
 from loader.backmdb import Settings
 from loader.config import Config, Database
-from loader.errors import AllRejected, EntriesLost, NotProven, TooManyEntries
+from loader.errors import (
+    AllRejected,
+    EmptyInput,
+    EntriesLost,
+    IncludeRefused,
+    LdifEncoding,
+    LdifSyntax,
+    LdifTruncated,
+    NotProven,
+    TooManyEntries,
+)
 from loader.mdb import edits, meta, verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations.build import finish, inputs
 from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import guard
-from loader.operations.sizing.guard import Limits
+from loader.operations.room import Limits, choose_maxsize, require_room
+from loader.operations.sizing import sampled
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
@@ -37,10 +50,14 @@ from loader.sinks.configured import schema_of
 from loader.sinks.mdb import BuildRules, Built, LiveSource, Rejection, Resources, Table, Target, Transferred
 from loader.storage import files
 
+STEPS = ("config", "scan", "schema", "load", "check", "publish")
+LARGEST = 1 << 46  # bytes of the map, within what a process can map, if maxsize is chosen after the load
 OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the other
 MOST_ENTRIES = 2**32 - 3  # as positions.rs of the core has it
 LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
+# Settings of cn=config that say who may do what, and nothing about the data.
+_INDIFFERENT = ("olcaccess", "olclimits", "olcrootpw", "olcsyncrepl")
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
 
 
@@ -51,15 +68,21 @@ def proven_settings(
     SettingRefused."""
     require_supported(config, database, superior or database)
     found = backmdb.settings(config, database, superior, is_2_7())
-    for reason in (*_of_host(), *_of_settings(database, found), *_of_context(found, options)):
-        raise NotProven(reason=reason)
+    require_keys(found)
+    for flag in database.env_flags:
+        if flag.lower() not in _ENV_FLAGS:
+            raise NotProven(reason=f"envflags {flag}")
+    if found.subentry and options.write_context:
+        raise NotProven(reason="sync_use_subentry puts contextCSN into an entry of its own")
     return found
 
 
 def require_keys(found: Settings) -> None:
     """Are the index keys of such settings known, on this host? Raises NotProven."""
-    for reason in (*_of_host(), *_of_keys(found)):
-        raise NotProven(reason=reason)
+    if sys.byteorder != "little" or struct.calcsize("P") != 8:
+        raise NotProven(reason="this host is not a 64-bit one with the low byte first")
+    if found.intlen > LONGEST_INTLEN:
+        raise NotProven(reason=f"index_intlen is {found.intlen}, more than {LONGEST_INTLEN}")
 
 
 def require_numbers(entries: int | None, options: BuildOptions, source: str = "") -> None:
@@ -69,28 +92,6 @@ def require_numbers(entries: int | None, options: BuildOptions, source: str = ""
         inputs = source or ", ".join(map(str, options.inputs)) or "the template"
         counts = f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
         raise TooManyEntries(path=inputs, reason=counts)
-
-
-def _of_host() -> Iterator[str]:
-    if sys.byteorder != "little" or struct.calcsize("P") != 8:
-        yield "this host is not a 64-bit one with the low byte first"
-
-
-def _of_settings(database: Database, found: Settings) -> Iterator[str]:
-    yield from _of_keys(found)
-    for flag in database.env_flags:
-        if flag.lower() not in _ENV_FLAGS:
-            yield f"envflags {flag}"
-
-
-def _of_keys(found: Settings) -> Iterator[str]:
-    if found.intlen > LONGEST_INTLEN:
-        yield f"index_intlen is {found.intlen}, more than {LONGEST_INTLEN}"
-
-
-def _of_context(found: Settings, options: BuildOptions) -> Iterator[str]:
-    if found.subentry and options.write_context:
-        yield "sync_use_subentry puts contextCSN into an entry of its own"
 
 
 def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> None:
@@ -121,18 +122,9 @@ def _text(release: Release) -> str:
     return ".".join(map(str, release))
 
 
-# --- made for --------------------------------------------------------------------------------------------------------
-#
-# What decides how entries are stored, as one checksum: a run does not go on under another configuration or slapd.
-
-
-# Of cn=config: about who may do what.
-_INDIFFERENT = ("olcaccess", "olclimits", "olcrootpw", "olcsyncrepl")
-
-
 def made_for(config: Config, database: Database, options: BuildOptions) -> str:
-    """Of the slapd that is installed, the schema, and the settings of the database that its data depend on; of all
-    settings where the native engine does not follow them."""
+    """Checksum of what decides how entries are stored: the release of slapd, the schema, and the settings that the data
+    depend on, or all settings if the core does not follow them. A run does not go on under another one."""
     try:
         settings: object = proven_settings(config, database, options)
     except NotProven:
@@ -141,35 +133,19 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
     return xxhash.xxh3_128_hexdigest(repr(deciding).encode())
 
 
-# --- native ----------------------------------------------------------------------------------------------------------
-#
-# The steps of a build by the native core: one call reads the input once, and writes the data file.
-
-
-STEPS = ("config", "scan", "schema", "load", "check", "publish")
-LARGEST = 1 << 46  # bytes, within what a process can map; while the size is chosen afterwards
-SHARE = 4  # of the memory there is, this part by default
-
-
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
     """The steps up to a database that is made and checked; the call that publishes it. Each is done once."""
     work = NativeSteps(options, run, place)
     run.do("config", work.config)
-    scan = _looked_at(options, run, work)
+    scan: Facts = {}
+    if options.seeding:  # the contextCSN must be known before the first entry is written
+        scan = run.do("scan", work.scan)
+        run.do("schema", lambda meter: work.schema(scan))
     total = scan.get("entries") or options.source.entries()
     require_numbers(total, options)
     loaded = run.do("load", lambda meter: work.load(meter, scan), total=total)
     checked = run.do("check", lambda meter: work.check(meter, loaded))
     return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(loaded, checked))}
-
-
-def _looked_at(options: BuildOptions, run: Run, work: NativeSteps) -> Facts:
-    """A consumer's contextCSN must be known before its first entry is written; what else that look shows is used."""
-    if not options.seeding:
-        return {}
-    scan = run.do("scan", work.scan)
-    run.do("schema", lambda meter: work.schema(scan))
-    return scan
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> None:
@@ -185,6 +161,7 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
     """What the configuration says now. Raises NotProven."""
+    maxsize = place.database.maxsize if options.maxsize is None else options.maxsize
     settings = proven_settings(place.config, place.database, options, place.superior)
     known = schema_of(place.config, place.named, settings.attribute_options, seeding=options.seeding)
     require_rules(known.foreign(), known.unproven(settings.attributes))
@@ -192,21 +169,21 @@ def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
         settings=settings,
         schema=known,
         tables=tables(),
-        map_size=_map_size(options, place),
+        map_size=LARGEST if isinstance(maxsize, str) else maxsize,
         server_id=finish.server_id(options, place),
     )
+
+
+def sample_target(config: Config, database: Database) -> Target:
+    """For builds of a sample: the database as it is configured, wherever its directory is. Raises NotProven."""
+    place = TargetDatabase(config, database, database.directory or Path())
+    return target_of(BuildOptions(config.path, suffix=database.suffix), place)
 
 
 def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
     chosen = place.database.maxsize if options.maxsize is None else options.maxsize
     maxsize = None if isinstance(chosen, str) else chosen
     return Limits(place.database.suffix, maxsize, place.directory if options.check_space else None)
-
-
-def _map_size(options: BuildOptions, place: TargetDatabase) -> int:
-    if options.maxsize is None:
-        return place.database.maxsize
-    return LARGEST if isinstance(options.maxsize, str) else options.maxsize
 
 
 @dataclass(frozen=True)
@@ -314,10 +291,18 @@ class NativeSteps:
         files.publish(partial, self.made / DATA)
 
     def _require_room(self) -> None:
-        """Raises MaxsizeTooSmall, NoSpace before the load; `--maxsize auto` chooses the size afterwards."""
-        if self.options.tree is None:
-            given, limits = self.options.files, limits_of(self.options, self.place)
-            guard.require_room(self.target, given, limits, Meter("sample"))
+        """Raises MaxsizeTooSmall or NoSpace before the load; `--maxsize auto` chooses the size afterwards. A stream
+        cannot be sampled."""
+        given = self.options.files
+        if self.options.tree is None and not given.streamed:
+            require_room(limits_of(self.options, self.place), self._predicted, sampled.at_most(given))
+
+    def _predicted(self) -> int:
+        """0 for faulty input: the load reports the fault with its line."""
+        try:
+            return sampled.of_files(self.target, self.options.files, Meter("sample")).bytes
+        except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
+            return 0
 
     def _rules(self, claimed: Sequence[str] | None, account: bool) -> BuildRules:
         options = self.options
@@ -343,7 +328,7 @@ class NativeSteps:
     def _means(self, scratch: Path) -> Resources:
         options = self.options
         return Resources(
-            memory=options.memory or resources.memory() // SHARE,
+            memory=options.memory or resources.sorting_memory(),
             jobs=options.jobs or resources.processors(),
             scratch=scratch,
             rejects=self.rejects,
@@ -369,7 +354,8 @@ class NativeSteps:
             "entries": built.entries,
             "rejected": built.rejected,
             "left_out": built.duplicates + built.dropped,
-            **{name: count for name, count in _left_out(built) if count},
+            **({"read_twice": built.duplicates} if built.duplicates else {}),
+            **({"without_parent": built.dropped} if built.dropped else {}),
             **({"stale": len(built.stale)} if built.stale else {}),
             "rejections": [_rejection(one) for one in built.rejections],
             "phases": built.phases,
@@ -382,7 +368,8 @@ class NativeSteps:
         """Every entry that was read is in the database or among the rejects, and the database is sound."""
         finish.complete(self.options, self.made, self.place, meter)
         facts = meta.read_meta(self.made)
-        maxsize = finish.choose_maxsize(self.options, self.place, facts.used)
+        changing = self.options.target is None
+        maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
         if maxsize != facts.map_size:
             edits.set_map_size(self.made / DATA, maxsize)
         written = self._verified(meter, loaded)
@@ -407,11 +394,6 @@ class NativeSteps:
     def publish(self, loaded: Facts, checked: Facts) -> Facts:
         counts = (loaded["entries"], checked["maxsize"])
         return finish.publish(self.options, self.place, self.made, checked, *counts)
-
-
-def _left_out(built: Built) -> tuple[tuple[str, int], ...]:
-    """Why, in the parts that make up `left_out`."""
-    return ("read_twice", built.duplicates), ("without_parent", built.dropped)
 
 
 def _misfits(built: Built | Transferred) -> Facts:

@@ -1,35 +1,53 @@
 """The steps of a build by slapadd: its input is read three times, for slapadd tells what is wrong late and briefly.
 
-A stream is put into a file first."""
+A stream is put into a file first. Several slapadds may share a load, each with a slice of the input and an environment
+of its own; these are merged at the end. slapadd -q is one writer that puts index keys where they belong: it crawls once
+its database outgrows memory, and uses one processor. A smaller database fits, and as many can grow at a time as there
+are processors.
+"""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loader import backmdb, resources, settings, units
+from loader import backmdb, ldif, resources, settings, units
+from loader.child import Child
 from loader.defaults import ENGINES
-from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, NotProven
-from loader.mdb import contents, verify
+from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, LoaderError, NotProven
+from loader.mdb import contents, meta, verify
 from loader.mdb.meta import DATA
-from loader.operations import estimate
 from loader.operations.build import finish, inputs, native
 from loader.operations.build.options import MOST_SHARDS, BuildOptions
 from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import guard
+from loader.operations.room import choose_maxsize
+from loader.operations.sizing import sampled
+from loader.piped import piped
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
+from loader.server import tools
 from loader.sinks import slapadd
 from loader.sinks.slapadd import GeneratedAttributes, MergeTask, Slice, SlicedLdif
 from loader.sources import names
 from loader.storage import files
 
 STEPS = (inputs.STEP, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
+_PILOT = 8 << 20  # bytes of LDIF: some 15,000 entries, a second or two
+_PILOT_MAXSIZE = 4 << 30  # bytes
+_MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
+_SMALLEST = 1 << 20  # bytes of an empty database with its indexes
+_FEW = 50_000  # entries of a slice: fewer are not worth the start of a slapadd, more make each slapadd slower
+_MANY = 64  # slices that are cut for speed alone
+_LEAST = 5_000  # entries of a slice that has to be small for want of memory
+_SHARE = 2  # this part of the memory is for environments that grow
+_WORTH = 4  # shared entries are loaded with each slice: together at most this part of the others
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
@@ -102,7 +120,7 @@ class _SlapaddSteps:
     def size(self, meter: Meter, scan: Facts) -> Facts:
         """How large the database will be; is there room, in maxsize and on the disk?"""
         needed = self._needed(meter, scan)
-        maxsize = finish.choose_maxsize(self.options, self.place, needed)
+        maxsize = choose_maxsize(self.place, needed, self.options.maxsize, changing=self.options.target is None)
         count = shard_count(self.options, self.place, scan["entries"], needed)
         if not scan["first_dn"]:
             count = 1  # the entry of the empty DN has no node by which slices could be merged
@@ -112,32 +130,60 @@ class _SlapaddSteps:
         return {"estimate": needed, "maxsize": maxsize, "shards": count}
 
     def _needed(self, meter: Meter, scan: Facts) -> int:
-        """From a sample that the core builds; from a pilot load where it cannot, or there are no files."""
+        """From a sample that the core builds, or from a pilot load if the core is not proven for the configuration or
+        the input is a template."""
         options = self.options
         try:
             if options.tree is None:
                 target = native.target_of(options, self.place)
-                found = guard.of_files(target, options.files, meter).bytes
-                return found if options.engine == ENGINES[0] else round(found * estimate.MARGIN)
+                found = sampled.of_files(target, options.files, meter).bytes
+                return found if options.engine == ENGINES[0] else round(found * _MARGIN)
         except (NotProven, EmptyInput):
             pass
-        with inputs.opened(options) as read:
-            return estimate.needed(self.place, read, scan["entries"], self.run.directory, meter)
+        return self._piloted(scan["entries"])
+
+    def _piloted(self, entries: int) -> int:
+        """slapadd loads the first records into a directory of its own. What it complains about is left to the real
+        load, which reports it better."""
+        directory = self.run.directory / "pilot"
+        files.remove_tree(directory)
+        directory.mkdir(mode=0o700)
+        settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(_PILOT_MAXSIZE).encode()]}
+        text = self._first_records()
+        try:
+            with self.place.private_configuration(self.run.directory, settings) as copy:
+                words = ("-q", "-c", "-s", "-F", str(copy), "-b", self.place.database.suffix)
+                with Child(tools.server_tool("slapadd", *words), stdin=subprocess.PIPE) as child:
+                    assert child.process.stdin is not None
+                    with suppress(BrokenPipeError):
+                        child.process.stdin.write(text)
+                        child.process.stdin.close()
+                    child.wait()
+            facts, loaded = meta.read_meta(directory), contents.entry_count(directory)
+            return _SMALLEST + (round(facts.used * _MARGIN * entries / loaded) if loaded else 0)
+        finally:
+            files.remove_tree(directory)
+
+    def _first_records(self) -> bytes:
+        """Whole ones."""
+
+        def join(descriptor: int) -> None:
+            with suppress(LoaderError), self.options.source.reading(Meter("pilot")) as read:
+                ldif.join(names(read), descriptor, Meter("pilot"))
+
+        with piped(join, "pilot") as (descriptor, _), open(descriptor, "rb", closefd=False) as records:
+            text = records.read(_PILOT)
+        return text if len(text) < _PILOT else text[: text.rindex(b"\n\n") + 2]
 
     def load(self, meter: Meter, scan: Facts, size: Facts, aliases: Mapping[str, str]) -> Facts:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
-        settings = {"olcDbDirectory": [str(self.made).encode()], "olcDbMaxSize": [str(size["maxsize"]).encode()]}
-        place = self.place
-        with place.private_configuration(self.run.directory, settings) as copy:
-            server_id = finish.server_id(self.options, place)
-            target = slapadd.Target(
-                copy, place.database.suffix, self.made, size["maxsize"], server_id, self.options.check_schema
-            )
-            own = self.options.write_context and not self.options.seeding
-            with self.options.source.reading(meter) as read:
-                claimed = scan["claimed"]
-                written = slapadd.load(target, names(read), meter, claimed, own, aliases)
+        with (
+            _target(self.options, self.place, self.run.directory, self.made, size["maxsize"]) as target,
+            self.options.source.reading(meter) as read,
+        ):
+            own = _writes_context(self.options)
+            written = slapadd.load(target, names(read), meter, scan["claimed"], own, aliases)
         killpoint("load.middle")
         return {"entries": written}
 
@@ -155,22 +201,27 @@ class _SlapaddSteps:
         return finish.publish(self.options, self.place, self.made, checked, *counts)
 
 
-# --- shard count -----------------------------------------------------------------------------------------------------
-#
-# How many slapadds share a load, and how many of them run at a time.
+@contextmanager
+def _target(
+    options: BuildOptions, place: TargetDatabase, scratch: Path, made: Path, maxsize: int
+) -> Iterator[slapadd.Target]:
+    """Of a slapadd into the directory `made`, with a private configuration in `scratch`."""
+    settings = {"olcDbDirectory": [bytes(made)], "olcDbMaxSize": [str(maxsize).encode()]}
+    with place.private_configuration(scratch, settings) as copy:
+        server_id = finish.server_id(options, place)
+        yield slapadd.Target(copy, place.database.suffix, made, maxsize, server_id, options.check_schema)
 
 
-# Entries of a slice: fewer are not worth a slapadd that starts, and more make each of them slower.
-_FEW = 50_000
-_MANY = 64  # slices that are cut for speed alone
-_LEAST = 5_000  # entries of a slice that has to be small for want of memory
-_SHARE = 2  # of the memory there is, this part for environments that grow
-_WORTH = 4  # shared entries are loaded by each: together at most this part of the others
+def _writes_context(options: BuildOptions) -> bool:
+    return options.write_context and not options.seeding
 
 
 def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, needed: int) -> int:
-    """How many slices to cut; 1: none. needed: bytes that the database will take."""
-    if options.shards == 1 or options.tree or _why_not(options, place):
+    """How many slices to cut; 1: none. `needed`: bytes of the database."""
+    if options.shards == 1 or options.tree:
+        return 1
+    # sync_use_subentry puts contextCSN into an entry of its own, so one slapadd must see all entries.
+    if _writes_context(options) and backmdb.settings(place.config, place.database).subentry:
         return 1
     if options.shards:
         return options.shards
@@ -178,14 +229,6 @@ def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, need
     fitting = -(-needed * processors * _SHARE // resources.memory())
     for_speed = min(_MANY, entries // _FEW)
     return max(1, min(max(fitting, for_speed), entries // _LEAST, MOST_SHARDS))
-
-
-def _why_not(options: BuildOptions, place: TargetDatabase) -> str | None:
-    """Why one slapadd must see all, if it must."""
-    own = options.write_context and not options.seeding
-    if own and backmdb.settings(place.config, place.database).subentry:
-        return "sync_use_subentry puts contextCSN into an entry of its own"
-    return None
 
 
 def parallel_slapadds(needed: int, count: int) -> int:
@@ -197,14 +240,6 @@ def parallel_slapadds(needed: int, count: int) -> int:
 def max_useful_slices(shared: int, leaves: int, count: int) -> int:
     """As many slices as do not load shared entries for the most part."""
     return min(count, 1 + leaves // (_WORTH * max(shared, 1)))
-
-
-# --- shards ----------------------------------------------------------------------------------------------------------
-#
-# The load by several slapadds side by side: how many, each into an environment of its own, and made one at the end.
-#
-# slapadd -q is one writer that puts index keys where they belong: it crawls once its database outgrows memory, and
-# uses one processor. A database a part as large fits, and as many can grow at a time as there are processors.
 
 
 @dataclass(frozen=True)
@@ -312,17 +347,7 @@ class ShardSteps:
         made = self.home / one.name
         files.remove_tree(made)
         made.mkdir(mode=0o700)
-        settings = {"olcDbDirectory": [str(made).encode()], "olcDbMaxSize": [str(self.size["maxsize"]).encode()]}
-        place = self.place
-        with place.private_configuration(made, settings) as copy:
-            target = slapadd.Target(
-                copy,
-                place.database.suffix,
-                made,
-                self.size["maxsize"],
-                one.piece.making.server_id,
-                self.options.check_schema,
-            )
+        with _target(self.options, self.place, made, made, self.size["maxsize"]) as target:
             own, rooted = slapadd.load_slice(target, one.piece, meter)
         files.make_durable(made / DATA)
         facts = {"entries": own + one.shared, "rooted": rooted, "identity": files.identity(made / DATA)}
@@ -332,7 +357,7 @@ class ShardSteps:
     def merge(self, meter: Meter, plan: Facts, made: Path) -> Facts:
         files.remove_tree(made)
         made.mkdir(mode=0o700)
-        own = self.options.write_context and not self.options.seeding
+        own = _writes_context(self.options)
         task = MergeTask(
             parts=[self.home / _name(number) / DATA for number in range(plan["shards"])],
             shared=plan["shared"],

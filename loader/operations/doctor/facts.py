@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from loader.operations.map_room import Reader, Room
+from loader.operations.room import Reader, Room
 from loader.operations.storage.findings import Finding
 from loader.run.lease import Lease
 from loader.storage.volumes import Unseen

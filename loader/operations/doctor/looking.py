@@ -38,7 +38,7 @@ from loader.errors import (
     of_system,
 )
 from loader.mdb import contents, meta, readers, verify
-from loader.operations import leases, made_with, map_room
+from loader.operations import leases, made_with, room
 from loader.operations.backup import check as backup_check
 from loader.operations.doctor.facts import Backup, Barred, Certificate, Database, Drift, Facts, Kept, Replication, Slapd
 from loader.operations.publish import REPLACED
@@ -155,7 +155,7 @@ def _database(config: Config, one: Configured, request: Request, looker: Looker)
     damage = looker.at(f"{suffix}: data.mdb", lambda: _damage(directory, not has_dead))
     if damage:
         return replace(database, damage=damage)
-    seen = looker.at(f"{suffix}: pages and readers", lambda: map_room.look(one))
+    seen = looker.at(f"{suffix}: pages and readers", lambda: room.look(one))
     slots = looker.at(f"{suffix}: reader slots", lambda: _slots(directory)) or (0, 0)
     if has_dead:
         why = "to open the database clears the slots of dead readers, which --fix does first"
@@ -251,7 +251,7 @@ def _slots(directory: Path) -> tuple[int, int]:
 
 
 def _has_dead_readers(directory: Path) -> bool:
-    """Do dead ones keep pages? They are for --fix to find. True if nobody knows; map_room reports why."""
+    """Do dead ones keep pages? They are for --fix to find. True if nobody knows; room reports why."""
     try:
         newest = meta.read_meta(directory).txnid
     except (LoaderError, OSError):

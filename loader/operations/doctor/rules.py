@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from loader import csn, units
 from loader.operations.doctor.facts import Barred, Database, Drift, Facts, Replication
-from loader.operations.map_room import Reader, Room
 from loader.operations.monitoring import Status
+from loader.operations.room import Reader, Room
 from loader.operations.storage.findings import Finding, Severity
 
 Findings = Iterator[Finding]

@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import config as glue
-from loader import indexes, units
-from loader.child import Child
+from loader import indexes
 from loader.config import Config, Database
-from loader.errors import MapFull, NotProven, ServerRunning, ToolFailed
+from loader.errors import NotProven, ServerRunning
 from loader.indexes import Indexes
 from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations import indexing
-from loader.operations.tune.target import Outcome, Plan, State, Target, carry_out, changed, slapd_on
+from loader.operations.tune.target import Outcome, Plan, State, Target, carry_out, changed, databases_of, slapd_on
 from loader.operations.verify import given_to_core
 from loader.progress import Progress
 from loader.server import configuration, private, tools
 from loader.storage import held, temporary
 from loader.storage.files import Owner
 
+WORKSHOP = ".ditseed-index"  # in the database directory, for what does not fit into memory
 # slapd does not write down how far it has come.
 _UNFINISHED = (
     "the index stays incomplete, and searches by it miss entries once slapd runs again: "
@@ -59,12 +59,10 @@ class IndexChange:
 
 def index_settings(target: Target, suffix: str | None) -> list[IndexSettings]:
     """Of every mdb database, or the one of `suffix`."""
-    config = target.config
-    chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
-    return [_indexing(one, target.local) for one in chosen]
+    return [_index_settings(database, target.local) for database in databases_of(target.config, suffix)]
 
 
-def _indexing(database: Database, local: bool) -> IndexSettings:
+def _index_settings(database: Database, local: bool) -> IndexSettings:
     present = indexes.parse(database.indexes)
     missing = indexes.lacking_for_sync(present)
     return IndexSettings(
@@ -104,7 +102,7 @@ def change_indexes(
     if plan.index and reindex:
         if apply:
             _require_stopped(target.config, plan)
-        first = functools.partial(make_indexes, target.config, plan, progress or Progress("none"))
+        first = functools.partial(_make_indexes, target.config, plan, progress or Progress("none"))
     outcome = carry_out(target, plan, apply, first)
     notes = [*outcome.notes, *_not_there(database, wish)]
     if outcome.state is State.UNCHANGED and target.online and (wish.wanted or wish.add):
@@ -188,19 +186,13 @@ def _require_stopped(config: Config, plan: Plan) -> None:
         )
 
 
-# --- making ----------------------------------------------------------------------------------------------------------
-#
-# Making new indexes in a database that no slapd has open, before its configuration speaks of them.
-#
-# The core makes their tables again in one transaction, with the kinds that were configured before and those that will
-# be: whichever configuration stands after a kill, slapd finds by it what it should.
+def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
+    """Makes new indexes in a database that no slapd has open, before its configuration names them; notes on how.
 
-
-WORKSHOP = ".ditseed-index"  # in the database directory, for what does not fit into memory
-
-
-def make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
-    """Notes on how they were made. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
+    The core makes their tables again in one transaction, with the kinds that were configured before and those that
+    will be: whichever configuration is there after a kill, slapd finds the entries. Raises MapFull, NoSpace,
+    MdbDamaged, ToolFailed.
+    """
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
         return ()  # slapd makes the indexes of an empty database as it fills
@@ -208,7 +200,7 @@ def make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str
         _by_core(config, plan, directory, progress)
         return ()
     except NotProven as error:
-        make_by_slapindex(config, plan, progress)
+        _by_slapindex(config, plan, directory, progress)
         return (indexing.by_slapindex_because(error),)
 
 
@@ -238,18 +230,9 @@ def _workshop(directory: Path) -> Iterator[Path]:
                 os.rmdir(WORKSHOP, dir_fd=place.descriptor)
 
 
-# --- slapindex -------------------------------------------------------------------------------------------------------
-#
-# New indexes made by slapindex, where the core is not proven to make them, in a database that no slapd has open.
-#
-# Until the configuration changes nobody looks at them, so a slapindex that was killed or failed does no harm: kinds
-# that were there before are only added to.
-
-
-def make_by_slapindex(config: Config, plan: Plan, progress: Progress) -> None:
-    """Run slapindex as the owner of the database, with the changed configuration. Raises MapFull, ToolFailed."""
-    directory = plan.database.directory
-    assert directory is not None
+def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
+    """slapindex runs as the owner of the database, with the changed configuration. If it is killed or fails, kinds that
+    were there before have only been added to. Raises MapFull, ToolFailed."""
     owner = _owner(directory)
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
     lines = [value.decode() for value in changed.get("olcDbIndex", [])]
@@ -262,7 +245,9 @@ def make_by_slapindex(config: Config, plan: Plan, progress: Progress) -> None:
     ):
         tools.change_owner(owner, Path(place))
         words = ["-q", "-F", str(copy), "-b", plan.database.suffix]
-        _run(tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words), plan, progress)
+        command = tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words)
+        with progress.step("slapindex") as meter:
+            indexing.run_slapindex(command, directory, plan.database.maxsize, meter)
 
 
 def _owner(directory: Path) -> Owner:
@@ -271,14 +256,3 @@ def _owner(directory: Path) -> Owner:
     with held.opened(directory) as place, place.pinned(DATA, written=True) as data:
         found = Owner.of(data)
         return Owner.told(place.status) if found.uid == 0 and place.is_foreign else found
-
-
-def _run(command: Sequence[str], plan: Plan, progress: Progress) -> None:
-    with progress.step("slapindex") as meter, Child(command) as child, meter.cancelling(child.kill):
-        try:
-            child.check()
-        except ToolFailed as error:
-            if "MDB_MAP_FULL" in " ".join(child.words):
-                size = units.size(plan.database.maxsize)
-                raise MapFull(path=plan.database.directory, map_size=size) from error
-            raise ToolFailed(**{**error.facts, "tool": "slapindex"}) from error

@@ -1,29 +1,48 @@
-"""maxsize: how much a database may grow to, how much it holds, and what would be a good value."""
+"""maxsize: how much a database holds and may become, what a load that is to come needs, and setting it.
+
+Without a load the recommendation is a multiple of what is used. For a load it is the sum of what the load takes, as a
+sample tells, and of the room that LMDB needs beside it: growth, a long reader, the largest transaction.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loader import units
-from loader.backmdb import PAGE_SIZE
-from loader.config import Config, Database
-from loader.defaults import MAXSIZE_FACTOR
-from loader.errors import LoaderError, MaxsizeTooSmall, UsageProblem
-from loader.mdb import meta
-from loader.operations.tune.target import Offline, Outcome, Plan, Target, carry_out, changed, lines_to_change
-from loader.storage import files
+from loader import backmdb, units
+from loader.config import Database
+from loader.errors import LoaderError, UsageProblem
+from loader.mdb import contents, meta, readers
+from loader.mdb.meta import MetaPage
+from loader.operations import room
+from loader.operations.build import native
+from loader.operations.room import GIB
+from loader.operations.sizing import sampled
+from loader.operations.sizing.model import Forecast
+from loader.operations.tune.target import Outcome, Target, carry_out, databases_of, maxsize_plan
+from loader.progress import Meter, Progress
+from loader.server import configuration
+from loader.server.options import Connection
+from loader.sources import sampling
+from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import Kind, locate
+from loader.sources.sampling import Sample, SampleSize
+from loader.storage import files, temporary
 
 if TYPE_CHECKING:
     from loader.server.searches import MapPages
 
-log = logging.getLogger(__name__)
-
-GIB = 1 << 30
 _UNTOLD = "slapd's monitor does not tell us what is used"
 SHORT = 1.5  # below this times the used bytes a long reader (slapcat, a backup) can fill the map
+READER = 3600.0  # seconds: a slapcat, a backup, an export
+LEAST_WRITES = 10.0  # transactions a second while it reads, where the server shows fewer
+_ELSEWHERE = (
+    "what is there now is not counted, for the files are on the host of slapd: "
+    "add what `ditseed tune maxsize` shows there as used"
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +64,7 @@ class MapUsage:
 
 def standings(target: Target, suffix: str | None) -> list[MapUsage]:
     """Of every mdb database, or the one of `suffix`."""
-    config = target.config
-    chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
-    return [standing(one, target) for one in chosen]
+    return [standing(database, target) for database in databases_of(target.config, suffix)]
 
 
 def standing(database: Database, target: Target) -> MapUsage:
@@ -61,16 +78,18 @@ def standing(database: Database, target: Target) -> MapUsage:
         facts = meta.read_meta(database.directory)
     except LoaderError as error:
         return replace(known, notes=(str(error),))
-    file = meta.data_file(database.directory)
-    apparent, allocated = file.stat().st_size, files.allocated_bytes(file)
-    free = files.free_bytes(database.directory)
+    file, free = meta.data_file(database.directory), files.free_bytes(database.directory)
+    allocated = files.allocated_bytes(file)
+    notes = [*_headroom(database.maxsize, facts.used)]
+    if free < min(database.maxsize, round(facts.used * SHORT)) - allocated:
+        notes.append("the file system is full before that headroom is")
     return replace(
         _with_used(known, facts.used),
         map_size=facts.map_size,
         free=free,
-        apparent=apparent,
+        apparent=file.stat().st_size,
         allocated=allocated,
-        notes=tuple(_notes(database, facts, allocated, free)),
+        notes=tuple(notes),
     )
 
 
@@ -87,17 +106,12 @@ def _as_monitored(known: MapUsage, target: Target) -> MapUsage:
 def _page_size(maxsize: int, pages: MapPages) -> int:
     """The monitor counts pages and does not tell their size: slapd maps `maxsize`, or more where the file is longer."""
     at_most = maxsize // max(1, pages.most)
-    return max(PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
+    return max(backmdb.PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
 
 
 def _with_used(known: MapUsage, used: int) -> MapUsage:
-    return replace(known, used=used, recommended=recommended(used, known.maxsize))
-
-
-def _notes(database: Database, facts: meta.MetaPage, allocated: int, free: int) -> Iterable[str]:
-    yield from _headroom(database.maxsize, facts.used)
-    if free < min(database.maxsize, round(facts.used * SHORT)) - allocated:
-        yield "the file system is full before that headroom is"
+    """Address space costs nothing, so no smaller maxsize than the configured one is recommended."""
+    return replace(known, used=used, recommended=max(room.recommended_size(used), known.maxsize))
 
 
 def _headroom(maxsize: int, used: int) -> Iterable[str]:
@@ -108,23 +122,10 @@ def _headroom(maxsize: int, used: int) -> Iterable[str]:
         )
 
 
-def recommended(used: int, configured: int = 0) -> int:
-    """MAXSIZE_FACTOR times what is used, in whole GiB, at least one; never less than what is configured.
-
-    Address space costs nothing, so there is no reason to go down.
-    """
-    return max(recommended_size(used), configured)
-
-
-def recommended_size(used: int) -> int:
-    """A maxsize with room for copy-on-write, growth and long readers, in whole GiB."""
-    return max(1, -(-round(used * MAXSIZE_FACTOR) // GIB)) * GIB
-
-
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
     """`size`: bytes, or "auto" (also None) for the recommended one. Raises MaxsizeTooSmall, UsageProblem."""
     database = target.config.database(suffix)
-    return carry_out(target, plan(target.config, database, _chosen(database, target, size)), apply)
+    return carry_out(target, maxsize_plan(target.config, database, _chosen(database, target, size)), apply)
 
 
 def _chosen(database: Database, target: Target, size: int | str | None) -> int:
@@ -134,34 +135,139 @@ def _chosen(database: Database, target: Target, size: int | str | None) -> int:
             reason = "; ".join(known.notes) or f"{known.directory} is not on this host, and {_UNTOLD}"
             raise UsageProblem(reason=f"cannot work out a maxsize ({reason}); give --maxsize")
         return known.recommended
-    if size < (known.used or 1):
-        raise MaxsizeTooSmall(maxsize=units.size(size), suffix=database.suffix, needed=units.size(known.used or 1))
+    room.require_map(database.suffix, size, known.used or 1)
     return size
 
 
-def plan(config: Config, database: Database, size: int) -> Plan:
-    """maxsize of `database` set to `size` bytes."""
-    return Plan(
-        database=database,
-        changes=changed(config, database, {"olcDbMaxSize": (str(size),)}),
-        holds=lambda now: now.maxsize == size,
-        words=("maxsize", "--maxsize", str(size)),
-        undo=("maxsize", "--maxsize", str(database.maxsize)),
+@dataclass(frozen=True)
+class Term:
+    """One summand of the recommendation. `why`: how it comes about."""
+
+    what: str
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """`now`: bytes in use. `after`: once the load is done. `recommended`: the sum of the terms in whole GiB, or what is
+    configured if that is more. `notes`: what the sample does not show."""
+
+    suffix: str
+    maxsize: int
+    now: int
+    after: int
+    load: Forecast
+    terms: tuple[Term, ...]
+    recommended: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def needed(self) -> int:
+        return sum(one.bytes for one in self.terms)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is to be loaded. `source`: LDIF, an export or a database directory, unless a `provider` is read. `growth`:
+    expected afterwards, as a share of what is there then."""
+
+    source: str
+    sample: SampleSize
+    growth: float
+    provider: Connection | None = None
+
+    def take(self, database: Database, meter: Meter) -> Sample:
+        """Raises what reading the source raises."""
+        found = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
+        if self.provider is not None:
+            from loader.operations.sizing.of_server import of_server  # python-ldap takes 40 ms to load
+
+            provider = replace(self.provider, base=self.provider.base or database.suffix)
+            with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+                return of_server(provider, self.sample, scratch, meter)
+        if found.kind is Kind.DATABASE:
+            return sampling.of_database(found.path, self.sample, meter)
+        given = LdifFiles(found.paths)
+        return sampling.of_files(given.paths(), given.entries(), self.sample, meter)
+
+    def is_of(self, directory: Path) -> bool:
+        """Whether the database in `directory` is what is loaded."""
+        found = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
+        return found.kind is Kind.DATABASE and found.path.samefile(directory)
+
+
+def plan_load(target: Target, database: Database, load: Load, progress: Progress) -> LoadPlan:
+    """Raises what reading the source raises, EmptyInput, and NotProven for a configuration that the core does not
+    follow."""
+    directory = database.directory if target.local else None
+    with progress.step("sample") as meter:
+        sample = load.take(database, meter)
+    with progress.step("build") as meter:
+        build = native.sample_target(target.config, database)
+        forecast = sampled.forecast(sample, build, meter, disk=directory)
+    there = _there(directory)
+    used = there.used if there else 0
+    keeps = used if used and directory and _keeps(directory, load) else 0
+    page_size = (there or backmdb.settings(target.config, database)).page_size
+    terms = tuple(_terms(forecast, keeps, load.growth, _reader(directory, page_size)))
+    needed = sum(term.bytes for term in terms)
+    return LoadPlan(
+        suffix=database.suffix,
+        maxsize=database.maxsize,
+        now=used,
+        after=forecast.bytes + keeps,
+        load=forecast,
+        terms=terms,
+        recommended=max(-(-needed // GIB) * GIB, database.maxsize),
+        notes=sample.notes if target.local else (*sample.notes, _ELSEWHERE),
     )
 
 
-def apply_maxsize(config: Config, database: Database, size: int) -> None:
-    """Set maxsize in the slapd.d that `config` was read from; nothing is written when it is so. For a slapd.conf the
-    line to change is logged.
+def _there(directory: Path | None) -> MetaPage | None:
+    """Of the data file, if there is one that can be read."""
+    with suppress(LoaderError):
+        if directory is not None and (directory / meta.DATA).exists():
+            return meta.read_meta(directory)
+    return None
 
-    Raises ServerRunning, NotPermitted, ConfigNotEditable, ConfigRefused; then nothing was changed.
-    """
-    wanted = plan(config, database, size)
-    if config.is_directory:
-        carry_out(Offline(config), wanted, apply=True)
-    elif not wanted.holds(database):
-        log.warning(
-            "%s: maxsize of %s is %s, and the new database was made for %s. Change this before slapd starts: %s",
-            *(config.path, database.suffix, units.size(database.maxsize), units.size(size)),
-            " ".join(lines_to_change(config, wanted)),
-        )
+
+def _keeps(directory: Path, load: Load) -> bool:
+    """Whether what is there stays when the source is loaded: not if it is the source, or has no entries."""
+    with suppress(LoaderError, OSError):
+        return not load.is_of(directory) and contents.entry_count(directory) > 0
+    return False
+
+
+def _terms(load: Forecast, keeps: int, share: float, reader: Term) -> Iterator[Term]:
+    counted = "counted" if load.is_counted else "by the mean of the sample"
+    yield Term(
+        "the load",
+        load.bytes,
+        f"{units.number(load.entries)} entries ({counted}), from a sample of {units.number(load.sampled)}",
+    )
+    if keeps:
+        yield Term("what is there", keeps, "stays, unless `ditseed build --replace` makes it anew")
+    yield Term("growth", round((load.bytes + keeps) * share), f"{share:.0%} of what is there after the load")
+    yield reader
+    yield Term(
+        "largest transaction",
+        load.largest_index,
+        "the largest index, made again in one (tune indexes); its old pages are free only afterwards",
+    )
+
+
+def _reader(directory: Path | None, page_size: int) -> Term:
+    """By what the server writes at the moment, if it writes."""
+    growth = None
+    with suppress(LoaderError):
+        growth = readers.measure_growth(directory) if directory else None
+    writes, pages, measured = LEAST_WRITES, float(readers.PAGES), ""
+    if growth and growth.transactions:
+        writes, pages = max(writes, growth.transactions), growth.pages
+        measured = f"; {growth.transactions:.0f} were measured just now"
+    why = (
+        f"one that reads for {units.duration(READER)} (slapcat, a backup), {writes:.0f} transactions a second "
+        f"of {pages:.0f} pages each{measured}"
+    )
+    return Term("longest reader", round(READER * writes * pages * page_size), why)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loader.config import Config, Database
 from loader.operations import leases
-from loader.operations.tune.target import Outcome, Plan, Target, carry_out, changed
+from loader.operations.tune.target import Outcome, Plan, Target, carry_out, changed, databases_of
 from loader.run import lease
 from loader.run.lease import Lease
 
@@ -28,11 +28,9 @@ class SyncSettings:
 
 def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
     """Of every mdb database, or the one of `suffix`."""
-    config = target.config
-    chosen = [config.database(suffix)] if suffix is not None else config.mdb_databases
     return [
-        SyncSettings(*(one.suffix, one.nosync, one.env_flags, one.checkpoint), (*_notes(one), *_lent(config, one)))
-        for one in chosen
+        SyncSettings(one.suffix, one.nosync, one.env_flags, one.checkpoint, (*_notes(one), *_lent(target.config, one)))
+        for one in databases_of(target.config, suffix)
     ]
 
 
@@ -69,11 +67,27 @@ def _minutes(checkpoint: str | None) -> int:
 
 @dataclass(frozen=True)
 class Setting:
-    """One that can be lent. Its values are in the words of the option of `ditseed tune sync`."""
+    """One that can be lent. Its values are in the words of the option of `ditseed tune sync`: `of` tells the present
+    one, `wanted` the attributes of cn=config for a new one."""
 
     kind: str
     of: Callable[[Database], str]
-    plan: Callable[[Config, Database, str], Plan]
+    wanted: Callable[[Database, str], dict[str, tuple[str, ...]]]
+
+    def plan(self, config: Config, database: Database, value: str) -> Plan:
+        if self.kind == ENV_FLAGS:
+            value = ",".join(sorted(set(value.split(","))))
+        # slapd keeps nosync among the flags: a change of one must leave the other as it is.
+        shared = [SETTINGS[kind] for kind in _FLAGGED if kind != self.kind] if self.kind in _FLAGGED else []
+        dangerous = (self.kind, value) == (NOSYNC, ON)
+        return Plan(
+            database=database,
+            changes=changed(config, database, self.wanted(database, value)),
+            holds=lambda now: self.of(now) == value and all(one.of(now) == one.of(database) for one in shared),
+            words=("sync", f"--{self.kind}", value),
+            undo=("sync", f"--{self.kind}", self.of(database)),
+            notes=("a crash of the host can now lose or damage the database",) if dangerous else (),
+        )
 
 
 def change(target: Target, suffix: str | None, kind: str, value: str, apply: bool) -> Outcome:
@@ -92,64 +106,31 @@ def left(config: Config, database: Database, kind: str) -> list[Lease]:
     return [one for one in found if one.database == database.suffix]
 
 
-def _nosync(config: Config, database: Database, value: str) -> Plan:
-    """In whichever of its two spellings it stands; other flags stay."""
-    on, flags = value == ON, _flags(database)
-    # slapd shows either spelling as both, so off must take away both.
-    wanted: dict[str, tuple[str, ...]] = {"olcDbNoSync": ("TRUE",)}
-    if not on:
-        wanted = {"olcDbEnvFlags": flags, "olcDbNoSync": ()}
-    return Plan(
-        database=database,
-        changes=changed(config, database, wanted),
-        holds=lambda now: now.nosync == on and {*_flags(now)} == {*flags},
-        words=("sync", "--nosync", value),
-        undo=("sync", "--nosync", OFF if on else ON),
-        notes=("a crash of the host can now lose or damage the database",) if on else (),
-    )
-
-
-def _env_flags(config: Config, database: Database, value: str) -> Plan:
-    """All but nosync, which stays as it is; but in this place, for slapd takes its flag away with those that go."""
-    flags = () if value == NONE else tuple(value.split(","))
-    stays = (NOSYNC,) if database.nosync else ()
-    return Plan(
-        database=database,
-        changes=changed(config, database, {"olcDbEnvFlags": (*flags, *stays)}),
-        holds=lambda now: {*_flags(now)} == {*flags} and now.nosync == database.nosync,
-        words=("sync", "--envflags", value),
-        undo=("sync", "--envflags", _flags_said(database)),
-    )
-
-
-def _checkpoint(config: Config, database: Database, value: str) -> Plan:
-    wanted = () if value == NONE else (value,)
-    return Plan(
-        database=database,
-        changes=changed(config, database, {"olcDbCheckpoint": wanted}),
-        holds=lambda now: _checkpoint_said(now) == value,
-        words=("sync", "--checkpoint", value),
-        undo=("sync", "--checkpoint", _checkpoint_said(database)),
-    )
-
-
 def _flags(database: Database) -> tuple[str, ...]:
     return tuple(flag.lower() for flag in database.env_flags if flag.lower() != NOSYNC)
 
 
-def _flags_said(database: Database) -> str:
-    return ",".join(sorted(_flags(database))) or NONE
+def _nosync(database: Database, value: str) -> dict[str, tuple[str, ...]]:
+    """slapd shows either of its two spellings as both, so off must take away both."""
+    return {"olcDbNoSync": ("TRUE",)} if value == ON else {"olcDbEnvFlags": _flags(database), "olcDbNoSync": ()}
 
 
-def _checkpoint_said(database: Database) -> str:
-    return database.checkpoint or NONE
+def _env_flags(database: Database, value: str) -> dict[str, tuple[str, ...]]:
+    """nosync stays, but is written again: slapd takes its flag away with those that go."""
+    flags = () if value == NONE else tuple(value.split(","))
+    return {"olcDbEnvFlags": (*flags, NOSYNC) if database.nosync else flags}
 
 
+def _checkpoint(database: Database, value: str) -> dict[str, tuple[str, ...]]:
+    return {"olcDbCheckpoint": () if value == NONE else (value,)}
+
+
+_FLAGGED = (NOSYNC, ENV_FLAGS)
 SETTINGS = {
     one.kind: one
     for one in (
         Setting(NOSYNC, lambda database: ON if database.nosync else OFF, _nosync),
-        Setting(ENV_FLAGS, _flags_said, _env_flags),
-        Setting(CHECKPOINT, _checkpoint_said, _checkpoint),
+        Setting(ENV_FLAGS, lambda database: ",".join(sorted(set(_flags(database)))) or NONE, _env_flags),
+        Setting(CHECKPOINT, lambda database: database.checkpoint or NONE, _checkpoint),
     )
 }

@@ -1,16 +1,21 @@
-"""What is to be changed, and what came of it."""
+"""The one place where a setting of a server is changed: checked, written down, made, and read back.
+
+A `Plan` says what is to become of one database. The configuration has three forms behind one face, `Target`: cn=config
+of a running server, slapd.d, slapd.conf. A slapd.conf is never edited: the lines to change are shown.
+"""
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from loader import slapd_conf
+from loader import slapd_conf, units
 from loader.config import Change, Config, Database
 from loader.errors import ConfigNotEditable, ServerRunning
 from loader.run import lease
@@ -23,6 +28,12 @@ from loader.storage import files, holders
 if TYPE_CHECKING:
     from loader.server.searches import MapPages
     from loader.server.session import Session
+
+log = logging.getLogger(__name__)
+
+# Of a slapd.conf.
+EDIT = "Change these lines of the configuration, check it with `slaptest -u`, and restart slapd."
+BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configuration looks like."
 
 
 @dataclass(frozen=True)
@@ -61,10 +72,6 @@ def command(words: tuple[str, ...], place: tuple[str, ...], database: Database) 
     return shlex.join(["ditseed", "tune", words[0], *place, "-b", database.suffix, *words[1:], "--apply"])
 
 
-# Of a slapd.conf.
-EDIT = "Change these lines of the configuration, check it with `slaptest -u`, and restart slapd."
-
-
 class State(str, Enum):
     UNCHANGED = "unchanged"  # it was so already
     PROPOSED = "proposed"
@@ -87,62 +94,35 @@ def changed(config: Config, database: Database, wanted: dict[str, tuple[str, ...
     return tuple(Change(name, before[name], after) for name, after in wanted.items() if before[name] != after)
 
 
-# --- directory -------------------------------------------------------------------------------------------------------
-#
-# Changing a slapd.d that no slapd runs on: one file of it is replaced, whole and checked.
-
-
-BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configuration looks like."
-
-
-@contextmanager
-def prepare_directory(config: Config, plan: Plan) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The change record, and what puts the changed entry's file in place.
-
-    slapd's tools check exactly the bytes that are put in place.
-    """
-    real = configuration_write.entry_file(config.path, plan.database)
-    old = _content(real)
-    new = configuration_write.edited(old, config, plan.changes)
-    found = configuration_write.check_directory(config, plan.database, new, plan.changes)
-    require_only(config, found, plan)
-
-    def publish() -> None:
-        files.rewrite(real, old, new)
-
-    yield configuration_write.change_record(plan.database.entry_dn, plan.changes), publish
-
-
-def _content(file: Path) -> bytes:
-    if not file.is_file():
-        raise ConfigNotEditable(path=file, reason="no such file in slapd.d", advice=BY_HAND, lines=())
-    return files.read(file)
-
-
-def require_only(before: Config, after: Config, plan: Plan) -> None:
-    """The change is there, and nothing else changed: read back by slapd's own tools."""
-    databases = [one for one in after.databases if one.entry_dn == plan.database.entry_dn]
-    others = configuration_write.other_differences(before, after, plan.database)
-    if others:
-        reason = f"the change would alter {', '.join(others[:5])} too"
-        raise ConfigNotEditable(path=before.path, reason=reason, advice=BY_HAND, lines=())
-    if not databases or not plan.holds(databases[0]):
-        reason = "slapd's tools do not read the change back as it was made"
-        raise ConfigNotEditable(path=before.path, reason=reason, advice=BY_HAND, lines=())
-
-
-# --- target ----------------------------------------------------------------------------------------------------------
-#
-# The three forms a configuration has, behind one face: cn=config of a running server, slapd.d, slapd.conf.
-
-
 @dataclass(frozen=True)
 class Prepared:
-    """A change that was made and checked beside the real configuration; `publish` makes it real. None for a slapd.conf,
-    which the operator edits: `difference` has the lines to put there."""
+    """A change that was checked beside the real configuration; `publish` makes it real. None for a slapd.conf, which
+    the operator edits: `difference` has the lines to put there."""
 
     difference: str
     publish: Callable[[], None] | None
+
+
+def _by_hand(path: Path | str, reason: str, lines: tuple[str, ...] = (), advice: str = BY_HAND) -> ConfigNotEditable:
+    return ConfigNotEditable(path=path, reason=reason, advice=advice, lines=lines)
+
+
+def _prepare_directory(config: Config, plan: Plan) -> Prepared:
+    """Of a slapd.d that no slapd runs on, one file is replaced by bytes that slapd's own tools have read: the change is
+    there, and nothing else changed."""
+    path = configuration_write.entry_file(config.path, plan.database)
+    if not path.is_file():
+        raise _by_hand(path, "no such file in slapd.d")
+    old = files.read(path)
+    new = configuration_write.edited(old, config, plan.changes)
+    after = configuration_write.check_directory(config, plan.database, new, plan.changes)
+    if others := configuration_write.other_differences(config, after, plan.database):
+        raise _by_hand(config.path, f"the change would alter {', '.join(others[:5])} too")
+    databases = [database for database in after.databases if database.entry_dn == plan.database.entry_dn]
+    if not databases or not plan.holds(databases[0]):
+        raise _by_hand(config.path, "slapd's tools do not read the change back as it was made")
+    record = configuration_write.change_record(plan.database.entry_dn, plan.changes)
+    return Prepared(record, lambda: files.rewrite(path, old, new))
 
 
 class Target(Protocol):
@@ -164,7 +144,7 @@ class Target(Protocol):
     def map_pages(self, suffix: str) -> MapPages | None:
         """As the monitor of a running slapd counts them; None where no slapd is asked, or its monitor is hidden."""
 
-    def prepared(self, plan: Plan) -> AbstractContextManager[Prepared]: ...
+    def prepare(self, plan: Plan) -> Prepared: ...
 
 
 @dataclass(frozen=True)
@@ -183,21 +163,15 @@ class Online:
     def map_pages(self, suffix: str) -> MapPages | None:
         return self.session.map_pages(suffix)
 
-    @contextmanager
-    def prepared(self, plan: Plan) -> Iterator[Prepared]:
+    def prepare(self, plan: Plan) -> Prepared:
         if not configuration_write.keeps_changes(self.config):
-            raise ConfigNotEditable(
-                path=self.config.where,
-                reason="the server runs on a slapd.conf, and would forget the change when it ends",
-                advice="In the place of -H and its account, this prints the lines to change in the file: --config "
-                + self.config.values("cn=config", "olcConfigFile")[0],
-                lines=(),
-            )
-
-        def publish() -> None:
-            configuration_write.modify(self.session, plan.database.entry_dn, plan.changes)
-
-        yield Prepared(configuration_write.change_record(plan.database.entry_dn, plan.changes), publish)
+            file = self.config.values("cn=config", "olcConfigFile")[0]
+            advice = "In the place of -H and its account, this prints the lines to change in the file: --config "
+            reason = "the server runs on a slapd.conf, and would forget the change when it ends"
+            raise _by_hand(self.config.where, reason, advice=advice + file)
+        name, changes = plan.database.entry_dn, plan.changes
+        record = configuration_write.change_record(name, changes)
+        return Prepared(record, lambda: configuration_write.modify(self.session, name, changes))
 
 
 @dataclass(frozen=True)
@@ -218,22 +192,22 @@ class Offline:
     def map_pages(self, suffix: str) -> MapPages | None:
         return None
 
-    @contextmanager
-    def prepared(self, plan: Plan) -> Iterator[Prepared]:
+    def prepare(self, plan: Plan) -> Prepared:
         if not self.config.is_directory:
-            lines = lines_to_change(self.config, plan)
-            yield Prepared("\n".join(lines), None)
-            return
+            return Prepared("\n".join(_lines_to_change(self.config, plan)), None)
         require_stopped(self.config)
         files.require_writable(self.config.path)
-        with prepare_directory(self.config, plan) as (difference, publish):
-            yield Prepared(difference, publish)
+        return _prepare_directory(self.config, plan)
 
 
-def lines_to_change(config: Config, plan: Plan) -> list[str]:
+def _lines_to_change(config: Config, plan: Plan) -> list[str]:
     """The lines that the operator changes in a slapd.conf, and where they are."""
-    suffix, text_of = plan.database.suffix, configuration.file_text
-    return slapd_conf.lines_to_change(config.path, suffix, plan.changes, text_of)
+    return slapd_conf.lines_to_change(config.path, plan.database.suffix, plan.changes, configuration.file_text)
+
+
+def databases_of(config: Config, suffix: str | None) -> Sequence[Database]:
+    """The one of `suffix`, or every mdb database."""
+    return [config.database(suffix)] if suffix is not None else config.mdb_databases
 
 
 def slapd_on(config: Config) -> int | None:
@@ -274,44 +248,53 @@ def opened(where: Path | Connection) -> Iterator[Target]:
         yield Online(bound, config, where.options(bound.uri), local)
 
 
-# --- change ----------------------------------------------------------------------------------------------------------
-#
-# Write down, then change: the one place where a setting of a server is changed.
-
-
 def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
-    """Check the change and, with `apply`, make it. `first`: what must be done before (new indexes);
-    its notes.
+    """Checks the change and, with `apply`, writes it down and makes it. `first` does what must come before (new
+    indexes), and returns notes.
 
-    What holds already is not written again. Killed before the change is in place: the old settings stand, and the same
-    command does it; after: it does nothing.
+    What holds already is not written again. After a kill before the change is in place, the old settings hold and the
+    same command goes on; after a later one it finds nothing to do.
     """
     if plan.holds(plan.database):
         return Outcome(State.UNCHANGED)
-    with target.prepared(plan) as prepared:
-        if not apply:
-            state = State.PROPOSED if prepared.publish else State.BY_HAND
-            return Outcome(state, prepared.difference, plan.notes)
-        if prepared.publish is None:
-            raise ConfigNotEditable(
-                path=target.config.where,
-                reason="ditseed does not edit a slapd.conf",
-                advice=EDIT,
-                lines=(*prepared.difference.split("\n"), *plan.notes),
-            )
-        with recorded(*plan.records(target.config, target.place)):
-            killpoint("tune.written-down")
-            told = first() if first else ()
-            killpoint("tune.before-change")
-            prepared.publish()
-            _require_in_force(target, plan)
-        killpoint("tune.changed")
+    where, prepared = target.config.where, target.prepare(plan)
+    if not apply:
+        return Outcome(State.PROPOSED if prepared.publish else State.BY_HAND, prepared.difference, plan.notes)
+    if prepared.publish is None:
+        lines = (*prepared.difference.split("\n"), *plan.notes)
+        raise _by_hand(where, "ditseed does not edit a slapd.conf", lines, EDIT)
+    with recorded(*plan.records(target.config, target.place)):
+        killpoint("tune.written-down")
+        told = first() if first else ()
+        killpoint("tune.before-change")
+        prepared.publish()
+        now = {database.entry_dn.lower(): database for database in target.read().databases}
+        if not plan.holds(now[plan.database.entry_dn.lower()]):
+            raise _by_hand(where, "the change was made, but is not seen")
+    killpoint("tune.changed")
     return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *told))
 
 
-def _require_in_force(target: Target, plan: Plan) -> None:
-    now = {one.entry_dn.lower(): one for one in target.read().databases}
-    if not plan.holds(now[plan.database.entry_dn.lower()]):
-        raise ConfigNotEditable(
-            path=target.config.where, reason="the change was made, but is not seen", advice=BY_HAND, lines=()
+def maxsize_plan(config: Config, database: Database, size: int) -> Plan:
+    """maxsize of `database` set to `size` bytes."""
+    return Plan(
+        database=database,
+        changes=changed(config, database, {"olcDbMaxSize": (str(size),)}),
+        holds=lambda now: now.maxsize == size,
+        words=("maxsize", "--maxsize", str(size)),
+        undo=("maxsize", "--maxsize", str(database.maxsize)),
+    )
+
+
+def apply_maxsize(config: Config, database: Database, size: int) -> None:
+    """Sets maxsize in the slapd.d that `config` was read from, unless it is so already. For a slapd.conf the line to
+    change is logged. Raises ServerRunning, NotPermitted, ConfigNotEditable, ConfigRefused; then nothing was changed."""
+    plan = maxsize_plan(config, database, size)
+    if config.is_directory:
+        carry_out(Offline(config), plan, apply=True)
+    elif not plan.holds(database):
+        log.warning(
+            "%s: maxsize of %s is %s, and the new database was made for %s. Change this before slapd starts: %s",
+            *(config.path, database.suffix, units.size(database.maxsize), units.size(size)),
+            " ".join(_lines_to_change(config, plan)),
         )

@@ -24,10 +24,10 @@ from loader.mdb.meta import DATA
 from loader.operations import indexing, made_with, migrate
 from loader.operations.build import native
 from loader.operations.build.finish import INVALID
-from loader.operations.estimate import choose_maxsize
 from loader.operations.made_with import Fit, Origin
 from loader.operations.migrate import AGAIN, MigrateOptions, MigrateSteps
 from loader.operations.publish import TargetDatabase, publish_environment
+from loader.operations.room import choose_maxsize
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
