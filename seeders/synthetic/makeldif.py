@@ -382,8 +382,8 @@ class _Converter:
             case ["list", *values] if values:
                 return self._pick(line.attribute, _weighted(values))
             case ["sequential", *rest] if all(map(_is_number, rest[:1])):
-                start = int(rest[0]) if rest else 0
-                return str(start) if scope.passed is None else _number(start + scope.passed)
+                start = int(rest[0] if rest else 0) + (scope.passed or 0)
+                return str(start) if scope.passed is None else f"{{number:0:{start}}}" if start else "{number}"
             case ["random", kind, *rest]:
                 return self._random(kind.lower(), rest)
         return None
@@ -394,9 +394,8 @@ class _Converter:
             case "telephone", _:
                 return "+1 {digits:3} {digits:3} {digits:4}"
             case "month", [] | [_] if len(numbers) == len(words):
-                return self._pick(
-                    "month", list(dict.fromkeys(month[: numbers[0] if numbers else None] for month in _MONTHS))
-                )
+                months = [month[: numbers[0] if numbers else None] for month in _MONTHS]
+                return self._pick("month", _weighted(months))
             case "chars", [alphabet, *lengths] if lengths:
                 return self._chars(alphabet, lengths)
             case (("alpha" | "alphanumeric" | "hex" | "base64"), [_, *_]):
@@ -468,10 +467,6 @@ def _relative(dn: str, suffix: str) -> str | None:
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"[0-9]{1,18}", text) is not None
-
-
-def _number(start: int) -> str:
-    return f"{{number:0:{start}}}" if start else "{number}"
 
 
 def _literal(text: str) -> str:
