@@ -147,7 +147,7 @@ class NativeError(Exception):
       ldap.silent       the server owed an answer for too long
       ldap.protocol     what came is not LDAP
       template.syntax   a template that makes no sense; line and column stand in the message
-      template.usage    a template that makes no sense with what was asked of it: a count, a suffix, a define
+      template.usage    a template that makes no sense with what was asked of it: a count, a suffix
       cancelled         `Counters.cancel()` was called
     """
 
@@ -1466,21 +1466,21 @@ def merge(
 class Template:
     """A template made ready: the bytes of every entry follow from what is given here, and from its number.
 
-    lists: directories where files that it names are looked for, after its own. suffix: None is the template's.
-    entries: of the kind that has no count of its own; otherwise: when `entries` is None and there is such a kind.
-    defines: of makeldif templates. operational: with entryUUID, entryCSN, names and times.
+    text: None for that of the file. lists: directories where files that it names are looked for, after its own. suffix:
+    None is the template's. entries: of the kind that has no count of its own; otherwise: when `entries` is None and
+    there is such a kind. operational: with entryUUID, entryCSN, names and times.
     """
 
     def __new__(
         cls,
         path: _Path,
         *,
+        text: str | None,
         lists: Sequence[_Path],
         suffix: str | None,
         seed: int,
         entries: int | None,
         otherwise: int | None,
-        defines: Mapping[str, str],
         operational: bool,
     ) -> Template: ...
     @property

@@ -42,10 +42,13 @@ class Tree:
     ] = False
 
     def spec(self, name: str, suffix: str | None) -> TreeSpec:
-        """Raises NoSuchTemplate, UsageProblem."""
+        """Raises NoSuchTemplate, TemplateError, UsageProblem."""
         template = locate(name, Kind.TEMPLATE)
         defines = dict(map(_define, self.defines))
-        return TreeSpec(*(template.path, template.lists, self.seed, suffix, self.entries, defines), self.operational)
+        if template.convert is None and defines:
+            raise UsageProblem(reason=f"--define {next(iter(defines))}: only makeldif templates have defines")
+        text = template.convert(template.path, defines) if template.convert else None
+        return TreeSpec(*(template.path, template.lists, self.seed, suffix, self.entries, text), self.operational)
 
 
 @dataclass(frozen=True, kw_only=True)

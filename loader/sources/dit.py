@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from loader.errors import TemplateError, UsageProblem
 from loader.piped import piped
 from loader.progress import Meter
 from loader.sources import Inputs
+from loader.storage import files
 
 __all__ = [
     "MOMENT",
@@ -41,7 +42,7 @@ class TreeSpec:
     """All that decides the bytes of an entry, with its number.
 
     path: of the template. lists: where its lists are looked for besides. suffix: None is the template's. entries:
-    of the kind without a count of its own. defines: of makeldif templates.
+    of the kind without a count of its own. converted: the TOML of a template of another program.
     """
 
     path: Path
@@ -49,8 +50,15 @@ class TreeSpec:
     seed: int = 1
     suffix: str | None = None
     entries: int | None = None
-    defines: Mapping[str, str] = field(default_factory=dict)
+    converted: str | None = None
     operational: bool = False
+
+    def text(self) -> str:
+        """The template as TOML."""
+        if self.converted is not None:
+            return self.converted
+        with files.explained(self.path):
+            return self.path.read_text()
 
     def compiled(self, otherwise: int | None = None) -> Template:
         """Ready to make entries. otherwise: `entries`, when the template needs it and there is none.
@@ -62,18 +70,19 @@ class TreeSpec:
         try:
             return Template(
                 self.path,
+                text=self.converted,
                 lists=self.lists,
                 suffix=self.suffix,
                 seed=self.seed,
                 entries=self.entries,
                 otherwise=otherwise,
-                defines=dict(self.defines),
                 operational=self.operational,
             )
         except _native.NativeError as error:
             if error.code == "template.usage":
                 raise UsageProblem(reason=error.message) from error
-            raise TemplateError(path=error.path or self.path, reason=error.message) from error
+            of = "" if self.converted is None else " (of the template that `ditseed generate show` prints)"
+            raise TemplateError(path=error.path or self.path, reason=f"{error.message}{of}") from error
 
 
 @dataclass(frozen=True)
@@ -178,9 +187,7 @@ class Synthetic:
         return self.recipe.compiled()
 
     def below(self, suffix: str) -> Synthetic:
-        """The same tree elsewhere. A template of makeldif may know its own place only, so that is not named again."""
-        if self.compiled.suffix == suffix:
-            return self
+        """The same tree elsewhere."""
         return Synthetic(dataclasses.replace(self.recipe, suffix=suffix))
 
     def identity(self) -> dict[str, object]:

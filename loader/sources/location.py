@@ -5,7 +5,7 @@ Every verb asks `locate`, and says which kinds it takes; the others are refused 
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -49,12 +49,14 @@ _INSTEAD = {
 
 @dataclass(frozen=True)
 class Location:
-    """`paths`: files or directories; none of a server. `lists`: directories of a template's word lists."""
+    """paths: files or directories; none of a server. lists: directories of a template's word lists. convert: makes TOML
+    of another program's template, with values for its defines."""
 
     kind: Kind
     text: str
     paths: tuple[Path, ...] = ()
     lists: tuple[Path, ...] = ()
+    convert: Callable[[Path, Mapping[str, str]], str] | None = None
 
     @property
     def path(self) -> Path:
@@ -128,8 +130,8 @@ def _template(name: str) -> Location:
 
     try:
         for entry in entry_points(group=_TEMPLATES):
-            path, lists = entry.load()(name)
-            return Location(Kind.TEMPLATE, name, (path,), tuple(lists))
+            path, lists, convert = entry.load()(name)
+            return Location(Kind.TEMPLATE, name, (path,), tuple(lists), convert)
     except NoSuchTemplate as error:
         try:
             return _found(name)

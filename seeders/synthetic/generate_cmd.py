@@ -59,20 +59,27 @@ def tree(template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: T
 @declare("show")
 def show(
     template_name: TemplateName,
-    number: Annotated[int, Argument(), IntRange(min=0)],
+    number: Annotated[int | None, Argument("[NUMBER]"), IntRange(min=0)],
     tree: Tree,
     tree_suffix: TreeSuffix,
 ) -> None:
-    """Print entry NUMBER of TEMPLATE, as `generate` would make it. Entry 0 is the suffix.
+    """Print entry NUMBER of TEMPLATE, as `generate` would make it; without NUMBER, the template.
+
+    Entry 0 is the suffix. A template of makeldif is printed as the TOML that it is converted to.
 
     Without -n, the tree is the smallest that contains it: give -n if the template has kinds whose
     number is a share of others.
 
     \b
-    Example:
+    Examples:
       ditseed generate show people 17000000
+      ditseed generate show example.template > ours.toml
     """
-    template = tree.spec(template_name, tree_suffix).compiled(otherwise=number + 1)
+    spec = tree.spec(template_name, tree_suffix)
+    if number is None:
+        sys.stdout.write(spec.text())
+        return
+    template = spec.compiled(otherwise=number + 1)
     if number >= template.entries:
         raise UsageProblem(reason=f"the tree has entries 0 to {units.number(template.entries - 1)}")
     sys.stdout.buffer.write(template.entry(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from loader.errors import NoSuchTemplate
@@ -23,6 +24,12 @@ def find(name: str) -> Path:
     return path
 
 
-def path_of(name: str) -> tuple[Path, tuple[Path, ...]]:
-    """The same, and where its lists are besides: an entry point of `ditseed.templates`."""
-    return find(name), (LISTS,)
+def located(name: str) -> tuple[Path, tuple[Path, ...], Callable[[Path, Mapping[str, str]], str] | None]:
+    """An entry point of `ditseed.templates`: the file, where its lists are besides, and what converts it to TOML if it
+    is of another program."""
+    path = find(name)
+    if path.suffix.lower() == ".toml":
+        return path, (LISTS,), None
+    from seeders.synthetic import makeldif  # few templates need it
+
+    return path, (LISTS,), makeldif.convert if makeldif.is_makeldif(path) else None

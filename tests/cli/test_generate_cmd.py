@@ -47,6 +47,16 @@ def test_show_prints_the_entry_that_is_generated() -> None:
     assert ditseed("show", "people", "0").stdout.startswith(b"dn: dc=example,dc=com\n")
 
 
+def test_a_template_of_makeldif_is_shown_as_it_is_converted(tmp_path: Path) -> None:
+    template = str(Path(__file__).parents[2] / "fixtures" / "makeldif" / "users.template")
+    options = ["--define", "numusers=7", "--suffix", "o=else"]
+    shown, made = ditseed("show", template, *options), ditseed(template, *options)
+    assert b"\ncount = 7\n" in shown.stdout
+    assert made.stdout.count(b"\nuid: user.") == 7
+    (tmp_path / "shown.toml").write_bytes(shown.stdout)
+    assert ditseed(str(tmp_path / "shown.toml"), "--suffix", "o=else").stdout == made.stdout
+
+
 def test_the_shipped_templates_are_listed() -> None:
     assert b"\npeople    inetOrgPerson" in ditseed("templates").stdout
     assert "people" in json.loads(ditseed("templates", "--json").stdout)["templates"]

@@ -112,55 +112,6 @@ def test_searched_by_what_is_asked_for() -> None:
     assert any(one.startswith("(sn=") and one.endswith("*)") for one in filters)
 
 
-MAKELDIF = """define suffix=dc=example,dc=com
-define numusers=200
-
-branch: [suffix]
-objectClass: domain
-
-branch: ou=People,[suffix]
-subordinateTemplate: person:[numusers]
-
-template: person
-rdnAttr: uid
-objectClass: top
-objectClass: person
-objectClass: organizationalPerson
-objectClass: inetOrgPerson
-givenName: <first>
-sn: <last>
-cn: {givenName} {sn}
-uid: user.<sequential:0>
-mail: {uid}@example.com
-employeeNumber: <sequential:1>
-userPassword: password
-description: <random:alpha:8>
-"""
-
-
-def test_a_plan_for_a_template_of_makeldif(tmp_path: Path) -> None:
-    path = tmp_path / "people.template"
-    path.write_text(MAKELDIF)
-    define = ("--define", "numusers=300", "--progress", "none")
-    target = server()
-    try:
-        where = ("--config", target.config_path, "-b", target.suffix)
-        ditseed("build", "--from", path, *define, *where).ok()
-        with target:
-            words = ("--operations", 400, *define, "--mix", "search=5,bind=3,modify=2")
-            text = ditseed("generate", "operations", path, *words).ok().out
-            plan = [json.loads(line) for line in text.splitlines()]
-            changes = [one for one in plan if one["op"] not in READS]
-            target.ldapmodify("".join(map(change_record, changes)))
-            driver = Driver(target.ldapi_uri)
-            reads = [one for one in plan if one["op"] in READS]
-            assert [one for one in map(driver.wrong, reads) if one] == []
-            assert sum(one.get("entries") == 1 for one in reads) > 100
-            assert sum(one["op"] == "bind" and not one["result"] for one in reads) > 90
-    finally:
-        target.close()
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -50,7 +50,8 @@ def test_names_from_outside_are_text() -> None:
     found = shown(report(recorder=recorder, error=error, status=46, planned={HOSTILE: 2.0}), HOSTILE)
     assert "\x1b" not in found.source
     assert "hidden" not in found.source
-    assert len(found.named("svg")) == 3
+    assert len(found.charts) == 3
+    assert not any("hidden" in one.source or "\x1b" in one.source for one in found.charts)
     assert "<script>alert(1)</script>" in found.by_id("steps").text
     assert "<script>alert(1)</script>" in found.by_id("error").text
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.metadata
 import importlib.util
 import io
 import logging
-import re
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
-from xml.etree import ElementTree
 
 from loader import log, plain, units
 from loader.errors import LoaderError, PackageMissing
@@ -72,12 +71,12 @@ def _read(directory: Path) -> DatabaseTables:
         sizes = contents.table_bytes(directory if used else pin)
     tables = sorted(sizes.items(), key=lambda one: -one[1])
     tables.append((_REST, max(0, size - sum(sizes.values()))))
-    return DatabaseTables(str(directory), size, tables, sizes_chart(tables, str(directory)))
+    return DatabaseTables(str(directory), size, tables, sizes_chart(tables))
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------
 #
-# The charts of a report, each as an SVG element.
+# The charts of a report, each as the data URI of an SVG image.
 
 
 # Okabe and Ito's colours, which the colour-blind can tell apart too.
@@ -86,6 +85,7 @@ _WIDTH, _BAR, _AROUND, _PANEL = 9.0, 0.32, 0.9, 1.9  # inches
 _MOST_BARS, _MOST_EXPLAINED = 40, 12
 _TIMES = ((1.0, "seconds"), (60.0, "minutes"), (3600.0, "hours"))
 _SIZES = ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"))
+_NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _SLICES = 200  # of the time of a run, at most: within one a rate is an average
 
 
@@ -101,7 +101,7 @@ def steps(report: RunReport) -> str:
     bars = panel.barh(range(len(shown)), lengths, left=starts, color=colours, height=0.6)
     panel.bar_label(bars, [units.duration(one.seconds) for one in shown], padding=3, fontsize=8)
     _name_bars(panel, [one.name for one in shown])
-    return element(figure, "steps")
+    return data_uri(figure)
 
 
 def rates(report: RunReport) -> str:
@@ -121,7 +121,7 @@ def rates(report: RunReport) -> str:
     panels[0].set_ylabel("entries/s")
     panels[1].set_ylabel("MiB/s")
     _explain(figure, panels[0])
-    return element(figure, "rates")
+    return data_uri(figure)
 
 
 def rate_of(step: StepRecord, what: str, least: float) -> tuple[list[float], list[float]]:
@@ -139,8 +139,8 @@ def rate_of(step: StepRecord, what: str, least: float) -> tuple[list[float], lis
     ]
 
 
-def sizes_chart(tables: Sequence[tuple[str, int]], database: str) -> str:
-    """Bytes of each table. A page may have several of these charts."""
+def sizes_chart(tables: Sequence[tuple[str, int]]) -> str:
+    """Bytes of each table."""
     shown = tables[:_MOST_BARS]
     figure, (panel,) = svg_figure(_WIDTH, _AROUND + _BAR * len(shown))
     scale, unit = _scale(max((size for _, size in shown), default=0), _SIZES)
@@ -150,7 +150,7 @@ def sizes_chart(tables: Sequence[tuple[str, int]], database: str) -> str:
     _name_bars(panel, [name for name, _ in shown])
     panel.set_xlabel(unit)
     panel.margins(x=0.12)
-    return element(figure, f"sizes {database}")
+    return data_uri(figure)
 
 
 def planned_chart(rows: Sequence[tuple[str, float | None, float | None]]) -> str:
@@ -169,7 +169,7 @@ def planned_chart(rows: Sequence[tuple[str, float | None, float | None]]) -> str
     panel.set_xlabel(unit)
     panel.margins(x=0.12)
     _explain(figure, panel)
-    return element(figure, "planned")
+    return data_uri(figure)
 
 
 def _since_begin(panel: Axes, report: RunReport) -> float:
@@ -217,16 +217,6 @@ def _cycle(count: int) -> list[str]:
     return [colours[number % len(colours)] for number in range(count)]
 
 
-# --- svg -------------------------------------------------------------------------------------------------------------
-#
-# A figure of matplotlib as an SVG element that stands in a page with others and refers to nothing outside of it.
-
-
-_LINK = "{http://www.w3.org/1999/xlink}href"
-_REFERENCE = re.compile(r"url\(#([^)]+)\)")
-_NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-
-
 def svg_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, Sequence[Axes]]:
     """With panels above each other; in inches."""
     from matplotlib.figure import Figure  # here, because it takes long to import
@@ -244,42 +234,16 @@ def svg_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, Se
     return made, found
 
 
-def element(drawn: Figure, name: str) -> str:
-    """name: of the chart within its page."""
+def data_uri(drawn: Figure) -> str:
+    """The chart as an SVG image, whose IDs, links and styles are apart from those of the page."""
     import matplotlib
 
     buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), catch_warnings():
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ditseed"}), catch_warnings():
         # Whatever the names are written in: it is the browser that has the fonts.
         filterwarnings("ignore", "Glyph .* missing from")
         drawn.savefig(buffer, format="svg", metadata=_NO_METADATA)
-    root = ElementTree.fromstring(buffer.getvalue())
-    _simplify(root)
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _simplify(root: ElementTree.Element) -> None:
-    """No namespaces, which HTML knows itself; no metadata; no IDs that nothing refers to: every chart has the same."""
-    used = set(_references(root))
-    for one in root.iter():
-        for child in [child for child in one if _local(child.tag) == "metadata"]:
-            one.remove(child)
-        if _LINK in one.attrib:
-            one.set("href", one.attrib.pop(_LINK))
-        if one.get("id") not in used:
-            one.attrib.pop("id", None)
-        one.tag = _local(one.tag)
-
-
-def _references(root: ElementTree.Element) -> Iterator[str]:
-    for one in root.iter():
-        yield one.get(_LINK, "").removeprefix("#")
-        for value in one.attrib.values():
-            yield from _REFERENCE.findall(value)
-
-
-def _local(tag: str) -> str:
-    return tag.rpartition("}")[2]
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 # --- page ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 //! Synthetic trees: templates in, LDIF out.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use loadplan::{Action, FilterForm, Lines, Plan, PlanOptions};
 use pyo3::prelude::*;
@@ -12,24 +11,6 @@ use crate::counters::Counters;
 use crate::error::raised;
 use crate::gate::{duplicate, enter};
 use crate::results::Shard;
-
-/// Reads a template, whatever its syntax. Its lists are looked for beside it, then in `lists`. `suffix` instead of the
-/// template's, where the template tells of it.
-fn read(
-    path: &Path,
-    lists: &[PathBuf],
-    defines: &BTreeMap<String, String>,
-    suffix: Option<&str>,
-) -> Result<model::Template, Problem> {
-    if makeldif::is_one(path)? {
-        return makeldif::read(path, lists, defines, suffix);
-    }
-    if let Some(name) = defines.keys().next() {
-        let message = format!("--define {name}: only makeldif templates have defines");
-        return Err(Problem::asked(path, message));
-    }
-    toml::read(path, lists)
-}
 
 /// A template made ready for one seed, one suffix and one number of entries.
 #[pyclass(frozen, module = "loader._native")]
@@ -42,23 +23,23 @@ pub struct Template {
 #[pymethods]
 impl Template {
     #[new]
-    #[pyo3(signature = (path, *, lists, suffix, seed, entries, otherwise, defines, operational))]
+    #[pyo3(signature = (path, *, text, lists, suffix, seed, entries, otherwise, operational))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
+        text: Option<String>,
         lists: Vec<PathBuf>,
         suffix: Option<String>,
         seed: i64,
         entries: Option<u64>,
         otherwise: Option<u64>,
-        defines: BTreeMap<String, String>,
         operational: bool,
     ) -> PyResult<Self> {
         let options = Options { seed, suffix, entries, otherwise, operational };
         raised(
             py,
             py.detach(|| {
-                let template = read(&path, &lists, &defines, options.suffix.as_deref())?;
+                let template = toml::read(&path, text, &lists)?;
                 let tree = compile(&template, &options)?;
                 Ok::<_, Problem>(Self { template, tree })
             }),

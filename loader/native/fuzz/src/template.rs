@@ -1,6 +1,5 @@
-//! Templates of synthetic trees, in our syntax or makeldif's: read, compiled, and some entries made.
+//! Templates of synthetic trees: read, compiled, and some entries made.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use ldif::Record;
@@ -29,11 +28,7 @@ pub fn run(data: &[u8]) {
         operational: more & 1 > 0,
         ..Options::default()
     };
-    let made = if more & 4 > 0 {
-        makeldif::parse(Path::new("fuzz.template"), &text, &[], &BTreeMap::new())
-    } else {
-        toml::parse(Path::new("fuzz.toml"), &text, &[])
-    };
+    let made = toml::parse(Path::new("fuzz.toml"), &text, &[]);
     match made.and_then(|template| compile(&template, &options)) {
         Ok(tree) => look(&tree),
         Err(problem) => assert!(!problem.message.is_empty()),

@@ -73,9 +73,6 @@ fn numbering(piece: &Piece, count: u64) -> Option<Numbering> {
         Piece::Tag(Tag::Unique { base, .. }) => {
             Some(Numbering { fixed: true, hexadecimal: *base == 16 })
         }
-        Piece::Tag(Tag::Makeldif(own)) if own.is_numbering() => {
-            Some(Numbering { fixed: false, hexadecimal: false })
-        }
         _ => None,
     }
 }
@@ -221,7 +218,6 @@ mod tests {
                 value("first", vec![tag("pick:names")]),
             ],
             attributes: Vec::new(),
-            may_collide: false,
         };
         let template = Template {
             path: PathBuf::new(),

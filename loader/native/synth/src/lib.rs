@@ -23,7 +23,7 @@ mod parent;
 mod tree;
 mod write;
 
-pub use branch::{is_description, made};
+pub use branch::is_description;
 pub use compile::{Options, compile};
 pub use maker::Maker;
 pub use names::escape;

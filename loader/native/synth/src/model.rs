@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::distribution::Distribution;
 use crate::list::List;
 use crate::problem::Location;
-use crate::tags::Dialect;
 use crate::vocabulary::Learned;
 
 #[derive(Debug, Clone)]
@@ -47,9 +46,8 @@ impl Default for Operational {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Branch {
     pub spot: Location,
-    /// As it is written; relative to the suffix when `below_suffix` ("" is then the suffix itself).
+    /// Relative to the suffix; "" is the suffix itself.
     pub dn: String,
-    pub below_suffix: bool,
     /// None: what an entry of its naming attribute needs. Else the naming attribute may be left out.
     pub attributes: Vec<Attribute>,
 }
@@ -63,8 +61,6 @@ pub struct Kind {
     pub parent: Parent,
     /// Attributes that name an entry; each has one text that is always there. Several make a multi-valued RDN.
     pub rdn: Vec<String>,
-    /// Names that two entries could share, or that hang on values which are not always there, are the template's business.
-    pub may_collide: bool,
     /// The structural object class, which operational attributes tell.
     pub structural: Option<String>,
     /// Drawn once an entry, for texts that name them. Each may name those before it.
@@ -194,6 +190,11 @@ pub enum Tag {
     Value {
         name: String,
     },
+    /// The first characters of that value.
+    Start {
+        name: String,
+        characters: usize,
+    },
     /// That value fit for a mail address: lower case, no accents, letters and digits only.
     Ascii {
         name: String,
@@ -255,14 +256,14 @@ pub enum Tag {
         class: Class,
         length: Distribution,
     },
-    /// What only templates of makeldif have. Fingerprints of templates hold the name of this variant.
-    Makeldif(Dialect),
 }
 
 /// Characters to draw from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     Hex,
+    /// Small letters.
+    Alpha,
     /// Small letters and digits.
     Mixed,
     Base64,

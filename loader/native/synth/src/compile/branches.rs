@@ -18,7 +18,7 @@ pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
     for (place, branch) in context.template.branches.iter().enumerate() {
         let dn = dn_of(branch, context.suffix);
         let name = ParsedDn::new(dn.as_bytes());
-        if place > 0 && branch.below_suffix && !keys.contains(name.parent()) {
+        if place > 0 && !keys.contains(name.parent()) {
             let reason = format!("{:?}: its parent must stand before it", branch.dn);
             return Err(context.wrong(branch.spot, reason));
         }
@@ -31,11 +31,7 @@ pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
 }
 
 fn dn_of(branch: &model::Branch, suffix: &str) -> String {
-    match (branch.below_suffix, branch.dn.is_empty()) {
-        (true, true) => suffix.to_owned(),
-        (true, false) => format!("{},{suffix}", branch.dn),
-        (false, _) => branch.dn.clone(),
-    }
+    if branch.dn.is_empty() { suffix.to_owned() } else { format!("{},{suffix}", branch.dn) }
 }
 
 fn compile_one(
@@ -44,7 +40,7 @@ fn compile_one(
     dn: String,
 ) -> Result<Branch, Problem> {
     let refused = |reason: String| {
-        if context.is_given && branch.below_suffix && branch.dn.is_empty() {
+        if context.is_given && branch.dn.is_empty() {
             return Problem::asked(&context.template.path, format!("suffix {reason}"));
         }
         context.wrong(branch.spot, reason)

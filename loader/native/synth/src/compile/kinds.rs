@@ -177,7 +177,7 @@ impl<'a> Compiling<'a> {
         for attribute in naming::attributes(self.context, said)? {
             let item = &attribute.items[0];
             for place in naming::needed(said, &item.text) {
-                naming::check_value(self.context, said, &said.values[place])?;
+                naming::check_value(self.context, &said.values[place])?;
                 naming.push(place);
             }
             let slot = match item.text[..] {

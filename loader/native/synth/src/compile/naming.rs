@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Context;
-use crate::model::{self, Attribute, Condition, Item, Kind, Piece, Tag};
+use crate::model::{self, Attribute, Condition, Count, Item, Kind, Parent, Pick, Piece, Tag};
 use crate::problem::{Location, Problem, suggestion};
 use crate::tags;
 
@@ -33,12 +33,21 @@ pub fn attributes<'a>(
     let found: Vec<&Attribute> =
         kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
     let is_unique = found.iter().any(|one| is_unique(kind, &one.items[0].text));
-    if !is_unique && !kind.may_collide && kind.count != model::Count::Fixed(1) {
+    if !is_unique && !is_only(kind) {
         let reason = "names the entries: without {number} or {unique:...} two could have one name";
         let names = kind.rdn.join(" and ");
         return Err(context.wrong(found[0].items[0].spot, format!("{names} {reason}")));
     }
     Ok(found)
+}
+
+/// Whether its entries, with one name for all, have a parent each.
+const fn is_only(kind: &Kind) -> bool {
+    match (&kind.count, &kind.parent) {
+        (Count::Fixed(1), _) => true,
+        (Count::Each(1), Parent::Kind { pick, .. }) => matches!(pick, Pick::Each),
+        _ => false,
+    }
 }
 
 fn attribute<'a>(
@@ -57,20 +66,14 @@ fn attribute<'a>(
     let Some(first) = found.items.first() else {
         return Err(context.wrong(found.spot, format!("{name} names the entries and has no value")));
     };
-    check(context, name, first, first.spot, kind.may_collide)?;
+    check(context, name, first, first.spot)?;
     Ok(found)
 }
 
 /// A text that names must be there in every entry, and so must the values in it.
-fn check(
-    context: &Context<'_>,
-    name: &str,
-    item: &Item,
-    spot: Location,
-    may_collide: bool,
-) -> Result<(), Problem> {
+fn check(context: &Context<'_>, name: &str, item: &Item, spot: Location) -> Result<(), Problem> {
     let is_always = item.chance >= 1.0 && item.conditions.is_empty();
-    if !(is_always || may_collide) || item.count.is_some() {
+    if !is_always || item.count.is_some() {
         let reason = format!("{name} names the entries: it must always be there, once");
         return Err(context.wrong(spot, reason));
     }
@@ -98,18 +101,14 @@ fn run_together(pair: &[Piece]) -> bool {
 }
 
 /// Checks a value that is part of a name, in the same way.
-pub fn check_value(
-    context: &Context<'_>,
-    kind: &Kind,
-    value: &model::Named,
-) -> Result<(), Problem> {
-    check(context, &value.name, &value.item, value.item.spot, kind.may_collide)
+pub fn check_value(context: &Context<'_>, value: &model::Named) -> Result<(), Problem> {
+    check(context, &value.name, &value.item, value.item.spot)
 }
 
 /// Two kinds whose entries have the same names in the same place.
 pub fn distinct(context: &Context<'_>) -> Result<(), Problem> {
     let mut known: HashMap<String, &str> = HashMap::new();
-    for kind in context.template.kinds.iter().filter(|kind| !kind.may_collide) {
+    for kind in &context.template.kinds {
         let texts = attributes(context, kind)?.into_iter().map(|one| {
             let values = needed(kind, &one.items[0].text).into_iter();
             let values: Vec<_> = values.map(|place| &kind.values[place]).collect();
@@ -126,43 +125,43 @@ pub fn distinct(context: &Context<'_>) -> Result<(), Problem> {
 
 /// The values of the entry that a text needs, in their order.
 pub fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
+    reached(kind, text, |_| true)
+}
+
+/// The values of the entry that a text names by tags of that sort, and so on.
+fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize> {
     let names = kind.values.iter().enumerate().map(|(place, value)| (value.name.as_str(), place));
     let places: HashMap<&str, usize> = names.collect();
     let mut wanted = vec![false; kind.values.len()];
-    mark(&places, text, &[], &mut wanted);
+    let mark = |text: &[Piece], conditions: &[Condition], wanted: &mut [bool]| {
+        let tags = text.iter().filter_map(|piece| match piece {
+            Piece::Tag(tag) if follows(tag) => Some(tag),
+            _ => None,
+        });
+        let conditions = conditions.iter().map(|condition| &condition.name);
+        for name in tags.flat_map(tags::named).chain(conditions) {
+            let place = places.get(name.as_str());
+            if let Some(found) = place.and_then(|&place| wanted.get_mut(place)) {
+                *found = true;
+            }
+        }
+    };
+    mark(text, &[], &mut wanted);
     // A value names only those before it, so one way back finds all.
     for place in (0..kind.values.len()).rev() {
         if wanted[place] {
             let item = &kind.values[place].item;
-            mark(&places, &item.text, &item.conditions, &mut wanted[..place]);
+            mark(&item.text, &item.conditions, &mut wanted[..place]);
         }
     }
     (0..wanted.len()).filter(|&place| wanted[place]).collect()
 }
 
-fn mark(
-    places: &HashMap<&str, usize>,
-    text: &[Piece],
-    conditions: &[Condition],
-    wanted: &mut [bool],
-) {
-    let tags = text.iter().filter_map(|piece| match piece {
-        Piece::Tag(tag) => Some(tag),
-        Piece::Literal(_) => None,
-    });
-    let told = tags.flat_map(tags::named).chain(conditions.iter().map(|condition| &condition.name));
-    for name in told {
-        let place = places.get(name.as_str());
-        if let Some(found) = place.and_then(|&place| wanted.get_mut(place)) {
-            *found = true;
-        }
-    }
-}
-
 fn is_unique(kind: &Kind, text: &[Piece]) -> bool {
-    // What is changed on the way is no longer sure to differ.
     let own = |text: &[Piece]| {
         text.iter().any(|piece| matches!(piece, Piece::Tag(tag) if tags::is_unique(tag)))
     };
-    own(text) || needed(kind, text).iter().any(|&place| own(&kind.values[place].item.text))
+    // The first characters of two different values can be the same.
+    let values = reached(kind, text, |tag| !matches!(tag, Tag::Start { .. }));
+    own(text) || values.iter().any(|&place| own(&kind.values[place].item.text))
 }

@@ -27,6 +27,7 @@ pub fn chars(
     }
     let alphabet: &[u8] = match class {
         Class::Hex => b"0123456789abcdef",
+        Class::Alpha => b"abcdefghijklmnopqrstuvwxyz",
         Class::Mixed => b"abcdefghijklmnopqrstuvwxyz0123456789",
         Class::Base64 => b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
     };

@@ -4,7 +4,6 @@
 mod bytes;
 mod certificate;
 mod chars;
-mod dialect;
 mod name;
 pub mod number;
 mod password;
@@ -22,7 +21,6 @@ use crate::names::Names;
 use crate::tree::Tree;
 
 pub use bytes::write_uuid;
-pub use dialect::{Dialect, Own};
 pub use scope::{KindFacts, Scope, SlotFacts};
 
 /// Writes what stands for a tag in one entry.
@@ -85,6 +83,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
         Tag::Uuid => Ok(bytes::uuid(scope)),
         Tag::Bytes { low, high } => bytes::random(*low, *high, scope),
         Tag::Value { name } => value::value(name, scope),
+        Tag::Start { name, characters } => value::start(name, *characters, scope),
         Tag::Ascii { name } => value::ascii(name, scope),
         Tag::Suffix => Ok(value::suffix(scope)),
         Tag::Ssha { name } => password::ssha(name, scope),
@@ -98,7 +97,6 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
         Tag::Words { vocabulary, count } => words::words(vocabulary, count, scope),
         Tag::Shape { name } => shape::shape(name, scope),
         Tag::Chars { class, length } => chars::chars(*class, length, scope),
-        Tag::Makeldif(own) => own.compile(scope),
     }
 }
 
@@ -106,10 +104,10 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> 
 pub fn named(tag: &Tag) -> &[String] {
     match tag {
         Tag::Value { name }
+        | Tag::Start { name, .. }
         | Tag::Ascii { name }
         | Tag::Ssha { name }
         | Tag::Argon2 { name, .. } => std::slice::from_ref(name),
-        Tag::Makeldif(own) => own.named(),
         _ => &[],
     }
 }
@@ -120,14 +118,13 @@ pub const fn is_unique(tag: &Tag) -> bool {
 }
 
 /// Whether it may stand in a name: those that tell of other names would have no end.
-pub fn may_name(tag: &Tag) -> bool {
-    match tag {
+pub const fn may_name(tag: &Tag) -> bool {
+    !matches!(
+        tag,
         Tag::Dn { .. }
-        | Tag::ParentDn
-        | Tag::Bytes { .. }
-        | Tag::Certificate { .. }
-        | Tag::Shape { .. } => false,
-        Tag::Makeldif(own) => own.may_name(),
-        _ => true,
-    }
+            | Tag::ParentDn
+            | Tag::Bytes { .. }
+            | Tag::Certificate { .. }
+            | Tag::Shape { .. }
+    )
 }

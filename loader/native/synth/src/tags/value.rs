@@ -26,6 +26,36 @@ impl Render for Value {
 }
 
 #[derive(Debug)]
+struct Start {
+    slot: SlotFacts,
+    characters: usize,
+}
+
+pub fn start(name: &str, characters: usize, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
+    Ok(Box::new(Start { slot: scope.slot(name)?, characters }))
+}
+
+impl Render for Start {
+    fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(first(&at.slots[self.slot.at].text, self.characters));
+    }
+
+    fn most(&self) -> u64 {
+        self.slot.most.min(4_u64.saturating_mul(self.characters as u64))
+    }
+
+    fn is_printable(&self) -> bool {
+        self.slot.printable
+    }
+}
+
+fn first(text: &[u8], characters: usize) -> &[u8] {
+    // A character of UTF-8 begins with any byte but 0b10xx_xxxx.
+    let mut starts = (0..text.len()).filter(|&place| text[place] & 0xC0 != 0x80);
+    &text[..starts.nth(characters).unwrap_or(text.len())]
+}
+
+#[derive(Debug)]
 struct Ascii(SlotFacts);
 
 pub fn ascii(name: &str, scope: &Scope<'_>) -> Result<Box<dyn Render>, String> {
@@ -79,6 +109,13 @@ impl Render for Constant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_are_not_cut_apart() {
+        for (characters, expected) in [(0, ""), (1, "\u{141}"), (2, "\u{141}u"), (9, "\u{141}uk")] {
+            assert_eq!(first("\u{141}uk".as_bytes(), characters), expected.as_bytes());
+        }
+    }
 
     #[test]
     fn names_become_fit_for_a_mail_address() {

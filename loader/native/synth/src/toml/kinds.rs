@@ -33,7 +33,6 @@ pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Prob
             DeValue::String(dn) => Branch {
                 spot: root.document.spot(value.span().start),
                 dn: dn.to_string(),
-                below_suffix: true,
                 attributes: Vec::new(),
             },
             _ => branch(&Table::of(root.document, "a branch", value)?, lists)?,
@@ -43,7 +42,7 @@ pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Prob
         let spot = root
             .get("suffix")
             .map_or_else(|| root.spot(), |value| root.document.spot(value.span().start));
-        let suffix = Branch { spot, dn: String::new(), below_suffix: true, attributes: Vec::new() };
+        let suffix = Branch { spot, dn: String::new(), attributes: Vec::new() };
         found.insert(0, suffix);
     }
     Ok(found)
@@ -55,7 +54,6 @@ fn branch(table: &Table<'_, '_>, lists: &Lists) -> Result<Branch, Problem> {
     Ok(Branch {
         spot: table.spot(),
         dn: table.required("dn")?.to_owned(),
-        below_suffix: true,
         attributes: reading.attributes(table)?,
     })
 }
@@ -103,7 +101,6 @@ fn kind(
         return Err(table.wrong("rdn", "rdn is missing"));
     }
     Ok(Kind {
-        may_collide: false,
         spot: table.spot(),
         name: name.to_owned(),
         count: count(table)?,

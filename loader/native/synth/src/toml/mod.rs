@@ -15,23 +15,19 @@ use crate::model::{self, Template};
 use crate::problem::{Problem, read_text};
 use document::{Document, Lines, Table};
 
-pub use tags::{NAMES as TAGS, distribution};
+pub use tags::NAMES as TAGS;
 
 /// Bytes of a template, at most.
 pub const LARGEST: u64 = 16 << 20;
 pub const SUFFIX: &str = "dc=example,dc=com";
 
-/// Reads a template. Its lists are looked for beside it, then in `lists`.
-pub fn read(path: &Path, lists: &[PathBuf]) -> Result<Template, Problem> {
-    let text = text_of(path)?;
+/// Reads the template of a file, or `text` that was converted from it. Its lists are looked for beside the file, then in
+/// `lists`.
+pub fn read(path: &Path, text: Option<String>, lists: &[PathBuf]) -> Result<Template, Problem> {
+    let text = text.map_or_else(|| read_text(path, LARGEST, "a template"), Ok)?;
     let beside = path.parent().map(Path::to_path_buf);
     let places: Vec<PathBuf> = beside.into_iter().chain(lists.iter().cloned()).collect();
     parse(path, &text, &places)
-}
-
-/// The text of a template file of any syntax.
-pub fn text_of(path: &Path) -> Result<String, Problem> {
-    read_text(path, LARGEST, "a template")
 }
 
 /// Reads a template from its text; `path` is for messages, and lists are looked for in `places`.

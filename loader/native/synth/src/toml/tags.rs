@@ -45,7 +45,7 @@ const TABLE: [(&str, &str, Parse); 25] = [
     ("newword", "{newword:VOCABULARY}", |words| Some(Tag::NewWord { vocabulary: name(words)? })),
     ("words", "{words:VOCABULARY:COUNT} with a count such as between:3:9", several),
     ("shape", "{shape:NAME}", |words| Some(Tag::Shape { name: name(words)? })),
-    ("chars", "{chars:hex:COUNT}, {chars:mixed:COUNT} or {chars:base64:COUNT}", chars),
+    ("chars", "{chars:CLASS:COUNT} with a class of hex, alpha, mixed or base64", chars),
 ];
 
 /// What no value may be called.
@@ -73,10 +73,15 @@ pub fn parse(inside: &str, values: &Values) -> Result<Tag, String> {
         known.extend(NAMES);
         return Err(format!("unknown tag {{{name}}}{}", suggestion(name, known)));
     }
-    if inside != name {
-        return Err(format!("{{{inside}}}: a value takes no argument"));
+    let name = name.to_owned();
+    match words[..] {
+        [] => Some(Tag::Value { name: name.clone() }),
+        [characters] => {
+            characters.parse().ok().map(|characters| Tag::Start { name: name.clone(), characters })
+        }
+        _ => None,
     }
-    Ok(Tag::Value { name: name.to_owned() })
+    .ok_or_else(|| format!("{{{inside}}}: write {{{name}}} or {{{name}:CHARACTERS}}"))
 }
 
 /// A number of values or the like: `3`, `between:1:3`, and the other distributions likewise.
@@ -211,6 +216,7 @@ fn chars(words: &[&str]) -> Option<Tag> {
     let (class, length) = words.split_first()?;
     let class = match *class {
         "hex" => Class::Hex,
+        "alpha" => Class::Alpha,
         "mixed" => Class::Mixed,
         "base64" => Class::Base64,
         _ => return None,

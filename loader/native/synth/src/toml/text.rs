@@ -96,7 +96,7 @@ mod tests {
             ("{{{name", 2, "braces do not match"),
             ("{a{b}}", 0, "braces do not match"),
             ("x{nam}", 1, "unknown tag {nam} (did you mean name?)"),
-            ("{name:3}", 0, "takes no argument"),
+            ("{name:x}", 0, "write {name} or {name:CHARACTERS}"),
             ("{}", 0, "unknown tag {}"),
         ] {
             let wrong = parsed(text).unwrap_err();

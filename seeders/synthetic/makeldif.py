@@ -1,0 +1,487 @@
+"""Converts templates of OpenDJ's makeldif to ditseed's.
+
+The converted template makes the same kind of tree: the same branches, numbers of entries, attributes and forms of
+values, with other random values. What ditseed's templates cannot express is refused with its line.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loader.errors import TemplateError
+from loader.storage import files
+
+# The object class of a branch that names none (makeldif's manual promises one).
+_CLASSES = {"dc": "domain", "o": "organization", "ou": "organizationalUnit", "l": "locality", "c": "country"}
+# Other names of an attribute type (RFC 4519), in lower case.
+_SYNONYMS = {"commonname": "cn", "surname": "sn", "userid": "uid", "localityname": "l", "streetaddress": "street"}
+# makeldif's word lists, and the shipped ones that replace them if they are not beside the template.
+_NAMES = {"first.names": "first-names.txt", "last.names": "last-names.txt"}
+_SHIPPED = {**_NAMES, "cities": "places.txt", "states": "states.txt", "streets": "streets.txt"}
+_LOWER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
+_ALPHABETS = {"alpha": _LOWER, "alphanumeric": _LOWER + _DIGITS, "hex": _DIGITS + "abcdef"}
+_ALPHABETS["base64"] = _LOWER.upper() + _LOWER + _DIGITS + "+/"
+_CLASS_OF = {text: "mixed" if name == "alphanumeric" else name for name, text in _ALPHABETS.items()}
+_MONTHS = list(calendar.month_name)[1:]
+_LONGEST = 100  # random characters of one tag that each become a tag
+_MOST_DIGITS = 18  # of {digits:...}
+# Limits for templates that nobody wrote by hand: bytes, lines of all kinds of entries together, and levels.
+_MOST_BYTES, _MOST_LINES, _MOST_LEVELS = 16 << 20, 200_000, 250
+
+_DEFINE = re.compile(r"(?<!\\)\[([^\W\d][\w.-]*)\]")
+_PIECE = re.compile(r"\\(?P<escaped>.)|<(?P<tag>[^<>]*)>|\{(?P<value>[^{}]*)\}|(?P<text>[^\\<{]+|.)", re.DOTALL)
+
+
+class _Refusal(Exception):
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+
+
+def is_makeldif(path: Path) -> bool:
+    """A template of makeldif begins with a word and a colon, define or include."""
+    with files.explained(path), path.open("rb") as file:
+        lines = file.read(_MOST_BYTES).decode(errors="replace").splitlines()
+    first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+    return re.match(r"(define|include)\s|[\w-]+:", first, re.IGNORECASE) is not None
+
+
+def convert(path: Path, defines: Mapping[str, str]) -> str:
+    """Returns the TOML of a template of ours. defines: values that replace those of the template.
+
+    Raises TemplateError if the template is wrong, or if our templates have no equivalent for a part of it.
+    """
+    with files.explained(path), path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise TemplateError(path=path, reason=f"more than {_MOST_BYTES} bytes")
+    try:
+        return _Converter(path, _read(content.decode(), defines)).template()
+    except UnicodeDecodeError as error:
+        raise TemplateError(path=path, reason="must be UTF-8") from error
+    except _Refusal as refusal:
+        raise TemplateError(path=path, reason=str(refusal)) from refusal
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    attribute: str
+    text: str
+
+    @property
+    def key(self) -> str:
+        return _key(self.attribute)
+
+
+@dataclass(frozen=True)
+class _Subordinate:
+    """count: None if the template leaves it out; makeldif then never ends, and ditseed asks for -n."""
+
+    line: int
+    template: str
+    count: int | None
+
+
+@dataclass
+class _Block:
+    """A branch, whose name is its DN, or a template."""
+
+    line: int
+    name: str
+    rdn: list[str] = field(default_factory=list)
+    below: list[_Subordinate] = field(default_factory=list)
+    lines: list[_Line] = field(default_factory=list)
+
+    def add(self, number: int, line: str, templates: Mapping[str, _Block]) -> None:
+        word, colon, rest = (part.strip() for part in line.partition(":"))
+        match word.lower():
+            case _ if not colon:
+                raise _Refusal(number, f"{line}: expected ATTRIBUTE: VALUE")
+            case "rdnattr":
+                self.rdn += [name.strip() for name in rest.split("+")]
+            case "extends":
+                if rest.lower() not in templates:
+                    raise _Refusal(number, f"extends: no template named {rest} before this one")
+                self.lines += templates[rest.lower()].lines
+            case "subordinatetemplate":
+                name, colon, count = (part.strip() for part in rest.partition(":"))
+                if colon and not _is_number(count.removeprefix("-")):
+                    raise _Refusal(number, f"subordinateTemplate: {count!r} is not a number of entries")
+                self.below.append(_Subordinate(number, name, int(count) if _is_number(count) else None))
+            case _ if value := rest.removeprefix(":").strip():
+                self.lines.append(_Line(number, word, value))
+        if len(self.lines) > _MOST_LINES:
+            raise _Refusal(number, f"more than {_MOST_LINES} lines")
+
+
+@dataclass(frozen=True)
+class _Source:
+    suffix: str
+    branches: list[_Block]
+    templates: dict[str, _Block]  # by their names in lower case
+
+
+def _read(text: str, given: Mapping[str, str]) -> _Source:
+    defines = {name.lower(): value for name, value in given.items()}
+    branches: list[_Block] = []
+    templates: dict[str, _Block] = {}
+    block: _Block | None = None
+    for number, raw in _joined(text):
+        line = _substituted(number, raw, defines).rstrip()
+        word, _, rest = (part.strip() for part in line.partition(":"))
+        if not line:
+            block = None
+        elif match := re.match(r"define\s+([^=]+)=(.*)", line, re.IGNORECASE):
+            defines.setdefault(match[1].strip().lower(), match[2])
+        elif word.lower() == "branch":
+            block = _Block(number, _compact(rest))
+            branches.append(block)
+        elif word.lower() == "template":
+            block = _Block(number, rest)
+            if templates.setdefault(rest.lower(), block) is not block:
+                raise _Refusal(number, f"there is a template {rest} already")
+        elif block is None:
+            hint = "; tags that are written in Java cannot be included" if line.startswith("include") else ""
+            raise _Refusal(number, f"{line}: expected define, branch: or template:{hint}")
+        else:
+            block.add(number, line, templates)
+    if not branches:
+        raise _Refusal(1, "the template has no branch")
+    suffix = _compact(defines.get("suffix", ""))
+    if not suffix or _relative(branches[0].name, suffix) is None:
+        suffix = branches[0].name
+    return _Source(suffix, branches, templates)
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines without comments; a line that begins with a space continues the one before it."""
+    lines: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(" ") and line.strip() and lines:
+            lines[-1][1].append(line[1:])
+        elif not line.startswith("#"):
+            lines.append((number, [line]))
+    return ((number, "".join(parts)) for number, parts in lines)
+
+
+def _substituted(number: int, line: str, defines: Mapping[str, str]) -> str:
+    names = [name.lower() for name in _DEFINE.findall(line)]
+    for name in names:
+        if name not in defines:
+            raise _Refusal(number, f"no define named {name}; write \\[{name}\\] for the text itself")
+    if sum(len(defines[name]) for name in names) > _MOST_BYTES:
+        raise _Refusal(number, f"more than {_MOST_BYTES} bytes with its defines")
+    return _DEFINE.sub(lambda match: defines[match[1].lower()], line)
+
+
+class _Scope:
+    """The lines of a branch or template, and which of them others name: those become values.
+
+    passed: what its counters have passed in earlier kinds of the same template; None: a branch, which has one entry.
+    """
+
+    def __init__(self, lines: list[_Line], passed: int | None) -> None:
+        self.lines, self.passed = lines, passed
+        self.counts = Counter(line.key for line in lines)
+        self.first: dict[str, _Line] = {}
+        for line in lines:
+            self.first.setdefault(line.key, line)
+        named = {key for line in lines for key in self._named(line)} if passed is not None else set()
+        self.values = {key: re.sub(r"[^\w.-]", "_", line.attribute) for key, line in self.first.items() if key in named}
+
+    def _named(self, line: _Line) -> Iterator[str]:
+        for match in _PIECE.finditer(line.text):
+            words = [_key(word.strip()) for word in (match["tag"] or "").split(":") if word]
+            if match["value"] is not None:
+                yield _key(match["value"].partition(":")[0].strip())
+            elif len(words) > 1 and words[0] in ("ifpresent", "ifabsent") and self.counts[words[1]] == 1:
+                yield words[1]
+
+    def before(self, line: _Line, name: str) -> str:
+        """The key of an attribute that a line before this one makes."""
+        first = self.first.get(_key(name))
+        if first is None or first.number >= line.number:
+            raise _Refusal(line.number, f"{line.attribute}: no line before this one makes {name}")
+        return first.key
+
+
+@dataclass
+class _Item:
+    """What a line becomes: a text with tags, and when it is there."""
+
+    text: str = ""
+    chance: float = 1.0
+    when: list[str] = field(default_factory=list)
+    unless: list[str] = field(default_factory=list)
+
+    @property
+    def is_always(self) -> bool:
+        return self.chance == 1 and not self.when and not self.unless
+
+    def toml(self) -> str:
+        if self.is_always:
+            return _toml(self.text)
+        return _toml({key: part for key, part in vars(self).items() if part not in ([], 1.0)})
+
+
+class _Converter:
+    def __init__(self, path: Path, source: _Source) -> None:
+        self.path, self.source = path, source
+        self.lists: dict[str, object] = {}
+        self.kinds: list[str] = []
+        self.lines = 0  # of all kinds
+        self.uses: Counter[str] = Counter()
+        self.passed: dict[str, int | None] = {}  # entries of each template so far; None: as many as -n says
+        suffix = re.escape(source.suffix)
+        self.suffix = re.compile(rf"(?<![^\s,=/:(]){suffix}(?![\w.,-])", re.IGNORECASE)
+
+    def template(self) -> str:
+        branches = []
+        for branch in self.source.branches:
+            dn = _relative(branch.name, self.source.suffix)
+            if dn is None:
+                reason = f"branch {branch.name} is not below {self.source.suffix}: a template makes one tree"
+                raise _Refusal(branch.line, reason)
+            branches.append(self._branch(branch, dn))
+            for below in branch.below:
+                self._subordinate(below, _toml(dn), 1, ())
+        facts = {"description": f"converted from {self.path.name} of makeldif", "suffix": self.source.suffix}
+        head = [*_assignments({key: _toml(value) for key, value in facts.items()}), "branches = ["]
+        head += [*(f"    {branch}," for branch in branches if branch != _toml("")), "]", "", "[lists]"]
+        lists = _assignments({key: _toml(value) for key, value in self.lists.items()})
+        return "\n".join([*head, *lists, *self.kinds, ""])
+
+    def _branch(self, branch: _Block, dn: str) -> str:
+        if not branch.lines:
+            return _toml(dn)
+        attributes = self._attributes(_Scope(branch.lines, None))
+        if "objectClass" not in attributes:
+            naming = branch.name.partition("=")[0].lower()
+            if naming not in _CLASSES:
+                raise _Refusal(branch.line, f"branch {branch.name}: objectClass is missing")
+            attributes = {"objectClass": _toml(_CLASSES[naming]), **attributes}
+        return f"{{ dn = {_toml(dn)}, attributes = {{ {', '.join(_assignments(attributes))} }} }}"
+
+    def _subordinate(self, below: _Subordinate, parent: str, above: int | None, ancestors: tuple[str, ...]) -> None:
+        """Adds a kind of entries, then the kinds below it. above: how many parents there are."""
+        template = self.source.templates.get(below.template.lower())
+        if template is None:
+            raise _Refusal(below.line, f"no template named {below.template}")
+        if template.name in ancestors or len(ancestors) > _MOST_LEVELS:
+            raise _Refusal(below.line, f"template {template.name} is below itself, or too many levels deep")
+        if below.count == 0:
+            return
+        self.uses[template.name] += 1
+        uses = self.uses[template.name]
+        name = template.name if uses == 1 else f"{template.name}-{uses}"
+        total = None if below.count is None or above is None else below.count * above
+        passed = self.passed.get(template.name, 0)
+        if passed is None:
+            raise _Refusal(below.line, f"template {template.name} is used again after a use without a count")
+        self.passed[template.name] = None if total is None else passed + total
+        facts = {"name": _toml(name), "below": parent}
+        if below.count is not None:
+            facts["count"] = _toml(f"{below.count} each" if ancestors else below.count)
+        self._kind(template, facts, passed)
+        for one in template.below:
+            self._subordinate(one, _toml({"kind": name}), total, (*ancestors, template.name))
+
+    def _kind(self, template: _Block, facts: Mapping[str, str], passed: int) -> None:
+        if not template.rdn:
+            raise _Refusal(template.line, f"template {template.name} has no rdnAttr")
+        self.lines += 1 + len(template.lines)
+        if self.lines > _MOST_LINES:
+            raise _Refusal(template.line, f"more than {_MOST_LINES} lines in all kinds of entries")
+        scope = _Scope(template.lines, passed)
+        values = {name: self._item(scope.first[key], scope).toml() for key, name in scope.values.items()}
+        rdn = [scope.first[_key(one)].attribute if _key(one) in scope.first else one for one in template.rdn]
+        facts = {**facts, "rdn": _toml(rdn[0] if len(rdn) == 1 else rdn)}
+        self.kinds += ["", "[[kinds]]", *_assignments(facts)]
+        self.kinds += ["[kinds.values]", *_assignments(values)] if values else []
+        self.kinds += ["[kinds.attributes]", *_assignments(self._attributes(scope))]
+
+    def _attributes(self, scope: _Scope) -> dict[str, str]:
+        """The TOML of each attribute; its lines are its items."""
+        items: dict[str, list[str]] = {}
+        for line in scope.lines:
+            item = self._item(line, scope)
+            first = scope.first[line.key]
+            if line is first and line.key in scope.values:
+                value = scope.values[line.key]
+                item = _Item(f"{{{value}}}", when=[] if item.is_always else [value])
+            items.setdefault("objectClass" if line.key == "objectclass" else first.attribute, []).append(item.toml())
+        return {name: found[0] if len(found) == 1 else f"[{', '.join(found)}]" for name, found in items.items()}
+
+    def _item(self, line: _Line, scope: _Scope) -> _Item:
+        item = _Item()
+        for match in _PIECE.finditer(line.text):
+            if match["tag"] is not None:
+                name, *words = [word.strip() for word in match["tag"].split(":") if word] or [""]
+                if not self._condition(line, [name.lower(), *words], item, scope):
+                    tag = self._tag(line, [name.lower(), *words], scope)
+                    if tag is None:
+                        raise _no_equivalent(line, f"<{match['tag']}>")
+                    item.text += tag
+            elif match["value"] is not None:
+                item.text += self._value(line, match["value"], scope)
+            elif match["text"] in ("<", "{"):
+                raise _Refusal(line.number, f"{match['text']} is not closed; write \\{match['text']} for the character")
+            else:
+                item.text += _literal(match["escaped"] or match["text"])
+        item.text = self.suffix.sub("{suffix}", item.text)
+        return item
+
+    def _value(self, line: _Line, text: str, scope: _Scope) -> str:
+        name, _, length = (part.strip() for part in text.partition(":"))
+        key = scope.before(line, name)
+        if scope.passed is None or (length and not _is_number(length)):
+            where = " in a branch" if scope.passed is None else ""
+            raise _no_equivalent(line, f"{{{text}}}{where}")
+        return f"{{{scope.values[key]}:{length}}}" if int(length or 0) else f"{{{scope.values[key]}}}"
+
+    def _condition(self, line: _Line, words: list[str], item: _Item, scope: _Scope) -> bool:
+        """Adds what a tag says about when the line is there. Returns False if it says nothing about that."""
+        match words:
+            case ["presence", percent] if _is_number(percent) and int(percent) <= 100:
+                item.chance *= int(percent) / 100
+            case ["ifpresent", attribute, *equal] if len(equal) < 2:
+                item.when.append(self._compared(line, attribute, equal, scope))
+            case ["ifabsent", attribute, *equal] if len(equal) < 2:
+                item.unless.append(self._compared(line, attribute, equal, scope))
+            case _:
+                return False
+        return True
+
+    def _compared(self, line: _Line, attribute: str, equal: list[str], scope: _Scope) -> str:
+        key = scope.before(line, attribute)
+        if key in scope.values and scope.counts[key] == 1:
+            return "=".join([scope.values[key], *equal])
+        if equal or key in scope.values:
+            raise _no_equivalent(line, f"a condition on {attribute}, which is in a branch or has several lines,")
+        return scope.first[key].attribute
+
+    def _tag(self, line: _Line, words: list[str], scope: _Scope) -> str | None:
+        """What stands for a tag in our templates; None if nothing does."""
+        match words:
+            case ["guid"] | ["random", "uuid"]:
+                return "{uuid}"
+            case ["first" | "last" as which]:
+                return self._file(line, f"{which}.names")
+            case ["parentdn"] if scope.passed is not None:
+                return "{parentdn}"
+            case ["statictext", literal]:
+                return _literal(literal)
+            case ["file", file] | ["file", file, "random"]:
+                return self._file(line, file)
+            case ["list", *values] if values:
+                return self._pick(line.attribute, _weighted(values))
+            case ["sequential", *rest] if all(map(_is_number, rest[:1])):
+                start = int(rest[0] if rest else 0) + (scope.passed or 0)
+                return str(start) if scope.passed is None else f"{{number:0:{start}}}" if start else "{number}"
+            case ["random", kind, *rest]:
+                return self._random(kind.lower(), rest)
+        return None
+
+    def _random(self, kind: str, words: list[str]) -> str | None:
+        numbers = [int(word) for word in words[-2:] if _is_number(word)]
+        match kind, words:
+            case "telephone", _:
+                return "+1 {digits:3} {digits:3} {digits:4}"
+            case "month", [] | [_] if len(numbers) == len(words):
+                months = [month[: numbers[0] if numbers else None] for month in _MONTHS]
+                return self._pick("month", _weighted(months))
+            case "chars", [alphabet, *lengths] if lengths:
+                return self._chars(alphabet, lengths)
+            case (("alpha" | "alphanumeric" | "hex" | "base64"), [_, *_]):
+                return self._chars(_ALPHABETS[kind], words)
+            case "numeric", [_] if numbers and numbers[0] <= _LONGEST * _MOST_DIGITS:
+                full, rest = divmod(numbers[0], _MOST_DIGITS)
+                return f"{{digits:{_MOST_DIGITS}}}" * full + (f"{{digits:{rest}}}" if rest else "")
+            case "numeric", [_, _] if len(numbers) == 2:
+                return f"{{between:{numbers[0]}:{numbers[1]}}}"
+            case "numeric", [low, high, zeros] if _is_number(low) and _is_number(high) and not zeros.strip("0"):
+                return f"{{between:{int(low)}:{int(high)}:{len(zeros)}}}"
+        return None
+
+    def _chars(self, alphabet: str, lengths: list[str]) -> str | None:
+        if len(lengths) > 2 or not all(map(_is_number, lengths)):
+            return None
+        if alphabet in _CLASS_OF:
+            count = lengths[0] if len(lengths) == 1 else f"between:{':'.join(lengths)}"
+            return f"{{chars:{_CLASS_OF[alphabet]}:{count}}}"
+        if len(lengths) == 2 or int(lengths[0]) > _LONGEST:
+            return None
+        return self._pick("letters", _weighted(list(alphabet))) * int(lengths[0])
+
+    def _file(self, line: _Line, name: str) -> str:
+        if (self.path.parent / name).is_file():
+            return self._pick(name, name)
+        if name not in _SHIPPED:
+            raise _Refusal(line.number, f"<file:{name}>: no such file beside the template")
+        return self._pick(name, _SHIPPED[name])
+
+    def _pick(self, hint: str, content: object) -> str:
+        """A tag that picks from a list, which is added if there is none with this content."""
+        stem = re.sub(r"[^\w-]", "-", hint)
+        known = [name for name, other in self.lists.items() if other == content]
+        names = [stem, *(f"{stem}-{number}" for number in range(2, len(self.lists) + 3))]
+        name = known[0] if known else next(one for one in names if one not in self.lists)
+        self.lists[name] = content
+        return f"{{pick:{name}}}"
+
+
+def _no_equivalent(line: _Line, what: str) -> _Refusal:
+    return _Refusal(line.number, f"{what} has no equivalent in ditseed's templates")
+
+
+def _weighted(values: list[str]) -> object:
+    """["a;2", "b"] -> {"a": 2, "b": 1}; without weights a list. A value that comes twice has the sum of its weights."""
+    weights: Counter[str] = Counter()
+    for value in values:
+        text, _, weight = value.rpartition(";")
+        weights[text if text and _is_number(weight) else value] += int(weight) if text and _is_number(weight) else 1
+    kept = {value: weight for value, weight in weights.items() if weight}
+    return list(kept) if set(kept.values()) == {1} else kept
+
+
+def _key(attribute: str) -> str:
+    return _SYNONYMS.get(attribute.lower(), attribute.lower())
+
+
+def _compact(dn: str) -> str:
+    return re.sub(r"\s*([,=])\s*", r"\1", dn)
+
+
+def _relative(dn: str, suffix: str) -> str | None:
+    """ "ou=People,dc=example" below "dc=example" -> "ou=People"; the suffix itself -> ""; None: elsewhere."""
+    if dn.lower() == suffix.lower():
+        return ""
+    return dn[: -len(suffix) - 1] if dn.lower().endswith(f",{suffix.lower()}") else None
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,18}", text) is not None
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _toml(value: object) -> str:
+    """A TOML value on one line."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(_assignments({key: _toml(one) for key, one in value.items()}))} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    # A string of JSON is one of TOML, which excludes DEL besides.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _assignments(values: Mapping[str, str]) -> list[str]:
+    return [f"{key if re.fullmatch('[A-Za-z0-9_-]+', key) else _toml(key)} = {value}" for key, value in values.items()]
