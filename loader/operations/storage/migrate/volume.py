@@ -11,7 +11,7 @@ import msgspec
 
 from loader import child
 from loader.errors import ConfigNotEditable, MigrationRefused
-from loader.operations.storage.findings import fstab_word
+from loader.operations.storage.commands import fstab_word
 from loader.storage import files, mounts
 from loader.storage.mounts import FstabEntry, Mount
 
