@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
@@ -21,9 +21,8 @@ from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
 from loader.operations.storage.migrate import moving
 from loader.operations.storage.migrate import plan as planning
-from loader.operations.storage.migrate import plan as told
-from loader.operations.storage.migrate.moving import Known
-from loader.operations.storage.migrate.plan import Plan, Told, Wishes
+from loader.operations.storage.migrate.moving import Begun
+from loader.operations.storage.migrate.plan import MovePlan, MoveRequest, PlannedStep
 from loader.storage import mounts
 
 _SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
@@ -69,21 +68,24 @@ def migrate_command(
     """
     stop, start = map(_command, service or _SYSTEMD)
     source, target = (str(Path(word)) for word in (source, target))  # no slash at the end
-    wishes = Wishes(source, target, stop, start, uri or ("" if service else _LDAPI), fstab, seconds)
-    known = moving.known(source)
+    request = MoveRequest(source, target, stop, start, uri or ("" if service else _LDAPI), fstab, seconds)
+    begun = moving.begun(source)
     if rollback:
-        return _back(_known(known, wishes, bool(service)), apply, shown)
-    moving.require_forward(known is not None and known.goes_back, source)
-    plan, anew = _planned(known, wishes, bool(service))
-    if known is not None and known.is_done and not anew:
-        tell("This migration is finished. --rollback goes back to the former volume.")
-        if shown.as_json:
-            show_json({"plan": msgspec.to_builtins(plan), "done": known.done})
-        return EXIT_OK
-    if not _agreed(plan, _MIGRATION, told.forward(plan), apply, shown.as_json):
-        return EXIT_OK
-    with _standing(source):
-        _report(moving.migrate(plan, shown.progress, anew), shown.as_json)
+        return _back(_continued(begun, request, bool(service)), apply, shown)
+    moving.require_forward(begun is not None and begun.goes_back, source)
+    anew = begun is not None and begun.is_done and _is_mounted(target)
+    if begun is None or anew:
+        plan = planning.plan(request, moving.run_directory(source))
+    else:
+        plan = _continued(begun, request, bool(service))
+        if begun.is_done:
+            tell("This migration is finished. --rollback goes back to the former volume.")
+            if shown.as_json:
+                show_json({"plan": msgspec.to_builtins(plan), "done": begun.done})
+            return EXIT_OK
+    if _agreed(plan, _MIGRATION, planning.forward(plan), apply, shown.as_json):
+        with _telling_of_the_stop(source):
+            _report(moving.migrate(plan, shown.progress, anew), shown.as_json)
     return EXIT_OK
 
 
@@ -98,70 +100,59 @@ def _command(text: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def _standing(source: str) -> Iterator[None]:
-    """Whoever ends it must be told that the service is stopped."""
+def _telling_of_the_stop(source: str) -> Iterator[None]:
+    """Whoever ends the migration must be told that the service is stopped."""
     try:
         yield
     except (LoaderError, KeyboardInterrupt):
         with suppress(LoaderError):
-            known = moving.known(source)
-            if known is not None and known.is_stopped:
+            begun = moving.begun(source)
+            if begun is not None and begun.is_stopped:
                 tell(_STOPPED)
         raise
-
-
-def _planned(known: Known | None, wishes: Wishes, has_service: bool) -> tuple[Plan, bool]:
-    """The plan, and whether it takes the place of a finished one."""
-    anew = known is not None and known.is_done and _is_mounted(wishes.target)
-    if known is None or anew:
-        return planning.plan(wishes, moving.home(wishes.source)), anew
-    return _known(known, wishes, has_service), False
 
 
 def _is_mounted(target: str) -> bool:
     return Path(target).is_dir() and mounts.mounted_at(Path(target)) is not None
 
 
-def _known(known: Known | None, wishes: Wishes, has_service: bool) -> Plan:
+def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
     """The plan of the migration that was begun; --service may be another."""
-    if known is None:
+    if begun is None:
         reason = "no migration of this directory was begun, or its state is kept elsewhere"
-        raise MigrationRefused(path=wishes.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR.")
-    before = known.plan.wishes
-    if before.target != wishes.target:
+        raise MigrationRefused(path=request.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR.")
+    plan, before = begun.plan, begun.plan.request
+    if before.target != request.target:
         reason = f"a migration of it to {before.target} was begun"
-        raise MigrationRefused(path=wishes.source, reason=reason, advice=f"Give {before.target} as TO.")
-    notes = known.plan.notes if known.is_done else (_begun(known), *known.plan.notes)
-    plan = msgspec.structs.replace(known.plan, notes=notes)
+        raise MigrationRefused(path=request.source, reason=reason, advice=f"Give {before.target} as TO.")
+    if not begun.is_done:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(plan.begun))
+        note = f"begun on {when}, finished so far: {', '.join(begun.done)}"
+        plan = msgspec.structs.replace(plan, notes=(note, *plan.notes))
     if not has_service:
         return plan
-    planning.require_commands(wishes)
-    again = msgspec.structs.replace(before, stop=wishes.stop, start=wishes.start, uri=wishes.uri)
-    return msgspec.structs.replace(plan, wishes=again)
+    planning.require_commands(request)
+    again = msgspec.structs.replace(before, stop=request.stop, start=request.start, uri=request.uri)
+    return msgspec.structs.replace(plan, request=again)
 
 
-def _begun(known: Known) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.plan.begun))
-    return f"begun on {when}, finished so far: {', '.join(known.done)}"
-
-
-def _back(plan: Plan, apply: bool, shown: Shown) -> int:
+def _back(plan: MovePlan, apply: bool, shown: Shown) -> int:
     tell("What the service has written to the new volume is not on the former one.")
-    if _agreed(plan, "rollback", told.back(plan), apply, shown.as_json):
+    if _agreed(plan, "rollback", planning.back(plan), apply, shown.as_json):
         facts = moving.roll_back(plan, shown.progress)
         _report(facts, shown.as_json)
         if facts["not_mounted"]:
             tell(
-                f"The service runs on the former volume, but the new one is not mounted on {plan.wishes.target}. If "
-                f"{plan.wishes.fstab} had a line for it, that is a comment now."
+                f"The service runs on the former volume, but the new one is not mounted on {plan.request.target}. If "
+                f"{plan.request.fstab} had a line for it, that is a comment now."
             )
             return EXIT_DIFFERENT
     return EXIT_OK
 
 
-def _agreed(plan: Plan, what: str, steps: Iterable[Told], apply: bool, as_json: bool) -> bool:
-    """Show the plan; with --apply, has FROM been typed? Raises UsageProblem."""
-    steps = list(steps)
+def _agreed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
+    """Shows the plan; with --apply, has FROM been typed? Raises UsageProblem."""
+    steps, source = [*planned], plan.request.source
     if not apply and as_json:
         show_json({"plan": msgspec.to_builtins(plan), "steps": msgspec.to_builtins(steps)})
         return False
@@ -170,27 +161,28 @@ def _agreed(plan: Plan, what: str, steps: Iterable[Told], apply: bool, as_json: 
         show("", "Nothing was changed. --apply does it.")
         return False
     if os.geteuid() != 0:
-        raise NotPermitted(action="mount a volume on", path=plan.wishes.source, owner="root")
-    tell("", f"Type {plan.wishes.source} to begin:")
-    if sys.stdin.readline().strip() != plan.wishes.source:
+        raise NotPermitted(action="mount a volume on", path=source, owner="root")
+    tell("", f"Type {source} to begin:")
+    if sys.stdin.readline().strip() != source:
         raise UsageProblem(reason=f"the {what} was not confirmed; nothing was changed")
     return True
 
 
-def _lines(plan: Plan, what: str, steps: Iterable[Told]) -> Iterator[str]:
+def _lines(plan: MovePlan, what: str, steps: Iterable[PlannedStep]) -> Iterator[str]:
     old = plan.old.device if plan.old else "a directory of a larger file system"
     new = f"{plan.new.device} ({plan.new.kind})"
     where = f"from {old} to {new}" if what == _MIGRATION else f"from {new} to {old}"
-    yield f"# {what} of {plan.wishes.source} {where}"
+    yield f"# {what} of {plan.request.source} {where}"
     yield from (f"# Note: {note}" for note in plan.notes)
     for one in steps:
         yield f"# {one.step}" + (f": ditseed {one.by}" if one.by else "")
         yield from one.commands
 
 
-def _report(facts: dict[str, object], as_json: bool) -> None:
-    told_ = {name: value for name, value in facts.items() if not name.endswith("_mark") and name != "top"}
+def _report(facts: Mapping[str, object], as_json: bool) -> None:
+    """Without what only the next run needs."""
+    shown = {name: value for name, value in facts.items() if not name.endswith("_mark") and name != "top"}
     if as_json:
-        show_json(told_)
+        show_json(shown)
     else:
-        show_facts(for_people(told_))
+        show_facts(for_people(shown))

@@ -44,7 +44,7 @@ OPTIONS = {
             # a watch, and what a monitoring system asks of it
             "interval samples window half-life layer probe state check warning:w critical:c fix",
             # a bench of directories
-            "sync-entries searches slapadd backend fio-size chart",
+            "sync-entries searches fio-size",
             # a migration to another volume
             "service fstab watch rollback",
             # the run itself
@@ -78,7 +78,6 @@ TYPED = {
         "discard",
         "dry-run",
         "restart",
-        "chart",
         "forget",
         "service",
         "rollback",

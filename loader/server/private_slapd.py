@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from loader.child import Child
-from loader.errors import ServerDown, ToolFailed
+from loader.errors import ServerDown, ToolFailed, UsageProblem
 from loader.server import tools
 from loader.server.options import Connection
 from loader.server.session import Session, session
@@ -19,22 +19,27 @@ from loader.storage.files import Owner
 
 _PATIENCE = 60.0  # seconds; it opens a database and listens, however large that is
 _LOOK = 0.02
+_LONGEST_SOCKET = 107  # bytes, sun_path of unix(7): slapd crashes on a longer name
 
 
 @contextmanager
-def running(home: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
-    """A session with a slapd that runs on the slapd.d `home`, as `owner`: nobody else can reach its socket.
+def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
+    """A session with a slapd that runs on `config`, slapd.d or slapd.conf, as `owner`.
 
-    Raises ToolFailed with its last words where it does not begin to listen.
+    Nobody else can reach its socket. Raises ToolFailed with its last words if it does not begin to listen,
+    UsageProblem if TMPDIR is too long.
     """
     uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
     with temporary.directory("slapd", tmpdir) as place:  # the path of a socket may not be long
         tools.change_owner(owner, place)
-        uri = f"ldapi://{quote(str(place / 'ldapi'), safe='')}"
+        path = place / "ldapi"
+        if len(bytes(path)) > _LONGEST_SOCKET:
+            raise UsageProblem(reason=f"TMPDIR: {place} is too long for a socket in it")
+        uri = f"ldapi://{quote(str(path), safe='')}"
         # -d keeps it in the foreground, its words on stderr; -s 0 keeps them out of the system's log.
-        words = ["-d", "none", "-s", "0", "-h", uri, "-F", str(home)]
+        words = ["-d", "none", "-s", "0", "-h", uri, "-F" if config.is_dir() else "-f", str(config)]
         with Child(tools.server_tool_as(uid, gid, "slapd", *words)) as child:
-            _await(child, place / "ldapi")
+            _await(child, path)
             with session(Connection(uri)) as opened:
                 yield opened
 

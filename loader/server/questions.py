@@ -83,36 +83,33 @@ def _failed(server: Session, suffixes: Sequence[str]) -> Iterator[tuple[str, str
 # Many small searches one after the other over one connection, as a simple client has them.
 
 
-_SCOPE_OF = {"base": ldap.SCOPE_BASE, "one": ldap.SCOPE_ONELEVEL, "sub": ldap.SCOPE_SUBTREE}
-_LOOK = 100  # searches between two signs of life
-_PATIENCE = 86400.0  # seconds for all of them
+_STEP = 100  # searches between two signs of life
+_LIMIT = 86400.0  # seconds for all of them
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A search, and how many entries it finds."""
+    """A search of a subtree, and how many entries it finds."""
 
     base: str
-    scope: str
     filter: str
     entries: int
 
 
-def seconds_of(uri: str, questions: Sequence[Question], meter: Meter) -> float:
-    """How long they took. Raises ServerRefused for one that found something else."""
+def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> float:
+    """How long they took. Raises ServerRefused if one finds another number of entries."""
 
     def talk(connection: Any) -> float:
         began = time.monotonic()
         for number, one in enumerate(questions, 1):
-            found = connection.search_ext_s(one.base, _SCOPE_OF[one.scope], one.filter)
-            if len(found) != one.entries:
-                reason = f"{one.filter}: {len(found)} entries found, {one.entries} expected"
-                raise ServerRefused(uri=uri, operation="search", reason=reason)
-            if not number % _LOOK:
-                meter.add(_LOOK)
+            entries = len(connection.search_ext_s(one.base, ldap.SCOPE_SUBTREE, one.filter))
+            if entries != one.entries:
+                reason = f"{one.filter}: {entries} entries found, {one.entries} expected"
+                raise ServerRefused(uri=server.uri, operation="search", reason=reason)
+            if not number % _STEP:
+                meter.add(_STEP)
         return time.monotonic() - began
 
-    with session(Connection(uri=uri)) as asked:
-        return asked.converse("searches", talk, limit=_PATIENCE)
+    return server.converse("searches", talk, limit=_LIMIT)
 
 
 # --- entry count -----------------------------------------------------------------------------------------------------

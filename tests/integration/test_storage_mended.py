@@ -26,7 +26,7 @@ from loader.operations.storage import check as checking
 sh("mkdir -p /run/mnt && touch /run/fstab && mount --bind /run/fstab /etc/fstab")
 
 def findings(path, rule, change=lambda situation: situation):
-    situation = change(checking.findings.situation(Path(path)))
+    situation = change(checking.situation(Path(path)))
     return [one for one in checking.judged(situation) if one.rule == rule and one.severity.rank]
 
 def mend(path, rule, *disks, change=lambda situation: situation, before=""):
@@ -203,7 +203,7 @@ def filled(situation):
     logical = tuple(replace(one, data_percent=90.0, metadata_percent=90.0) for one in volumes.logical)
     return facts(volumes=replace(volumes, logical=logical))(situation)
 def size(name):
-    return checking.findings.situation(Path("/run/mnt/thin")).facts.volumes.named("vg", name).size
+    return checking.situation(Path("/run/mnt/thin")).facts.volumes.named("vg", name).size
 for rule, name in (("thin.data", "pool"), ("thin.metadata", "pool_tmeta")):
     before = size(name)
     mend("/run/mnt/thin", rule, change=filled)
@@ -215,7 +215,7 @@ def coarse(situation):  # as if they were on a RAID with stripes of 3 MiB
     devices = tuple(replace(one, min_io=3 << 20) for one in situation.facts.devices if one.path != "/dev/ubdd")
     return facts(devices=devices)(situation)
 mend("/run/mnt/full", "alignment", "/dev/ubdg", change=coarse)
-assert "/dev/ubda" not in checking.findings.situation(Path("/run/mnt/full")).facts.volume.legs
+assert "/dev/ubda" not in checking.situation(Path("/run/mnt/full")).facts.volume.legs
 """
 
 RUNS = {

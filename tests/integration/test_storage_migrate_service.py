@@ -22,7 +22,7 @@ from fixtures.waiting import until
 from loader.errors import MigrationRefused
 from loader.operations.storage.migrate import moving
 from loader.operations.storage.migrate import plan as planning
-from loader.operations.storage.migrate.plan import Wishes
+from loader.operations.storage.migrate.plan import MoveRequest
 from loader.progress import Meter
 from loader.run.steps import Run
 from tests.support.command import Done, ditseed, start
@@ -215,7 +215,7 @@ def test_a_database_in_use_where_its_volume_has_another_name(home: Path) -> None
             subprocess.run(["umount", home / "other"], check=True)
         assert (done.status, f"are mounted on {home}/other, too" in done.err) == (125, True)
         with elsewhere(old, home / "other", *environment_open(home / "other")) as user:
-            words = Wishes(str(old), str(home / "new"), ("true",), ("true",), "", str(home / "fstab"))
+            words = MoveRequest(str(old), str(home / "new"), ("true",), ("true",), "", str(home / "fstab"))
             plan = planning.plan(words, home / "state")
             done = migrate(home, old, "--service", stop, "true", "--apply")
             assert done.status == 125

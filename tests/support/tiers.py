@@ -324,12 +324,6 @@ TABLE = (
         "half a minute in the storage VM",
         "tests/resume/test_migrate.py",
     ),
-    Matrix(
-        "tests/integration/test_storage_bench.py::test_loop_devices_and_other_engines",
-        0,
-        "eight rows, and a root directory of another suite",
-        "tests/integration/test_storage_bench.py",
-    ),
     Matrix("tests/integration/test_storage_bench.py::test_what_a_stop_leaves", 1, _MATRIX),
     Matrix("tests/resume/test_migrate.py::test_killed_and_run_again", 1, _MATRIX),
     Matrix("tests/resume/test_migrate.py::test_killed_and_rolled_back", 1, _MATRIX),

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from loader.errors import DisksUnequal, LoaderError, StripesImpossible, UsageProblem, VolumeTooSmall
-from loader.operations.storage import device_rules
+from loader.operations.storage import rules
 from loader.operations.storage.plan import Disk, Plan, Wishes, plan
 from loader.storage.devices import Device
 
@@ -44,7 +44,7 @@ def test_the_whole_of_three_disks() -> None:
         "mount -t xfs /dev/ldap/data /srv/ldap",
         "printf '%s\\n' '/dev/ldap/data /srv/ldap xfs defaults 0 2' >>/etc/fstab",
     ]
-    assert made.notes == (device_rules.ONE_DISK,)
+    assert made.notes == (rules.ONE_DISK,)
     assert all(step.why for step in made.steps)
     assert any("agcount" in reason for step in made.steps for reason in step.why)
 
@@ -148,7 +148,7 @@ def test_four_disks_that_are_redundant() -> None:
         "lvchange -r 256 ldap/data",
         "mkfs.xfs -b size=4096 -d su=64k,sw=2 -l su=64k /dev/ldap/data",
     ]
-    assert device_rules.ONE_DISK not in made.notes
+    assert rules.ONE_DISK not in made.notes
     assert "/dev/DISK1 and /dev/DISK2; /dev/DISK3 and /dev/DISK4" in " ".join(made.steps[2].why)
     sized = planned((8, 8, 8, 8), redundant=True, size=GIB, database=1 << 20)
     assert (sized.size, [leg.used for leg in sized.legs]) == (GIB, [129] * 4)

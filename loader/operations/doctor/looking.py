@@ -43,7 +43,6 @@ from loader.operations.backup import check as backup_check
 from loader.operations.doctor.facts import Backup, Barred, Certificate, Database, Drift, Facts, Kept, Replication, Slapd
 from loader.operations.publish import REPLACED
 from loader.operations.storage import check as storage_check
-from loader.operations.storage.findings import told_of
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.run import lease
@@ -165,7 +164,7 @@ def _database(config: Config, one: Configured, request: Request, looker: Looker)
     # slapd opens no file of another format, so what it would store there is no measure for the indexes.
     has_drift = is_sampled and tools.lmdb_format() in (None, data_format)
     drift = looker.at(f"{suffix}: indexes", lambda: _drift(config, one)) if has_drift else None
-    report = looker.at(f"{suffix}: storage", lambda: storage_check.check_database(*told_of(one, config.path)))
+    report = looker.at(f"{suffix}: storage", lambda: storage_check.check_database(one, config.path))
     # In a container nobody can make tune2fs or lvs see the device, so a check would be UNKNOWN for ever.
     for unseen in report.situation.unseen if report else ():
         if unseen not in looker.left_out:

@@ -17,10 +17,9 @@ from click import Choice, IntRange
 from loader import resources, units
 from loader.declared import Size
 from loader.errors import DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall
-from loader.operations.storage import device_rules, filesystem_rules, findings
-from loader.operations.storage.device_rules import STRIPE
-from loader.operations.storage.filesystem_rules import XFS_LEAST, XFS_MINIMUM
-from loader.operations.storage.findings import PAGE
+from loader.operations.storage import commands, rules
+from loader.operations.storage.commands import PAGE, STRIPE, XFS_MINIMUM
+from loader.operations.storage.rules import XFS_LEAST
 from loader.storage.devices import Device
 
 KINDS = ("xfs", "ext4", "ext3", "ext2")
@@ -76,7 +75,7 @@ def steps(kind: str, device: str, mount: str, stripes: Stripes) -> Iterator[Step
         ),
     )
     yield Step(
-        findings.add_to_fstab(device, mount, kind),
+        commands.add_to_fstab(device, mount, kind),
         ("The same at the next boot; without the line slapd would find an empty directory.",),
     )
 
@@ -84,8 +83,8 @@ def steps(kind: str, device: str, mount: str, stripes: Stripes) -> Iterator[Step
 def notes(kind: str) -> Iterator[str]:
     if kind == "ext3":
         yield "ext3 is a legacy format, which the driver of ext4 serves; ext4 has extents, and files above 2 TiB."
-    elif kind in filesystem_rules.KNOWN:
-        _, what, why, _ = filesystem_rules.KNOWN[kind]
+    elif kind in rules.KNOWN:
+        _, what, why, _ = rules.KNOWN[kind]
         yield f"{kind}: {what}. {why}"
 
 
@@ -219,7 +218,7 @@ def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
     extents = stripes * (max(leg.used for leg in legs) - wishes.raid_extents)
     size = extents * wishes.extent_size
     require_room(size, wishes.database, wishes.kind)
-    sectors = findings.FEW_SECTORS if wishes.database > wishes.memory else device_rules.USUAL // _SECTOR
+    sectors = commands.FEW_SECTORS if wishes.database > wishes.memory else rules.USUAL_READAHEAD // _SECTOR
     return Plan(
         wishes=wishes,
         stripes=stripes,
@@ -276,7 +275,7 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
     if needed > most:
         raise StripesImpossible(reason=f"lvcreate takes {most} disks at most, and {needed} are needed")
     known = {one.path: one for disk in disks for one in disk.devices}
-    shared = device_rules.on_one_disk([one.devices[0].path for one in disks if one.devices], [*known.values()])
+    shared = commands.on_one_disk([one.devices[0].path for one in disks if one.devices], [*known.values()])
     for disk, parts in shared.items():
         raise StripesImpossible(reason=f"{', '.join(parts)} are on one disk, {disk}")
 
@@ -307,7 +306,7 @@ def _legs(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> tuple[Leg, ...
 def _start(disks: Sequence[Disk]) -> int:
     """Where the first extent begins: a whole mebibyte, and a whole stripe of what is below."""
     below = (disk.devices[0].min_io for disk in disks if disk.devices)
-    return lcm(device_rules.ALIGNED, *(one for one in below if one))
+    return lcm(rules.ALIGNED, *(one for one in below if one))
 
 
 def _steps(disks: Sequence[Disk], wishes: Wishes, legs: Sequence[Leg], total: int, sectors: int) -> Iterator[Step]:
@@ -323,10 +322,10 @@ def _steps(disks: Sequence[Disk], wishes: Wishes, legs: Sequence[Leg], total: in
     )
     used = [leg for leg in legs if leg.used]
     stripes, on = len(used) // wishes.copies, [leg.disk for leg in used]
-    lvcreate = findings.lvcreate(wishes.group, wishes.volume, total, wishes.stripe_size, on, wishes.copies)
+    lvcreate = commands.lvcreate(wishes.group, wishes.volume, total, wishes.stripe_size, on, wishes.copies)
     yield Step(lvcreate, tuple(_of_volume(wishes, used, total)))
     yield Step(
-        findings.read_ahead(wishes.group, wishes.volume, sectors),
+        commands.read_ahead(wishes.group, wishes.volume, sectors),
         tuple(_of_read_ahead(wishes, 1 if stripes == 1 else len(used), sectors)),
     )
     device = f"/dev/{wishes.group}/{wishes.volume}"
@@ -402,15 +401,15 @@ def _of_read_ahead(wishes: Wishes, stripes: int, sectors: int) -> Iterator[str]:
 
 def _notes(disks: Sequence[Disk], wishes: Wishes, stripes: int, size: int) -> Iterator[str]:
     if stripes > 1 and not wishes.redundant:
-        yield device_rules.ONE_DISK
+        yield rules.ONE_DISK
     if size < 3 * wishes.database:
         yield f"{size / wishes.database:.1f} times the database: enough for a copy beside it; three times is better."
-    if wishes.stripe_size >= device_rules.LARGE_STRIPE:
+    if wishes.stripe_size >= rules.LARGE_STRIPE:
         yield (
             f"Stripes of {units.size(wishes.stripe_size)} spread random reads no better than {units.size(STRIPE)}: see "
             "lvcreate."
         )
     yield from notes(wishes.kind)
     for disk in disks:
-        for found in device_rules.alignment(disk.devices[0], None) if disk.devices else ():
+        for found in rules.alignment(disk.devices[0], None) if disk.devices else ():
             yield f"{found.subject}: {found.what}. {found.why}"

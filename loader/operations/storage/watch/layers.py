@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from loader.errors import UsageProblem
-from loader.operations.storage import findings
+from loader.operations.storage import check
 from loader.storage import files, mounts, probes, survey
 from loader.storage.devices import Device
 from loader.storage.mounts import Mount
@@ -29,7 +29,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 def below(place: Path) -> tuple[Layer, ...]:
     """The file system, then the devices, the upper ones first. Raises NoSuchPath, NotPermitted, UsageProblem."""
-    path = findings.data_file(place) or place
+    path = check.data_file(place) or place
     with files.explained(path):
         mount = mounts.mount_of(path)
     return on_devices(str(path), mount, survey.devices_of(mount))

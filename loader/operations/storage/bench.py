@@ -1,0 +1,425 @@
+"""`storage bench`: loads and searches the same generated people in each directory, and has fio time the disk below it.
+
+Each measurement starts with an empty database directory of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from loader import child, resources
+from loader.child import Child
+from loader.errors import UsageProblem
+from loader.operations import build as building
+from loader.operations.build import BuildOptions
+from loader.progress import Meter, Progress
+from loader.server import private_slapd, questions, tools
+from loader.server.questions import Question
+from loader.sources import dit
+from loader.sources.dit import PlanOptions, TreeSpec
+from loader.storage import files, held, survey, temporary
+from loader.storage.survey import Facts
+from loader.storage.volumes import Unseen
+
+SUFFIX = "dc=example,dc=com"
+_INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
+_SCHEMAS = ("core", "cosine", "inetorgperson")
+# Debian, the Red Hat family, what `make install` and Symas take.
+_SCHEMA_DIRECTORIES = (
+    *("/etc/ldap/schema", "/etc/openldap/schema"),
+    *("/usr/local/etc/openldap/schema", "/opt/symas/etc/openldap/schema"),
+)
+_MODULE_DIRECTORIES = (
+    *("/usr/lib/ldap", "/usr/lib64/openldap", "/usr/lib/openldap", "/usr/libexec/openldap"),
+    *("/usr/local/libexec/openldap", "/opt/symas/lib/openldap"),
+)
+_VERSION = re.compile(r"slapd\w* (?P<number>\d+(?:\.\d+)+)")
+_LEAST_MAXSIZE = 64 << 20
+_MAXSIZE_OF_ENTRY = 8192  # bytes; entries of the template take less than half of it
+_DISK_OF_ENTRY = 4096  # bytes of disk that an entry needs at most
+_DISK_BESIDE = 64 << 20  # bytes that the file system needs for itself
+_UNIFORM = 0.01  # Zipf's exponent: nearly every entry is searched for as often as the others
+_FIO_SECONDS = 5  # of each of the two jobs that have no end of their own
+_FIO_TIMED = ("--time_based", f"--runtime={_FIO_SECONDS}", "--bs=4k")
+_FIO_JOBS = (
+    ("write", ("--rw=write", "--bs=1M", "--end_fsync=1")),
+    ("read", ("--stonewall", "--rw=read", "--bs=1M")),
+    ("random", ("--stonewall", "--rw=randread", *_FIO_TIMED)),
+    ("fsync", ("--stonewall", "--rw=randwrite", "--fsync=1", *_FIO_TIMED)),
+)
+
+
+class BenchSizes(msgspec.Struct, frozen=True):
+    """How much is done in each directory. 0 `sync_entries`, `searches` or `fio_size` (bytes): that is left out."""
+
+    entries: int
+    sync_entries: int
+    searches: int
+    seed: int
+    fio_size: int
+
+
+class Load(msgspec.Struct, frozen=True):
+    """`seconds` end when everything is on the disk. Bytes: `apparent` as ls shows them, `allocated` as du does."""
+
+    entries: int
+    seconds: float
+    apparent: int
+    allocated: int
+
+    @property
+    def rate(self) -> float:
+        """Entries per second."""
+        return self.entries / self.seconds
+
+
+class Searched(msgspec.Struct, frozen=True):
+    """By one client, one search after the other."""
+
+    searches: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Searches per second."""
+        return self.searches / self.seconds
+
+
+class DiskSpeed(msgspec.Struct, frozen=True):
+    """As fio measures it. `write` and `read` in bytes per second, the others in operations per second."""
+
+    write: float
+    read: float
+    random_reads: float
+    fsyncs: float
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A directory that is measured. `kind`: of the file system. `layout`: of its logical volume (linear, striped); None
+    if it is on none."""
+
+    name: str
+    directory: Path
+    kind: str
+    layout: str | None
+
+
+class BenchRow(msgspec.Struct, frozen=True):
+    """What was measured in a directory. A None was not wanted, or `unmeasured` has the reason."""
+
+    name: str
+    directory: str
+    kind: str
+    layout: str | None
+    nosync: Load
+    searched: Searched | None
+    sync: Load | None
+    native: Load
+    disk: DiskSpeed | None
+    unmeasured: tuple[Unseen, ...]
+
+    @property
+    def times(self) -> float | None:
+        """How many times as fast slapadd loads an entry without sync."""
+        return self.nosync.rate / self.sync.rate if self.sync else None
+
+
+class BenchReport(msgspec.Struct, frozen=True):
+    """`began`: seconds since the epoch. `version`: of OpenLDAP."""
+
+    began: float
+    host: str
+    version: str
+    sizes: BenchSizes
+    rows: tuple[BenchRow, ...]
+
+
+def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
+    """Before anything is measured, raises UsageProblem, ToolMissing, NoSpace, NotPermitted, DirectoryUnsafe and others;
+    ToolFailed if a tool fails."""
+    began, version = time.time(), _slapd_version()
+    places = _places(directories)
+    for place in places:
+        room = sizes.entries * _DISK_OF_ENTRY + sizes.fio_size + _DISK_BESIDE
+        files.require_space(place.directory, room)
+    with temporary.directory("bench") as work:
+        measuring = _Measuring(sizes, _material(recipe, sizes, work, progress), work, progress)
+        measuring.rehearse()
+        rows = tuple(map(measuring.row, places))
+    return BenchReport(began, f"{platform.system()} {platform.release()}", version, sizes, rows)
+
+
+def _slapd_version() -> str:
+    answer = child.ask(tools.server_tool("slapd", "-VV"))
+    match = next(filter(None, map(_VERSION.search, answer.words)), None)
+    if match is None:
+        printed = "; ".join(answer.words[-2:]) or f"exit status {answer.status}"
+        raise UsageProblem(reason=f"slapd -VV does not print its version: {printed}")
+    return match["number"]
+
+
+def _places(directories: Sequence[Path]) -> tuple[Place, ...]:
+    """Named by their file systems; by mount point, too, where several have the same kind.
+
+    Raises NoSuchPath, NotPermitted, ReadOnly, DirectoryUnsafe, UsageProblem.
+    """
+    if len(set(map(Path.absolute, directories))) < len(directories):
+        raise UsageProblem(reason="a directory is given twice")
+    surveyed = [(path.absolute(), _survey(path)) for path in directories]
+    kinds = Counter(_kind(facts) for _, facts in surveyed)
+    targets = Counter((_kind(facts), facts.mount.target) for _, facts in surveyed)
+    places = []
+    for path, facts in surveyed:
+        name = _kind(facts)
+        if kinds[name] > 1:
+            is_alone = targets[name, facts.mount.target] == 1
+            name = f"{name} on {facts.mount.target if is_alone else path}"
+        places.append(Place(name, path, facts.mount.kind, _layout(facts)))
+    return tuple(places)
+
+
+def _survey(path: Path) -> Facts:
+    with files.explained(path):
+        if not path.is_dir():
+            path.stat()
+            raise UsageProblem(reason=f"{path} is not a directory")
+        with held.opened(path) as opened:
+            held.require_private(opened.status, path)
+    files.require_writable(path)
+    return survey.of(path)
+
+
+def _kind(facts: Facts) -> str:
+    layout = _layout(facts)
+    return f"{facts.mount.kind}, {layout}" if layout else facts.mount.kind
+
+
+def _layout(facts: Facts) -> str | None:
+    if facts.volume is None:
+        return None
+    return "+".join(dict.fromkeys(segment.kind for segment in facts.volume.segments))
+
+
+# --- what is loaded and searched -------------------------------------------------------------------------------------
+
+
+class _Tree(msgspec.Struct, frozen=True):
+    """`entries` of the LDIF `path`."""
+
+    path: Path
+    entries: int
+
+
+class _Material(msgspec.Struct, frozen=True):
+    """`whole` is loaded without sync, `part` with sync."""
+
+    whole: _Tree
+    part: _Tree | None
+    searches: Sequence[Question]
+
+
+def _material(recipe: TreeSpec, sizes: BenchSizes, work: Path, progress: Progress) -> _Material:
+    """In `work`, which is not measured."""
+    whole = _generated(recipe, sizes.entries, work / "whole.ldif", progress)
+    part = _generated(recipe, sizes.sync_entries, work / "part.ldif", progress) if sizes.sync_entries else None
+    return _Material(whole, part, _searches(recipe, sizes, work / "plan", progress) if sizes.searches else ())
+
+
+def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> _Tree:
+    """The LDIF of `entries` people, and of the containers above them."""
+    template = dataclasses.replace(recipe, entries=entries).compiled()
+    with (
+        progress.step(f"generate {path.name}", template.entries) as meter,
+        files.explained(path),
+        files.creating(path) as file,
+    ):
+        dit.write(template, dit.whole(template), file.fileno(), resources.processors(), meter)
+        os.fsync(file.fileno())
+    return _Tree(path, template.entries)
+
+
+def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progress) -> Sequence[Question]:
+    """Equality searches for an indexed attribute in random order, each of which finds one entry."""
+    template = dataclasses.replace(recipe, entries=sizes.entries).compiled()
+    options = PlanOptions(sizes.searches, {"search": 1}, 0.0, _UNIFORM, sizes.seed, (("uid", False, 1),))
+    with progress.step("plan searches", sizes.searches) as meter, files.explained(path), files.creating(path) as file:
+        dit.plan(template, options, file.fileno(), 1, meter)
+    planned = map(json.loads, files.read(path).splitlines())
+    return [Question(one["base"], one["filter"], one["entries"]) for one in planned]
+
+
+# --- measurements ----------------------------------------------------------------------------------------------------
+
+
+class _Measuring(msgspec.Struct, frozen=True):
+    """`work`: for LDIF and slapd.conf."""
+
+    sizes: BenchSizes
+    material: _Material
+    work: Path
+    progress: Progress
+
+    def rehearse(self) -> None:
+        """Loads and opens a database that is not measured: what slapd's installation lacks shows at once, and the
+        programs are in memory for the first row."""
+        tree = self.material.part or self.material.whole
+        with temporary.directory("bench", self.work) as directory, self.progress.step("try slapadd, slapd") as meter:
+            self._slapadd(directory, tree, meter, quick=True)
+            with private_slapd.running(self._config(directory, tree), None):
+                pass
+
+    def row(self, place: Place) -> BenchRow:
+        """Raises ToolFailed, NoSpace and others: a load that fails is no measurement."""
+        whole, part = self.material.whole, self.material.part
+        sync = None
+        with temporary.directory("bench", place.directory) as directory:
+            with self.progress.step(f"{place.name}: slapadd -q") as meter:
+                nosync = self._slapadd(directory, whole, meter, quick=True)
+            searched = self._searched(place, directory)
+        if part is not None:
+            with (
+                temporary.directory("bench", place.directory) as directory,
+                self.progress.step(f"{place.name}: slapadd") as meter,
+            ):
+                sync = self._slapadd(directory, part, meter, quick=False)
+        with (
+            temporary.directory("bench", place.directory) as directory,
+            self.progress.step(f"{place.name}: ditseed build"),
+        ):
+            native = self._build(directory, whole)
+        disk = self._disk(place)
+        return BenchRow(
+            name=place.name,
+            directory=str(place.directory),
+            kind=place.kind,
+            layout=place.layout,
+            nosync=nosync,
+            searched=searched,
+            sync=sync,
+            native=native,
+            disk=disk if isinstance(disk, DiskSpeed) else None,
+            unmeasured=(disk,) if isinstance(disk, Unseen) else (),
+        )
+
+    def _config(self, directory: Path, tree: _Tree) -> Path:
+        """A slapd.conf for a database in `directory`. Raises UsageProblem."""
+        path = self.work / "slapd.conf"
+        schemas = _first(_SCHEMA_DIRECTORIES, "core.schema")
+        if schemas is None:
+            raise UsageProblem(reason=f"no core.schema is in {', '.join(_SCHEMA_DIRECTORIES)}")
+        lines = [f"include {schemas}/{name}.schema" for name in _SCHEMAS]
+        if modules := _first(_MODULE_DIRECTORIES, "back_mdb.*"):  # else it is built into slapd
+            lines += [f"modulepath {modules}", "moduleload back_mdb"]
+        lines += ["database mdb", f'suffix "{SUFFIX}"', f'directory "{directory}"']
+        lines += [f"maxsize {max(_LEAST_MAXSIZE, tree.entries * _MAXSIZE_OF_ENTRY)}"]
+        lines += [f"index {index}" for index in _INDEXES]
+        files.write_durably(path, "\n".join((*lines, "")).encode(), 0o600)
+        return path
+
+    def _slapadd(self, directory: Path, tree: _Tree, meter: Meter, *, quick: bool) -> Load:
+        """`quick`: nosync, and without the checks that -q leaves out. Raises ToolMissing, ToolFailed."""
+        words = ["-q"] if quick else []
+        config = str(self._config(directory, tree))
+        command = tools.server_tool("slapadd", *words, "-f", config, "-l", str(tree.path))
+
+        def load() -> None:
+            with Child(command) as running, meter.cancelling(running.kill):
+                running.check()
+
+        return _timed(directory, tree.entries, load)
+
+    def _build(self, directory: Path, tree: _Tree) -> Load:
+        """All of `ditseed build`: it reads the configuration, makes the database, checks it and moves it into place."""
+        options = BuildOptions(self._config(directory, tree), (tree.path,), target=directory)
+        return _timed(directory, tree.entries, lambda: building.build(options, Progress("none"), {}))
+
+    def _searched(self, place: Place, directory: Path) -> Searched | None:
+        searches = self.material.searches
+        if not searches:
+            return None
+        for path in directory.iterdir():  # the kernel drops what it keeps of the files in memory
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        with (
+            private_slapd.running(self._config(directory, self.material.whole), None) as server,
+            self.progress.step(f"{place.name}: searches", len(searches)) as meter,
+        ):
+            return Searched(len(searches), questions.seconds_of(server, searches, meter))
+
+    def _disk(self, place: Place) -> DiskSpeed | Unseen | None:
+        if not self.sizes.fio_size:
+            return None
+        with self.progress.step(f"{place.name}: fio"):
+            return disk_speed(place.directory, self.sizes.fio_size)
+
+
+def _first(directories: Sequence[str], pattern: str) -> str | None:
+    return next((path for path in directories if any(Path(path).glob(pattern))), None)
+
+
+def _timed(directory: Path, entries: int, load: Callable[[], object]) -> Load:
+    began = time.monotonic()
+    load()
+    child.output(["sync", "--file-system", str(directory)])
+    seconds = time.monotonic() - began
+    written = [path for path in directory.rglob("*") if path.is_file()]
+    apparent = sum(path.stat().st_size for path in written)
+    return Load(entries, seconds, apparent, sum(map(files.allocated_bytes, written)))
+
+
+# --- fio -------------------------------------------------------------------------------------------------------------
+
+
+class _FioSide(msgspec.Struct):
+    bw_bytes: float
+    iops: float
+
+
+class _FioJob(msgspec.Struct):
+    jobname: str
+    read: _FioSide
+    write: _FioSide
+
+
+class _FioReport(msgspec.Struct):
+    jobs: list[_FioJob]
+
+
+def disk_speed(directory: Path, size: int) -> DiskSpeed | Unseen:
+    """By direct reads and writes of a file of `size` bytes in `directory`; or why there is none."""
+    if shutil.which("fio") is None:
+        return Unseen("fio", "fio is not installed")
+    with temporary.directory("bench", directory) as place:
+        answer = child.ask([*_fio_command(place, size)])
+    if answer.status:
+        return Unseen("fio", "; ".join(answer.words[-2:]) or f"exit status {answer.status}")
+    try:
+        # fio may print a warning before its JSON.
+        report = msgspec.json.decode(answer.out[answer.out.find(b"{") :], type=_FioReport)
+    except msgspec.MsgspecError as error:
+        return Unseen("fio", f"its answer cannot be read ({error})")
+    jobs = {job.jobname: job for job in report.jobs}
+    return DiskSpeed(
+        write=jobs["write"].write.bw_bytes,
+        read=jobs["read"].read.bw_bytes,
+        random_reads=jobs["random"].read.iops,
+        fsyncs=jobs["fsync"].write.iops,
+    )
+
+
+def _fio_command(place: Path, size: int) -> Iterator[str]:
+    yield from ("fio", "--direct=1", "--ioengine=psync", "--output-format=json", "--eta=never")
+    yield from (f"--directory={place}", "--filename=fio", f"--size={size}")
+    for name, words in _FIO_JOBS:
+        yield from (f"--name={name}", *words)

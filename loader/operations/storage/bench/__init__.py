@@ -1,1 +1,0 @@
-"""Directories measured under a database: slapadd with and without sync, ditseed's build, searches, the disk itself."""

@@ -1,0 +1,126 @@
+"""The commands that `check` prints to mend something, and `plan` to make a volume: one function for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from shlex import quote
+
+from loader import units
+from loader.storage.devices import Device
+from loader.storage.volumes import PhysicalVolume, Volume, Volumes
+
+PAGE = 4096  # bytes: what LMDB 0.9 takes from the processor
+STRIPE = 64 * 1024  # bytes: lvcreate's own default
+FEW_SECTORS = 32  # of 512 bytes, 16 KiB: readahead for a database that does not fit into memory
+XFS_MINIMUM = 300 << 20  # bytes: mkfs.xfs refuses a smaller device
+
+
+def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1) -> str:
+    """A stripe on each leg, or on each pair of legs if `copies` is 2; without stripes if there is only one.
+
+    `extents`: of the volume. `stripe_size`: bytes. Signatures of a file system that had these extents before are wiped;
+    without both options lvcreate asks, and a script aborts.
+    """
+    stripes = len(legs) // copies
+    kind = f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1 " if copies > 1 else ""
+    striped = f"-i {stripes} -I {stripe_size // 1024}k " if stripes > 1 else ""
+    disks = " ".join(map(quote, legs))
+    return f"lvcreate -y --wipesignatures y {kind}{striped}-l {extents} -n {quote(name)} {quote(group)} {disks}"
+
+
+def more_disks(group: str, reason: str, count: int, least: str) -> tuple[str, ...]:
+    """Adds disks to a group; the commands after it call them what `placeholders` does."""
+    return (f"# {reason}: add disks of {least} or more", f"vgextend {group} {' '.join(placeholders(count))}")
+
+
+def placeholders(count: int) -> list[str]:
+    """Names that the reader replaces by those of disks."""
+    return [f"/dev/DISK{number}" for number in range(1, count + 1)]
+
+
+def read_ahead(group: str, name: str, sectors: int) -> str:
+    return f"lvchange -r {sectors} {group}/{name}"
+
+
+def add_to_fstab(source: str, target: str, kind: str, options: str = "defaults 0 2") -> str:
+    """printf, for the echo of some shells reads the escapes of fstab(5) as its own."""
+    line = " ".join((*map(fstab_word, (source, target, kind)), options))
+    return f"printf '%s\\n' {quote(line)} >>/etc/fstab"
+
+
+def fstab_word(word: str) -> str:
+    return word.replace("\\", r"\134").replace(" ", r"\040").replace("\t", r"\011")
+
+
+def name_of(volume: Volume) -> str:
+    return f"{volume.group}/{volume.name.strip('[]')}"
+
+
+def enlarging(
+    volumes: Volumes, volume: Volume, lack: int, options: str = "", data: Volume | None = None
+) -> tuple[str, ...]:
+    """lvextend by at least `lack` bytes, after vgextend if the group lacks free extents.
+
+    `data`: of a thin pool, the hidden volume that has its extents.
+    """
+    last = (data or volume).segments[-1]
+    stripes = 1 if last.kind == "raid1" else last.stripes
+    if last.kind.startswith("raid") and last.kind != "raid1":
+        stripes = last.data_stripes
+    if last.kind == "striped":
+        options += f"-i {stripes} "
+    each = max(1, -(-lack // (volume.extent_size * stripes)))
+    extend = f"lvextend {options}-l +{each * stripes} {name_of(volume)}"
+    free = [physical.free for physical in volumes.of_group(volume.group)]
+    roomy = sum(extents >= each for extents in free)
+    if roomy >= last.stripes or (last.stripes == 1 and sum(free) >= each):
+        return (extend,)
+    least = units.size((each + 1) * volume.extent_size)
+    reason = f"{volume.group} lacks free extents"
+    return (*more_disks(volume.group, reason, last.stripes - roomy, least), extend)
+
+
+def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
+    """The lvcreate of a striped volume of the same size: on free extents, else on disks that are still to be had."""
+    physical = on_own_disks(physical)
+    for stripes in range(len(physical), 1, -1):
+        each = -(-volume.extents // stripes)
+        roomy = [leg.name for leg in physical if leg.free >= each][:stripes]
+        if len(roomy) == stripes:
+            return _striped(volume, each, roomy)
+    stripes = max(2, len(physical))
+    each = -(-volume.extents // stripes)
+    least = units.size((each + 1) * volume.extent_size)
+    reason = f"no {stripes} physical volumes of {volume.group} have enough free extents"
+    return (*more_disks(volume.group, reason, stripes, least), *_striped(volume, each, placeholders(stripes)))
+
+
+def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
+    group, name, extents = volume.group, f"{volume.name.strip('[]')}_striped", len(legs) * each
+    kind = "xfs" if extents * volume.extent_size >= XFS_MINIMUM else f"ext4 -b {PAGE}"
+    return (lvcreate(group, name, extents, STRIPE, legs), f"mkfs.{kind} /dev/{group}/{name}")
+
+
+def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
+    """The roomiest of those that share a disk, and all others."""
+    disks: set[str] = set()
+    kept = []
+    for volume in sorted(physical, key=lambda each: -each.free):
+        if disks.isdisjoint(volume.disks):
+            kept.append(volume)
+            disks.update(volume.disks)
+    return [volume for volume in physical if volume in kept]
+
+
+def on_one_disk(legs: Sequence[str], devices: Sequence[Device]) -> dict[str, list[str]]:
+    """Disks that more than one of these legs is on."""
+    by_path = {device.path: device for device in devices}
+    by_name = {device.name: device for device in devices}
+    disks: dict[str, list[str]] = {}
+    for leg in legs:
+        below = by_path.get(leg)
+        while below is not None and below.kind == "partition" and below.on:
+            below = by_name.get(below.on[0])
+        if below is not None:
+            disks.setdefault(below.path, []).append(leg)
+    return {disk: on for disk, on in disks.items() if len(on) > 1}
