@@ -218,7 +218,8 @@ def _cells(row: StrategyPlan) -> tuple[str, ...]:
         return (row.strategy, f"no: {reason}", "", "", "", "")
     seconds = _UNKNOWN if row.seconds is None else units.duration(row.seconds)
     disk = _UNKNOWN if row.disk is None else units.size(row.disk)
-    load, sent = row.load, "nothing"
+    load = row.load
+    sent = _UNKNOWN if row.strategy in ("search", "online") else "nothing"
     if load:
         rate = units.number(round(load.entries_per_second))
         sent = f"{units.size(load.bytes)} over {load.connections} connections, {rate} entries/s"
