@@ -264,7 +264,7 @@ _LATE = "late-*.ldif*"
 @dataclass
 class Reread:
     """Reads again below containers that have moved; each call names the files of what it read. Called by a builder as
-    `loader.sinks.mdb.Beside` says.
+    `loader.sinks.mdb.LiveSource` says.
 
     `began`: the contextCSN of before the reading. `since`: that of before the last look; empty where the server has
     none.

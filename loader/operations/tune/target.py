@@ -166,9 +166,13 @@ class Online:
     def prepare(self, plan: Plan) -> Prepared:
         if not configuration_write.keeps_changes(self.config):
             file = self.config.values("cn=config", "olcConfigFile")[0]
-            advice = "In the place of -H and its account, this prints the lines to change in the file: --config "
-            reason = "the server runs on a slapd.conf, and would forget the change when it ends"
-            raise _by_hand(self.config.where, reason, advice=advice + file)
+            raise ConfigNotEditable(
+                path=self.config.where,
+                reason="the server runs on a slapd.conf, and would forget the change when it ends",
+                advice="In the place of -H and its account, this prints the lines to change in the file: --config "
+                + file,
+                lines=(),
+            )
         name, changes = plan.database.entry_dn, plan.changes
         record = configuration_write.change_record(name, changes)
         return Prepared(record, lambda: configuration_write.modify(self.session, name, changes))

@@ -155,7 +155,7 @@ class Backup(Target):
         found = repository.listing(self.repo)
         for one in (*found.backups, *found.future):
             backup_list_cmd._row(one)
-            json.dumps(exports.text(one).decode())
+            json.dumps(backup_manifest.text(one).decode())
         if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
             raise Wrong("OK without a backup")
         check.check(self.repo, limits).line()

@@ -83,7 +83,7 @@ def test_a_password_that_others_can_read_is_told_of(
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_a_password_that_others_can_write_is_refused(password_file: Path, mode: int) -> None:
     password_file.chmod(mode)
-    with pytest.raises(UsageProblem, match="others can write to it: chmod 600"):
+    with pytest.raises(UsageProblem, match="others can write to it: chmod go-w"):
         Connection(password_file=str(password_file)).secret()
 
 

@@ -20,7 +20,7 @@ from tests.unit.storage.test_holders import OPENER
 SHOWN = """
 import sys
 from pathlib import Path
-from loader.storage.occupants import occupants
+from loader.storage.holders import occupants
 print(*occupants(Path(sys.argv[1]), sys.argv[2:]), sep="\\n")
 """
 

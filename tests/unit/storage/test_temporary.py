@@ -130,7 +130,6 @@ def test_a_link_on_the_way_is_left_behind(way: Path, tmp_path: Path) -> None:
         ("build", "all.ldif", "--config", "slapd.d"),
         ("migrate", "data", "--config", "slapd.d"),
         ("verify", "data"),
-        ("storage", "bench", "data"),
     ],
     ids=" ".join,
 )

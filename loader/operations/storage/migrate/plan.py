@@ -144,7 +144,7 @@ def _require_writable(mount: Mount, there: Volume) -> None:
     """Before the service is stopped: now, and when it is mounted on FROM."""
     path = Path(mount.target)
     if _READ_ONLY & set(mount.options):
-        advice = f"If it was writable before, see dmesg for errors of its disk; else: mount -o remount,rw {path}"
+        advice = f"Remount it: mount -o remount,rw {path}. If it was writable before, see dmesg for errors of its disk."
         raise _refused(path, "it is mounted read-only", advice)
     for device in survey.devices_of(mount):
         if device.read_only:
