@@ -72,6 +72,8 @@ def read_meta(place: Path) -> MetaPage:
 
 def parse(head: bytes, origin: str) -> MetaPage:
     """Returns the newer meta page from the first HEAD_BYTES of a file. Raises NotLmdb, MdbProtected, MdbDamaged."""
+    if not head:
+        raise NotLmdb(path=origin, reason="empty")
     with explained(Path(origin)):
         return MetaPage(head)
 

@@ -218,7 +218,7 @@ def configured(setting: str, wrong: str, right: str) -> Fault:
         pytest.param(data(lambda _: b""), CRITICAL, r"data.mdb: .*\(empty\)", id="emptied"),
         pytest.param(data(cut), CRITICAL, "data.mdb: it was cut", id="cut"),
         pytest.param(data(without_root), CRITICAL, "data.mdb: ", id="overwritten"),
-        pytest.param(data(lambda old: os.urandom(len(old))), CRITICAL, "magic number", id="no LMDB"),
+        pytest.param(data(lambda old: os.urandom(len(old))), CRITICAL, "no 64-bit LMDB database", id="no LMDB"),
         pytest.param(lock(lambda old: os.urandom(len(old))), UNKNOWN, "lock format", id="lock of another LMDB"),
         pytest.param(setting(None), CRITICAL, "tools cannot read", id="slapd.d without cn=config"),
         pytest.param(setting(lambda _: b"no LDIF"), CRITICAL, "tools cannot read", id="slapd.d that is none"),
