@@ -127,9 +127,9 @@ class Kept(msgspec.Struct, frozen=True):
         if self.state is not None:
             states.write(found, self.state)
         if self.metrics is not None:
-            from loader.operations.storage.watch import verdict  # it takes long to import
+            from loader.operations.storage.watch import prometheus  # takes long to import
 
-            verdict.write_metrics(found, self.metrics)
+            prometheus.write_metrics(found, self.metrics)
 
 
 def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kept: Kept) -> int:

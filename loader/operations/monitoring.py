@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
+from typing import TYPE_CHECKING
 
 from loader.storage import files
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 
 class Status(IntEnum):
@@ -37,6 +38,8 @@ class _Collector:
 
 def write(metrics: Iterable[Metric], path: Path) -> None:
     """Whole or not at all, and readable for node_exporter's account."""
+    from prometheus_client import CollectorRegistry, generate_latest  # takes long to import
+
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(tuple(metrics)))
     files.write_durably(path, generate_latest(registry))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from prometheus_client.core import GaugeMetricFamily, Metric
+from typing import TYPE_CHECKING, Any
 
 from loader import log
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
 from loader.operations import monitoring
 from loader.progress import Recorder, StepRecord
 from loader.progress.recorder import DONE_BEFORE
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,8 @@ _OF_STEP = "Seconds that a step took in this run; steps that run beside each oth
 
 
 def families(report: RunReport) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
     for name, (said, value) in _GAUGES.items():
         family = GaugeMetricFamily(f"{_NAME}_{name}", said, labels=["verb"])
         found = value(report)
