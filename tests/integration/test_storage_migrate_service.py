@@ -299,8 +299,8 @@ def test_a_rollback_without_the_new_disk(home: Path, is_mounted: bool) -> None:
             os.truncate(new.with_suffix(".image"), 0)
         else:
             subprocess.run(["umount", old], check=True)
-            with open(device, "r+b", buffering=0) as raw:
-                raw.write(bytes(1 << 20))
+        with open(device, "r+b", buffering=0) as raw:
+            raw.write(bytes(1 << 20))  # also of the truncated one, whose superblock the page cache may still have
         done = migrate(home, old, *service, "--rollback", "--apply")
         assert (done.status, f"the new one is not mounted on {new}" in done.err) == (1, True), done.err
         assert (mounted(old), mounted(new)) == (former, "")
