@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native, dn
-from loader._native import Arrangement, Counters, Difference, EntryDigests, LearnResult, ScanResult, Shard
+from loader._native import Arrangement, Counters, Difference, EntryDigests, LearnResult, Rejection, ScanResult, Shard
 from loader.errors import (
     FULL,
     Cancelled,
@@ -46,6 +46,11 @@ def with_counters(meter: Meter, origin: str = "") -> Iterator[Counters]:
             yield counters
         except _native.NativeError as error:
             raise as_loader_error(error, origin) from error
+
+
+def rejected(one: Rejection) -> list[object]:
+    """Returns the file, line, DN and reason of a rejected record, as a run keeps them."""
+    return [one.path and str(one.path), one.line, one.dn, one.reason]
 
 
 def of_the_disk(error: _native.NativeError) -> bool:

@@ -278,7 +278,7 @@ def _mended(name: str, attributes: Attributes, found: Sequence[Statement], told:
     # An overlay may have databases of its own: olcDatabase={1}ldap,olcOverlay={0}chain,...
     number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
     if number and number[1] in told:
-        changed.update(_continued(attributes.get(_INDEX, ()), told[number[1]]))
+        changed.update(_with_kinds_of_text(attributes.get(_INDEX, ()), told[number[1]]))
     if name == "cn=config" and _OPTIONS not in changed and _has_options(found):
         changed[_OPTIONS] = [b""]
     return changed
@@ -296,7 +296,7 @@ def _has_options(found: Sequence[Statement]) -> bool:
     return any(one.keyword == "attributeoptions" for one in found)
 
 
-def _continued(converted: Sequence[bytes], told: Indexes) -> dict[str, list[bytes]]:
+def _with_kinds_of_text(converted: Sequence[bytes], told: Indexes) -> dict[str, list[bytes]]:
     """The indexes that the conversion shows, and the kinds that the text adds: an included file may be out of sight."""
     shown = indexes.parse(value.decode() for value in converted)
     both = indexes.parse(map(str, (*shown.values(), *told.values())))

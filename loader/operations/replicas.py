@@ -24,7 +24,6 @@ COVERING = 60.0  # seconds that one may take to receive what another has shown
 _LOOK = 0.25  # seconds between two looks
 _COMPARED = 12  # entries of a sample
 _TRIES = 5  # looks at an entry that others change meanwhile
-_OWN = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 
 
 def lowest(told: Iterable[Sequence[str]]) -> list[str]:
@@ -79,7 +78,7 @@ def _difference(leader: Session, other: Session, name: str, told: Sequence[str])
         return f"it does not show {name}" if covered else None
     if theirs.get("entrycsn") != ours.get("entrycsn"):
         return None
-    both = (ours.keys() | theirs.keys()) - _OWN
+    both = (ours.keys() | theirs.keys()) - visibility.NOT_ASKED
     differing = [one for one in both if set(ours.get(one, ())) != set(theirs.get(one, ()))]
     return f"it shows another {min(differing)} of {name}" if differing else None
 

@@ -49,7 +49,7 @@ _LOOKS = 40  # entries looked at in all
 _TRIES = 10  # looks at one entry that others change meanwhile, or more of them within
 _PATIENCE = 1.0  # seconds
 _MARKS = ("entrycsn", "entryuuid")  # a change, or another entry of that name, brings another one
-_NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
+NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
 
 Wanted = Callable[[str], bool] | None  # of an attribute: does it matter? None: all do
@@ -232,7 +232,7 @@ class _EntryCheck:
 
     def _seen(self, entry: Attributes, among: set[str] | None) -> VisibilityReport:
         """What filters say that contradicts the answer. `among`: names that are asked about (None: all)."""
-        types = {_type(name) for name in entry} - _NOT_ASKED
+        types = {_type(name) for name in entry} - NOT_ASKED
         there = sorted(map(self._named, types))
         absent = [one for one in self._possible(entry) if not self._shown(one, types)]
         if among is not None:
@@ -280,7 +280,7 @@ class _EntryCheck:
         operational = [one for one in types if one is not None and one.usage]
         named = (one for one in (*of_classes, *operational) if getattr(one, "names", ()))
         found = dict.fromkeys(one.names[0] for one in named if not one.obsolete)
-        return [name for name in found if name.lower() not in _NOT_ASKED]
+        return [name for name in found if name.lower() not in NOT_ASKED]
 
     def _shown(self, name: str, there: set[str]) -> bool:
         """Itself or a subtype: the presence of `name` is that of `cn` (RFC 4512, 2.5.1)."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import _native
-from loader._native import Loaded, Rejection
+from loader._native import Loaded
 from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import wire
 from loader.server.options import Connection
 from loader.server.subschema import SubschemaInfo
 
-__all__ = ["Loaded", "Rejection"]
+__all__ = ["Loaded"]
 
 Input = Path | int  # an int is the descriptor of a stream
 

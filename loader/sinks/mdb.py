@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from loader import _native, units
-from loader._native import Built, Database, Feed, Rejection, Schema, SplitResult, Transferred
+from loader._native import Built, Database, Feed, Schema, SplitResult, Transferred
 from loader.backmdb import Settings
 from loader.errors import (
     FULL,
@@ -34,7 +34,7 @@ from loader.mdb.snapshot import Snapshot
 from loader.progress import Meter
 from loader.schema import Definition, Effects
 
-__all__ = ["Built", "Database", "Feed", "Rejection", "Schema", "SplitResult", "Transferred"]
+__all__ = ["Built", "Database", "Feed", "Schema", "SplitResult", "Transferred"]
 
 _VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
 _UNKNOWN = re.compile(r'"([^"]+)" is not in the schema')

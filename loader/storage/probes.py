@@ -200,23 +200,16 @@ def opened(path: Path) -> Reader:
     device = held.device(path, os.O_RDONLY | os.O_DIRECT)
     if device is not None:
         return Reader(device)
-    return Reader(_own_file(path) if path.is_dir() else _file(path))
+    return Reader(_file(path))
 
 
 def _file(path: Path) -> int:
-    descriptor = held.reading(path)
+    """Returns a descriptor of the file, or of a nameless one in the directory."""
+    is_own = path.is_dir()
+    descriptor = files.made(path) if is_own else held.reading(path)
     try:
-        _past_the_cache(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _own_file(directory: Path) -> int:
-    descriptor = files.made(directory)
-    try:
-        files.filled(descriptor, _OWN_FILE)
+        if is_own:
+            files.filled(descriptor, _OWN_FILE)
         _past_the_cache(descriptor)
     except BaseException:
         os.close(descriptor)

@@ -35,7 +35,6 @@ COPY_MOST = 256 << 20  # bytes
 _SHORT = 16 << 20
 _LOOK = 0.01
 _SIZE = SampleSize(10_000, 0.0)
-_DROPPED = source.DROPPED
 
 
 @dataclass(frozen=True)

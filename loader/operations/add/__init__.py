@@ -40,7 +40,7 @@ from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.subschema import SubschemaInfo
 from loader.sinks import ldap as sink
-from loader.sinks.ldap import AddRules, Journal, Loaded, Rejection
+from loader.sinks.ldap import AddRules, Journal, Loaded
 from loader.sources import Source, names
 from loader.sources.dit import Synthetic
 from loader.sources.ldap import with_retries
@@ -429,7 +429,7 @@ class _AddSteps:
             "replaced": loaded.replaced,
             "rejected": loaded.rejected,
             "rejects": str(self.options.reject_file) if loaded.rejected else None,
-            "rejections": [_rejection(one) for one in loaded.rejections],
+            "rejections": [ldif.rejected(one) for one in loaded.rejections],
             "before": loaded.before,
             "values_left_out": loaded.left_out,
             "waited_for_parents": loaded.deferred,
@@ -483,7 +483,3 @@ def _advice(reason: str, where: str) -> str:
         f"Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
         "rejects with --max-rejects."
     )
-
-
-def _rejection(one: Rejection) -> list[object]:
-    return [one.path and str(one.path), one.line, one.dn, one.reason]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import xxhash
 
-from loader import backmdb, exports, resources, units
+from loader import backmdb, exports, ldif, resources, units
 from loader.backmdb import Settings
 from loader.config import Config, Database
 from loader.errors import (
@@ -47,7 +47,7 @@ from loader.server.tools import Release
 from loader.settings import require as require_supported
 from loader.sinks import mdb
 from loader.sinks.configured import schema_of
-from loader.sinks.mdb import BuildRules, Built, LiveSource, Rejection, Resources, Table, Target, Transferred
+from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Target, Transferred
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
@@ -357,7 +357,7 @@ class NativeSteps:
             **({"read_twice": built.duplicates} if built.duplicates else {}),
             **({"without_parent": built.dropped} if built.dropped else {}),
             **({"stale": len(built.stale)} if built.stale else {}),
-            "rejections": [_rejection(one) for one in built.rejections],
+            "rejections": [ldif.rejected(one) for one in built.rejections],
             "phases": built.phases,
             "tables": built.tables,
             **kept,
@@ -400,7 +400,3 @@ def _misfits(built: Built | Transferred) -> Facts:
     """Values that their syntax forbids, as the report shows them."""
     told = [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]
     return {finish.INVALID: told} if told else {}
-
-
-def _rejection(one: Rejection) -> list[object]:
-    return [one.path and str(one.path), one.line, one.dn, one.reason]

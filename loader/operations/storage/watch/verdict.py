@@ -455,10 +455,10 @@ def _row(one: LayerState, state: State, limits: Limits, now: float) -> tuple[Sta
     if not _is_measured(one, state):
         return Status.UNKNOWN, f"not measured: {one.problem or 'no read has ended yet'}"
     assert one.figures is not None
-    said = f"davg {_milliseconds(one.figures.davg)}, emax {_milliseconds(one.figures.emax)}"
+    said = f"davg {_ms(one.figures.davg)}, emax {_ms(one.figures.emax)}"
     for status, limit in ((Status.CRITICAL, limits.critical), (Status.WARNING, limits.warning)):
         if limit is not None and one.figures.davg > limit:
-            return status, f"{said} (limit {_milliseconds(limit)})"
+            return status, f"{said} (limit {_ms(limit)})"
     return Status.OK, said
 
 
@@ -504,7 +504,3 @@ def _labels(rows: Sequence[LayerState]) -> list[str]:
 def _number(value: float) -> str:
     """Never in scientific notation."""
     return f"{value:.6f}"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.2f} ms"
