@@ -1044,12 +1044,6 @@ class PagePacks:
     def __new__(
         cls, packs: Sequence[tuple[int, _Path, _Path, bytes]], page_size: int, transaction: int | None
     ) -> PagePacks: ...
-    def size(self, number: int) -> tuple[int, int]:
-        """Frames and pages of a pack."""
-
-    def verify(self, number: int, frame: int) -> int:
-        """Compares a frame with its checksum; the bytes that were read."""
-
     def restore(
         self,
         head: bytes,

@@ -48,17 +48,6 @@ impl PagePacks {
         Ok(Self(Arc::new(raised(py, opened.map(assembly))?)))
     }
 
-    /// Frames and pages of a pack.
-    fn size(&self, py: Python<'_>, number: u32) -> PyResult<(usize, u32)> {
-        let size = self.0.pack(number).map(|pack| (pack.frames(), pack.pages()));
-        raised(py, size)
-    }
-
-    fn verify(&self, py: Python<'_>, number: u32, frame: usize) -> PyResult<usize> {
-        let read = py.detach(|| self.0.pack(number)?.verify(frame));
-        raised(py, read)
-    }
-
     /// head: both meta pages. pieces: with the XXH3 of each, big-endian.
     fn restore(
         &self,

@@ -48,24 +48,12 @@ impl Pack {
         Ok(Self { name: name.to_owned(), file, places, page_size, pages: first })
     }
 
-    pub fn frames(&self) -> usize {
-        self.places.len()
-    }
-
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
     pub(crate) fn pages_of(&self, frame: usize) -> u64 {
         self.places.get(frame).map_or(0, |place| place.entry.pages.into())
-    }
-
-    /// Compares a frame with its checksum; its bytes.
-    pub fn verify(&self, frame: usize) -> Result<usize> {
-        let place = self.places.get(frame).ok_or_else(|| Error::damaged("no such frame"))?;
-        let stored = self.stored(place)?;
-        place.entry.check(&stored).in_file(Some(&self.name))?;
-        Ok(stored.len())
     }
 
     pub(crate) fn frame(&self, number: usize) -> Result<Frame> {

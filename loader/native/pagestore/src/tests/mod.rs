@@ -129,7 +129,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
         let mut stored = sifted.frames.clone();
         stored[place] ^= 1;
         fs::write(&path, stored).unwrap();
-        backups.assembly().pack(0).unwrap().verify(0).unwrap_err();
+        backups.assembly().pack(0).unwrap().frame(0).unwrap_err();
     }
 }
 
