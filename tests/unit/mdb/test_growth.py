@@ -15,7 +15,7 @@ from loader.mdb import meta, readers
 from loader.mdb.readers import Growth
 
 WRITING = """
-import lmdb, random, sys
+import lmdb, random, sys, time
 made = lmdb.open(sys.argv[1], map_size=4 << 30, max_dbs=4, sync=False)
 tables = [made.open_db(b"%d" % number) for number in range(3)]
 with made.begin(write=True) as transaction:
@@ -27,6 +27,7 @@ while True:
     with made.begin(write=True) as transaction:
         for table in tables:
             transaction.put(b"%09d" % random.randrange(20_000), random.randbytes(300), db=table)
+    time.sleep(0.001)  # without a pause the pages that the reader holds back fill the map within seconds
 """
 
 
@@ -36,7 +37,9 @@ def busy(tmp_path: Path) -> Iterator[Path]:
         assert writer.stdout is not None
         writer.stdout.readline()
         yield tmp_path
+        ended = writer.poll()
         writer.kill()
+    assert ended is None, "the writer ended while it was measured"
 
 
 def test_beside_a_reader_it_grows_as_foreseen(busy: Path) -> None:
