@@ -31,7 +31,7 @@ _ERRORS_HEAD = """\
 
 ditseed prints an error to stderr as `ditseed: MESSAGE [CODE]`, followed by a `hint:` that says what to do. Codes and
 exit statuses keep their meaning from version to version, so scripts may rely on them. `bin/make-docs` writes this page
-from `loader/errors/`.
+from `loader/errors.py`.
 
 | exit status | meaning |
 |---|---|

@@ -32,7 +32,7 @@ def test_what_a_change_can_affect(path: str, within: str, without: str) -> None:
 
 
 def test_a_change_of_a_base_affects_every_verb() -> None:
-    for path in ("loader/native/common/src/error.rs", "loader/errors/base.py"):
+    for path in ("loader/native/common/src/error.rs", "loader/errors.py"):
         found = changed.affected([path])
         assert {"tests/golden/test_equal.py", "tests/integration/test_clone.py"} <= found
     assert changed.affected(["setup.cfg"]) == set(changed.test_files())

@@ -1,0 +1,1054 @@
+"""Every error an operator can meet: a stable code, an exit status, a message, a hint; and how their facts are shown.
+
+Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-125 a particular error; 128+n ended by signal n.
+`docs/errors.md` lists them all, and a test holds the list to this module.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from loader import plain
+
+EXIT_OK = 0
+EXIT_DIFFERENT = 1
+EXIT_ERROR = 2
+
+
+class LoaderError(Exception):
+    """Base of all. Keyword arguments fill `message` (and `hint`); both are lower case, without a full stop."""
+
+    code: ClassVar[str] = "error"
+    exit_status: ClassVar[int] = EXIT_ERROR
+    message: ClassVar[str] = "{reason}"
+    hint: ClassVar[str | None] = None
+    # In the hint's place where no run stays that could go on.
+    hint_without_run: ClassVar[str | None] = None
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, **facts: object) -> None:
+        self.facts = facts = plain.told(facts)
+        super().__init__(self.message.format(**_told(facts)))
+
+    def advice(self) -> str | None:
+        """The hint with the facts put in."""
+        hint = self.hint if is_resumable(self) else self.hint_without_run or self.hint
+        return hint.format(**_told(self.facts)) if hint else None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_revive, (type(self), self.facts))
+
+
+_VALUES = {
+    *("base", "dn", "first", "suffix", "value", "who", "names", "known", "offered"),
+    *("differences", "attribute", "consumer", "provider"),
+}
+# To be found on a disk, or typed: given as they stand.
+_WHOLE = {*("path", "config", "target", "log", "where", "place"), *("advice", "undo", "setting", "rule", "mend")}
+
+
+def _told(facts: Mapping[str, object]) -> dict[str, object]:
+    """The facts as a message may show them; `facts` keeps them as they are."""
+    return {name: _plain(name, value) for name, value in facts.items()}
+
+
+def _plain(name: str, value: object) -> object:
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, tuple):  # lines to be pasted
+        return "".join(f"\n{plain.shortened(line, plain.WHOLE)}" for line in value)
+    if name in _VALUES:
+        return plain.shortened(str(value))
+    if name in _WHOLE:
+        return plain.shortened(str(value), plain.WHOLE)
+    return plain.sentence(str(value))
+
+
+_RESUMABLE = "ditseed_goes_on"
+
+
+def keeps_run_directory(error: BaseException) -> None:
+    """Note in an error, or a stop, that it leaves a run behind with which the same command goes on."""
+    error.__dict__[_RESUMABLE] = True
+
+
+def is_resumable(error: BaseException) -> bool:
+    return _RESUMABLE in error.__dict__
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those behind it: what a signal interrupts may fail in its own way while it is cleaned up."""
+    following: BaseException | None = error
+    while following is not None:
+        yield following
+        following = following.__cause__ or following.__context__
+
+
+def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
+    """Errors keep their facts across process borders."""
+    return kind(**facts)
+
+
+# --- the command line, files, tools, and the run itself ---
+
+
+class UsageProblem(LoaderError):
+    code, exit_status = "usage", 3
+    message = "{reason}"
+    hint = "--help after the verb lists its options, with examples."
+
+
+NO_SECRETS = (
+    "A password never stands on a command line, where every user of the host can read it (ps): put it into a file and "
+    "give -y FILE, or have it asked for with -W"
+)
+
+
+class NotPermitted(LoaderError):
+    code, exit_status = "storage.not_permitted", 4
+    message = "no permission to {action} {path}"
+    hint = "Run as root (sudo), or as the user who owns it ({owner})."
+
+
+class NoSuchPath(LoaderError):
+    code, exit_status = "storage.no_such_path", 5
+    message = "{path}: no such file or directory"
+    hint = "Check the path and its spelling; nothing was changed."
+
+
+FULL = "no space left on its file system"  # a lack of unknown size
+FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NoSpace(LoaderError):
+    """lack: how much is needed and how much there is, or FULL."""
+
+    code, exit_status = "storage.no_space", 6
+    message = "{path}: {lack}"
+    hint = "Free space on that file system, or put the files elsewhere; nothing was changed."
+
+
+class ReadOnly(LoaderError):
+    code, exit_status = "storage.read_only", 15
+    message = "{path} is on a file system that is mounted read-only"
+    hint = (
+        "Choose a place that can be written, or remount it: mount -o remount,rw. If it was writable before, see dmesg: "
+        "the kernel may have switched it after a disk error."
+    )
+
+
+class OutputNotEmpty(LoaderError):
+    """made_by: the verb whose output may be continued or replaced there."""
+
+    code, exit_status = "storage.not_empty", 16
+    message = "{path} is not empty, and what it holds was not written by `ditseed {made_by}`"
+    hint = "Give -o a new or an empty directory; nothing was changed."
+
+
+class ToolMissing(LoaderError):
+    code, exit_status = "tool.missing", 7
+    message = "{tool} is not installed, or not in PATH"
+    hint = "Install {tool}, or add its directory to PATH. OpenLDAP's are in Debian's slapd and ldap-utils."
+
+
+class ToolUnreachable(LoaderError):
+    code, exit_status = "tool.unreachable", 102
+    message = "{tool} runs as {account}, which may not enter {place}"
+    hint = "Put a {tool} first in PATH that {account} may run, or let it pass: chmod o+x {place}."
+
+
+class ToolFailed(LoaderError):
+    code, exit_status = "tool.failed", 8
+    message = "{tool} ended with status {status}: {reason}"
+    hint = "Correct what {tool} reports (the message is its last output), then run the same command again."
+
+
+class Locked(LoaderError):
+    code, exit_status = "run.locked", 9
+    message = "{path} is in use by another ditseed (process {pid})"
+    hint = "Wait until it has finished, or end that process; the lock ends with it."
+
+
+class PackageMissing(LoaderError):
+    """extra: of ditseed, that has it. packages: all of that extra."""
+
+    code, exit_status = "package.missing", 107
+    message = "{place} needs the Python package {package}, which is not installed"
+    hint = "Install it where ditseed is: `pip install 'ditseed[{extra}]'`, or what that extra consists of: {packages}."
+
+
+class RemoteFailed(LoaderError):
+    """advice: what helps against this one."""
+
+    code, exit_status = "remote.failed", 108
+    message = "{place}: {reason}"
+    hint = "{advice}"
+
+
+class RemoteLocked(LoaderError):
+    code, exit_status = "remote.locked", 109
+    message = "{place} is in use by a ditseed on {host} (process {pid}) since {made}"
+    hint = (
+        "Wait until it has finished. If that process is gone for good, the lock lapses {lapse} after its last renewal. "
+        "To go on earlier, remove {place}/{name}, and run the same command again."
+    )
+
+
+class RemoteFull(LoaderError):
+    code, exit_status = "remote.full", 115
+    message = "{place}: the server is full ({lack})"
+    hint = (
+        "Remove old backups with `ditseed backup prune`, or free space on the server, then run the same command again: "
+        "no backup there has changed."
+    )
+
+
+class RemovalRefused(LoaderError):
+    code, exit_status = "remote.removal_refused", 116
+    message = "{place}: the server lets this account remove nothing: {reason}"
+    hint = "Run `ditseed backup prune` with an account that may remove files there. Backups are taken all the same."
+
+
+class RunMismatch(LoaderError):
+    code, exit_status = "run.mismatch", 10
+    message = "{path} holds a run with other options ({differences})"
+    hint = "Give the options of that run to resume it, --restart to start over, or another --run-dir."
+
+
+class NoRun(LoaderError):
+    code, exit_status = "run.none", 17
+    message = "{path}: no seeding was started there, or its state is kept elsewhere"
+    hint = "Give the options of the `replica seed` command: --config or --consumer, -b, --run-dir."
+
+
+class StepTimeout(LoaderError):
+    code, exit_status = "run.timeout", 12
+    message = "step {step} made no progress for {silent} (allowed {allowed}: {why})"
+    hint = "The same command resumes here; --timeout {step}=SECONDS allows more time."
+    hint_without_run = "The same command starts over."
+
+
+class SystemFailed(LoaderError):
+    code, exit_status = "storage.failed", 13
+    message = "{path}: {reason}"
+    hint = "The operating system reported this error. Check the disk (dmesg), then run the same command again."
+
+
+def of_system(error: OSError, about: object) -> SystemFailed:
+    """`about`: what failed if the system names no file."""
+    is_named = isinstance(error.filename, str | bytes)  # a number for os.listdir(DESCRIPTOR)
+    path = os.fsdecode(error.filename) if is_named else about
+    return SystemFailed(path=path, reason=error.strerror or error)
+
+
+class LibldapMissing(LoaderError):
+    code, exit_status = "tool.no_libldap", 96
+    message = "python-ldap and libldap, which ditseed needs, cannot be loaded: {reason}"
+    hint = (
+        "Install the distribution's python3-ldap; a virtual environment sees it when it was made with "
+        "--system-site-packages. docs/installation.md has more."
+    )
+
+
+class NotInstalled(LoaderError):
+    code, exit_status = "package.incomplete", 105
+    message = "this installation of ditseed is not complete: {reason}"
+    hint = "In a checkout, run bin/setup, or wait until it has finished; elsewhere, install ditseed again."
+
+
+class CatalogueDamaged(LoaderError):
+    code, exit_status = "run.damaged", 14
+    message = "{path}: the catalogue of this run cannot be read: {reason}"
+    hint = "Start over with --restart. If that fails too, check the disk."
+
+
+class ChangedSince(LoaderError):
+    """What a finished run published is not what is there now."""
+
+    code, exit_status = "run.changed_since", 87
+    message = (
+        "this command made {path} on {finished}, and another process has written to it since "
+        "({then} entries then, {now} now); nothing was changed"
+    )
+    hint = "If slapd uses it, this is expected. To make it again, stop slapd and add --restart (and --replace)."
+
+
+class DirectoryUnsafe(LoaderError):
+    """reason: who else could put files or links there."""
+
+    code, exit_status = "storage.directory_unsafe", 18
+    message = "{path} {reason}"
+    hint = (
+        "ditseed keeps its own files only in directories in which no other account can create files. If you ran "
+        "ditseed under another account before, use that account again, or remove the directory. For --run-dir, "
+        "--tmp, TMPDIR and similar settings, give a directory that the present account owns and that no other account "
+        "can write to; /tmp, with its sticky bit, will do for --tmp and TMPDIR."
+    )
+
+
+class FileUnsafe(LoaderError):
+    """kind: what stands in the place of a regular file."""
+
+    code, exit_status = "storage.file_unsafe", 19
+    message = "{path} is {kind}, where a regular file belongs"
+    hint = "ditseed wrote nothing to it. Find out who created it, remove it, and run the same command again."
+
+
+class StripesImpossible(LoaderError):
+    code, exit_status = "storage.stripes", 121
+    message = "no volume can be striped like that: {reason}"
+    hint = "Choose another --stripe-size, --extent-size or --stripes, or leave them out; nothing was changed."
+
+
+class DisksUnequal(LoaderError):
+    """lost: what each larger disk has more than the smallest one."""
+
+    code, exit_status = "storage.disks_unequal", 122
+    message = "the disks are of unequal size, so striping leaves unused: {lost}"
+    hint = "Give disks of one size, or add --unequal to do without that space; nothing was changed."
+
+
+class DiskInUse(LoaderError):
+    code, exit_status = "storage.disk_in_use", 123
+    message = "{path} {reason}"
+    hint = (
+        "Give another disk. If what is on this one is not needed any more, remove it yourself (umount, pvremove, "
+        "wipefs), then run the same command again; nothing was changed."
+    )
+
+
+class VolumeTooSmall(LoaderError):
+    code, exit_status = "storage.volume_too_small", 124
+    message = "{reason}"
+    hint = "Give more or larger disks, or another --fs where that is the limit; nothing was changed."
+
+
+class MigrationRefused(LoaderError):
+    """reason: what is in the way; advice: what to do about it."""
+
+    code, exit_status = "storage.migration", 125
+    message = "{path}: {reason}"
+    hint = "{advice}"
+
+
+class Cancelled(LoaderError):
+    code, exit_status = "cancelled", 130
+    message = "stopped by {signal}"
+    hint = "The same command resumes here."
+    hint_without_run = "The same command starts over."
+
+
+class Internal(LoaderError):
+    code, exit_status = "internal", 70  # EX_SOFTWARE of sysexits(3)
+    message = "internal error: {what}"
+    hint = "This is a bug in ditseed. Please report it with the file {path}; check it first, as it may name entries."
+
+
+# --- slapd's configuration ---
+
+# Beginnings of names that no schema file defines -> the module of slapd that does.
+_MODULES = {"pwd": "ppolicy", "memberof": "memberof", "audit": "accesslog", "oath": "otp", "authtimestamp": "lastbind"}
+
+
+def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Beginnings of some of the names, and what to configure where slapd has these in a module."""
+    lower = [name.lower() for name in names]
+    for head, module in _MODULES.items():
+        if any(name.startswith(head) for name in lower):
+            yield head, f"a module: `moduleload {module}`, and `overlay {module}` in the database"
+
+
+class ConfigUnreadable(LoaderError):
+    code, exit_status = "config.unreadable", 20
+    message = "{path}: slapd's own tools cannot read this configuration: {reason}"
+    hint = "Correct it until `slaptest` accepts it; nothing was changed."
+
+    def advice(self) -> str | None:
+        if "unrecognized database type" not in str(self.facts["reason"]).lower():
+            return super().advice()
+        return (
+            "If it belongs to another OpenLDAP than the first one in PATH, name that one's tools: "
+            "DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/usr/bin:/bin', say. Otherwise load the module of that "
+            "database (`moduleload back_mdb`, and its modulepath)."
+        )
+
+
+class ConfigValue(LoaderError):
+    code, exit_status = "config.value", 80
+    message = "{config}: {attribute} has the value '{value}': {reason}"
+    hint = "Correct it until `slaptest -u` accepts the configuration; nothing was changed."
+
+
+class SettingRefused(LoaderError):
+    """reason: what the setting does, or that it is unknown."""
+
+    code, exit_status = "config.setting_refused", 119
+    message = "{config}: {entry} has {attribute}, {reason}"
+    hint = "{advice} Nothing was changed."
+
+
+class NoSuchSuffix(LoaderError):
+    code, exit_status = "config.no_such_suffix", 21
+    message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
+    hint = "Give one of these suffixes with -b, or the configuration of another server with --config."
+
+
+class ManySuffixes(LoaderError):
+    code, exit_status = "config.many_suffixes", 22
+    message = "{config}: more than one mdb database ({known})"
+    hint = "Choose one with -b SUFFIX."
+
+
+class NotMdb(LoaderError):
+    code, exit_status = "config.not_mdb", 23
+    message = "{config}: the database of {suffix} is {backend}, not mdb"
+    hint = "ditseed writes back-mdb databases; change the configuration to `database mdb` first."
+
+
+class SchemaMissing(LoaderError):
+    code, exit_status = "config.schema_missing", 24
+    message = "the configuration {config} does not know {names}"
+    hint = "Load the schema that defines them into the server's configuration, then run the same command again."
+
+    def advice(self) -> str | None:
+        """Names modules, too, in which slapd has some of them."""
+        names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
+        more = (f" Names that begin with {head} come with {how}." for head, how in modules(names))
+        return f"{super().advice()}{''.join(more)}"
+
+
+class ConfigNotEditable(LoaderError):
+    code, exit_status = "config.not_editable", 25
+    message = "{path}: {reason}"
+    hint = "{advice}{lines}"
+
+
+class MaxsizeTooSmall(LoaderError):
+    code, exit_status = "config.maxsize_too_small", 26
+    message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
+    hint = "Give a larger size, or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
+
+
+class ConfigHidden(LoaderError):
+    code, exit_status = "config.hidden", 27
+    message = "{uri}: {who} may not read cn=config ({reason})"
+    hint = (
+        "Run the command as root on the server with -H ldapi:/// -Y EXTERNAL, or give -D with the root DN of cn=config "
+        "and -y with its password file."
+    )
+
+
+class ConfigRefused(LoaderError):
+    code, exit_status = "config.refused", 28
+    message = "{path}: slapd does not accept this {attribute}: {reason}"
+    hint = "Correct the value that slapd names; nothing was changed."
+
+
+class ServerRunning(LoaderError):
+    code, exit_status = "config.server_running", 29
+    message = "slapd (process {pid}) runs on {path}: {reason}"
+    hint = "{advice}"
+
+
+class SyncreplUnreadable(LoaderError):
+    code, exit_status = "config.syncrepl", 84
+    message = "{where}: syncrepl: {reason}"
+    hint = (
+        "Correct that option (slapd.conf(5)). ditseed has to understand all of them, because they decide what a "
+        "consumer holds."
+    )
+
+
+class SyncreplsDiffer(LoaderError):
+    code, exit_status = "config.syncrepls_differ", 85
+    message = "{config}: the syncrepl values of {suffix} (rid {rids}) select different entries or attributes"
+    hint = (
+        "Give -H with the provider URI of one of them: that value then decides what the replica holds. ditseed cannot "
+        "merge several providers, as slapd does."
+    )
+
+
+class PartialReplica(LoaderError):
+    """`options`: those of syncrepl that make it partial. `advice`: a sentence."""
+
+    code, exit_status = "replica.partial", 86
+    message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
+    hint = "{advice}"
+
+
+# --- a server that is reached over LDAP ---
+
+
+class ServerDown(LoaderError):
+    code, exit_status = "server.down", 30
+    message = "{uri}: cannot reach the server: {reason}"
+    hint = (
+        "Check that slapd is running there and that this host can reach its port. Without -H, ditseed uses the server "
+        "that ldap.conf names."
+    )
+    retryable = True
+
+
+class BadCredentials(LoaderError):
+    code, exit_status = "server.bad_credentials", 31
+    message = "{uri}: the server refused the bind as {who}: {reason}"
+    hint = "{advice}"
+
+
+class AccountClosed(LoaderError):
+    """reason: what the password policy of the server says of the account. commands: that open it again."""
+
+    code, exit_status = "server.account_closed", 103
+    message = "{uri}: the account {who} cannot be used: {reason}"
+    hint = "{advice}{commands}"
+
+
+class Referred(LoaderError):
+    code, exit_status = "server.referral", 104
+    message = "{uri}: {operation}: the server does not do this itself, and refers to {provider}"
+    hint = (
+        "It is a replica, or does not hold that entry. Give the same command with -H and the URI to which it refers, "
+        "which is that of the provider."
+    )
+
+
+class KerberosFailed(LoaderError):
+    code, exit_status = "server.kerberos", 77
+    message = "{uri}: Kerberos: {reason}"
+    hint = "{advice}"
+
+
+class NoMechanism(LoaderError):
+    code, exit_status = "server.no_mechanism", 78
+    message = "{uri}: cannot bind with SASL mechanism {mechanism}: {reason}"
+    hint = (
+        "Give -Y with a mechanism that the server offers ({offered}). For each, this host needs a plugin of Cyrus "
+        "SASL (Debian: libsasl2-modules for SCRAM and others, libsasl2-modules-gssapi-mit for GSSAPI)."
+    )
+
+
+class TooWeak(LoaderError):
+    code, exit_status = "server.too_weak", 79
+    message = "{uri}: the bind as {who} is too weak: {reason}"
+    hint = "Encrypt the connection (-ZZ, ldaps://), or bind with a security layer (-Y GSSAPI, -O minssf=56)."
+
+
+class NoSuchBase(LoaderError):
+    code, exit_status = "server.no_such_base", 32
+    message = "{uri}: there is no entry {base}, or access control hides it from {who}"
+    hint = "Check -b (the server's suffixes are: {known}), and whether that account may read the entry (olcAccess)."
+
+
+class LimitTooLow(LoaderError):
+    code, exit_status = "server.limit_too_low", 33
+    message = "{uri}: {limit} of {who} is too low to read all entries ({reason})"
+    hint = (
+        "Raise the limit for this identity only. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
+        "ds-rlim-lookthrough-limit and ds-rlim-time-limit 0, ds-privilege-name unindexed-search; on 389 Directory "
+        "Server: nsSizeLimit, nsLookThroughLimit and nsTimeLimit -1. On OpenLDAP, paste this into a shell of root on "
+        "the server's host, then give the same command again: {commands}"
+    )
+
+
+class ServerRefused(LoaderError):
+    code, exit_status = "server.refused", 34
+    message = "{uri}: {operation}: {reason}"
+    hint = "The server sent this message; its log has more (for slapd, set loglevel stats)."
+
+
+class NoWriteAccess(LoaderError):
+    """rule: the value of olcAccess that allows it."""
+
+    code, exit_status = "server.no_write_access", 76
+    message = "{uri}: {who} may not add entries below {where}: {reason}"
+    hint = (
+        "Bind as the root DN of that database (-D, -y), or allow this account to write to it, by the first rule of the "
+        "database: olcAccess: {rule}"
+    )
+
+
+class TlsFailed(LoaderError):
+    code, exit_status = "server.tls", 35
+    message = "{uri}: TLS failed: {reason}"
+    hint = "{advice}"
+
+
+class ConnectionLost(LoaderError):
+    code, exit_status = "server.connection_lost", 36
+    message = "{uri}: the connection broke: {reason}"
+    hint = "The same command resumes and reads only the missing parts."
+    hint_without_run = "Check the server's log; the same command starts over."
+    retryable = True
+
+
+class ServerSilent(ConnectionLost):
+    """It has had its time: another server may be asked; this one is not asked again."""
+
+    code, exit_status = "server.silent", 99
+    hint = "Check whether the server is running or overloaded; the same command resumes."
+    hint_without_run = "Check whether the server is running or overloaded, then run the same command again."
+
+
+class NotLdap(LoaderError):
+    code, exit_status = "server.not_ldap", 93
+    message = "{uri} does not answer in LDAP: {reason}"
+    hint = "Check the host and the port in -H: a directory server has to listen there (389, or 636 with ldaps://)."
+
+
+class SchemaUnreadable(LoaderError):
+    code, exit_status = "server.schema", 94
+    message = "{uri}: cannot parse an attribute type in the server's schema ({place}): {definition}"
+    hint = "Correct that definition on the server; ditseed needs it to know which attributes to export or add."
+
+
+class NoContextCSN(LoaderError):
+    code, exit_status = "server.no_context_csn", 37
+    message = "{where}: no contextCSN for {suffix}"
+    hint = "{advice}{commands}"
+
+
+class NotInSync(LoaderError):
+    """state: what it is doing. advice: what to do."""
+
+    code, exit_status = "server.not_in_sync", 38
+    message = "{consumer} has not caught up with {provider} within {waited}: {state}"
+    hint = "{advice}"
+
+
+# --- LDIF, templates, and the entries in them ---
+
+
+class LdifTruncated(LoaderError):
+    code, exit_status = "ldif.truncated", 40
+    message = "{path}: the file ends in the middle of a record (line {line}): {reason}"
+    hint = "Copy the file again; if it is complete and only the last newline is missing, append one."
+
+
+class LdifSyntax(LoaderError):
+    code, exit_status = "ldif.syntax", 41
+    message = "{path}, line {line}: {reason}"
+    hint = "Correct the file there (RFC 2849); if it was copied, compare it with its source."
+
+
+class LdifUnreadable(LoaderError):
+    code, exit_status = "ldif.unreadable", 42
+    message = "{path}: {reason}"
+    hint = "Check that the file is complete and readable on this host."
+
+
+class LdifEncoding(LoaderError):
+    code, exit_status = "ldif.encoding", 81
+    message = "{path}: {reason}; LDIF is UTF-8 without a byte order mark (RFC 2849)"
+    hint = (
+        "Convert it to UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`; to remove a byte order mark: "
+        "`sed '1s/^\\xEF\\xBB\\xBF//' IN > OUT`."
+    )
+
+
+class IncludeRefused(LoaderError):
+    code, exit_status = "ldif.include", 83
+    message = "{path}, line {line}: {reason}"
+    hint = (
+        "Give both files on the command line, in their order, or use `ditseed build --allow-file-urls`, which reads "
+        "the files that include: lines name."
+    )
+
+
+class MissingParents(LoaderError):
+    code, exit_status = "ldif.missing_parents", 43
+    message = "{count} parent entries are missing; the first is {first}"
+    hint = (
+        "Add them to the LDIF, or export from a base that contains them. A database that slapadd made without them: "
+        "`ditseed export` it, add them to the LDIF, and `ditseed build` that."
+    )
+
+
+class ManifestBroken(LoaderError):
+    code, exit_status = "manifest.broken", 44
+    message = "{path}: {reason}"
+    hint = (
+        "The export or backup is incomplete or damaged; make it again. To read LDIF files that you have changed, give "
+        "the files instead of their directory."
+    )
+
+
+class EmptyInput(LoaderError):
+    code, exit_status = "ldif.empty", 45
+    message = "{path}: no entries"
+    hint = (
+        "Check that it is the right file, directory or base, and that a server lets the bind DN read its entries. A "
+        "database without entries needs no migration: slapd makes a new one."
+    )
+
+
+class EntryRefused(LoaderError):
+    code, exit_status = "build.entry_refused", 46
+    message = "{dn} was refused: {reason}"
+    hint = "Correct that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
+
+
+class AllRejected(LoaderError):
+    code, exit_status = "build.all_rejected", 101
+    message = "{path}: all {rejected} entries were rejected, the first of them {dn}: {reason}"
+    hint = (
+        "Check that --config and -b are those of this LDIF; the entries are in {rejects}, each with its reason. "
+        "Nothing was changed."
+    )
+
+
+class EntriesLost(LoaderError):
+    code, exit_status = "build.entries_lost", 47
+    message = "{read} entries read, but {written} are in the database"
+    hint = "The target was not changed; please report this, with {log}."
+
+
+class NotProven(LoaderError):
+    code, exit_status = "build.not_proven", 48
+    message = "the native engine cannot guarantee the same database as slapadd: {reason}"
+    hint = (
+        "Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed. It takes "
+        "neither --max-rejects and --rejects, because slapadd stops at the first entry that it refuses, nor --memory, "
+        "--jobs, --tmp and --allow-file-urls. For `ditseed migrate`: `ditseed export SOURCE -o - | ditseed build - "
+        "--engine slapadd`."
+    )
+
+
+class GlueRefused(LoaderError):
+    code, exit_status = "build.glue", 75
+    message = "the glued databases of {suffix}: {reason}"
+    hint = "{advice} Nothing was changed."
+
+
+class TooManyEntries(LoaderError):
+    code, exit_status = "build.too_many_entries", 49
+    message = "{path}: {reason}"
+    hint = "Split the tree among several databases; nothing was changed."
+
+
+class TemplateError(LoaderError):
+    code, exit_status = "template.bad", 61
+    message = "{path}: {reason}"
+    hint = "Correct the template; docs/generate.md describes what it may contain."
+
+
+class NoSuchTemplate(LoaderError):
+    code, exit_status = "template.no_such", 62
+    message = "there is no template {name}"
+    hint = "Give one of these, or the path of a file of your own; ditseed comes with these templates: {known}."
+
+
+class NothingToLearn(LoaderError):
+    code, exit_status = "template.nothing_to_learn", 74
+    message = "{reason}"
+    hint = "Learn from a tree of at least a few hundred entries."
+
+
+class AddRefused(LoaderError):
+    code, exit_status = "add.entry_refused", 64
+    message = "{dn} was refused: {reason} ({rejected} refused, {added} added)"
+    hint = "{advice}"
+
+
+class AddLost(LoaderError):
+    code, exit_status = "add.entries_lost", 65
+    message = "{read} entries were read, but the outcome of only {settled} is known"
+    hint = "Compare the server with the LDIF (ditseed compare), and please report this, with {where}."
+
+
+class LeaseStands(LoaderError):
+    code, exit_status = "add.lease_stands", 66
+    message = "{what} of {suffix} could not be reset: {reason}"
+    hint = "When the server is reachable, run: {undo}. The next `ditseed add` or `replica seed` to it does the same."
+
+
+# --- LMDB databases, their copies and backups ---
+
+
+class NotLmdb(LoaderError):
+    code, exit_status = "mdb.not_lmdb", 50
+    message = "{path}: not an LMDB database of OpenLDAP ({reason})"
+    hint = (
+        "Check that this is the directory in slapd's olcDbDirectory (directory in slapd.conf). If it is, the file is "
+        "damaged: use another copy or a backup."
+    )
+
+
+class MadeOtherwise(LoaderError):
+    """A database file that the configuration would have made otherwise, in what cannot be mended in place."""
+
+    code, exit_status = "mdb.made_otherwise", 113
+    message = "{path}: made with another configuration than {config}: {reason}"
+    hint = "{advice} Nothing was changed."
+
+
+class MapFull(LoaderError):
+    code, exit_status = "mdb.map_full", 51
+    message = "{path}: the database has reached its map size of {map_size}"
+    hint = "Raise maxsize (--maxsize auto, or `ditseed tune maxsize --apply`); the target was not changed."
+
+
+class TargetNotEmpty(LoaderError):
+    code, exit_status = "mdb.target_not_empty", 52
+    message = "{path} already holds {what}"
+    hint = "{advice}"
+
+
+class TargetInUse(LoaderError):
+    code, exit_status = "mdb.in_use", 53
+    message = "{path} is open in another process{process}"
+    hint = "Stop the slapd that uses it first: systemctl stop slapd."
+
+
+class LockUnheeded(LoaderError):
+    """reason: who writes to the database without looking at the reader slots of its lock.mdb."""
+
+    code, exit_status = "mdb.lock_unheeded", 110
+    message = "{path}: {reason}, so nothing keeps slapd from reusing pages while they are read"
+    hint = (
+        "Restart slapd (systemctl restart slapd), then run the same command again: lock.mdb was removed or replaced "
+        "while slapd was running, and slapd looks for it only when it starts."
+    )
+
+
+class MdbDamaged(LoaderError):
+    code, exit_status = "mdb.damaged", 54
+    message = "{path}: {reason}"
+    hint = "Do not use this file; use another copy or backup."
+
+
+class NoEntry(LoaderError):
+    code, exit_status = "mdb.no_entry", 59
+    message = "{path}: there is no entry {dn}"
+    hint = (
+        "Check the DN (-b, --dn) or the filter; without -b, `ditseed export` reads everything and reports the suffix. "
+        "Entries of a glued database are in its own files and backups. What was deleted before a backup was made is in "
+        "an older one (`ditseed backup list`)."
+    )
+
+
+class NotStampable(LoaderError):
+    code, exit_status = "mdb.not_stampable", 55
+    message = "{path}: cannot set contextCSN of {suffix}: {reason}"
+    hint = (
+        "Check that this is a database of OpenLDAP with the entry of that suffix (`ditseed verify`); if it is damaged, "
+        "make it again from the source."
+    )
+
+
+class IndexesUnknown(LoaderError):
+    code, exit_status = "verify.not_proven", 69
+    message = "the indexes cannot be rebuilt for comparison: {reason}"
+    hint = "Use --verify tree, which checks everything but the indexes and needs no configuration."
+
+
+class ReadersFull(LoaderError):
+    code, exit_status = "mdb.readers_full", 57
+    message = "{path}: all reader slots are taken"
+    hint = (
+        "Run mdb_stat -r to list them, and mdb_stat -rr to free those of processes that have died. If all are in use, "
+        "raise maxreaders in slapd's configuration."
+    )
+    retryable = True
+
+
+class NoRepository(LoaderError):
+    """command: that creates it."""
+
+    code, exit_status = "backup.no_repository", 120
+    message = "{path}: there is no backup repository"
+    hint = "Mount the file system that holds it, or correct -R. For a new repository, create it first: `{command}`."
+
+
+class MdbBusy(LoaderError):
+    code, exit_status = "mdb.busy", 58
+    message = "{path}: no snapshot could be taken in {tries} attempts, because slapd writes too fast"
+    hint = "Run the same command again when slapd receives fewer writes."
+    retryable = True
+
+
+class StreamBroken(LoaderError):
+    code, exit_status = "clone.stream_broken", 67
+    message = "{path}: {reason}"
+    hint = "{advice}"
+    retryable = True
+
+
+class ReaderGone(LoaderError):
+    code, exit_status = "export.reader_gone", 82
+    message = "{path}: the process that was reading the {what} ended before the {what} was complete"
+    hint = "Look for the reason in its own messages. The same two commands start over."
+
+
+class StreamRefused(LoaderError):
+    code, exit_status = "clone.stream_refused", 68
+    message = "{path}: {reason}"
+    hint = "Send the whole copy, without --skip, with the same version of ditseed on both sides."
+
+
+class NoReflink(LoaderError):
+    code, exit_status = "mdb.no_reflink", 73
+    message = "{path}: the file system cannot share blocks with {target}"
+    hint = "Copy the blocks, without `--reflink always`: they can be shared only within one xfs or btrfs file system."
+
+
+class OtherFormat(LoaderError):
+    code, exit_status = "mdb.other_format", 56
+    message = "{path} has LMDB data format {found}, but {who} needs format {needed}"
+    hint = (
+        "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) cannot open each other's files. Use `ditseed migrate`, which "
+        "makes the database again in the other format."
+    )
+
+
+class MdbProtected(LoaderError):
+    code, exit_status = "mdb.protected", 100
+    message = "{path} is an environment of LMDB 1.0 with {what}, which ditseed does not read"
+    hint = "Use slapcat of the OpenLDAP that wrote it, or `ditseed export -H` from its server."
+
+
+class NoSuchBackup(LoaderError):
+    code, exit_status = "backup.no_such", 60
+    message = "{path}: no backup {name}"
+    hint = "Give the ID of a backup that `ditseed backup list` shows."
+
+
+class BackupFromFuture(LoaderError):
+    code, exit_status = "backup.from_future", 90
+    message = "{path}: {name} is dated {made}, in the future, so ditseed cannot tell which backup is the latest"
+    hint = "Set the clock, or give a backup from `ditseed backup list` instead of `latest`."
+
+
+class LatestBroken(LoaderError):
+    """when: by which it was the latest, or nothing. reason: of the manifest. advice: how to take the one before it."""
+
+    code, exit_status = "backup.latest_broken", 111
+    message = "{path}: the latest backup{when}, {name}, cannot be used: its manifest {reason}"
+    hint = "{advice}"
+
+
+class SetIncomplete(LoaderError):
+    code, exit_status = "backup.set_incomplete", 117
+    message = "{path}: {name} is of the same moment as {missing}, which is not there any more"
+    hint = (
+        "Restore each database by itself (`ditseed backup restore ID`). Or take another set: "
+        "`ditseed backup list` shows the backups, `ditseed backup show ID` which ones are of one moment."
+    )
+
+
+class NoCommonMoment(LoaderError):
+    code, exit_status = "backup.no_common_moment", 118
+    message = "{path}: in {seconds} s this accesslog and {suffix} were never seen with the same last write"
+    hint = "Run the same command again when fewer entries are deleted, or back up each database by itself (-b SUFFIX)."
+
+
+class BackupEncrypted(LoaderError):
+    """reason: why it cannot be decrypted."""
+
+    code, exit_status = "backup.encrypted", 114
+    message = "{path}: the backup is encrypted, and {reason}"
+    hint = (
+        "Give --identity FILE with the secret key of one of its recipients, which `ditseed backup show` lists. Nothing "
+        "was changed."
+    )
+
+
+class BackupDamaged(LoaderError):
+    code, exit_status = "backup.damaged", 63
+    message = "{path}: {reason}"
+    hint = "Restore another backup (`ditseed backup list` shows them); nothing was changed."
+
+
+# --- seeding and refreshing a replica ---
+
+
+class HiddenFromAccount(LoaderError):
+    """what: as in the notes of an export. rule: the value of olcAccess that shows it."""
+
+    code, exit_status = "seed.hidden", 88
+    message = "{uri}: {what}"
+    hint = (
+        "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
+        "olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden."
+    )
+
+
+class NotAsStored(LoaderError):
+    code, exit_status = "seed.not_as_stored", 89
+    message = "{uri}: {what}"
+    hint = (
+        "A replica must hold the values as they are stored, and a search on this server does not return them. Take the "
+        "entries from the provider's database: --strategy clone, or --strategy ldif with the output of slapcat or of "
+        "`ditseed export DATABASE-DIRECTORY`. To make a replica of what the search returns, give --allow-hidden."
+    )
+
+
+class OtherTree(LoaderError):
+    code, exit_status = "server.other_tree", 97
+    message = "{uri} is not a replica of {other}: {reason}"
+    hint = "Repeat -H only for providers that replicate the same whole tree to each other."
+
+
+class ReplicasApart(LoaderError):
+    code, exit_status = "server.replicas_apart", 98
+    message = "after {seconds} s, none of {uris} has received all changes of the others"
+    hint = "Check the replication between them; the same command resumes once one of them has caught up."
+
+
+class TreeRestless(LoaderError):
+    code, exit_status = "server.tree_restless", 39
+    message = "containers below {base} were renamed during each of {passes} attempts"
+    hint = "Run the same command again when nobody is renaming subtrees; ditseed keeps the entries that it has read."
+
+
+class SharedUuid(LoaderError):
+    code, exit_status = "server.shared_uuid", 112
+    message = "{first} and {dn} share the entryUUID {uuid}"
+    hint = (
+        "Replication cannot tell them apart. Delete one of them on the provider and add it again, which gives it an "
+        "entryUUID of its own. To copy both as they are, export the database itself: `ditseed export "
+        "DATABASE-DIRECTORY`, and load that with `ditseed build`."
+    )
+
+
+class NotAReplica(LoaderError):
+    code, exit_status = "seed.is_consumer", 71
+    message = "{where}: {suffix} is already a consumer: syncrepl writes to it, and slapd lets no other client write"
+    hint = (
+        "Save the olcSyncrepl values (ldapsearch shows them), remove the attribute from the database's entry, seed, "
+        "and add the values again. This removes it: {undo}"
+    )
+
+
+class ReplicaNotEmpty(LoaderError):
+    code, exit_status = "seed.not_empty", 72
+    message = "{where}: {suffix} holds {what}"
+    hint = "{advice}"
+
+
+class RefreshRefused(LoaderError):
+    code, exit_status = "refresh.refused", 91
+    message = "{path}: cannot refresh the database: {reason}"
+    hint = "{advice} Nothing was changed."
+
+
+class RefreshUseless(LoaderError):
+    """`sent`: entries that had come when it was given up; `held`: those of the database."""
+
+    code, exit_status = "refresh.useless", 92
+    message = "{uri} is sending more than half of all entries again ({sent} of {held})"
+    hint = "Seed the replica again (ditseed replica seed --replace), which is faster. Nothing was changed."
+
+
+class ProviderNotPrepared(LoaderError):
+    """answer, why: what the provider would still send, and the reason."""
+
+    code, exit_status = "seed.provider_not_prepared", 95
+    message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
+    hint = (
+        "Give the provider what docs/catch-up.md says it needs. To seed as it is, run the same command without "
+        "--prepare-provider."
+    )
