@@ -6,7 +6,7 @@ Blocks of whole records flow inside the core, without the GIL; Python sees count
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,16 +36,19 @@ __all__ = ["Arrangement", "Counters", "Difference", "EntryDigests", "LearnResult
 _SYNTAX = ("ldif.syntax", "ldif.url", "ldif.changetype", "ldif.version")
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 
+Translate = Callable[[_native.NativeError], LoaderError | None]
+
 
 @contextmanager
-def with_counters(meter: Meter, origin: str = "") -> Iterator[Counters]:
-    """Counters that `meter` adds up while a native call runs; the call's errors leave as LoaderErrors."""
+def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
+    """Counters that `meter` adds up while a native call runs; the call's errors leave as LoaderErrors: as `translate`
+    has them, and where that returns None, as errors of reading LDIF."""
     counters = Counters()
     with meter.counting(counters):
         try:
             yield counters
         except _native.NativeError as error:
-            raise as_loader_error(error, origin) from error
+            raise (translate and translate(error)) or as_loader_error(error, origin) from error
 
 
 def rejected(one: Rejection) -> list[object]:

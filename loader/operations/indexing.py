@@ -14,9 +14,8 @@ from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import tools
-from loader.sinks import indexes as core
-from loader.sinks.changes import Resources
-from loader.sinks.indexes import Task
+from loader.sinks import changing as core
+from loader.sinks.changing import IndexTask, Resources
 from loader.sinks.mdb import TargetSpec
 
 ROOM = 4  # times the file, for the transaction; LMDB does not make the file larger for it
@@ -48,7 +47,7 @@ def by_core(given: TargetSpec, directory: Path, attributes: Sequence[str], scrat
     """All of it or nothing; `given.map_size` is how large the file may become. Raises NotProven before it changes
     anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
     means = Resources(resources.sorting_memory(), resources.processors(), scratch)
-    core.rebuild(Task(directory, given, tuple(attributes), means), meter)
+    core.rebuild(IndexTask(directory, given, tuple(attributes), means), meter)
 
 
 def by_slapindex_because(error: NotProven) -> str:

@@ -27,8 +27,7 @@ from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.sinks import mdb
-from loader.sinks.configured import definitions_of
-from loader.sinks.mdb import Table
+from loader.sinks.mdb import Table, definitions_of
 from loader.sources.location import Kind, locate
 from loader.storage import files
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from loader import _native
 from loader._native import Loaded
+from loader.errors import LoaderError
 from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import wire
@@ -67,7 +68,7 @@ def add(
     connection: Connection, inputs: Sequence[Input], offer: SubschemaInfo, rules: AddRules, notes: Journal, meter: Meter
 ) -> Loaded:
     """Add every entry of `inputs`; what the journal knows as done is not sent again."""
-    wishes: _native.LoadOptions = {
+    options: _native.LoadOptions = {
         "exists": rules.exists,
         "leave_out": rules.leave_out,
         "relax": rules.relax,
@@ -88,11 +89,9 @@ def add(
         "all_uncertain": notes.uncertain,
         "patience": notes.patience,
     }
-    given = [one if isinstance(one, int) else str(one) for one in inputs]
-    with with_counters(meter) as counters, meter.following(counters):
-        try:
-            return _native.add(given, wire.link(connection), counters, wishes)
-        except _native.NativeError as error:
-            if not error.code.startswith("ldap."):
-                raise  # of reading LDIF: counting() knows it
-            raise wire.ours(error, connection, "") from error
+
+    def translate(error: _native.NativeError) -> LoaderError | None:
+        return wire.ours(error, connection, "") if error.code.startswith("ldap.") else None
+
+    with with_counters(meter, translate=translate) as counters, meter.following(counters):
+        return _native.add(inputs, wire.link(connection), counters, options)

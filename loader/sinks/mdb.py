@@ -1,4 +1,4 @@
-"""Sink: a data file written by the native core, which encodes, sorts and lays out what slapadd would have put there.
+"""Sink: a data file written by the native core, which encodes, sorts and lays out entries as slapadd does.
 
 The door to the part of loader._native that knows databases, as loader/ldif.py is to the part that knows LDIF.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from loader import _native, units
+from loader import schema as schemas
 from loader._native import Built, Database, Feed, Schema, SplitResult, Transferred
 from loader.backmdb import Settings
+from loader.config import Config
+from loader.config import Database as ConfiguredDatabase
 from loader.errors import (
     FULL,
     EmptyInput,
@@ -33,6 +37,7 @@ from loader.mdb import meta
 from loader.mdb.snapshot import Snapshot
 from loader.progress import Meter
 from loader.schema import Definition, Effects
+from loader.server import configuration
 
 __all__ = ["Built", "Database", "Feed", "Schema", "SplitResult", "Transferred"]
 
@@ -121,11 +126,29 @@ class Resources:
 def schema(
     definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool, password_policy: bool = False
 ) -> Schema:
-    """The last two are `loader.schema.Effects`. Raises NotProven, naming what cannot be read."""
+    """The last two are `loader.schema.Effects`. Raises NotProven, naming the definition that cannot be read."""
     try:
         return _native.schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
     except _native.NativeError as error:
         raise NotProven(reason=f"schema: {error}") from error
+
+
+def schema_of(
+    config: Config, database: ConfiguredDatabase, attribute_options: Sequence[str] = (), *, seeding: bool = False
+) -> Schema:
+    """The schema that a configuration gives one of its databases. `seeding`: of a replica, which slapd lets hold
+    dynamic objects without slapo-dds, for syncrepl checks no schema.
+
+    Raises NotProven for definitions that the core cannot read, ConfigUnreadable.
+    """
+    effects = schemas.effects(config, database)
+    effects["dynamic_objects"] |= seeding
+    return schema(definitions_of(config), attribute_options, **effects)
+
+
+def definitions_of(config: Config) -> list[Definition]:
+    """Raises ConfigUnreadable."""
+    return schemas.definitions(config, configuration.read_compiled_schema(config))
 
 
 def build(
@@ -137,86 +160,71 @@ def build(
     meter: Meter,
     beside: LiveSource | None = None,
 ) -> Built:
-    """Make the file `out`, mode 0600, from all records of `inputs`; synced when this returns."""
-    asked = beside and (lambda orphans: [str(path) for path in beside.read_again(orphans)])
-    head = str(beside.head) if beside and beside.head else None
-    with with_counters(meter) as counters, meter.following(counters):
-        try:
-            return _native.build(
-                [str(one) if isinstance(one, Path) else one for one in inputs],
-                str(out),
-                database(target),
-                counters,
-                now=rules.now,
-                value_check=rules.value_check,
-                check_schema=rules.check_schema,
-                complete_naming=rules.complete_naming,
-                account=rules.account,
-                first=rules.first,
-                file_urls=rules.file_urls,
-                max_rejects=rules.max_rejects,
-                write_context=rules.write_context,
-                claimed=rules.claimed,
-                memory=means.memory,
-                jobs=means.jobs,
-                scratch=str(means.scratch),
-                rejects_path=str(means.rejects),
-                head=head,
-                read_again=asked or None,
-                renamed=beside.renamed if beside else None,
-            )
-        except _native.NativeError as error:
-            ours = _ours(error, target, inputs, out, means)
-            if ours is None:
-                raise  # of reading LDIF: counting() knows it
-            raise ours from error
+    """Makes the file `out`, mode 0600, from all records of `inputs`; synced when this returns."""
+    read_again = beside and (lambda orphans: [str(path) for path in beside.read_again(orphans)])
+    translate = partial(_translated, target=target, inputs=inputs, out=out, rejects=means.rejects)
+    with with_counters(meter, translate=translate) as counters, meter.following(counters):
+        return _native.build(
+            inputs,
+            out,
+            database(target),
+            counters,
+            now=rules.now,
+            value_check=rules.value_check,
+            check_schema=rules.check_schema,
+            complete_naming=rules.complete_naming,
+            account=rules.account,
+            first=rules.first,
+            file_urls=rules.file_urls,
+            max_rejects=rules.max_rejects,
+            write_context=rules.write_context,
+            claimed=rules.claimed,
+            memory=means.memory,
+            jobs=means.jobs,
+            scratch=means.scratch,
+            rejects_path=means.rejects,
+            head=beside.head if beside else None,
+            read_again=read_again or None,
+            renamed=beside.renamed if beside else None,
+        )
 
 
 def transfer(target: Target, source: Snapshot, out: Path, means: Resources, meter: Meter) -> Transferred:
-    """Make the file `out`, mode 0600, from the records of a held snapshot as they are; synced when this returns.
+    """Makes the file `out`, mode 0600, from the records of a held snapshot as they are; synced when this returns.
 
     Raises NotProven, saying what is stored there otherwise than the target's slapd would store it; MapFull, NoSpace.
     """
-    with with_counters(meter, str(source.path)) as counters, meter.following(counters):
-        try:
-            return _native.transfer(
-                str(source.path),
-                str(out),
-                database(target),
-                counters,
-                txn=source.txn,
-                memory=means.memory,
-                jobs=means.jobs,
-                scratch=str(means.scratch),
-            )
-        except _native.NativeError as error:
-            ours = _ours(error, target, [source.path], out, means)
-            if ours is None:
-                raise
-            raise ours from error
+    translate = partial(_translated, target=target, inputs=[source.path], out=out, rejects=means.rejects)
+    with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
+        return _native.transfer(
+            source.path,
+            out,
+            database(target),
+            counters,
+            txn=source.txn,
+            memory=means.memory,
+            jobs=means.jobs,
+            scratch=means.scratch,
+        )
 
 
 def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
     """Of all records of a data file that `transfer` copies. Raises MdbDamaged."""
-    with with_counters(meter, str(path)) as counters, meter.following(counters):
-        try:
-            return _native.records_checksum(str(path), counters, jobs=jobs)
-        except _native.NativeError as error:
-            if error.code == "build.damaged":
-                raise MdbDamaged(path=path.parent, reason=error.message) from error
-            raise
+    translate = partial(_damaged, path=path.parent)
+    with with_counters(meter, str(path), translate) as counters, meter.following(counters):
+        return _native.records_checksum(path, counters, jobs=jobs)
 
 
 @dataclass(frozen=True)
 class SplitTarget:
-    """What one database gets of an LDIF that is divided."""
+    """The share of one database in an LDIF that is divided."""
 
     suffixes: Sequence[str]
     path: Path
 
 
 def split(
-    inputs: Sequence[Input],
+    inputs: Sequence[Path | int],
     known: Schema,
     shares: Sequence[SplitTarget],
     claimed: tuple[str, Sequence[str]] | None,
@@ -224,7 +232,7 @@ def split(
     *,
     file_urls: bool = False,
 ) -> list[SplitResult]:
-    """Divide LDIF among databases; the first one gets what belongs to none besides.
+    """Divides LDIF among databases; the first one also gets the entries that belong to none.
 
     `file_urls`: files that `include:` lines name are read.
     `claimed`: the entry that will have a contextCSN, and that: nothing in the other databases is newer then.
@@ -232,9 +240,9 @@ def split(
     root, csns = claimed or (None, None)
     with with_counters(meter) as counters:
         return _native.split(
-            [one if isinstance(one, int) else str(one) for one in inputs],
+            inputs,
             known,
-            [(share.suffixes, str(share.path)) for share in shares],
+            [(share.suffixes, share.path) for share in shares],
             counters,
             file_urls=file_urls,
             root=root,
@@ -243,29 +251,28 @@ def split(
 
 
 def verify(target: Target, path: Path, full: bool, means: Resources, meter: Meter, new: bool = True) -> int:
-    """The entries of a data file that nobody writes to, after a look at a sample of them or at all. `new`: it is as the
+    """Returns the entries of a data file that nobody writes to, after a look at a sample of them or at all. `new`: the
     core wrote it.
 
     Raises MdbDamaged, saying what is wrong.
     """
-    with with_counters(meter) as counters, meter.following(counters):
-        try:
-            return _native.verify(
-                str(path),
-                database(target),
-                counters,
-                full=full,
-                new=new,
-                memory=means.memory,
-                jobs=means.jobs,
-                scratch=str(means.scratch),
-            )
-        except _native.NativeError as error:
-            if error.code == "build.damaged":
-                raise MdbDamaged(path=path, reason=error.message) from error
-            if error.errno is None:
-                raise  # counting() knows it
-            raise meta.system_error(error.errno, Path(error.path or path)) from error
+
+    def translate(error: _native.NativeError) -> LoaderError | None:
+        if error.errno is not None and error.code != "build.damaged":
+            return meta.system_error(error.errno, Path(error.path or path))
+        return _damaged(error, path)
+
+    with with_counters(meter, translate=translate) as counters, meter.following(counters):
+        return _native.verify(
+            path,
+            database(target),
+            counters,
+            full=full,
+            new=new,
+            memory=means.memory,
+            jobs=means.jobs,
+            scratch=means.scratch,
+        )
 
 
 def database(target: Target) -> Database:
@@ -293,27 +300,41 @@ def database(target: Target) -> Database:
     )
 
 
-def _ours(
-    error: _native.NativeError, target: Target, inputs: Sequence[Input], out: Path, means: Resources
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def failure(error: _native.NativeError, directory: Path, map_size: int) -> LoaderError | None:
+    """The error of a call that writes a database, where all such calls mean the same by it; None for other codes."""
+    match error.code:
+        case "build.unproven" | "schema.definition":
+            return NotProven(reason=error)
+        case "build.map_full":
+            return MapFull(path=directory, map_size=units.size(map_size))
+        case "build.damaged" | "lmdb.damaged":
+            return MdbDamaged(path=directory, reason=error.message)
+        case "ldif.no_space" | "lmdb.no_space":
+            return NoSpace(path=error.path or directory, lack=FULL)
+    return None
+
+
+def _damaged(error: _native.NativeError, path: Path) -> LoaderError | None:
+    return MdbDamaged(path=path, reason=error.message) if error.code == "build.damaged" else None
+
+
+def _translated(
+    error: _native.NativeError, target: Target, inputs: Sequence[Input], out: Path, rejects: Path
 ) -> LoaderError | None:
     where = ", ".join(str(one) if isinstance(one, Path) else "-" for one in inputs)
-    if error.code == "build.rejected":
-        return _refused(error, means.rejects)
-    if error.code == "build.missing_parents":
-        return MissingParents(count="some", first=f"{error.dn}, {error.message}")
-    if error.code in ("build.unproven", "schema.definition"):
-        return NotProven(reason=error)
-    if error.code == "build.map_full":
-        return MapFull(path=out.parent, map_size=units.size(target.map_size))
-    if error.code == "build.empty":
-        return EmptyInput(path=where)
-    if error.code == "build.too_many":
-        return TooManyEntries(path=where, reason=error)
-    if error.code == "build.damaged":
-        return MdbDamaged(path=out, reason=error.message)
-    if error.code == "ldif.no_space":
-        return NoSpace(path=error.path or out.parent, lack=FULL)
-    return None
+    match error.code:
+        case "build.rejected":
+            return _refused(error, rejects)
+        case "build.missing_parents":
+            return MissingParents(count="some", first=f"{error.dn}, {error.message}")
+        case "build.empty":
+            return EmptyInput(path=where)
+        case "build.too_many":
+            return TooManyEntries(path=where, reason=error)
+    return _damaged(error, out) or failure(error, out.parent, target.map_size)
 
 
 def _refused(error: _native.NativeError, rejects: Path) -> LoaderError:

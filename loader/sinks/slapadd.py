@@ -7,26 +7,21 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from loader import _native, ldif, units
+from loader import _native, ldif
+from loader._native import Plan
 from loader.child import Child
-from loader.errors import (
-    FULL,
-    EntryRefused,
-    LdifUnreadable,
-    LoaderError,
-    MapFull,
-    MdbDamaged,
-    MissingParents,
-    NoSpace,
-    ToolFailed,
-)
+from loader.errors import FULL, EntryRefused, LdifUnreadable, LoaderError, MapFull, MissingParents, NoSpace, ToolFailed
 from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import tools
+from loader.sinks.mdb import failure
+
+__all__ = ["Plan"]
 
 Fed = TypeVar("Fed")
 Where = Callable[[int], tuple[str, str]]  # DN and place of the record at a line of what was fed
@@ -62,7 +57,8 @@ def load(
     write_context: bool = False,
     aliases: Mapping[str, str] | None = None,
 ) -> int:
-    """Load all records of `paths`; how many. `context_csns` replaces the suffix entry's; `write_context` is slapadd -w.
+    """Loads all records of `paths`; returns their number. `context_csns` replaces the suffix entry's; `write_context`
+    is slapadd -w.
 
     Entries without entryCSN get one of the server's own ID (plain slapadd would make it 0, which no contextCSN of that
     server covers, so that consumers miss their deletion). On success the environment is closed and synced; on an error
@@ -79,18 +75,11 @@ def load(
 
 
 def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
-    """The same of one slice; how many entries of its own, and whether the suffix's entry was among all of them.
+    """Loads one slice; returns the number of its own entries, and whether the suffix's entry was among all of them.
 
-    What slapadd refuses is named with its place in the input.
+    An entry that slapadd refuses is named with its place in the input.
     """
-
-    def feed(descriptor: int) -> tuple[int, bool]:
-        return piece.feed(descriptor, meter)
-
-    def place(line: int) -> tuple[str, str]:
-        return piece.place(line, Meter("place"))
-
-    return _load(target, feed, place, meter)
+    return _load(target, lambda descriptor: piece.feed(descriptor, meter), piece.place, meter)
 
 
 def _load(target: Target, feed: Callable[[int], Fed], place: Where, meter: Meter, write_context: bool = False) -> Fed:
@@ -99,25 +88,19 @@ def _load(target: Target, feed: Callable[[int], Fed], place: Where, meter: Meter
     arguments += [] if target.check_schema else ["-s"]
     command = tools.server_tool("slapadd", *arguments)
     with Child(command, stdin=subprocess.PIPE) as child, meter.cancelling(child.kill):
-        written = _feed(child, target, feed, place)
+        assert child.process.stdin is not None
+        with closing(child.process.stdin) as stdin:
+            try:
+                fed = feed(stdin.fileno())
+            except LdifUnreadable:
+                stdin.close()  # slapadd closed the pipe: its own reason is the error worth showing
+                if child.wait() == 0:
+                    raise
+                raise _judge(child, target, place) from None
         meter.note = "slapadd is syncing to disk"
         if child.wait() != 0:
             raise _judge(child, target, place)
-    return written
-
-
-def _feed(child: Child, target: Target, feed: Callable[[int], Fed], place: Where) -> Fed:
-    assert child.process.stdin is not None
-    try:
-        return feed(child.process.stdin.fileno())
-    except LdifUnreadable:
-        # slapadd closed the pipe: what it says about why is the error worth showing.
-        child.process.stdin.close()
-        if child.wait() != 0:
-            raise _judge(child, target, place) from None
-        raise
-    finally:
-        child.process.stdin.close()
+    return fed
 
 
 def _judge(child: Child, target: Target, place: Where) -> LoaderError:
@@ -132,23 +115,17 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
     if "entries missing" in text:
         gone = (found[1] for found in map(_GONE.match, words) if found)
         return MissingParents(count="some", first=next(gone, "not named"))
-    for word in words:
-        refused = _REFUSED.search(word)
-        if refused:
-            why = _CODE.sub("", refused["why"]) or "; ".join(words[:2])
-            return EntryRefused(dn=refused["dn"], reason=why, where=place(int(refused["line"]))[1], way_out="")
-    for word in words:
-        elsewhere = _ELSEWHERE.search(word)
-        if elsewhere:
-            why = "another database holds it" if "did you mean" in elsewhere["why"] else "no database holds it"
-            where = place(int(elsewhere["line"]))[1]
-            return EntryRefused(dn=elsewhere["dn"], reason=why, where=where, way_out="")
-    for word in words:
-        unread = _UNREAD.search(word)
-        if unread:
-            dn, where = place(int(unread["line"]))
-            why = "; ".join(one for one in words[:3] if one != word) or word
-            return EntryRefused(dn=dn, reason=why, where=where, way_out="")
+    matches = (pattern.search(word) for pattern in (_REFUSED, _ELSEWHERE, _UNREAD) for word in words)
+    match = next(filter(None, matches), None)
+    if match:
+        dn, where = place(int(match["line"]))
+        if match.re is _REFUSED:
+            reason = _CODE.sub("", match["why"]) or "; ".join(words[:2])
+        elif match.re is _ELSEWHERE:
+            reason = "another database holds it" if "did you mean" in match["why"] else "no database holds it"
+        else:
+            reason = "; ".join(word for word in words[:3] if word != match.string) or match.string
+        return EntryRefused(dn=match.groupdict().get("dn", dn), reason=reason, where=where, way_out="")
     return ToolFailed(tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it said nothing")
 
 
@@ -172,27 +149,11 @@ class SlicedLdif:
     suffixes: Sequence[str]
     shared: Path  # the file of shared entries
 
-    @property
-    def texts(self) -> list[str]:
-        return [str(path) for path in self.paths]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """shared: entries that have children. leaves: the others. unknown: parents that no entry of the input is, as far as
-    names tell without a schema. cuts: where each slice begins."""
-
-    shared: int
-    leaves: int
-    unknown: int
-    cuts: Sequence[Cut]
-
 
 def plan(source: SlicedLdif, shards: int, meter: Meter) -> Plan:
-    """Write the shared entries to their file (mode 0600), and choose slices. Their number may be less than `shards`."""
+    """Writes the shared entries to their file (mode 0600), and chooses at most `shards` slices."""
     with with_counters(meter) as counters:
-        found = _native.plan(source.texts, list(source.suffixes), shards, str(source.shared), counters)
-    return Plan(found.shared, found.leaves, found.unknown, found.cuts)
+        return _native.plan(source.paths, source.suffixes, shards, source.shared, counters)
 
 
 @dataclass(frozen=True)
@@ -219,32 +180,32 @@ class Slice:
     making: GeneratedAttributes
 
     def feed(self, descriptor: int, meter: Meter) -> tuple[int, bool]:
-        """Write it to a descriptor; how many entries of its own, and whether the root was among all of them."""
+        """Writes it to a descriptor; how many entries of its own, and whether the root was among all of them."""
         with with_counters(meter) as counters:
             return self._core().feed(descriptor, counters)
 
-    def place(self, line: int, meter: Meter) -> tuple[str, str]:
+    def place(self, line: int) -> tuple[str, str]:
         """DN and place in the input of the record at a line of what was fed."""
-        with with_counters(meter) as counters:
-            found = self._core().find_line(line, counters)
-        if found is None:
+        with with_counters(Meter("place")) as counters:
+            record = self._core().find_line(line, counters)
+        if record is None:
             return "an entry", f"the record at line {line} of what slapadd was fed"
-        path, at, dn = found
+        path, at, dn = record
         return dn, f"{path}, line {at}"
 
     def _core(self) -> _native.Slice:
         making = self.making
         return _native.Slice(
-            self.source.texts,
-            list(self.source.suffixes),
-            str(self.source.shared),
+            self.source.paths,
+            self.source.suffixes,
+            self.source.shared,
             shared=self.shared,
             cut=self.cut,
             own=self.own,
             now=making.now,
             server_id=making.server_id,
             root=None if making.claimed is None else making.root,
-            context_csns=None if making.claimed is None else list(making.claimed),
+            context_csns=making.claimed,
             aliases=making.aliases,
             first=making.first,
         )
@@ -264,42 +225,24 @@ class MergeTask:
 
 
 def merge(task: MergeTask, source: SlicedLdif, out: Path, meter: Meter) -> int:
-    """Write the data file, synced; its entries. Raises EntryRefused for an entry that two slices have."""
-    with with_counters(meter) as counters, meter.following(counters):
-        try:
-            made = _native.merge(
-                [str(path) for path in task.parts],
-                str(out),
-                counters,
-                shared=task.shared,
-                map_size=task.map_size,
-                idlexp=task.idlexp,
-                context=task.context,
-                jobs=task.jobs,
-            )
-        except _native.NativeError as error:
-            ours = _ours(error, task, source, out)
-            if ours is None:
-                raise  # counting() knows it
-            raise ours from error
-    return made.entries
+    """Writes the data file, synced; returns its entries. Raises EntryRefused for an entry that two slices have."""
 
-
-def _ours(error: _native.NativeError, task: MergeTask, source: SlicedLdif, out: Path) -> LoaderError | None:
-    if error.code == "build.duplicate":
-        where = _both(source, error.dn or "", Meter("merge"))
+    def translate(error: _native.NativeError) -> LoaderError | None:
+        if error.code != "build.duplicate":
+            return failure(error, out.parent, task.map_size)
+        with with_counters(Meter("merge")) as counters:
+            records = _native.find_name(source.paths, source.suffixes, error.dn or "", counters)
+        where = " and ".join(f"{path}, line {line}" for path, line, _ in records) or "it is there twice"
         return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
-    if error.code == "build.map_full":
-        return MapFull(path=out.parent, map_size=units.size(task.map_size))
-    if error.code == "build.damaged":
-        return MdbDamaged(path=out.parent, reason=error.message)
-    if error.code == "ldif.no_space":
-        return NoSpace(path=out.parent, lack=FULL)
-    return None
 
-
-def _both(source: SlicedLdif, dn: str, meter: Meter) -> str:
-    """Where the two records of a name stand in the input."""
-    with with_counters(meter) as counters:
-        found = _native.find_name(source.texts, list(source.suffixes), dn, counters)
-    return " and ".join(f"{path}, line {line}" for path, line, _ in found) or "it is there twice"
+    with with_counters(meter, translate=translate) as counters, meter.following(counters):
+        return _native.merge(
+            task.parts,
+            out,
+            counters,
+            shared=task.shared,
+            map_size=task.map_size,
+            idlexp=task.idlexp,
+            context=task.context,
+            jobs=task.jobs,
+        ).entries

@@ -14,7 +14,7 @@ from loader.config import Config, Database
 from loader.errors import PartialReplica
 from loader.ldif import with_counters
 from loader.progress import Meter
-from loader.sinks.configured import schema_of
+from loader.sinks.mdb import schema_of
 from loader.syncrepl import Syncrepl
 
 __all__ = ["GLUE", "OWN", "SearchGroup", "SearchesFound", "Selected", "Selection", "read", "select", "selection"]

@@ -24,7 +24,7 @@ from loader.server import configuration, questions, subschema
 from loader.server.options import EVERYTHING, Connection
 from loader.server.searches import Attributes
 from loader.server.session import Session
-from loader.sinks.configured import schema_of
+from loader.sinks.mdb import schema_of
 from loader.sources.sampling import SampleSize
 from loader.storage import temporary
 from seeders.replica.strategies import Consumer

@@ -40,8 +40,8 @@ from loader.server import subschema, sync, wire
 from loader.server.options import Connection, Search
 from loader.server.searches import first_value
 from loader.server.session import Session, session
-from loader.sinks import applying, changes
-from loader.sinks.applying import Applied, Task
+from loader.sinks import changing
+from loader.sinks.changing import Applied, RefreshTask, SyncResult
 from loader.sources import ldap as source
 from loader.storage import files
 
@@ -278,13 +278,13 @@ class RefreshSteps:
         scratch.mkdir(mode=0o700)
         killpoint("apply.middle")
         try:
-            return applying.apply(self._task(restless, scratch), self._require_sight, meter)
+            return changing.refresh(self._task(restless, scratch), self._require_sight, meter)
         finally:
             files.remove_tree(scratch)
 
-    def _task(self, restless: ChangedContainers, scratch: Path) -> Task:
+    def _task(self, restless: ChangedContainers, scratch: Path) -> RefreshTask:
         place = self.place
-        result = changes.SyncResult(
+        result = SyncResult(
             changed=[self._path(CHANGED), *restless.files],
             present=self._path(PRESENT) if self.told["names_present"] else None,
             deleted=[self._path(DELETED)],
@@ -293,9 +293,9 @@ class RefreshSteps:
             claimed=self.told["claimed"],
         )
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"]))
-        given = changes.Resources(resources.sorting_memory(), resources.processors(), scratch)
+        given = changing.Resources(resources.sorting_memory(), resources.processors(), scratch)
         spec = given_to_core(place.config, place.database, place.directory)
-        return Task(place.directory, spec, result, started, given)
+        return RefreshTask(place.directory, spec, result, started, given)
 
     def check(self, meter: Meter) -> Facts:
         """The database has reached what the provider claimed, and has as many nodes as entries."""

@@ -22,9 +22,8 @@ from loader.operations.indexing import by_core
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import configuration
-from loader.sinks import indexes as core
-from loader.sinks.changes import Resources
-from loader.sinks.indexes import Task
+from loader.sinks import changing as core
+from loader.sinks.changing import IndexTask, Resources
 from tests.golden.everything import BY_NAME, CASES
 from tests.support.golden import fresh, require_fitting, slapadd
 
@@ -93,5 +92,5 @@ def test_what_the_core_does_not_know_is_refused_before_anything_is_changed(tmp_p
         means = Resources(64 << 20, 2, tmp_path)
         for name in (UNKNOWN, "no-such-attribute"):
             with pytest.raises(NotProven):
-                core.rebuild(Task(place, given, (name,), means), Meter("index"))
+                core.rebuild(IndexTask(place, given, (name,), means), Meter("index"))
         assert (place / DATA).read_bytes() == before

@@ -22,9 +22,8 @@ from loader.mdb import contents, edits, environment, meta
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import configuration
-from loader.sinks import indexes as core
-from loader.sinks.changes import Resources
-from loader.sinks.indexes import Task
+from loader.sinks import changing as core
+from loader.sinks.changing import IndexTask, Resources
 from tests.golden.everything import BY_NAME
 from tests.golden.test_indexes import loaded, rebuilt
 from tests.support.command import ditseed
@@ -53,11 +52,11 @@ def require_whole(server: Slapd) -> None:
     ditseed("verify", *words).ok()
 
 
-def task(server: Slapd, scratch: Path, map_size: int | None = None) -> Task:
+def task(server: Slapd, scratch: Path, map_size: int | None = None) -> IndexTask:
     config = configuration.read(server.config_path)
     given = given_to_core(config, config.database(server.suffix), server.database_dir)
     given = replace(given, map_size=map_size or given.map_size)
-    return Task(server.database_dir, given, tuple(MADE), Resources(64 << 20, 2, scratch))
+    return IndexTask(server.database_dir, given, tuple(MADE), Resources(64 << 20, 2, scratch))
 
 
 def fill(path: Path, room: int) -> None:

@@ -21,7 +21,7 @@ from loader.mdb.verify import verify
 from loader.progress import Meter
 from loader.server import configuration
 from loader.sinks import mdb
-from loader.sinks.configured import schema_of
+from loader.sinks.mdb import schema_of
 from tests.support.command import ditseed
 from tests.support.golden import fresh, slapadd
 

@@ -16,7 +16,7 @@ from loader.operations.made_with import SchemaFacts
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
-from loader.sinks.configured import schema_of
+from loader.sinks.mdb import schema_of
 from seeders.replica import fitting
 from tests.support.command import Done, ditseed
 

@@ -26,8 +26,7 @@ from loader.progress import Meter
 from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, open_run
 from loader.sinks import mdb
-from loader.sinks.configured import schema_of
-from loader.sinks.mdb import SplitTarget
+from loader.sinks.mdb import SplitTarget, schema_of
 from loader.storage import files
 
 HOME = "split"  # in the run directory: a file for each database

@@ -46,8 +46,7 @@ from loader.server import tools
 from loader.server.tools import Release
 from loader.settings import require as require_supported
 from loader.sinks import mdb
-from loader.sinks.configured import schema_of
-from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Target, Transferred
+from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Target, Transferred, schema_of
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")

@@ -298,7 +298,7 @@ class ShardSteps:
         if self.scan["claimed"] and not any(one["rooted"] for one in facts.values()):
             suffix = self.place.database.suffix
             raise LdifUnreadable(
-                path=self.source.texts[0], reason=f"the input has no entry {suffix} to bear contextCSN"
+                path=self.source.paths[0], reason=f"the input has no entry {suffix} to bear contextCSN"
             )
         return {"entries": sum(one["entries"] for one in facts.values())}
 

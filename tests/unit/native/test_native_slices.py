@@ -136,11 +136,11 @@ def test_a_line_of_what_was_fed_is_found_in_the_input(three: list[Path], tmp_pat
         piece = cut.piece(number)
         for at, line in enumerate(lines, 1):
             if line.startswith("dn:"):
-                dn, where = piece.place(at, Meter("place"))
+                dn, where = piece.place(at)
                 assert line == f"dn: {dn}"
                 path, told = where.split(", line ")
                 assert _lines(Path(path))[int(told) - 1] == line
-    assert "what slapadd was fed" in piece.place(10**6, Meter("place"))[1]
+    assert "what slapadd was fed" in piece.place(10**6)[1]
 
 
 def _lines(path: Path) -> list[str]:
