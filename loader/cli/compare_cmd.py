@@ -16,8 +16,7 @@ from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.compare import IGNORED, LIMIT, SERVER_ATTRIBUTES, CompareOptions, CompareReport, Subtree, compare
 from loader.overlays import CONTEXT_CSN
-from loader.sources.comparable import comparable
-from loader.sources.location import require_once
+from loader.sources.location import comparable, require_once
 
 _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 

@@ -19,8 +19,8 @@ from loader.progress import Meter, Progress
 from loader.server import visibility
 from loader.server.session import session
 from loader.server.visibility import VisibilityReport
-from loader.sources.comparable import Comparable, Server
-from loader.sources.ldif_files import Entry
+from loader.sources import Comparable, Entry
+from loader.sources.ldap import Server
 
 # contextCSN moves on its own: syncprov writes it to the suffix entry only now and then.
 IGNORED = (*COMPUTED, *MOVING, CONTEXT_CSN)

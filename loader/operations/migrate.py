@@ -50,7 +50,6 @@ from loader.run.log import Facts, recorded
 from loader.run.steps import Run, open_run
 from loader.server import configuration, tools
 from loader.sources import mdb, sampling
-from loader.sources.comparable import Database
 from loader.sources.location import ConfiguredDatabase
 from loader.sources.mdb import Part
 from loader.sources.sampling import SampleSize
@@ -327,7 +326,7 @@ class MigrateSteps:
     def _differing(self, loaded: Facts) -> MdbDamaged:
         """With the names of entries and attributes that differ."""
         made, source = self.building.made, self.options.source
-        a, b = (Database(ConfiguredDatabase(one)) for one in (source, made))
+        a, b = (ConfiguredDatabase(one) for one in (source, made))
         for ignore in (_COMPLETED, ()):  # what slapadd adds is told only where nothing else differs
             asked = comparing.CompareOptions(a, b, ignore, show_attributes=True, limit=_SHOWN)
             found = comparing.compare(asked, self.run.progress)

@@ -23,7 +23,7 @@ from loader.server.searches import first_value
 from loader.server.session import Session, session
 from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
-from loader.sources import ldif_files
+from loader.sources import location
 from loader.sources.ldap import Narrowing
 
 LOOK = "look.ldif"  # among the parts: the containers that changed
@@ -99,7 +99,7 @@ class MovedContainers:
         changed already when it was met nobody knows."""
         stood, seen = {}, csn.by_server(self.began)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if names else ():
-            for name, entry in ldif_files.find(path, names).items():
+            for name, entry in location.find(path, names).items():
                 if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
                     stood[first_value(entry, "entryuuid")] = name
         return stood
@@ -182,7 +182,7 @@ def changed_containers(
     seen = csn.by_server(since)
     return {
         name: first_value(entry, "entryuuid")
-        for name, entry in ldif_files.entries(look)
+        for name, entry in location.entries(look)
         if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen)
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from loader import dn
 from loader.mdb import contents
 from loader.progress import Meter
-from loader.sources import ldif_files, mdb
+from loader.sources import location, mdb
 
 Entry = Mapping[str, Set[bytes]]  # attribute in lower case -> values
 
@@ -51,7 +51,7 @@ def suffix_in(directory: Path) -> str | None:
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "rb"):
         mdb.stream(mdb.Part(directory), descriptor, False, 1, Meter("look"))
-        found = ldif_files.entries(Path(f"/dev/fd/{descriptor}"))
+        found = location.entries(Path(f"/dev/fd/{descriptor}"))
     return found[0][0] if is_all(found) else None
 
 
@@ -81,7 +81,7 @@ def write(path: Path) -> Path:
 
 def begins_with_root(path: Path) -> bool:
     """Is the first entry of an LDIF file the one of the empty DN, as slapcat writes it?"""
-    return [name for name, _ in ldif_files.entries(path, most=1)] == [""]
+    return [name for name, _ in location.entries(path, most=1)] == [""]
 
 
 def completed(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:

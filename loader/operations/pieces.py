@@ -13,8 +13,7 @@ from loader.run.log import Catalogue, killpoint
 from loader.server.options import Connection
 from loader.server.wire import Part
 from loader.sources import ldap as source
-from loader.sources.planner import Piece
-from loader.sources.scheduling import Callbacks, ConnectionSlot, RateLimit, rate_limit, schedule
+from loader.sources.planner import Callbacks, ConnectionSlot, Piece, RateLimit, rate_limit, schedule
 from loader.storage import files
 
 STEP = "read"
@@ -59,7 +58,7 @@ class Pieces:
         found = self.catalogue.partitions(STEP)
         return {name for name, facts in found.items() if facts.get("server", 0) not in among}
 
-    def _reading(self, pace: RateLimit) -> Callbacks[Piece, Part]:
+    def _reading(self, pace: RateLimit) -> Callbacks[Part]:
         def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> Part:
             return source.fetch_part(
                 self.servers[slot.server],

@@ -31,8 +31,7 @@ from loader.run.steps import Run
 from loader.server.options import Search
 from loader.sinks.mdb import Feed, Input, LiveSource
 from loader.sources import ldap as source
-from loader.sources.planner import Piece, Plan
-from loader.sources.scheduling import Callbacks, ConnectionSlot, RateLimit, schedule
+from loader.sources.planner import Callbacks, ConnectionSlot, Piece, Plan, RateLimit, schedule
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all others

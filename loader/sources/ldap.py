@@ -4,22 +4,23 @@ No pages are asked for as long as no limit demands them: a page costs a round tr
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from loader import defaults, dn, overlays
-from loader.errors import LimitTooLow, LoaderError, ServerRefused, ServerSilent
+from loader import defaults, dn, ldif, overlays
+from loader.errors import LimitTooLow, LoaderError, NoSuchBase, ServerRefused, ServerSilent
+from loader.ldif import EntryDigests
 from loader.progress import Meter
+from loader.server import subschema
 from loader.server.options import Connection, Search
-from loader.server.session import Session
+from loader.server.session import Session, session
 from loader.server.wire import Feed, Part, Reader, reading
-from loader.sources.planner import Piece
-from loader.sources.scheduling import LONGEST_PAUSE, RateLimit
+from loader.sources import Entries
+from loader.sources.planner import LONGEST_PAUSE, Piece, RateLimit
 from loader.storage import files
 
 # Entries a page, tried in turn when a limit is met; 0 is without pages. Some servers limit the page (389-DS).
@@ -96,22 +97,24 @@ def _searching(
 ) -> Result:
     """A whole search, however often the connection breaks, in smaller and smaller pages if a limit demands it."""
 
-    def attempt(page: int) -> Result:
+    def attempt(asked: Search) -> Result:
         with reading(connection, meter) as reader:
-            return search(reader, replace(asked, page=page))
+            return search(reader, asked)
 
-    *others, last = page_sizes(asked.page)
-    for page in others:
+    return _in_pages(asked, asked.page, lambda asked: with_retries(partial(attempt, asked), meter, retries), meter)
+
+
+def _in_pages(asked: Search, page: int, search: Callable[[Search], Result], meter: Meter | None = None) -> Result:
+    """Searches with pages of the chosen size; where a limit is met, with the smaller ones in turn. Raises LimitTooLow
+    where the smallest is no help."""
+    smaller = [size for size in PAGES[1:-1] if not page or size < page]
+    for size in (page, *smaller):
         try:
-            return with_retries(partial(attempt, page), meter, retries)
+            return search(replace(asked, page=size))
         except LimitTooLow as error:
-            meter.note = f"{error}; asking for smaller pages"
-    return with_retries(partial(attempt, last), meter, retries)
-
-
-def page_sizes(page: int) -> Sequence[int]:
-    """The chosen size, and those to try in turn where a limit is met."""
-    return [page, *(smaller for smaller in PAGES[1:-1] if not page or smaller < page), PAGES[-1]]
+            if meter:
+                meter.note = f"{error}; asking for smaller pages"
+    return search(replace(asked, page=PAGES[-1]))
 
 
 def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES) -> Result:
@@ -127,6 +130,49 @@ def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = def
             meter.note = f"{error}; trying again"
             meter.cancelled.wait(min(LONGEST_PAUSE, 0.5 * 2**failures))
     return attempt()
+
+
+# --- compare ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server, below the base of its connection; or what a search finds there, and no more."""
+
+    connection: Connection
+    asked: Search | None = None
+
+    @property
+    def label(self) -> str:
+        return self.connection.uri or "the default server"
+
+    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
+        searches = [self.asked] if self.asked else self._whole(meter)
+
+        def attempt() -> EntryDigests:
+            with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
+                for asked in searches:
+                    reader.digest(asked, tree)
+                return tree
+
+        return with_retries(attempt, meter)
+
+    def _whole(self, meter: Meter) -> list[Search]:
+        with session(self.connection, meter.cancelled) as server:
+            base = server.base()
+            server.read(base, ["1.1"])
+            asked = Search(base, attributes=subschema.everything(server))
+            return [asked, replace(asked, subentries=True)] if server.offers_subentries(base) else [asked]
+
+    def find(self, names: Sequence[str]) -> Entries:
+        entries: Entries = {}
+        with session(self.connection) as server:
+            attributes = self.asked.attributes if self.asked else subschema.everything(server)
+            for name in names:
+                with suppress(NoSuchBase):  # deleted since it was seen
+                    entry = server.read(name, attributes)
+                    entries[dn.key(name)] = {key: frozenset(values) for key, values in entry.items()}
+        return entries
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -147,26 +193,17 @@ def require_readable(server: Session, base: str, partitions: Iterable[Piece], pa
     Where the whole tree is shown, so is every part of it. What a server refuses for other reasons (OpenDJ wants a
     privilege for searches without an index) is left to the reading, which knows ways around.
     """
-    try:
-        server.require_shown(Search(base, page=page), LOOKED)
-    except LimitTooLow:
-        for one in partitions:
-            _require_part(server, one.search, page)
-    except ServerRefused:
-        pass
-
-
-def _require_part(server: Session, asked: Search, page: int) -> None:
-    *others, last = page_sizes(page)
-    for size in others:
+    with suppress(ServerRefused):
         try:
-            server.require_shown(replace(asked, page=size), LOOKED)
-            return
+            server.require_shown(Search(base, page=page), LOOKED)
         except LimitTooLow:
-            continue
-        except ServerRefused:
-            return
-    server.require_shown(replace(asked, page=last), LOOKED)
+            for one in partitions:
+                _in_pages(one.search, page, lambda asked: _require_part(server, asked))
+
+
+def _require_part(server: Session, asked: Search) -> None:
+    with suppress(ServerRefused):
+        server.require_shown(asked, LOOKED)
 
 
 # --- narrowing -------------------------------------------------------------------------------------------------------
@@ -208,7 +245,7 @@ class Narrowing:
         if dn.key(asked.base) == dn.key(self.base) and scope == "sub":
             scope = _ON_THE_WIRE.get(self.scope, self.scope)
         where = f"(&{_enclosed(self.where)}{asked.where})"
-        return dataclasses.replace(asked, where=where, scope=scope, attributes=attributes)
+        return replace(asked, where=where, scope=scope, attributes=attributes)
 
     def partitions(self, cut: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """Of a whole tree's: each narrowed, or one where the scope is not a whole subtree."""

@@ -1,21 +1,27 @@
 """What a name on a command line stands for: a server, a database, LDIF, a configuration or a template.
 
-Every verb asks `locate`, and says which kinds it takes; the others are refused here, with what to do instead."""
+Every verb asks `locate`, and says which kinds it takes; the others are refused here, with what to do instead. Also
+here: LDIF files as a source, a few records out of them, the databases of a configuration, and what can be compared.
+"""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from loader import config, dn, exports, standard
-from loader.config import Config, Database
+from loader import config, dn, exports, ldif, standard
 from loader.errors import NoSuchPath, NoSuchTemplate, UsageProblem
+from loader.ldif import EntryDigests
 from loader.mdb import meta
+from loader.progress import Meter
 from loader.server import configuration
-from loader.sources.mdb import Part, is_database
+from loader.server.options import Connection
+from loader.sources import Comparable, Entries, Entry, Inputs, mdb
+from loader.sources.mdb import Part
 from loader.storage import files
 
 STDIN = "-"
@@ -140,24 +146,119 @@ def _template(name: str) -> Location:
     raise NoSuchTemplate(name=name, known="none; no installed package has any")
 
 
-def _refused(found: Location, taken: Iterable[Kind]) -> UsageProblem:
-    kind = found.kind.value
-    if found.kind is Kind.LDIF and found.path.is_dir():
-        return UsageProblem(reason=f"{found.text} is not a database directory: it contains no {meta.DATA}")
+def _refused(location: Location, taken: Iterable[Kind]) -> UsageProblem:
+    kind, text = location.kind, location.text
+    if kind is Kind.LDIF and location.path.is_dir():
+        return UsageProblem(reason=f"{text} is not a database directory: it contains no {meta.DATA}")
     wanted = " or ".join(one.value for one in taken)
-    instead = _INSTEAD[found.kind]
-    return UsageProblem(reason=f"{found.text} is {kind}: {instead}; expected here is {wanted}")
+    return UsageProblem(reason=f"{text} is {kind.value}: {_INSTEAD[kind]}; expected here is {wanted}")
 
 
-# --- configured ------------------------------------------------------------------------------------------------------
-#
-# The databases that a configuration has for the entries below a base: it only tells where they lie.
+def comparable(text: str, connection: Connection, again: bool = False) -> Comparable:
+    """What `text` names, as a side of `ditseed compare`. `connection` says how to bind, and has the base or suffix.
+    `again`: entries will be read a second time. Raises as `locate`."""
+    from loader.sources.ldap import Server  # python-ldap takes 40 ms to load
+
+    streams = () if again else (Kind.STREAM,)
+    location = locate(text, Kind.SERVER, Kind.DATABASE, Kind.CONFIGURATION, Kind.LDIF, *streams)
+    if location.kind is Kind.SERVER:
+        return Server(replace(connection, uri=text))
+    if location.kind in (Kind.DATABASE, Kind.CONFIGURATION):
+        return ConfiguredDatabase(location.path, connection.base)
+    return LdifFiles((Path("/dev/stdin"),) if text == STDIN else location.paths, text)
+
+
+# --- LDIF ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LdifFiles:
+    """What an operator names: files, directories of them, exports, `-`."""
+
+    given: tuple[Path, ...]
+    label: str = ""
+
+    @property
+    def streamed(self) -> bool:
+        """Can some of it be read only once?"""
+        return any(map(is_stream, self.given))
+
+    def entries(self) -> int | None:
+        """Raises ManifestBroken, UsageProblem."""
+        return exports.entries(self.given)
+
+    def paths(self) -> list[Path]:
+        """In loading order."""
+        return exports.files_of(self.given)
+
+    def fingerprints(self) -> list[list[object]]:
+        """Others than before if a file was changed."""
+        return [_fingerprint(path) for path in self.paths()]
+
+    def require_fitting(self, rejects: Path | None) -> None:
+        """Raises UsageProblem if standard input is given twice, or rejects would overwrite an input."""
+        require_once(map(str, self.given))
+        if rejects and rejects.exists() and any(path.exists() and rejects.samefile(path) for path in self.paths()):
+            raise UsageProblem(reason=f"--rejects {rejects}: it is read, too")
+
+    @contextmanager
+    def reading(self, meter: Meter) -> Iterator[Inputs]:
+        """Raises ManifestBroken after the body, as `exports.held`."""
+        with exports.held(self.given, meter) as paths:
+            yield [0 if str(path) == STDIN else path for path in paths]
+
+    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
+        with exports.held(self.given, meter) as paths, ldif.digesting(ignore, meter) as tree:
+            for path in paths:
+                tree.add_path(str(path))
+        exports.require_entries(self.given, tree.entries)
+        return tree
+
+    def find(self, names: Sequence[str]) -> Entries:
+        records: Entries = {}
+        for path in self.paths():
+            records.update(find(path, names))
+        return records
+
+
+def _fingerprint(path: Path) -> list[object]:
+    if is_stream(path):
+        return [str(path)]
+    files.require_readable(path)
+    status = path.stat()
+    return [str(path.absolute()), status.st_size, status.st_mtime_ns]
+
+
+def find(source: bytes | Path, names: Sequence[str]) -> Entries:
+    """The records of these DNs; of each the first."""
+    return {dn.key(name): entry for name, entry in entries(source, names)}
+
+
+def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int = 0) -> list[tuple[str, Entry]]:
+    """Of LDIF, or a file that may be compressed: the records of these DNs or all, at `most` so many. In order, with DNs
+    as they are written."""
+    if isinstance(source, bytes):
+        records = ldif.records(source, "LDIF", names, most)
+    else:
+        with files.explained(source), source.open("rb") as file:
+            records = ldif.records(file.fileno(), str(source), names, most)
+    return [(name, _entry(attributes)) for name, attributes in records]
+
+
+def _entry(attributes: Mapping[str, Sequence[bytes]]) -> Entry:
+    entry: dict[str, frozenset[bytes]] = {}
+    for name, values in attributes.items():
+        entry[name.lower()] = entry.get(name.lower(), frozenset()).union(values)
+    return entry
+
+
+# --- databases -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ConfiguredDatabase:
     """The entries below `base` of a database directory; or of the mdb database that a configuration has for them
-    (None: all of the only one), those of glued subordinate databases too, as slapcat has it.
+    (None: all of the only one), those of glued subordinate databases too, as slapcat has it. slapd may be running.
     """
 
     place: Path
@@ -169,38 +270,37 @@ class ConfiguredDatabase:
 
     def parts(self) -> list[Part]:
         """Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, NotLmdb."""
-        if is_database(self.place):
-            return [Part(self.place, self.base)]
-        found = configuration.read(self.place)
-        database = _database(found, self.base)
-        own = [Part(_directory(database), _below(self.base, database))]
-        return [*own, *_subordinate(found, database, self.base)]
+        base = self.base
+        if mdb.is_database(self.place):
+            return [Part(self.place, base)]
+        source = configuration.read(self.place)
+        suffixes = (suffix for database in source.databases for suffix in database.suffixes)
+        holding = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
+        database = source.database(next(holding, base))
+        # All that is stored where the base is the suffix, whatever the spelling.
+        is_whole = base is None or dn.key(base) in map(dn.key, database.suffixes)
+        top = database.suffix if base is None else base
+        glued = (  # slapd.conf(5), subordinate
+            Part(_directory(other))
+            for other in config.subordinates(source, database)
+            if other.backend == "mdb" and dn.is_below(other.suffix, top)
+        )
+        return [Part(_directory(database), None if is_whole else base), *glued]
+
+    def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
+        with ldif.digesting(ignore, meter) as tree:
+            for part in self.parts():
+                mdb.digest(part, tree, meter)
+            return tree
+
+    def find(self, names: Sequence[str]) -> Entries:
+        records: Entries = {}
+        for part in self.parts():
+            records.update(find(mdb.find(part, names), names))
+        return records
 
 
-def _database(found: Config, base: str | None) -> Database:
-    """The one that holds the base; without one, the only one."""
-    for database in found.databases:
-        for suffix in database.suffixes:
-            if base is not None and dn.is_below(base, suffix):
-                return found.database(suffix)
-    return found.database(base)
-
-
-def _below(base: str | None, database: Database) -> str | None:
-    """None where the base is the suffix: all that is stored, whatever the spelling."""
-    suffixes = {dn.key(suffix) for suffix in database.suffixes}
-    return None if base is None or dn.key(base) in suffixes else base
-
-
-def _subordinate(found: Config, database: Database, base: str | None) -> Iterator[Part]:
-    """Databases glued to this one (slapd.conf(5), subordinate), as far as they are below the base."""
-    top = base if base is not None else database.suffix
-    for other in config.subordinates(found, database):
-        if other.backend == "mdb" and dn.is_below(other.suffix, top):
-            yield Part(_directory(other))
-
-
-def _directory(database: Database) -> Path:
+def _directory(database: config.Database) -> Path:
     if database.directory is None:
         raise NoSuchPath(path="the database's directory")
     return database.directory

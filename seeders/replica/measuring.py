@@ -23,7 +23,7 @@ from loader.run.log import Facts
 from loader.server import configuration
 from loader.sources import ldap as source
 from loader.sources import sampling
-from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import LdifFiles
 from loader.sources.planner import Piece
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, temporary

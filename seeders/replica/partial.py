@@ -23,8 +23,7 @@ from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
 from loader.server.options import Connection, Search
 from loader.sources import selection
-from loader.sources.comparable import Server
-from loader.sources.ldap import Narrowing
+from loader.sources.ldap import Narrowing, Server
 from loader.sources.selection import Selection
 from loader.syncrepl import Syncrepl
 

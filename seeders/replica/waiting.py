@@ -26,7 +26,7 @@ from loader.server import configuration, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
-from loader.sources.comparable import Server
+from loader.sources.ldap import Server
 from seeders.replica import catchup, partial
 from seeders.replica.partial import Partial
 

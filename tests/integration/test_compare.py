@@ -36,8 +36,9 @@ from loader.operations.compare import IGNORED, SERVER_ATTRIBUTES, CompareOptions
 from loader.operations.generate import to_directory
 from loader.progress import Progress
 from loader.server.options import Connection
-from loader.sources.comparable import Comparable, comparable
+from loader.sources import Comparable
 from loader.sources.dit import Range
+from loader.sources.location import comparable
 from tests.support import generating
 from tests.support.generating import text_of
 from tests.support.require import require

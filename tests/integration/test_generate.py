@@ -22,8 +22,8 @@ from loader.operations.compare import CompareOptions, compare
 from loader.operations.generate import GenerateOptions, to_directory
 from loader.progress import Meter, Progress
 from loader.server.options import Connection
-from loader.sources.comparable import comparable
 from loader.sources.dit import Range, TreeSpec
+from loader.sources.location import comparable
 from tests.support import generating
 from tests.support.dumped import hold
 from tests.support.generating import text_of

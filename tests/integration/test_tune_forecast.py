@@ -23,7 +23,7 @@ from loader.operations.tune.maxsize import Load, LoadPlan, plan_load
 from loader.operations.tune.target import Online, opened
 from loader.progress import Meter, Progress
 from loader.sources import sampling
-from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import LdifFiles
 from loader.sources.sampling import SampleSize
 from tests.support import generating
 from tests.support.command import ditseed

@@ -13,18 +13,14 @@ import pytest
 from loader import defaults
 from loader.errors import Cancelled, ConnectionLost, LimitTooLow, LoaderError
 from loader.progress import Meter
-from loader.sources import scheduling
-from loader.sources.scheduling import Callbacks, ConnectionSlot, schedule
+from loader.server.options import Search
+from loader.sources import planner
+from loader.sources.planner import Callbacks, ConnectionSlot, Piece, schedule
 
 SIZE = 1000  # entries a piece
 
 
-@dataclass(frozen=True)
-class Piece:
-    name: str
-
-
-PIECES = [Piece(f"p{number}") for number in range(6)]
+PIECES = [Piece(f"p{number}", Search("")) for number in range(6)]
 LOST = ConnectionLost(uri="ldap://x", reason="it fell")
 
 
@@ -53,7 +49,7 @@ class Servers:
         schedule(pieces, slots, self.reading(), meter)
         return meter
 
-    def reading(self) -> Callbacks[Piece, str]:
+    def reading(self) -> Callbacks[str]:
         return Callbacks(
             self.read,
             lambda slot, piece, found: self.kept.append((slot, piece)),
@@ -133,7 +129,7 @@ def test_one_that_comes_back() -> None:
 
 
 def test_when_none_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduling, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(planner, "LONGEST_PAUSE", 0.01)
 
     def down(slot: ConnectionSlot, piece: Piece) -> None:
         raise LOST

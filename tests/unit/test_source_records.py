@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.sources import ldif_files
+from loader.sources import Entry, location
 
 LDIF = (
     "version: 1\n\n# a comment\n\n# dn: cn=no,dc=x\n\n"
@@ -26,7 +26,7 @@ LDIF = (
 NAMES = ["CN=one,dc=x", "cn=zwölf,dc=x", "cn=three,dc=x", "cn=a very long name that is folded,dc=x", "cn=last,dc=x"]
 
 
-def dripping(text: bytes, size: int) -> dict[str, ldif_files.Entry]:
+def dripping(text: bytes, size: int) -> dict[str, Entry]:
     """What is found in a pipe that gives a few bytes at a time."""
     reading, writing = os.pipe()
 
@@ -37,7 +37,7 @@ def dripping(text: bytes, size: int) -> dict[str, ldif_files.Entry]:
 
     with os.fdopen(reading), ThreadPoolExecutor(1) as pool:
         pool.submit(write)
-        return ldif_files.find(Path(f"/dev/fd/{reading}"), NAMES)
+        return location.find(Path(f"/dev/fd/{reading}"), NAMES)
 
 
 @given(st.integers(1, 200), st.booleans())
@@ -58,7 +58,7 @@ def test_records_are_found_wherever_the_reads_end(size: int, windows: bool) -> N
 
 
 def test_what_is_not_there_is_not_found() -> None:
-    assert ldif_files.find(LDIF.encode(), ["cn=no,dc=x", "dc=x", "cn=on,dc=x"]) == {}
+    assert location.find(LDIF.encode(), ["cn=no,dc=x", "dc=x", "cn=on,dc=x"]) == {}
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
@@ -68,14 +68,14 @@ def test_compressed_files_are_known_by_their_bytes(tmp_path: Path, pack: object)
     half = text.index(b"DN:")
     path = tmp_path / "any.name"
     path.write_bytes(pack(text[:half]) + pack(text[half:]))
-    assert len(ldif_files.find(path, NAMES)) == len(NAMES)
+    assert len(location.find(path, NAMES)) == len(NAMES)
 
 
 def test_the_first_ones_in_order() -> None:
     """Nothing behind them is looked at."""
-    found = ldif_files.entries(LDIF.encode() + b"no colon\n", most=2)
+    found = location.entries(LDIF.encode() + b"no colon\n", most=2)
     assert [name for name, _ in found] == ["cn=one,dc=x", "cn=zwölf,dc=x"]
-    assert [name for name, _ in ldif_files.entries(LDIF.encode())][2:4] == [
+    assert [name for name, _ in location.entries(LDIF.encode())][2:4] == [
         "CN = Three , DC=X",
         "cn=a very long name that is folded,dc=x",
     ]

@@ -14,7 +14,7 @@ from loader.operations.generate import to_directory
 from loader.progress import Meter, Progress
 from loader.sources import Source, names
 from loader.sources.dit import Synthetic
-from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import LdifFiles
 from tests.support import generating
 
 ROOT = Path(__file__).parents[2]

@@ -44,8 +44,7 @@ from loader.sinks.ldap import AddRules, Journal, Loaded
 from loader.sources import Source, names
 from loader.sources.dit import Synthetic
 from loader.sources.ldap import with_retries
-from loader.sources.ldif_files import LdifFiles
-from loader.sources.location import is_stream
+from loader.sources.location import LdifFiles, is_stream
 from loader.storage import files
 
 log = logging.getLogger(__name__)

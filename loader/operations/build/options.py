@@ -26,7 +26,7 @@ from loader.defaults import ENGINES, LADDER, LEVELS
 from loader.errors import UsageProblem
 from loader.sources import Source
 from loader.sources.dit import Synthetic
-from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import LdifFiles
 
 FULL = LADDER[-1]  # every entry read again, every index made again: a level of --verify
 MOST_SHARDS = 256

@@ -29,7 +29,7 @@ from loader.server import configuration
 from loader.sinks import mdb
 from loader.sinks.mdb import BuildRules, Target
 from loader.sources import sampling
-from loader.sources.ldif_files import LdifFiles
+from loader.sources.location import LdifFiles
 from loader.sources.sampling import Sample, SampleSize, SizeClass
 from loader.storage import files, held, holders, temporary
 

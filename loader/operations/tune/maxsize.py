@@ -27,8 +27,7 @@ from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.sources import sampling
-from loader.sources.ldif_files import LdifFiles
-from loader.sources.location import Kind, locate
+from loader.sources.location import Kind, LdifFiles, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, temporary
 
