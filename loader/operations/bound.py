@@ -6,8 +6,7 @@ from __future__ import annotations
 from loader import csn
 from loader.run.log import Facts
 from loader.server.options import Connection
-from loader.server.searches import first_value
-from loader.server.session import Session, session
+from loader.server.session import Session, first_value, session
 
 BOUND = "bound"  # among the facts of the step that was done last
 

@@ -19,8 +19,7 @@ from loader.errors import MissingParents, NoContextCSN, NoSuchBase, SharedUuid, 
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.server.options import Connection, Search
-from loader.server.searches import first_value
-from loader.server.session import Session, session
+from loader.server.session import Session, first_value, session
 from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
 from loader.sources import location

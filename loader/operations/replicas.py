@@ -15,8 +15,7 @@ from loader.progress import Meter
 from loader.run.log import Facts
 from loader.server import visibility
 from loader.server.options import Connection
-from loader.server.searches import Attributes
-from loader.server.session import Session, session
+from loader.server.session import Attributes, Session, session
 from loader.server.visibility import VisibilityReport, Wanted
 from loader.sources import ldap as source
 

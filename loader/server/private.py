@@ -1,4 +1,5 @@
-"""A private configuration for slapd's offline tools: one back-mdb database, and nothing else that they could open.
+"""A private configuration for slapd's offline tools, or a slapd of ours: one back-mdb database, and nothing else that
+they could open.
 
 It is made from the settings that decide what slapadd and slapindex accept and store (loader/settings.py). Others stay
 behind: other databases and the glue between them, syncrepl, log files, TLS files, credentials, access rules, and every
@@ -11,15 +12,26 @@ takes dynamicObject, and ppolicy of 2.4 changes pwdAttribute once it is configur
 from __future__ import annotations
 
 import re
+import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from loader import config, schema
+from loader.child import Child
 from loader.config import Config, Database, Entry
-from loader.server import configuration
+from loader.errors import ServerDown, ToolFailed, UsageProblem
+from loader.server import configuration, tools
+from loader.server.options import Connection
 from loader.settings import DEFINITIONS, for_tools, require
-from loader.storage import files
+from loader.storage import files, temporary
+from loader.storage.files import Owner
+
+if TYPE_CHECKING:
+    from loader.server.session import Session  # python-ldap takes 40 ms to load
 
 Values = Sequence[bytes]
 
@@ -146,3 +158,58 @@ def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, V
 def _made(name: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
     named = {key: values for key, values in attributes.items() if values}
     return name, {"objectClass": [one.encode() for one in classes], **named}
+
+
+# --- slapd -----------------------------------------------------------------------------------------------------------
+#
+# A slapd on such a configuration: on a socket alone, as the account of the database, gone at the end.
+
+
+_PATIENCE = 60.0  # seconds; it opens a database and listens, however large that is
+_LOOK = 0.02
+_LONGEST_SOCKET = 107  # bytes, sun_path of unix(7): slapd crashes on a longer name
+
+
+@contextmanager
+def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
+    """A session with a slapd that runs on `config`, slapd.d or slapd.conf, as `owner`.
+
+    Nobody else can reach its socket. Raises ToolFailed with its last words if it does not begin to listen,
+    UsageProblem if TMPDIR is too long.
+    """
+    from loader.server.session import session
+
+    uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
+    with temporary.directory("slapd", tmpdir) as place:  # the path of a socket may not be long
+        tools.change_owner(owner, place)
+        path = place / "ldapi"
+        if len(bytes(path)) > _LONGEST_SOCKET:
+            raise UsageProblem(reason=f"TMPDIR: {place} is too long for a socket in it")
+        uri = f"ldapi://{quote(str(path), safe='')}"
+        # -d keeps it in the foreground, its words on stderr; -s 0 keeps them out of the system's log.
+        words = ["-d", "none", "-s", "0", "-h", uri, "-F" if config.is_dir() else "-f", str(config)]
+        with Child(tools.server_tool_as(uid, gid, "slapd", *words)) as child:
+            _await(child, path)
+            with session(Connection(uri)) as opened:
+                yield opened
+
+
+def _await(child: Child, path: Path) -> None:
+    """It makes its socket at once, and listens once the database is open."""
+    deadline = time.monotonic() + _PATIENCE
+    while not _listens(path):
+        if child.has_ended:
+            child.check()
+            raise ToolFailed(tool="slapd", status=0, reason="it ended at once")
+        if time.monotonic() > deadline:
+            raise ServerDown(uri=str(path), reason="the private slapd does not listen")
+        time.sleep(_LOOK)
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(str(path))
+        except OSError:
+            return False
+        return True

@@ -1,57 +1,83 @@
-"""A session with a server, through python-ldap: binding, timeouts, and the errors of libldap, which leave this file as
-ours."""
+"""A session with a server, through python-ldap: binding, timeouts, and small questions. Errors of libldap leave this
+file as ours. Entries by the million go through wire.py."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import os
-import re
 import shlex
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import ldap
+import ldap.filter
 import ldap.ldapobject
 import ldap.sasl
-from ldap.controls import AssertionControl, RequestControl, ResponseControl
+import msgspec
+from ldap.controls import AssertionControl, RequestControl, ResponseControl, SimplePagedResultsControl
+from ldap.controls.simple import ManageDSAITControl
 
-from loader import defaults
+from loader import csn, defaults
+from loader import dn as names
 from loader.errors import (
     AccountClosed,
-    BadCredentials,
     ConnectionLost,
-    KerberosFailed,
+    LimitTooLow,
     LoaderError,
-    NoMechanism,
+    NoContextCSN,
     NoSuchBase,
-    Referred,
     ServerDown,
     ServerRefused,
-    TooWeak,
     UsageProblem,
 )
-from loader.server import limits, tls
-from loader.server.options import Connection
-from loader.server.searches import LIMITS_MET, Result, Suffixes
+from loader.server import refusals
+from loader.server.options import SUBENTRIES, Connection, Search, external, find_database, line
 
+Attributes = dict[str, list[bytes]]  # names in lower case
+Entries = list[tuple[str, Attributes]]
+Result = TypeVar("Result")
+
+LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
 _PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
 # libldap's answers to a failed handshake, and a server's to a StartTLS that it does not know.
 _MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
-
+_ALL = "(objectClass=*)"
+_PAGE = 1000  # entries
+_OVER = 2  # times the size limit that was asked for: a server that sends so many minds none
+# slapo-valsort(5): values as they are stored. A server without the overlay ignores it.
+_UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x01\xff")
+_AS_STORED = [ManageDSAITControl(), _UNSORTED]
+_VISIBLE = RequestControl(SUBENTRIES, True, b"\x01\x01\xff")  # BOOLEAN TRUE in BER
+_SCOPES = {
+    "base": ldap.SCOPE_BASE,
+    "one": ldap.SCOPE_ONELEVEL,
+    "sub": ldap.SCOPE_SUBTREE,
+    "children": ldap.SCOPE_SUBORDINATE,
+}
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
+_ENTRIES, _MOST, _USED = "olmMDBEntries", "olmMDBPagesMax", "olmMDBPagesUsed"
+_LOOK_EVERY = 0.1  # seconds between two looks whether a question was given up
 
 _log = logging.getLogger(__name__)
 
 
-class Session(Suffixes):
-    """Bound and ready. Use `session(...)`."""
+class MapPages(msgspec.Struct, frozen=True):
+    """Of a database, as slapd's monitor counts them. `most`: pages of its map. `used`: up to the last page ever used,
+    free ones among them."""
+
+    most: int
+    used: int
+
+
+class Session:
+    """Bound and ready. Use `session(...)`. Every method raises LoaderError."""
 
     def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
@@ -61,11 +87,23 @@ class Session(Suffixes):
         self._given_up = given_up
         self._waits = False  # libldap still waits for an answer that nobody wants any more
         self._explains = False
-        self._ldap = _initialized(self.uri)
+        try:
+            self._ldap = ldap.initialize(self.uri)
+        except ldap.LDAPError:
+            reason = f"{self.uri} is not an LDAP URI: write ldap://HOST, ldaps://HOST or ldapi:///"
+            raise UsageProblem(reason=reason) from None
         self._ldap.set_option(ldap.OPT_REFERRALS, 0)
         self._ldap.set_option(ldap.OPT_NETWORK_TIMEOUT, connect_limit())
         self._asking("bind", self._bind, limit=opening_limit(self.uri))
         _log.info("connected to %s as %s", self.uri, connection.who)
+
+    def close(self) -> None:
+        if self._waits:
+            return  # whoever closes a session waits for what is asked on it; it ends with the program
+        try:
+            self._ldap.unbind_s()
+        except ldap.LDAPError:
+            pass  # the server may have gone already; nothing is lost with an unbind
 
     def _bind(self) -> None:
         if self.connection.start_tls:
@@ -77,38 +115,38 @@ class Session(Suffixes):
                 if self.connection.start_tls > 1:
                     raise
         if self.connection.mechanism:
-            sasl_bind(self._ldap, self.connection)
+            _sasl_bind(self._ldap, self.connection, self.connection.mechanism)
         else:
-            bind(self._ldap, self.uri, self.connection)
+            _simple_bind(self._ldap, self.uri, self.connection)
+
+    # --- questions and their errors ---
 
     def _asking(self, operation: str, ask: Callable[[], Result], base: str = "", limit: float | None = None) -> Result:
         self._waits = True
         began = time.monotonic()
         try:
-            found = TimedCall(ask).answer(limit or answer_limit(), self._given_up)
+            answer = _answered(ask, limit or answer_limit(), self._given_up)
         except ldap.LDAPError as error:
             self._waits = False
             raise self._ours(operation, error, base, time.monotonic() - began) from error
-        except (Cancelled, TimedOut) as error:
+        except _Unanswered as error:
             lost = ServerDown if operation == "bind" else ConnectionLost
             raise lost(uri=self.uri, reason=f"{operation}: {error}") from None
         self._waits = False
-        return found
+        return answer
 
     def _ours(self, operation: str, error: ldap.LDAPError, base: str, seconds: float) -> LoaderError:
         """`seconds`: how long the question took."""
-        facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+        facts = facts_of(error)
         # libldap asks the socket of a connection that was refused once more, and gets ENOTCONN for the reason.
-        keys = ("desc",) if facts.get("errno") == errno.ENOTCONN else ("desc", "info")
-        told = [str(facts[key]) for key in keys if facts.get(key)]
-        reason = "; ".join(told) or str(error)
+        reason = words_of(error, ("desc",) if facts.get("errno") == errno.ENOTCONN else ("desc", "info"))
         if isinstance(error, ldap.TIMEOUT):
             # libldap minds TIMEOUT and NETWORK_TIMEOUT of ldap.conf, too, and does not say which it was.
             reason = f"{operation}: no answer within {seconds:.0f} s"
         result = facts.get("result", 0)
         # A server that answers (the result is not one of libldap's own, which are negative) has no trouble with TLS.
-        maybe_tls = isinstance(error, _MAYBE_TLS) or (result < 0 and tls.is_named(reason))
-        if maybe_tls and (failed := tls.failure(self.uri, self.connection.start_tls, reason)):
+        maybe_tls = isinstance(error, _MAYBE_TLS) or (result < 0 and refusals.speaks_of_tls(reason))
+        if maybe_tls and (failed := refusals.tls_failure(self.uri, self.connection.start_tls, reason)):
             return failed
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
             lost = ServerDown if operation == "bind" else ConnectionLost
@@ -116,8 +154,8 @@ class Session(Suffixes):
         if isinstance(error, _PASSING):
             return ConnectionLost(uri=self.uri, reason=reason)
         if isinstance(error, ldap.REFERRAL):
-            return referred(self.uri, operation, reason)
-        refused = bind_error(self.connection, self.uri, result, reason, operation == "bind")
+            return refusals.referred(self.uri, operation, reason)
+        refused = refusals.bind_error(self.connection, self.uri, result, reason, operation == "bind")
         if refused:
             return refused
         if isinstance(error, ldap.NO_SUCH_OBJECT):
@@ -129,31 +167,30 @@ class Session(Suffixes):
 
     def _limit_met(self, base: str, reason: str, result: int) -> LoaderError:
         """Asks the server who we are; a limit that is met by that is not asked about."""
-        if self._explains:
-            return limits.unasked(self.connection, self.uri, base, reason, result)
+        server = None if self._explains else self
         self._explains = True
         try:
-            return limits.error(self, base, reason, result)
+            return refusals.limit_error(self.connection, self.uri, base, reason, result, server)
         finally:
-            self._explains = False
+            self._explains = server is None
 
     def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
         """What `talk` makes of libldap's connection: a question of several messages. `limit`: seconds for all of it."""
         return self._asking(operation, lambda: talk(self._ldap), base, limit or None)
 
+    # --- changes ---
+
     def replace(self, dn: str, changes: Mapping[str, Sequence[bytes]]) -> None:
         """Set attributes; an empty sequence removes one."""
-        of = ldap.MOD_REPLACE
-        self.modify(dn, [(of, name, list(values) or None) for name, values in changes.items()])
+        self.modify(dn, [(ldap.MOD_REPLACE, name, list(values) or None) for name, values in changes.items()])
 
     def replace_if(self, dn: str, where: str, changes: Mapping[str, Sequence[bytes]]) -> bool:
         """Set attributes of an entry of which the filter is true (RFC 4528); False where it is not."""
         modlist = [(ldap.MOD_REPLACE, name, list(values)) for name, values in changes.items()]
-        only = [AssertionControl(True, where)]
 
         def replaced() -> bool:
             try:
-                self._ldap.modify_ext_s(dn, modlist, serverctrls=only)
+                self._ldap.modify_ext_s(dn, modlist, serverctrls=[AssertionControl(True, where)])
             except ldap.ASSERTION_FAILED:
                 return False
             return True
@@ -171,10 +208,125 @@ class Session(Suffixes):
     def delete(self, dn: str) -> None:
         self._asking(f"delete {dn}", lambda: self._ldap.delete_s(dn), dn, COMMIT)
 
+    # --- entries ---
+
+    def _search(
+        self, base: str, scope: int, where: str, attributes: Sequence[str], controls: Sequence[Any] = _AS_STORED
+    ) -> list[Any]:
+        def ask() -> list[Any]:
+            found: list[Any] = self._ldap.search_ext_s(base, scope, where, list(attributes), serverctrls=controls)
+            return found
+
+        return self._asking(f"{'read' if scope == ldap.SCOPE_BASE else 'search'} {base}", ask, base)
+
+    def read(self, dn: str, attributes: Sequence[str] = ("*", "+"), where: str = _ALL) -> Attributes:
+        """One entry, a referral object too. Raises NoSuchBase."""
+        entries = self._search(dn, ldap.SCOPE_BASE, where, attributes)
+        return _lowered(*entries[0])[1] if entries else {}
+
+    def spelt(self, dn: str) -> str:
+        """The name of an entry, a referral object too, as the server writes it. Raises NoSuchBase."""
+        entries = self._search(dn, ldap.SCOPE_BASE, _ALL, ["1.1"])
+        return str(entries[0][0]) if entries else dn
+
+    def matches(self, dn: str, where: str) -> bool:
+        """Is the filter true of this entry?"""
+        return any(name is not None for name, _ in self._search(dn, ldap.SCOPE_BASE, where, ["1.1"]))
+
+    def exists(self, dn: str) -> bool:
+        """Is there such an entry, as far as we are allowed to know?"""
+        try:
+            self.read(dn, ["1.1"])
+        except NoSuchBase:
+            return False
+        return True
+
+    def find(
+        self,
+        base: str,
+        where: str,
+        attributes: Sequence[str] = ("1.1",),
+        scope: int = ldap.SCOPE_SUBTREE,
+        subentries: bool = False,
+    ) -> Entries:
+        """The few entries (or subentries) that match; not for bulk."""
+        controls = [*_AS_STORED, *([_VISIBLE] if subentries else [])]
+        return [_lowered(dn, entry) for dn, entry in self._search(base, scope, where, attributes, controls) if dn]
+
+    def children_with_children(self, base: str) -> list[str]:
+        """DNs one level below `base` that have entries below them."""
+        return [dn for dn, _ in self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)]
+
+    def each_name(self, base: str, subentries: bool = False) -> Iterator[str]:
+        """The DNs of a subtree, page after page; of its subentries alone, if they are wanted. Raises NoSuchBase."""
+        paging = SimplePagedResultsControl(True, size=_PAGE, cookie="")
+        controls = [*_AS_STORED, *([_VISIBLE] if subentries else []), paging]
+
+        def page() -> tuple[list[Any], bool]:
+            message = self._ldap.search_ext(base, ldap.SCOPE_SUBTREE, _ALL, ["1.1"], serverctrls=controls)
+            _, entries, _, answer = self._ldap.result3(message)
+            return entries, _has_more(paging, answer)
+
+        more = True
+        while more:
+            entries, more = self._asking(f"search {base}", page, base)
+            yield from (dn for dn, _ in entries if dn)
+
+    def first(
+        self, base: str, limit: int, attributes: Sequence[str], where: str = _ALL, seconds: int = -1
+    ) -> tuple[Entries, bool]:
+        """The first `limit` entries of a subtree that match, and whether these are all. `seconds`: that the server may
+        look for them. Raises NoSuchBase, LimitTooLow (when not even one is shown)."""
+        first: Entries = []
+
+        def collect() -> bool:
+            asked = (base, ldap.SCOPE_SUBTREE, where, list(attributes))
+            message = self._ldap.search_ext(*asked, serverctrls=_AS_STORED, timeout=seconds, sizelimit=limit)
+            try:
+                while True:
+                    kind, entries = self._ldap.result(message, all=0)[:2]
+                    if kind == ldap.RES_SEARCH_RESULT:
+                        return True
+                    first.extend(_lowered(dn, entry) for dn, entry in entries if dn)
+                    if len(first) >= _OVER * limit:
+                        # It minds no size limit, and would send all that it has.
+                        self._ldap.abandon_ext(message)
+                        del first[limit:]
+                        return False
+            except LIMITS_MET:
+                if not first:
+                    raise
+                return False
+
+        return first, self._asking(f"search {base}", collect, base)
+
+    def require_shown(self, asked: Search, entries: int) -> None:
+        """Begins the search and looks whether the server goes on to show `entries` of them, or all that there are, page
+        after page if it is to be read in pages. Attributes are not asked for, and whatever limits the server has apply.
+        Raises LimitTooLow."""
+        paging = SimplePagedResultsControl(True, size=asked.page, cookie="")
+        controls = [*_AS_STORED, *([paging] if asked.page else [])]
+
+        def look() -> None:
+            seen, more = 0, True
+            while seen < entries and more:
+                scope = _SCOPES[asked.scope]
+                message = self._ldap.search_ext(asked.base, scope, asked.where, ["1.1"], serverctrls=controls)
+                kind, answer = None, []
+                while kind != ldap.RES_SEARCH_RESULT and seen < entries:
+                    kind, shown, _, answer = self._ldap.result3(message, all=0)
+                    seen += len(shown)
+                if kind != ldap.RES_SEARCH_RESULT:
+                    self._ldap.abandon(message)
+                more = _has_more(paging, answer)
+
+        self._asking(f"search {asked.base}", look, asked.base)
+
+    # --- the server ---
+
     def who_am_i(self) -> str:
         """The DN that the server knows us by (RFC 4532)."""
-        said = self._asking("whoami", lambda: self._ldap.whoami_s())
-        return str(said).removeprefix("dn:")
+        return str(self._asking("whoami", self._ldap.whoami_s)).removeprefix("dn:")
 
     def peer(self) -> int | None:
         """Process ID of the server at the other end of an ldapi connection; None over a network, or where the server
@@ -182,24 +334,77 @@ class Session(Suffixes):
         with socket.socket(fileno=os.dup(self._ldap.get_option(ldap.OPT_DESC))) as connected:
             if connected.family != socket.AF_UNIX:
                 return None
-            told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return _CREDENTIALS.unpack(told)[0] or None
+            credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return _CREDENTIALS.unpack(credentials)[0] or None
 
-    def close(self) -> None:
-        if self._waits:
-            return  # whoever closes a session waits for what is asked on it; it ends with the program
+    def naming_contexts(self) -> list[str]:
+        return [value.decode() for value in self.read("", ["namingContexts"]).get("namingcontexts", [])]
+
+    def context_of(self, base: str) -> str:
+        """The longest naming context that holds `base`; `base` itself where none is shown."""
+        holding = (context for context in self.naming_contexts() if names.is_below(base, context))
+        return max(holding, key=len, default=base)
+
+    def context_csns(self, suffix: str) -> list[str]:
+        """contextCSN of a suffix, one value for each server ID. Raises NoContextCSN."""
+        csns = self.shown_csns(suffix)
+        if not csns:
+            advice = (
+                "Let the account read contextCSN (olcAccess). If the database lacks the syncprov overlay, add that: "
+                "paste this into a shell of root on the server's host."
+            )
+            lines = tuple(_add_syncprov(self.uri, suffix))
+            raise NoContextCSN(where=self.uri, suffix=suffix, advice=advice, commands=lines)
+        return csns
+
+    def shown_csns(self, suffix: str) -> list[str]:
+        """The same; empty where there is none, or none that the account may read."""
+        values = self.read(suffix, ["contextCSN"]).get("contextcsn", [])
+        return sorted(csn.by_server(value.decode() for value in values).values())
+
+    def base(self) -> str:
+        """The base to search: -b, else BASE of ldap.conf, else the server's only suffix."""
+        chosen = self.connection.base
+        if chosen is None:
+            chosen = ldap.get_option(ldap.OPT_DEFBASE)
+        if chosen is not None:
+            return str(chosen)
+        contexts = self.naming_contexts()
+        if len(contexts) == 1:
+            return contexts[0]
+        base, who = "(none given; use -b)", self.connection.who
+        raise NoSuchBase(uri=self.uri, base=base, who=who, known=", ".join(contexts))
+
+    def counted(self, base: str) -> int | None:
+        """Entries in the database whose suffix is `base`, as slapd's monitor counts them (2.5 and later); None when it
+        does not tell us."""
+        return self._monitored(base, [_ENTRIES]).get(_ENTRIES)
+
+    def map_pages(self, base: str) -> MapPages | None:
+        """Of the database whose suffix is `base` (2.5 and later); None when the server does not tell us."""
+        pages = self._monitored(base, [_MOST, _USED])
+        return MapPages(pages[_MOST], pages[_USED]) if len(pages) == 2 else None
+
+    def _monitored(self, base: str, counters: Sequence[str]) -> dict[str, int]:
+        """What slapd's monitor counts of the mdb database whose suffix is `base`; without what it does not tell."""
+        where = ldap.filter.filter_format("(&(objectClass=olmMDBDatabase)(namingContexts=%s))", [base])
         try:
-            self._ldap.unbind_s()
-        except ldap.LDAPError:
-            pass  # the server may have gone already; nothing is lost with an unbind
+            entries = self.find("cn=Databases,cn=Monitor", where, counters)
+        except (NoSuchBase, ServerRefused, LimitTooLow):
+            return {}
+        shown = ((name, entry.get(name.lower())) for _, entry in entries for name in counters)
+        return {name: int(values[0]) for name, values in shown if values}
 
-
-def _initialized(uri: str) -> ldap.ldapobject.LDAPObject:
-    try:
-        return ldap.initialize(uri)
-    except ldap.LDAPError:
-        reason = f"{uri} is not an LDAP URI: write ldap://HOST, ldaps://HOST or ldapi:///"
-        raise UsageProblem(reason=reason) from None
+    def offers_subentries(self, base: str) -> bool:
+        """Does it know the control that shows subentries (RFC 3672), and take it from us? OpenDJ does from few."""
+        known = self.read("", ["supportedControl"]).get("supportedcontrol", [])
+        if SUBENTRIES.encode() not in known:
+            return False
+        try:
+            self.find(base, _ALL, scope=ldap.SCOPE_BASE, subentries=True)
+        except ServerRefused:
+            return False
+        return True
 
 
 @contextmanager
@@ -213,52 +418,75 @@ def session(connection: Connection, given_up: threading.Event | None = None) -> 
         opened.close()
 
 
-# --- sasl ------------------------------------------------------------------------------------------------------------
+def _has_more(paging: SimplePagedResultsControl, answer: Sequence[Any]) -> bool:
+    """Whether another page follows; then `paging` asks for it."""
+    told = [control for control in answer if control.controlType == paging.controlType]
+    if not told or not told[0].cookie:
+        return False
+    paging.cookie = told[0].cookie
+    return True
+
+
+def first_value(entry: Mapping[str, Collection[bytes]], name: str) -> str:
+    """The only value of an attribute, or its first; "" without any."""
+    return next(iter(entry.get(name, ())), b"").decode("utf-8", "replace")
+
+
+def _lowered(dn: str, entry: dict[str, list[bytes]]) -> tuple[str, Attributes]:
+    return dn, {name.lower(): values for name, values in entry.items()}
+
+
+def facts_of(error: ldap.LDAPError) -> dict[str, Any]:
+    """libldap's facts of an error: result, desc, info, ctrls ..."""
+    return error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+
+
+def words_of(error: ldap.LDAPError, keys: Sequence[str] = ("desc", "info")) -> str:
+    facts = facts_of(error)
+    return "; ".join(str(facts[key]) for key in keys if facts.get(key)) or str(error)
+
+
+def _add_syncprov(uri: str, suffix: str) -> Iterator[str]:
+    modify = f"ldapmodify {external(uri)}"
+    yield find_database(uri, suffix)
+    yield "# This is refused, which does no harm, where slapd has loaded syncprov already:"
+    yield f"{modify} <<'EOF' || true"
+    yield from ("dn: cn=module{0},cn=config", "changetype: modify", "add: olcModuleLoad")
+    yield from ("olcModuleLoad: syncprov", "EOF")
+    classes = "objectClass: olcOverlayConfig\\nobjectClass: olcSyncProvConfig\\nolcOverlay: syncprov\\n"
+    yield f"printf 'dn: olcOverlay=syncprov,%s\\nchangetype: add\\n{classes}' \"$DB\" | {modify}"
+    yield "# Where it runs on a slapd.conf: `moduleload syncprov`, and `overlay syncprov` in that database; restart it."
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# SASL through python-ldap, for the small questions; the native core answers mechanisms itself, with the same words.
+# libldap waits for an answer without end, and hears no signal while a TLS handshake stands still. So each question has
+# a thread of its own, and only that one waits for libldap.
 
 
-def sasl_bind(handle: Any, connection: Connection) -> None:
-    """Raises UsageProblem, and python-ldap's own errors."""
-    assert connection.mechanism is not None
-    _set_options(handle, connection)
-    asked = ldap.sasl.sasl(_answers(handle, connection), connection.mechanism)
-    handle.sasl_interactive_bind_s("", asked)
+class _Unanswered(Exception):
+    """No answer came in time, or nobody wants it any more."""
 
 
-def _set_options(handle: Any, connection: Connection) -> None:
-    """Where nothing is said, ldap.conf decides."""
-    if connection.sasl.as_written:
-        handle.set_option(ldap.OPT_X_SASL_NOCANON, 1)
-    if connection.sasl.properties is None:
-        return
-    try:
-        handle.set_option(ldap.OPT_X_SASL_SECPROPS, connection.sasl.properties)
-    except (ldap.LDAPError, ValueError):
-        reason = f"-O {connection.sasl.properties}: libldap knows no such security properties"
-        raise UsageProblem(reason=reason) from None
+def _answered(ask: Callable[[], Result], limit: float, given_up: threading.Event | None) -> Result:
+    """What `ask` returns or raises. Raises _Unanswered after `limit` seconds, or soon after `given_up` is set; then the
+    thread ends when libldap returns, or with the program."""
+    answer: Future[Result] = Future()
 
+    def run() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
 
-def _answers(handle: Any, connection: Connection) -> dict[int, str]:
-    """What mechanisms ask for. libldap keeps what ldap.conf says of it, and leaves it to us to tell."""
-    given = connection.sasl
-    return {
-        ldap.sasl.CB_AUTHNAME: connection.authcid or _default(handle, ldap.OPT_X_SASL_AUTHCID),
-        ldap.sasl.CB_USER: given.authzid or _default(handle, ldap.OPT_X_SASL_AUTHZID),
-        ldap.sasl.CB_GETREALM: given.realm or _default(handle, ldap.OPT_X_SASL_REALM),
-        ldap.sasl.CB_PASS: _password(connection),
-    }
-
-
-def _default(handle: Any, option: int) -> str:
-    return str(handle.get_option(option) or "")
-
-
-def _password(connection: Connection) -> str:
-    try:
-        return (connection.secret() or b"").decode()
-    except UnicodeDecodeError:
-        raise UsageProblem(reason="the password is not UTF-8, which SASL wants") from None
+    threading.Thread(target=run, name="ldap question", daemon=True).start()
+    until = time.monotonic() + limit
+    while not wait([answer], _LOOK_EVERY).done:
+        if given_up is not None and given_up.is_set():
+            raise _Unanswered("given up")
+        if time.monotonic() > until:
+            raise _Unanswered(f"no answer within {limit:.0f} s")
+    return answer.result()
 
 
 # --- timeouts --------------------------------------------------------------------------------------------------------
@@ -274,132 +502,55 @@ COMMIT = 3600.0  # of a write: the first one after nosync flushes all that was w
 
 
 def connect_limit() -> float:
-    return _told(ldap.OPT_NETWORK_TIMEOUT) or CONNECT
+    return _configured(ldap.OPT_NETWORK_TIMEOUT) or CONNECT
 
 
 def bind_limit() -> float:
-    return _told(ldap.OPT_TIMEOUT) or OPENING
+    return _configured(ldap.OPT_TIMEOUT) or OPENING
 
 
 def opening_limit(uris: str) -> float:
     """All of it: libldap tries one URI of the list after the other, and a handshake comes after the connection."""
-    return 2 * connect_limit() * max(1, len(re.findall(r"[^\s,]+", uris))) + bind_limit()
+    return 2 * connect_limit() * max(1, len(uris.replace(",", " ").split())) + bind_limit()
 
 
 def answer_limit() -> float:
-    return _told(ldap.OPT_TIMEOUT) or SILENCE
+    return _configured(ldap.OPT_TIMEOUT) or SILENCE
 
 
-def _told(option: int) -> float | None:
+def _configured(option: int) -> float | None:
     value: Any = ldap.get_option(option)
     return float(value) if value is not None and float(value) > 0 else None
 
 
-# --- refusal ---------------------------------------------------------------------------------------------------------
+# --- SASL ------------------------------------------------------------------------------------------------------------
 #
-# What a bind that failed means, whichever of the two doors it failed at.
+# Through python-ldap, for the small questions; the native core answers mechanisms itself, with the same words.
 
 
-# Result codes: RFC 4511, A.1; below 0 libldap's own (ldap.h).
-_LOCAL_ERROR, _AUTH_UNKNOWN = -2, -6
-REFERRAL, _INVALID_DN = 10, 34
-_NOT_SUPPORTED, _OTHER = 7, 80  # authMethodNotSupported
-_WEAK = (8, 13)  # strongerAuthRequired, confidentialityRequired
-# inappropriateAuthentication, invalidCredentials, insufficientAccessRights (who may act for whom)
-_INVALID = (48, 49, 50)
-_TOO_WEAK = "SASL(-15)"  # sasl.h, SASL_TOOWEAK
-_NO_MECHANISM = "SASL(-4)"  # sasl.h, SASL_NOMECH
-
-# What MIT's library says, and what helps.
-_TICKET = (
-    "Get a ticket with kinit (klist shows what there is); where nobody can type a password, KRB5_CLIENT_KTNAME names a "
-    "keytab. The same command goes on then."
-)
-_KERBEROS = (
-    (("expired", "No Kerberos credentials", "No credentials", "credentials cache"), _TICKET),
-    (
-        ("not found in Kerberos database",),
-        "The server's principal must be ldap/HOST with the host's full name: give that after -H, and -N to have it "
-        "taken as written.",
-    ),
-    (
-        ("Cannot contact any KDC", "Cannot find KDC", "Cannot resolve"),
-        "Is the realm's KDC named in krb5.conf (KRB5_CONFIG), and can this host reach it?",
-    ),
-    (("Clock skew",), "Set the clocks of this host, of the server and of the KDC."),
-)
-_KEYTAB = (
-    "Has the server the key of ldap/HOST, and may slapd read its keytab (KRB5_KTNAME in slapd's environment)? "
-    "On this host: klist."
-)
-
-
-def bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> LoaderError | None:
-    """None where it has nothing to do with who we are. `result`: the code; `reason`: with the diagnostic message.
-
-    binding: it was the bind that failed. Of what comes later only one that was too weak shows there.
-    """
-    if not binding and result not in _WEAK:
-        return None
-    who = connection.who
-    if result in _WEAK or _TOO_WEAK in reason:
-        return TooWeak(uri=uri, who=who, reason=reason)
-    if "GSSAPI" in reason and result in (_LOCAL_ERROR, _OTHER, *_INVALID):
-        return KerberosFailed(uri=uri, reason=reason, advice=_advice(reason))
-    if result in (_AUTH_UNKNOWN, _NOT_SUPPORTED) or _NO_MECHANISM in reason:
-        offered = _offered(uri)
-        mechanism = connection.mechanism or "simple"
-        return NoMechanism(uri=uri, mechanism=mechanism, reason=reason, offered=offered)
-    if result in _INVALID:
-        advice = _credentials_advice(connection)
-        return BadCredentials(uri=uri, who=who, reason=reason, advice=advice)
-    if result == _INVALID_DN:
-        example = f"{'' if '=' in who else 'cn='}{who},dc=example,dc=com"
-        return UsageProblem(reason=f"{uri}: the bind DN {who} is no DN: give all of it, such as {example}")
-    return None
-
-
-def _credentials_advice(connection: Connection) -> str:
-    file = connection.password_file
-    # What a pipe holds is read once.
-    if file and Path(file).is_file() and (connection.secret() or b"").endswith(b"\n"):
-        return (
-            f"{file} ends with a newline, and that belongs to the password, as with ldapsearch -y. Remove it: "
-            f"truncate -s -1 {shlex.quote(file)}"
-        )
-    return (
-        "Check -D (with -Y: -U and -X) and the password. slapd refuses a locked account with the same words, unless it "
-        "has ppolicy_use_lockout: look at pwdAccountLockedTime of the account's entry."
-    )
-
-
-def referred(uri: str, operation: str, reason: str) -> Referred:
-    """`reason`: libldap's, or the core's, which both contain the URIs."""
-    uris = re.findall(r"ldap[is]?://[^\s/,]*", reason)
-    provider = ", ".join(dict.fromkeys(uris)) or "another server, which it does not name"
-    return Referred(uri=uri, operation=operation, provider=provider)
-
-
-def _advice(reason: str) -> str:
-    for words, advice in _KERBEROS:
-        if any(word in reason for word in words):
-            return advice
-    return _KEYTAB
-
-
-def _offered(uri: str) -> str:
-    """The mechanisms that the server tells of; slapd tells only what its security properties allow right now."""
-    handle = ldap.initialize(uri)
-    handle.set_option(ldap.OPT_NETWORK_TIMEOUT, 5.0)
-    handle.set_option(ldap.OPT_TIMEOUT, 5.0)
+def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
+    """Where no option is given, ldap.conf decides; libldap keeps what ldap.conf says, and leaves it to us to tell.
+    Raises UsageProblem, and python-ldap's own errors."""
+    sasl = connection.sasl
+    if sasl.as_written:
+        handle.set_option(ldap.OPT_X_SASL_NOCANON, 1)
+    if sasl.properties is not None:
+        try:
+            handle.set_option(ldap.OPT_X_SASL_SECPROPS, sasl.properties)
+        except (ldap.LDAPError, ValueError):
+            reason = f"-O {sasl.properties}: libldap knows no such security properties"
+            raise UsageProblem(reason=reason) from None
     try:
-        found = handle.search_s("", ldap.SCOPE_BASE, "(objectClass=*)", ["supportedSASLMechanisms"])
-        names = [name.decode() for _, entry in found for values in entry.values() for name in values]
-        return ", ".join(names) or "none"
-    except (ldap.LDAPError, UnicodeDecodeError):
-        return "what it does not tell"
-    finally:
-        handle.unbind_ext_s()
+        password = (connection.secret() or b"").decode()
+    except UnicodeDecodeError:
+        raise UsageProblem(reason="the password is not UTF-8, which SASL wants") from None
+    answers = {
+        ldap.sasl.CB_AUTHNAME: connection.authcid or handle.get_option(ldap.OPT_X_SASL_AUTHCID) or "",
+        ldap.sasl.CB_USER: sasl.authzid or handle.get_option(ldap.OPT_X_SASL_AUTHZID) or "",
+        ldap.sasl.CB_GETREALM: sasl.realm or handle.get_option(ldap.OPT_X_SASL_REALM) or "",
+        ldap.sasl.CB_PASS: password,
+    }
+    handle.sasl_interactive_bind_s("", ldap.sasl.sasl(answers, mechanism))
 
 
 # --- password policy -------------------------------------------------------------------------------------------------
@@ -421,34 +572,28 @@ _REASONS = {
 _ERROR = 0x81  # [1] error ENUMERATED of PasswordPolicyResponseValue
 
 
-class _Answer(ResponseControl):  # type: ignore[misc]
+class _PolicyAnswer(ResponseControl):  # type: ignore[misc]
     error: int | None = None
 
     def decodeControlValue(self, encodedControlValue: bytes) -> None:  # noqa: N802, N803
-        self.error = _error(encodedControlValue)
+        self.error = _policy_error(encodedControlValue)
 
 
-def bind(handle: Any, uri: str, connection: Connection) -> None:
+def _simple_bind(handle: Any, uri: str, connection: Connection) -> None:
     """Raises AccountClosed, and python-ldap's own errors."""
     name, secret = connection.bind_dn or "", connection.secret() or b""
     try:
         number = handle.simple_bind(name, secret, [RequestControl(_OID)] if name else None)
-        controls = handle.result3(number, resp_ctrl_classes={_OID: _Answer})[3]
+        controls = handle.result3(number, resp_ctrl_classes={_OID: _PolicyAnswer})[3]
     except ldap.LDAPError as error:
-        facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-        for oid, _, value in facts.get("ctrls", ()):
-            _require_open(uri, connection, _error(value) if oid == _OID else None)
+        for oid, _, value in facts_of(error).get("ctrls", ()):
+            _require_open(uri, connection, _policy_error(value) if oid == _OID else None)
         raise
     for one in controls:
         _require_open(uri, connection, one.error)
 
 
-def _require_open(uri: str, connection: Connection, error: int | None) -> None:
-    if error in _REASONS:
-        raise _closed(uri, connection, error)
-
-
-def _error(value: bytes | None) -> int | None:
+def _policy_error(value: bytes | None) -> int | None:
     """Of the value of the control; all its lengths are shorter than 128."""
     value, at = value or b"", 2
     while at + 2 < len(value):
@@ -458,77 +603,20 @@ def _error(value: bytes | None) -> int | None:
     return None
 
 
-def _closed(uri: str, connection: Connection, error: int) -> AccountClosed:
+def _require_open(uri: str, connection: Connection, error: int | None) -> None:
+    if error not in _REASONS:
+        return
     who, at = connection.who, f"-x -H {shlex.quote(uri)}"
     name = shlex.quote(who)
     commands: tuple[str, ...]
     if error == _LOCKED:
         advice = "Let an account that may manage the entry, in the place of ROOTDN, unlock it."
-        commands = (
-            f"ldapmodify {at} -D ROOTDN -W <<'EOF'",
-            limits.line("dn", who.encode()),
-            "changetype: modify",
-            "delete: pwdAccountLockedTime",
-            "EOF",
-        )
+        head = (f"ldapmodify {at} -D ROOTDN -W <<'EOF'", line("dn", who.encode()))
+        commands = (*head, "changetype: modify", "delete: pwdAccountLockedTime", "EOF")
     elif error == _EXPIRED:
         advice = "Let an account that may manage the entry, in the place of ROOTDN, set a new password."
         commands = (f"ldappasswd {at} -D ROOTDN -W -S {name}",)
     else:
         advice = "Give it a new password, then write that into the password file."
         commands = (f"ldappasswd {at} -D {name} -W -S",)
-    return AccountClosed(uri=uri, who=who, reason=_REASONS[error], advice=advice, commands=commands)
-
-
-# --- question --------------------------------------------------------------------------------------------------------
-#
-# A question to libldap that can be given up.
-#
-# libldap waits for an answer without end, and hears no signal while a TLS handshake stands still. So each question
-# has a thread of its own, and only that one waits for libldap.
-
-
-Answer = TypeVar("Answer")
-LOOK_EVERY = 0.1  # seconds between two looks whether it was given up
-
-
-class TimedOut(Exception):
-    """None came in time."""
-
-
-class Cancelled(Exception):
-    """Nobody wants it any more."""
-
-
-class TimedCall(Generic[Answer]):
-    """Asked once. Its thread ends when libldap returns, or with the program."""
-
-    def __init__(self, ask: Callable[[], Answer]) -> None:
-        self._ask = ask
-        self._over = threading.Event()
-        self._found: list[Answer] = []
-        self._error: BaseException | None = None
-
-    def answer(self, limit: float, given_up: threading.Event | None = None) -> Answer:
-        """What `ask` returns or raises. TimedOut after `limit` seconds, Cancelled soon after `given_up` is set."""
-        threading.Thread(target=self._run, name="ldap question", daemon=True).start()
-        self._wait(limit, given_up)
-        if self._error is not None:
-            raise self._error
-        return self._found[0]
-
-    def _run(self) -> None:
-        try:
-            self._found.append(self._ask())
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._over.set()
-
-    def _wait(self, limit: float, given_up: threading.Event | None) -> None:
-        until = time.monotonic() + limit
-        while not self._over.wait(LOOK_EVERY):
-            if given_up is not None and given_up.is_set():
-                raise Cancelled("given up")
-            if time.monotonic() > until:
-                raise TimedOut(f"no answer within {limit:.0f} s")
+    raise AccountClosed(uri=uri, who=who, reason=_REASONS[error], advice=advice, commands=commands)

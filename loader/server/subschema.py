@@ -11,8 +11,7 @@ from ldap.schema.models import AttributeType, ObjectClass
 from loader import overlays
 from loader.errors import SchemaUnreadable
 from loader.server.options import EVERYTHING
-from loader.server.searches import Attributes
-from loader.server.session import Session
+from loader.server.session import Attributes, Session
 
 TRANSACTIONS = (b"1.3.6.1.1.21.1", b"1.3.6.1.1.21.3")  # RFC 5805: start and end
 _OPENLDAP = b"OpenLDAProotDSE"

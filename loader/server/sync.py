@@ -17,7 +17,7 @@ from pyasn1.error import PyAsn1Error
 
 from loader import csn
 from loader.errors import ServerRefused
-from loader.server.session import Session
+from loader.server.session import Session, facts_of, words_of
 
 LIMIT = 60.0  # seconds: without an index on entryCSN slapd looks at every entry for that of the cookie
 _RID = 999  # of no consumer: slapd only writes it to its log
@@ -79,15 +79,14 @@ def _asked(handle: Any, asked: tuple[Any, ...], control: SyncRequestControl) -> 
     try:
         return _reply(handle, message, had_cookie=control.cookie is not None)
     except _NOT_OFFERED as error:
-        return Reply(SyncAnswer.NOT_OFFERED, reason=_words(error))
+        return Reply(SyncAnswer.NOT_OFFERED, reason=words_of(error))
     except PyAsn1Error as error:
         return Reply(SyncAnswer.NOT_OFFERED, reason=f"its answer is not that of RFC 4533: {error}")
     except ldap.LDAPError as error:
-        facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-        if facts.get("result") in _RELOAD:
-            return Reply(SyncAnswer.RELOAD, reason=_words(error))
+        if facts_of(error).get("result") in _RELOAD:
+            return Reply(SyncAnswer.RELOAD, reason=words_of(error))
         if isinstance(error, ldap.UNWILLING_TO_PERFORM):
-            return Reply(SyncAnswer.REFUSED, reason=_words(error))
+            return Reply(SyncAnswer.REFUSED, reason=words_of(error))
         raise
 
 
@@ -133,11 +132,6 @@ def _server_id(cookie: str | None) -> str | None:
         return None
     found = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", cookie)
     return found[1].lower() if found else "000"
-
-
-def _words(error: ldap.LDAPError) -> str:
-    facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-    return "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key)) or str(error)
 
 
 # --- touch -----------------------------------------------------------------------------------------------------------

@@ -27,8 +27,7 @@ from loader import dn, overlays
 from loader.config import Config, Database
 from loader.errors import LimitTooLow, LoaderError, NoSuchBase, NoWriteAccess, ServerRefused
 from loader.overlays import Overlay
-from loader.server.searches import Attributes
-from loader.server.session import Session
+from loader.server.session import Attributes, Session, words_of
 
 # Attributes that a replica lacks badly and rules hide often: slapd.access(5) shows such rules, Kerberos's and Samba's
 # manuals do.
@@ -78,7 +77,7 @@ def compare_sample(server: Session, base: str, wanted: Wanted = None) -> Visibil
     schema = _schema(server)
     if schema is None:
         return None
-    known = overlays_of(server, _suffix(server, base))
+    known = overlays_of(server, server.context_of(base))
     sight = VisibilityReport(_subject(server), tells_overlays=bool(known))
     sight.distorting = overlays.overlays_that_change_searches(known)
     for name in _chosen(_SampleSearches(server, base), schema, sight):
@@ -109,12 +108,6 @@ def _schema(server: Session) -> SubSchema | None:
 def _subject(server: Session) -> str:
     who = server.who_am_i()
     return f'dn.exact="{who}"' if who else "anonymous"
-
-
-def _suffix(server: Session, base: str) -> str:
-    """The longest suffix that the base is in."""
-    found = (one for one in server.naming_contexts() if dn.is_below(base, one))
-    return max(found, key=len, default=base)
 
 
 def overlays_of(server: Session, base: str) -> list[str]:
@@ -349,8 +342,7 @@ def _refusal(handle: ldap.ldapobject.LDAPObject, name: str) -> str | None:
     try:
         handle.rename_s(name, name.partition(",")[0])
     except (ldap.INSUFFICIENT_ACCESS, ldap.UNWILLING_TO_PERFORM, ldap.STRONG_AUTH_REQUIRED) as error:
-        facts = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-        return "; ".join(str(facts[key]) for key in ("desc", "info") if facts.get(key))
+        return words_of(error)
     except ldap.LDAPError:
         pass  # it is not there; servers of other makers say so first
     return None

@@ -28,9 +28,9 @@ from loader.errors import (
 )
 from loader.ldif import with_counters
 from loader.progress import Meter
-from loader.server import limits, tls
+from loader.server import refusals
 from loader.server.options import Connection, Search
-from loader.server.session import REFERRAL, SILENCE, bind_error, bind_limit, connect_limit, referred, session
+from loader.server.session import SILENCE, bind_limit, connect_limit, session
 
 __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
@@ -140,15 +140,15 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
     who, reason, result = connection.who, str(error), error.result or 0
     if error.code in ("ldap.connect", "ldap.tls", "ldap.lost"):
         return _broken(error, uri, connection.start_tls)
-    refused = bind_error(connection, uri, result, reason, error.code == "ldap.bind")
+    refused = refusals.bind_error(connection, uri, result, reason, error.code == "ldap.bind")
     if refused:
         return refused
-    if error.code == "ldap.request" and result in limits.LIMITS:
+    if error.code == "ldap.request" and result in refusals.LIMITS:
         return _limit_met(connection, uri, base, reason, result)
     if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:
         return NoSuchBase(uri=uri, base=base, who=who, known="see the root DSE")
-    if error.code == "ldap.request" and result == REFERRAL:
-        return referred(uri, f"search {base}" if base else "add", reason)
+    if error.code == "ldap.request" and result == refusals.REFERRAL:
+        return refusals.referred(uri, f"search {base}" if base else "add", reason)
     if error.code == "ldap.silent":
         return ServerSilent(uri=uri, reason=reason)
     if result in _PASSING:
@@ -163,19 +163,19 @@ def _limit_met(connection: Connection, uri: str, base: str, reason: str, result:
     """The core has hung up, so whom the server takes us for is asked on a session of its own."""
     try:
         with session(connection) as server:
-            return limits.error(server, base, reason, result)
+            return refusals.limit_error(connection, uri, base, reason, result, server)
     except LoaderError:
-        return limits.unasked(connection, uri, base, reason, result)
+        return refusals.limit_error(connection, uri, base, reason, result)
 
 
 def _broken(error: _native.NativeError, uri: str, start_tls: int) -> LoaderError:
     """libldap says little about a handshake that failed."""
     reason = str(error)
-    failed = None if error.code == "ldap.lost" else tls.failure(uri, start_tls, reason)
+    failed = None if error.code == "ldap.lost" else refusals.tls_failure(uri, start_tls, reason)
     if failed:
         return failed
     if error.code == "ldap.tls":
-        return TlsFailed(uri=uri, reason=reason, advice=tls.CERTIFICATE)
+        return TlsFailed(uri=uri, reason=reason, advice=refusals.CERTIFICATE)
     if error.code == "ldap.connect":
         return ServerDown(uri=uri, reason=reason)
     return ConnectionLost(uri=uri, reason=reason)

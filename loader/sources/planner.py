@@ -32,8 +32,7 @@ from loader.errors import Cancelled, LoaderError, NoSuchBase
 from loader.ldif import Counters
 from loader.progress import Meter
 from loader.server.options import Connection, Search
-from loader.server.searches import Attributes, first_value
-from loader.server.session import Session, session
+from loader.server.session import Attributes, Session, first_value, session
 
 SAMPLE = 2000  # entries
 _SHOWN = ("entryUUID", "entryCSN", "userPassword", "objectClass", "hasSubordinates")

@@ -22,8 +22,7 @@ from loader.overlays import COMPUTED
 from loader.progress import Meter
 from loader.server import configuration, questions, subschema
 from loader.server.options import EVERYTHING, Connection
-from loader.server.searches import Attributes
-from loader.server.session import Session
+from loader.server.session import Attributes, Session
 from loader.sinks.mdb import schema_of
 from loader.sources.sampling import SampleSize
 from loader.storage import temporary

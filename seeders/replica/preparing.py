@@ -16,7 +16,7 @@ from loader.operations import leases
 from loader.run import lease
 from loader.run.lease import Lease
 from loader.run.log import killpoint
-from loader.server import configuration, configuration_write, questions, sync
+from loader.server import configuration, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
@@ -62,7 +62,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     size = providers.log_size(questions.entries(server, suffix, sampled=True))
     _write_down(admin, server, suffix, known)
     killpoint(f"{KIND}.written-down")
-    configuration_write.modify(server, known.entry_dn, [providers.change_command(known, size)])
+    configuration.modify(server, known.entry_dn, [providers.change_command(known, size)])
     killpoint(f"{KIND}.taken")
     return f"{providers.SESSION_LOG} of {suffix} set to {size:,} at {server.uri}"
 
@@ -116,7 +116,7 @@ def _put_back(server: Session, one: Lease) -> None:
             raise ConfigHidden(uri=server.uri, who=server.connection.who, reason="nothing is shown")
         change = providers.change_command(known, int(one.before or 0))
         if change.before != change.after:
-            configuration_write.modify(server, known.entry_dn, [change])
+            configuration.modify(server, known.entry_dn, [change])
     except LoaderError as error:
         what, undo = providers.SESSION_LOG, one.undo
         raise LeaseStands(what=what, suffix=one.database, reason=error, undo=undo) from error

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from loader import csn, dn
 from loader.config import Change, Config, Database
 from loader.errors import ConfigHidden, LoaderError
-from loader.server import configuration, configuration_write, limits, sync
+from loader.server import configuration, options, sync
 from loader.server.session import Session
 from loader.server.sync import SyncAnswer
 
@@ -90,7 +90,7 @@ def _syncprov(config: Config, database: Database, name: str) -> Syncprov:
         changed=next(iter(own.stored("entryCSN")), ""),
         writes_itself=multi or not database.consumer,
         server_ids=frozenset(_server_ids(config)) if multi else frozenset(),
-        keeps_changes=configuration_write.keeps_changes(config),
+        keeps_changes=configuration.keeps_changes(config),
     )
 
 
@@ -333,8 +333,8 @@ def _log_commands(uri: str, suffix: str, known: Syncprov | None, size: int) -> I
     if known is None:
         yield from _find_and_set(uri, suffix, size)
         return
-    yield f"ldapmodify {limits.external(uri)} <<'EOF'"
-    yield from configuration_write.change_record(known.entry_dn, [change_command(known, size)]).splitlines()
+    yield f"ldapmodify {options.external(uri)} <<'EOF'"
+    yield from configuration.change_record(known.entry_dn, [change_command(known, size)]).splitlines()
     yield "EOF"
     if not known.keeps_changes:
         yield "# It runs on a slapd.conf, and forgets this when it ends: have there, too, below `overlay syncprov`,"
@@ -343,11 +343,11 @@ def _log_commands(uri: str, suffix: str, known: Syncprov | None, size: int) -> I
 
 def _find_and_set(uri: str, suffix: str, size: int) -> Iterator[str]:
     """Where cn=config cannot be read from here. `add` is refused where it is set already, which does no harm."""
-    yield limits.find_database(uri, suffix)
+    yield options.find_database(uri, suffix)
     overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
-    yield f"DN=$({limits.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
+    yield f"DN=$({options.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
     record = f"dn: %s\\nchangetype: modify\\nadd: {SESSION_LOG}\\n{SESSION_LOG}: {size}\\n"
-    yield f"printf '{record}' \"$DN\" | ldapmodify {limits.external(uri)}"
+    yield f"printf '{record}' \"$DN\" | ldapmodify {options.external(uri)}"
 
 
 def change_command(known: Syncprov, size: int) -> Change:
@@ -361,7 +361,7 @@ def _write(server: Session, suffix: str, known: Syncprov | None) -> Iterator[str
     if known and not known.writes_itself:
         where = "URI-OF-ITS-OWN-PROVIDER"
     yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
-    line, classes = limits.line, _object_classes(server, suffix)
+    line, classes = options.line, _object_classes(server, suffix)
     record = [line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
     record += [line("objectClass", value) for value in classes]
     yield from record

@@ -38,8 +38,7 @@ from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, open_run
 from loader.server import subschema, sync, wire
 from loader.server.options import Connection, Search
-from loader.server.searches import first_value
-from loader.server.session import Session, session
+from loader.server.session import Session, first_value, session
 from loader.sinks import changing
 from loader.sinks.changing import Applied, RefreshTask, SyncResult
 from loader.sources import ldap as source

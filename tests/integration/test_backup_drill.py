@@ -22,7 +22,7 @@ from loader.operations.backup.check import Limits, Status, check
 from loader.operations.backup.drill import DrillOptions
 from loader.operations.backup.run import BackupOptions
 from loader.progress import Progress
-from loader.server import private_slapd
+from loader.server import private
 from loader.server.session import Session
 from loader.storage.files import Owner
 from tests.support.command import ditseed
@@ -108,13 +108,13 @@ def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.Monk
     with pytest.raises(UsageProblem, match="--tmp"):
         drill.drill(DrillOptions(repo, "latest", scratch=repo, user="nobody"), QUIET)
     ran: list[Owner | None] = []
-    running = private_slapd.running
+    running = private.running
 
     def watched(home: Path, owner: Owner | None, tmpdir: str | None = None) -> object:
         ran.append(owner)
         return running(home, owner, tmpdir)
 
-    monkeypatch.setattr(private_slapd, "running", watched)
+    monkeypatch.setattr(private, "running", watched)
     away = server.database_dir.rename(server.database_dir.with_name("away"))
     try:
         assert drill.drill(DrillOptions(repo, "latest"), QUIET)[0].is_good
@@ -151,7 +151,7 @@ def test_whatever_the_umask_nobody_else_writes_in_our_directories(server: Slapd,
 
 def test_a_fifo_in_the_place_of_its_configuration(repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
     """The account of slapd can put one there, for the directory has been given to it: it is removed, not read."""
-    running = private_slapd.running
+    running = private.running
 
     @contextmanager
     def replaced(home: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
@@ -160,7 +160,7 @@ def test_a_fifo_in_the_place_of_its_configuration(repo: Path, server: Slapd, mon
         home.rename(home.with_name("away"))
         os.mkfifo(home)
 
-    monkeypatch.setattr(private_slapd, "running", replaced)
+    monkeypatch.setattr(private, "running", replaced)
     assert all(one.is_good for one in drill.drill(DrillOptions(repo, "latest"), QUIET))
 
 

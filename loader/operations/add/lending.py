@@ -24,8 +24,8 @@ from loader.operations.tune import syncing
 from loader.operations.tune.target import opened
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.server import configuration, configuration_write, limits, running
-from loader.server.options import Connection
+from loader.server import configuration, running
+from loader.server.options import Connection, external
 from loader.server.session import Session, session
 from loader.storage.holders import DATA
 
@@ -202,7 +202,7 @@ def _set(connection: Connection, one: Lease, value: str) -> Database:
         before, after = config.values(database.entry_dn, _UPDATE_DN), (value,) if value else ()
         if before != after:
             change = Change(_UPDATE_DN, before, after)
-            configuration_write.modify(server, database.entry_dn, [change])
+            configuration.modify(server, database.entry_dn, [change])
         return database
 
 
@@ -214,4 +214,4 @@ def _by_hand(database: Database, uri: str, *settings: str) -> str:
     """A command for root of that host."""
     changes = "-\\n".join(f"delete: {one}\\n" for one in settings)
     text = f"dn: {database.entry_dn}\\nchangetype: modify\\n{changes}"
-    return f"printf {shlex.quote(text)} | ldapmodify {limits.external(uri)}"
+    return f"printf {shlex.quote(text)} | ldapmodify {external(uri)}"

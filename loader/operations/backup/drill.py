@@ -45,7 +45,7 @@ from loader.operations.backup.restore import Contents
 from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
-from loader.server import configuration, private, private_slapd, tools
+from loader.server import configuration, private, tools
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
@@ -140,7 +140,7 @@ def _started(options: DrillOptions, restored: _Restored, owner: Owner | None, pr
         tools.change_owner(owner, place)
         _require_reached(owner, home)
         started = time.monotonic()
-        with private_slapd.running(home, owner, configuration.tools_tmpdir()) as session:
+        with private.running(home, owner, configuration.tools_tmpdir()) as session:
             came_up = time.monotonic() - started
             killpoint("drill.started")
             with progress.step("search", backup.entries) as meter:

@@ -24,7 +24,7 @@ from loader.errors import UsageProblem
 from loader.operations import build as building
 from loader.operations.build import BuildOptions
 from loader.progress import Meter, Progress
-from loader.server import private_slapd, questions, tools
+from loader.server import private, questions, tools
 from loader.server.questions import Question
 from loader.sources import dit
 from loader.sources.dit import PlanOptions, TreeSpec
@@ -276,7 +276,7 @@ class _Measuring(msgspec.Struct, frozen=True):
         tree = self.material.part or self.material.whole
         with temporary.directory("bench", self.work) as directory, self.progress.step("try slapadd, slapd") as meter:
             self._slapadd(directory, tree, meter, quick=True)
-            with private_slapd.running(self._config(directory, tree), None):
+            with private.running(self._config(directory, tree), None):
                 pass
 
     def row(self, place: Place) -> BenchRow:
@@ -352,7 +352,7 @@ class _Measuring(msgspec.Struct, frozen=True):
             with open(path, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         with (
-            private_slapd.running(self._config(directory, self.material.whole), None) as server,
+            private.running(self._config(directory, self.material.whole), None) as server,
             self.progress.step(f"{place.name}: searches", len(searches)) as meter,
         ):
             return Searched(len(searches), questions.seconds_of(server, searches, meter))

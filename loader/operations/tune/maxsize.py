@@ -32,7 +32,7 @@ from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, temporary
 
 if TYPE_CHECKING:
-    from loader.server.searches import MapPages
+    from loader.server.session import MapPages
 
 _UNTOLD = "slapd's monitor does not tell us what is used"
 SHORT = 1.5  # below this times the used bytes a long reader (slapcat, a backup) can fill the map

@@ -21,13 +21,12 @@ from loader.errors import ConfigNotEditable, ServerRunning
 from loader.run import lease
 from loader.run.lease import recorded
 from loader.run.log import killpoint
-from loader.server import configuration, configuration_write, running
+from loader.server import configuration, running
 from loader.server.options import Connection
 from loader.storage import files, holders
 
 if TYPE_CHECKING:
-    from loader.server.searches import MapPages
-    from loader.server.session import Session
+    from loader.server.session import MapPages, Session
 
 log = logging.getLogger(__name__)
 
@@ -110,18 +109,18 @@ def _by_hand(path: Path | str, reason: str, lines: tuple[str, ...] = (), advice:
 def _prepare_directory(config: Config, plan: Plan) -> Prepared:
     """Of a slapd.d that no slapd runs on, one file is replaced by bytes that slapd's own tools have read: the change is
     there, and nothing else changed."""
-    path = configuration_write.entry_file(config.path, plan.database)
+    path = configuration.entry_file(config.path, plan.database)
     if not path.is_file():
         raise _by_hand(path, "no such file in slapd.d")
     old = files.read(path)
-    new = configuration_write.edited(old, config, plan.changes)
-    after = configuration_write.check_directory(config, plan.database, new, plan.changes)
-    if others := configuration_write.other_differences(config, after, plan.database):
+    new = configuration.edited(old, config, plan.changes)
+    after = configuration.check_directory(config, plan.database, new, plan.changes)
+    if others := configuration.other_differences(config, after, plan.database):
         raise _by_hand(config.path, f"the change would alter {', '.join(others[:5])} too")
     databases = [database for database in after.databases if database.entry_dn == plan.database.entry_dn]
     if not databases or not plan.holds(databases[0]):
         raise _by_hand(config.path, "slapd's tools do not read the change back as it was made")
-    record = configuration_write.change_record(plan.database.entry_dn, plan.changes)
+    record = configuration.change_record(plan.database.entry_dn, plan.changes)
     return Prepared(record, lambda: files.rewrite(path, old, new))
 
 
@@ -164,7 +163,7 @@ class Online:
         return self.session.map_pages(suffix)
 
     def prepare(self, plan: Plan) -> Prepared:
-        if not configuration_write.keeps_changes(self.config):
+        if not configuration.keeps_changes(self.config):
             file = self.config.values("cn=config", "olcConfigFile")[0]
             raise ConfigNotEditable(
                 path=self.config.where,
@@ -174,8 +173,8 @@ class Online:
                 lines=(),
             )
         name, changes = plan.database.entry_dn, plan.changes
-        record = configuration_write.change_record(name, changes)
-        return Prepared(record, lambda: configuration_write.modify(self.session, name, changes))
+        record = configuration.change_record(name, changes)
+        return Prepared(record, lambda: configuration.modify(self.session, name, changes))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from loader.errors import (
     TlsFailed,
 )
 from loader.progress import Meter
-from loader.server import limits
+from loader.server import refusals
 from loader.server.options import Connection, Sasl, Search
 from loader.server.session import session
 from loader.server.wire import reading
@@ -254,6 +254,6 @@ def test_small_questions(admin: Connection) -> None:
 )
 def test_whom_a_limit_is_lifted_for_where_nobody_can_be_asked(asked: Connection, subject: str) -> None:
     """Never for everybody."""
-    told = limits.unasked(asked, "ldap://x", "dc=x", "Size limit exceeded", 4)
+    told = refusals.limit_error(asked, "ldap://x", "dc=x", "Size limit exceeded", 4)
     assert f"\nolcLimits: {{0}}{subject} size.soft=unlimited" in str(told.advice())
     assert ("ldapwhoami" in str(told.advice())) == ("DN" in subject)
