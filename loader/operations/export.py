@@ -22,7 +22,7 @@ from loader.operations.shards import PARTS, Finished, ShardDirectory, into, now,
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
-from loader.server import subschema, visibility
+from loader.server import questions, visibility
 from loader.server.options import Connection, Search
 from loader.server.session import Session, session
 from loader.sources import ldap, planner
@@ -76,7 +76,7 @@ def _start_of(options: ExportOptions, connection: Connection) -> Facts:
             "context_csns": moved.context_csns(server, base),
             # No search that a consumer makes shows them.
             "subentries": not options.narrowing and server.offers_subentries(base),
-            "attributes": subschema.everything(server),
+            "attributes": questions.everything(server),
             "started": now(),
             "uri": server.uri,
         }

@@ -16,7 +16,7 @@ from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import wire
 from loader.server.options import Connection
-from loader.server.subschema import SubschemaInfo
+from loader.server.questions import SubschemaInfo
 
 __all__ = ["Loaded"]
 

@@ -15,7 +15,7 @@ from loader import defaults, dn, ldif, overlays
 from loader.errors import LimitTooLow, LoaderError, NoSuchBase, ServerRefused, ServerSilent
 from loader.ldif import EntryDigests
 from loader.progress import Meter
-from loader.server import subschema
+from loader.server import questions
 from loader.server.options import Connection, Search
 from loader.server.session import Session, session
 from loader.server.wire import Feed, Part, Reader, reading
@@ -161,13 +161,13 @@ class Server:
         with session(self.connection, meter.cancelled) as server:
             base = server.base()
             server.read(base, ["1.1"])
-            asked = Search(base, attributes=subschema.everything(server))
+            asked = Search(base, attributes=questions.everything(server))
             return [asked, replace(asked, subentries=True)] if server.offers_subentries(base) else [asked]
 
     def find(self, names: Sequence[str]) -> Entries:
         entries: Entries = {}
         with session(self.connection) as server:
-            attributes = self.asked.attributes if self.asked else subschema.everything(server)
+            attributes = self.asked.attributes if self.asked else questions.everything(server)
             for name in names:
                 with suppress(NoSuchBase):  # deleted since it was seen
                     entry = server.read(name, attributes)

@@ -20,7 +20,7 @@ from loader.operations.sizing import sampled
 from loader.operations.sizing.of_server import of_server
 from loader.overlays import COMPUTED
 from loader.progress import Meter
-from loader.server import configuration, questions, subschema
+from loader.server import configuration, questions
 from loader.server.options import EVERYTHING, Connection
 from loader.server.session import Attributes, Session
 from loader.sinks.mdb import schema_of
@@ -48,7 +48,7 @@ def require(
 ) -> None:
     """What cannot be found out is told in a note. Raises SchemaMissing, MaxsizeTooSmall, NoSpace."""
     # What another server computes is not loaded, whether the consumer knows it or not.
-    asked = EVERYTHING if subschema.is_openldap(provider) else EVERYTHING[:1]
+    asked = EVERYTHING if questions.is_openldap(provider) else EVERYTHING[:1]
     found, whole = provider.first(base, _SAMPLE, asked)
     entries = [attributes for _, attributes in found]
     _require_known(provider, base, consumer, entries)
@@ -78,7 +78,7 @@ def _named(names: Sequence[str]) -> str:
 
 def classes(provider: Session, base: str, known: SchemaFacts) -> list[str]:
     """Object classes that the provider knows, the consumer does not, and an entry has, as far as the provider tells."""
-    lacking = [one for one in subschema.object_classes(provider) if one.lower() not in known.classes]
+    lacking = [one for one in questions.object_classes(provider) if one.lower() not in known.classes]
     found: list[str] = []
     end = time.monotonic() + _SECONDS
     while lacking:

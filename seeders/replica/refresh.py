@@ -36,7 +36,7 @@ from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, open_run
-from loader.server import subschema, sync, wire
+from loader.server import questions, sync, wire
 from loader.server.options import Connection, Search
 from loader.server.session import Session, first_value, session
 from loader.sinks import changing
@@ -152,7 +152,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
         base = provider.spelt(suffix)
         csns = moved.context_csns(provider, base) or provider.context_csns(base)
         _require_answerable(provider, base, csns, reached, place)
-        attributes = subschema.everything(provider)
+        attributes = questions.everything(provider)
     held = contents.entry_count(directory)
     facts = {"base": base, "reached": reached, "context_csns": csns}
     return {**facts, "held": held, "attributes": attributes}

@@ -35,10 +35,10 @@ from loader.operations.sizing import sampled
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, RunStatus, open_run, status_of
-from loader.server import configuration, subschema, visibility
+from loader.server import configuration, questions, visibility
 from loader.server.options import Connection
+from loader.server.questions import SubschemaInfo
 from loader.server.session import Session, session
-from loader.server.subschema import SubschemaInfo
 from loader.sinks import ldap as sink
 from loader.sinks.ldap import AddRules, Journal, Loaded
 from loader.sources import Source, names
@@ -238,7 +238,7 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
     options.require_fitting()
     directory, identity = options.directory, options.identity()
     with session(options.connection) as server:
-        offer = subschema.read(server)
+        offer = questions.subschema(server)
     lending.release(options.connection)
     anew = restart or options.files.streamed or _begins_anew(options, directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:
@@ -257,7 +257,7 @@ def plan(options: AddOptions, progress: Progress) -> Facts:
     """What a load would do, as far as can be told without a change."""
     options.require_fitting(dry=True)
     with session(options.connection) as server:
-        offer = subschema.read(server)
+        offer = questions.subschema(server)
     with progress.step("scan") as meter:
         found = _scanned(options, meter)
     if found.first_dn:

@@ -24,7 +24,7 @@ from loader.operations.tune import syncing
 from loader.operations.tune.target import opened
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.server import configuration, running
+from loader.server import configuration, tools
 from loader.server.options import Connection, external
 from loader.server.session import Session, session
 from loader.storage.holders import DATA
@@ -154,7 +154,7 @@ def flush(server: Session, database: Database) -> None:
         sync(server, database.suffix)
     except ServerRefused:
         pid = server.peer()
-        if pid is None or not running.flushed(pid, f"{database.directory}/{DATA}"):
+        if pid is None or not tools.flushed(pid, f"{database.directory}/{DATA}"):
             raise
 
 

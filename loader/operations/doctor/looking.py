@@ -46,7 +46,7 @@ from loader.operations.storage import check as storage_check
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.run import lease
-from loader.server import configuration, questions, running, tools
+from loader.server import configuration, questions, tools
 from loader.server.options import Connection
 from loader.storage import files, probes
 from loader.storage.probes import Unmeasurable
@@ -135,9 +135,9 @@ def _release(looker: Looker) -> tools.Release | None:
 
 def _server(config: Config) -> str:
     """The options of `ditseed tune` that name this server."""
-    pid = running.slapd_on(config)
+    pid = tools.slapd_on(config)
     if pid is not None and config.is_directory:
-        return f"-H {shlex.quote(running.ldapi_uri(pid))} -Y EXTERNAL"
+        return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL"
     return f"--config {shlex.quote(str(config.path))}"
 
 
@@ -457,23 +457,23 @@ def _public_key(path: Path, *arguments: str) -> bytes:
 
 def _slapd(config: Config, suffixes: Sequence[str]) -> Slapd:
     """Raises UsageProblem if a slapd may run, and cannot be asked from here."""
-    pid = running.slapd_on(config)
+    pid = tools.slapd_on(config)
     if pid is None:
-        hidden = running.unreadable()
+        hidden = tools.unreadable()
         if hidden is not None:
             raise UsageProblem(reason=f"the configuration of slapd (process {hidden}) cannot be seen: run it as root")
-        pid_file = running.left_pid_file(config)
+        pid_file = tools.left_pid_file(config)
         return Slapd(pid_file="" if pid_file is None else str(pid_file))
-    if running.is_elsewhere(pid):
+    if tools.is_elsewhere(pid):
         raise UsageProblem(reason=f"slapd (process {pid}) runs in a network namespace of its own: run it there")
-    answers = questions.of(running.uris(pid), suffixes)
+    answers = questions.of(tools.uris(pid), suffixes)
     return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
 
 def _account(config: Config, databases: Sequence[Configured]) -> pwd.struct_passwd | None:
     """The account of the slapd that runs, else the one that most of its files belong to; None if that is root."""
-    pid = running.slapd_on(config)
-    uid = None if pid is None else running.account_of(pid)
+    pid = tools.slapd_on(config)
+    uid = None if pid is None else tools.account_of(pid)
     if uid is None:
         own = [config.path, config.path / "cn=config.ldif"]
         own += [path for one in databases for path in _files(one)]

@@ -21,7 +21,7 @@ from loader.errors import ConfigNotEditable, ServerRunning
 from loader.run import lease
 from loader.run.lease import recorded
 from loader.run.log import killpoint
-from loader.server import configuration, running
+from loader.server import configuration, tools
 from loader.server.options import Connection
 from loader.storage import files, holders
 
@@ -215,12 +215,12 @@ def databases_of(config: Config, suffix: str | None) -> Sequence[Database]:
 
 def slapd_on(config: Config) -> int | None:
     """Process ID of the slapd that runs on a configuration, or has one of its databases open (0: in a container)."""
-    found = running.slapd_on(config)
+    found = tools.slapd_on(config)
     if found is not None:
         return found
     for database in config.mdb_databases:
         pid = holders.holder(database.directory) if database.directory else None
-        if pid is not None and (pid == 0 or running.is_slapd(pid)):
+        if pid is not None and (pid == 0 or tools.is_slapd(pid)):
             return pid
     return None
 

@@ -24,7 +24,7 @@ from loader.operations.build.options import BuildOptions
 from loader.progress import Meter
 from loader.run.log import FILE, Catalogue
 from loader.run.steps import status_of
-from loader.server import configuration, subschema
+from loader.server import configuration, questions
 from loader.sinks import mdb
 from loader.typed import Unfit
 from seeders.replica import preflight
@@ -304,8 +304,8 @@ class Subschema(Target):
         at = chance.randrange(len(types))
         types[at] = mutate.octets(chance, types[at], (b"(", b")", b"'", b" NAME ", b"$", b"{", b"\xff"))
         server: Any = _Server(types)
-        found = subschema.read(server)
-        subschema.everything(server)
+        found = questions.subschema(server)
+        questions.everything(server)
         if len(found.protected) > len(types) * 3:
             raise Wrong(f"{found.protected} of {types}")
 

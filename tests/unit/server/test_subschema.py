@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loader.errors import SchemaUnreadable
-from loader.server import subschema
+from loader.server import questions
 
 GOOD = b"( 2.5.18.1 NAME 'createTimestamp' NO-USER-MODIFICATION USAGE directoryOperation )"
 
@@ -42,14 +42,14 @@ class Server:
 def test_an_attribute_type_that_cannot_be_read(broken: bytes) -> None:
     """[internal], or an attribute of no name, which protects nothing."""
     server: Any = Server(GOOD, broken)
-    for ask in (subschema.read, subschema.everything):
+    for ask in (questions.subschema, questions.everything):
         with pytest.raises(SchemaUnreadable, match="cn=Subschema"):
             ask(server)
 
 
 def test_words_for_oids() -> None:
     server: Any = Server(GOOD, b"( nsUniqueId-oid NAME 'nsUniqueId' NO-USER-MODIFICATION )")
-    assert subschema.read(server).protected == ("createtimestamp", "nsuniqueid")
+    assert questions.subschema(server).protected == ("createtimestamp", "nsuniqueid")
 
 
 def test_attributes_that_name_entries() -> None:
@@ -67,15 +67,15 @@ def test_attributes_that_name_entries() -> None:
         "( 1.4 NAME 'lost' SUP unknown )",
     )
     server: Any = Server(*map(str.encode, types))
-    named = {name for name in subschema.read(server).naming if not name[0].isdigit()}
+    named = {name for name in questions.subschema(server).naming if not name[0].isdigit()}
     assert named == {"distinguishedname", "member", "ownmember", "mine", "uniquemember"}
 
 
 def test_what_a_slapd_has_loaded() -> None:
     """By the settings that it shows in its subschema. Of a server that shows none anything may be true."""
     shown: Any = Server(GOOD, b"( 1.1 NAME 'olcMemberOfMemberAD' )")
-    assert (subschema.read(shown).memberof, subschema.read(shown).of_2_7) == (True, False)
+    assert (questions.subschema(shown).memberof, questions.subschema(shown).of_2_7) == (True, False)
     shown = Server(GOOD, b"( 1.2 NAME 'olcDbPageSize' )")
-    assert (subschema.read(shown).memberof, subschema.read(shown).of_2_7) == (False, True)
+    assert (questions.subschema(shown).memberof, questions.subschema(shown).of_2_7) == (False, True)
     hidden: Any = Server()
-    assert (subschema.read(hidden).memberof, subschema.read(hidden).of_2_7) == (True, True)
+    assert (questions.subschema(hidden).memberof, questions.subschema(hidden).of_2_7) == (True, True)
