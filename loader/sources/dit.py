@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 
 from loader import _native, ldif, resources
-from loader._native import Shard, Template
-from loader.errors import LoaderError, TemplateError, UsageProblem
+from loader._native import Counters, Shard, Template
+from loader.errors import TemplateError, UsageProblem
 from loader.piped import piped
 from loader.progress import Meter
 from loader.sources import Inputs
@@ -111,13 +111,13 @@ def whole(template: Template) -> Range:
 
 def write(template: Template, piece: Range, descriptor: int, jobs: int, meter: Meter, compress: bool = False) -> None:
     """LDIF into a descriptor. BrokenPipeError when nobody reads it any more."""
-    with ldif.with_counters(meter, "standard output", _translated) as counters:
+    with _counting(meter, "standard output") as counters:
         template.write(descriptor, piece.first, piece.end, jobs, counters, compress=compress)
 
 
 def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter) -> Shard:
     """A file (compressed when it ends in .zst), on the disk when it returns."""
-    with ldif.with_counters(meter, str(path), _translated) as counters:
+    with _counting(meter, str(path)) as counters:
         return template.shard(path, piece.first, piece.end, jobs, counters)
 
 
@@ -138,7 +138,7 @@ class PlanOptions:
 
 def plan(template: Template, wishes: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
     """A load plan into a descriptor. BrokenPipeError when nobody reads it any more, UsageProblem when it cannot be."""
-    with ldif.with_counters(meter, "standard output", _translated) as counters:
+    with _counting(meter, "standard output") as counters:
         template.plan(
             descriptor,
             jobs,
@@ -153,10 +153,18 @@ def plan(template: Template, wishes: PlanOptions, descriptor: int, jobs: int, me
         )
 
 
-def _translated(error: _native.NativeError) -> LoaderError | None:
-    if error.code == "ldif.pipe":
-        raise BrokenPipeError(error.message) from error
-    return UsageProblem(reason=error.message) if error.code == "template.usage" else None
+@contextmanager
+def _counting(meter: Meter, target: str) -> Iterator[Counters]:
+    counters = Counters()
+    with meter.counting(counters):
+        try:
+            yield counters
+        except _native.NativeError as error:
+            if error.code == "ldif.pipe":
+                raise BrokenPipeError(error.message) from error
+            if error.code == "template.usage":
+                raise UsageProblem(reason=error.message) from error
+            raise ldif.as_loader_error(error, target) from error
 
 
 # --- synthetic -------------------------------------------------------------------------------------------------------
