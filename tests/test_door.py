@@ -37,7 +37,7 @@ ALLOWED: Mapping[str, str] = {
     "loader.storage.sftp": "files on the server of a repository, as the account of the login",
     "loader.storage.temporary": "a directory in which no other account can rename what is ours",
     "loader.storage.trees": "below descriptors of a new volume that only root enters; through O_PATH what is there",
-    "seeders.replica.strategies.online": "the run directory",
+    "seeders.replica.online": "the run directory",
 }
 _BECOMES = {"chown", "chmod", "utime", "setxattr", "removexattr"}  # follow a link unless told not to
 _OS = {*_BECOMES, "lchown", "rename", "replace", "link", "symlink", "truncate", "mkfifo", "mknod"}

@@ -126,7 +126,7 @@ def test_imports_go_downwards_only() -> None:
 
 def test_it_looked_at_the_whole_tree() -> None:
     modules = {module for module, _ in sources()}
-    assert {"loader.errors", "loader.cli", "loader.run.steps", "seeders.replica.seed"} <= modules
+    assert {"loader.errors", "loader.cli", "loader.run.steps", "seeders.replica.strategies"} <= modules
     assert {part_of(module) for module in modules} >= FLOORS.keys() - {"loader._native"}
 
 
@@ -167,14 +167,14 @@ def test_only_the_layer_that_makes_text_fit_prints() -> None:
         ("loader.errors", "from loader import units", None),
         ("loader.errors", "from loader import dn", "upwards"),
         ("loader.operations.build", "from loader.cli import report", "upwards"),
-        ("loader.operations.build", "import seeders.replica.seed", "upwards"),
+        ("loader.operations.build", "import seeders.replica.strategies", "upwards"),
         ("loader.cli", "from seeders.replica import replica_cmd", "upwards"),
-        ("seeders.replica.seed", "from loader.operations import build", None),
+        ("seeders.replica.strategies", "from loader.operations import build", None),
         ("loader.run.steps", "from loader.mdb import meta", "do not know each other"),
         ("loader.mdb.copy", "from loader.run import steps", "do not know each other"),
         ("loader.mdb.copy", "from loader.storage import files", None),
         ("loader.storage.held", "from loader.run import lock", "upwards"),
-        ("seeders.replica.seed", "from loader.cli import report", "only verbs"),
+        ("seeders.replica.strategies", "from loader.cli import report", "only verbs"),
         ("seeders.replica.replica_cmd", "from loader.cli import report", None),
         ("loader.sources.ldap", "import ldap.filter", "only loader.server"),
         ("loader.operations.build", "from ldif import LDIFWriter", "only loader.server"),

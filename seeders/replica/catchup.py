@@ -1,45 +1,62 @@
-"""How the provider will answer a seeded consumer that comes with the contextCSN that the seed claims, and what that
-answer costs: foreseen before the seeding, and said to its operator.
+"""What a provider will send to a seeded consumer when it starts, and what that costs: foreseen before the seeding, and
+told to its operator with the commands that make the provider send less.
+
+slapo-syncprov decides by comparing the cookie with its own contextCSN, so it can only be asked with a cookie that is
+older (server/sync.py). If nothing was written since what the seed claims, one a microsecond older is sent, and
+cn=config tells what that leaves open. In every case the answer is that to a consumer which comes after one more write.
 
 The seconds and bytes are those of the consumer, as measured (docs/catch-up.md has the figures): it is the slower of the
 two in every kind of answer, and works on one processor."""
 
 from __future__ import annotations
 
+import datetime
 import logging
 import math
+import re
+import shlex
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loader import csn, dn, plain, units
-from loader.config import Config
-from loader.errors import LoaderError
+from loader.config import Change, Config, Database
+from loader.errors import ConfigHidden, LoaderError
 from loader.run.log import Facts
-from loader.server import questions, sync
+from loader.server import configuration, options, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
-from seeders.replica import provider as providers
-from seeders.replica.provider import CatchUpForecast, CatchUpProbe, Syncprov
 
+SESSION_LOG = "olcSpSessionlog"
+ONLY_CHANGES = (SyncAnswer.CHANGES, SyncAnswer.NOTHING)
+COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)  # answers that name every entry
+MARGIN = 600.0  # seconds from the end of a seeding until slapd is started
+_WATCH = 1.5  # seconds to wait for somebody's write, if nothing else tells
+_LOOK_EVERY = 0.1
+_ANCIENT = "19700101000000.000000Z#000000#{}#000000"
+_SYNCPROV = re.compile(r"olcOverlay=(\{-?\d+\})?syncprov,", re.IGNORECASE)
+_SETTLED = 60  # seconds that slapd must have run for its counters to tell a rate
+_LEAST_LOG = 100_000  # writes
+_ENTRIES_PER_WRITE = 100  # a session log holds one write for so many entries, if that is more
 _START = 0.2  # seconds: to connect, bind and ask
 _BUCKETS = 65536  # AVL trees, by the first two bytes: slapd's list of entryUUIDs
 _NAMED = 2.4e-6  # seconds an entryUUID while the trees have few nodes
 _DEEPER = 1.1e-6  # more for twice as many nodes in the trees: one more look into cold memory
 _SHALLOW = 2.2  # doublings that _NAMED pays for
 _ENTRY = 28e-6  # seconds an entry that comes whole and is found unchanged
-_LINES_NAMED, _LINES_ENTRY = 9.7e-6, 72e-6  # more, where the consumer's log level is `sync`
+_LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # more, where the consumer's log level is `sync`
 _UUID = 84  # bytes of the consumer for each entryUUID it remembers; entries that come whole are remembered too
 _SYNC = 16384  # the bit of the log level
 _SIZES = (1_000_000, 10_000_000, 30_000_000)  # entries, for a tree whose size nobody tells
-_WHOLE_TREE = 1_000_000  # entries, for what is said of such a tree in one number
-_READ = 100_000  # entries a second that a seeding reads; it and
-_MARGIN = 600.0  # seconds until the consumer is started are how long a session log has to last
-_COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)
+_READ = 100_000  # entries a second that a seeding reads
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
 _UNKNOWN = "catch-up: what the provider will send is not known"
 
 log = logging.getLogger(__name__)
+
+
+# The cost of an answer.
 
 
 @dataclass(frozen=True)
@@ -47,39 +64,29 @@ class CatchUpCost:
     seconds: float
     memory: int
 
+    def __str__(self) -> str:
+        return f"{units.duration(self.seconds)} and {units.size(self.memory)} of its memory"
+
 
 def of(answer: SyncAnswer, entries: int, logged: bool) -> CatchUpCost:
-    """Of an answer about so many entries. `logged`: the consumer's log level has `sync` in it."""
-    if answer is SyncAnswer.PRESENT:
-        each = _named(entries) + (_LINES_NAMED if logged else 0)
-        return CatchUpCost(_START + entries * each, _UUID * entries)
-    if answer is SyncAnswer.WHOLE:
-        deeper = _named(entries) - _NAMED
-        each = _ENTRY + deeper + (_LINES_ENTRY if logged else 0)
-        return CatchUpCost(_START + entries * each, _UUID * entries)
-    return CatchUpCost(_START, 0)
+    """The cost of an answer about so many entries. `logged`: the consumer's log level includes `sync`."""
+    if answer not in COSTLY:
+        return CatchUpCost(_START, 0)
+    doublings = math.log2(max(1.0, entries / _BUCKETS))
+    each = _DEEPER * max(0.0, doublings - _SHALLOW) + (_NAMED if answer is SyncAnswer.PRESENT else _ENTRY)
+    return CatchUpCost(_START + entries * (each + (_LINES[answer] if logged else 0)), _UUID * entries)
 
 
 def cost_told(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
-    """In words. entries None: nobody tells. Then for several sizes, because an entry costs more in a larger tree."""
+    """The cost in words; for several sizes if `entries` is None, because an entry costs more in a larger tree."""
     if entries is not None:
-        return _told(of(answer, entries, logged))
-    return ", ".join(f"{_told(of(answer, many, logged))} for {many:,}" for many in _SIZES)
-
-
-def _told(price: CatchUpCost) -> str:
-    return f"{units.duration(price.seconds)} and {units.size(price.memory)} of its memory"
-
-
-def _named(entries: int) -> float:
-    doublings = math.log2(max(1.0, entries / _BUCKETS))
-    return _NAMED + _DEEPER * max(0.0, doublings - _SHALLOW)
+        return str(of(answer, entries, logged))
+    return ", ".join(f"{of(answer, many, logged)} for {many:,}" for many in _SIZES)
 
 
 def logs_sync(config: Config) -> bool:
     """Does slapd write a line for every entryUUID (olcLogLevel)?"""
-    found = config.reader("cn=config").words("olcLogLevel")
-    return any(_has_sync(word.lower()) for words in found for word in words)
+    return any(_has_sync(word.lower()) for words in config.reader("cn=config").words("olcLogLevel") for word in words)
 
 
 def _has_sync(word: str) -> bool:
@@ -89,157 +96,126 @@ def _has_sync(word: str) -> bool:
         return word in ("sync", "any")
 
 
-def expected_answer(
-    server: Session, suffix: str, claimed: Sequence[str], log_base: str | None = None
-) -> CatchUpForecast:
-    """The answer to a consumer with `claimed` as its contextCSN. Raises LoaderError.
-
-    `log_base`: the accesslog that its syncrepl reads; where that does not reach back, it falls back to a refresh.
-    """
-    found = _of_tree(server, suffix, claimed)
-    if log_base is None:
-        return found
-    reaches = _log_reaches(server, log_base, sorted(claimed))
-    if reaches:
-        why = f"{log_base} reaches back to this contextCSN"
-        return replace(found, answer=SyncAnswer.CHANGES, why=why, sure=True, lost=False)
-    seen = "does not reach" if reaches is not None else "was not written to yet, and may not reach"
-    why = f"{log_base} {seen} back to this contextCSN, so syncrepl falls back to a refresh: {found.why}"
-    return replace(found, why=why, sure=found.sure and reaches is not None)
-
-
-def _log_reaches(server: Session, log_base: str, claimed: Sequence[str]) -> bool | None:
-    """Does the accesslog answer this cookie, or one a moment older, with what it holds? None where the last write is
-    the first one in it, or older: OpenLDAP 2.5.13 notes a second minCSN with the next one, others do not."""
-    newest = max(claimed)
-    older = [csn.just_before(one) if one == newest else one for one in claimed]
-    reply = sync.probe(server, log_base, claimed, _NO_ENTRY, reload_hint=False)
-    if reply.answer is not SyncAnswer.NOTHING:
-        return reply.answer is SyncAnswer.CHANGES
-    reply = sync.probe(server, log_base, older, _NO_ENTRY, reload_hint=False)
-    return True if reply.answer is SyncAnswer.CHANGES else None
-
-
-def _of_tree(server: Session, suffix: str, claimed: Sequence[str]) -> CatchUpForecast:
-    known = providers.read(server, suffix)
-    me = sync.provider_server_id(server, suffix)
-    if me.answer in (SyncAnswer.NOT_OFFERED, SyncAnswer.REFUSED):
-        return CatchUpForecast(me.answer, me.reason, known=known)
-    return CatchUpProbe(server, suffix, sorted(claimed), me.server_id or "000", known).expected()
-
-
-def session_log_warnings(server: Session, known: Syncprov | None, seconds: float) -> Iterator[str]:
-    """Will the session log still hold the first write after so many seconds?"""
-    rate = providers.writes_per_second(server)
-    if known is None or not known.session_log or not rate:
-        return
-    if rate * seconds > known.session_log / 2:
-        yield (
-            f"its session log holds {known.session_log:,} writes, and it has taken {rate:,.1f}/s since its start: "
-            f"enough for {known.session_log / rate / 60:,.0f} minutes until the consumer is started"
-        )
+# The provider's configuration and counters.
 
 
 @dataclass(frozen=True)
-class ReportedForecast:
-    """Of one provider and one seed. `entries`: in the provider's database, about; None where it does not tell. `part`:
-    the consumer asks for fewer."""
+class Syncprov:
+    """slapo-syncprov of one database. `session_log`: writes it holds, 0 without. `log_base`: the accesslog it answers
+    from in its place (olcSpSessionlogSource). `changed`: the entryCSN of its entry in cn=config. `writes_itself`: no
+    shadow, so that its own server ID comes into the contextCSN. `server_ids`: of all providers that may write.
+    `keeps_changes`: cn=config is stored, not a slapd.conf."""
 
-    uri: str
-    suffix: str
-    expected: CatchUpForecast
-    entries: int | None
-    cost: CatchUpCost
-    logged: bool  # the consumer's log level has `sync` in it
-    part: bool = False
-    notes: tuple[str, ...] = ()
-    mend: tuple[str, ...] = ()
-
-    def facts(self) -> Facts:
-        """For the catalogue and the report."""
-        return {
-            "answer": self.expected.answer.name.lower(),
-            "why": self.expected.why,
-            "sure": self.expected.sure,
-            "entries": self.entries,
-            "seconds": round(self.cost.seconds, 1) if self._is_priced else None,
-            "memory": self.cost.memory if self._is_priced else None,
-            "logged": self.logged,
-            "lost": self.expected.lost,
-        }
+    entry_dn: str
+    database: Database
+    session_log: int
+    log_base: str | None
+    nopresent: bool
+    changed: str
+    writes_itself: bool
+    server_ids: frozenset[str]
+    keeps_changes: bool
 
     @property
-    def _is_priced(self) -> bool:
-        return self.entries is not None or self.expected.answer not in _COSTLY
-
-    def says(self) -> str:
-        """One line: what comes, and what it takes."""
-        answer = self.expected.answer
-        if self.expected.lost:
-            return "what changes from now on, but NO deletions that come before it is started"
-        if answer in (SyncAnswer.CHANGES, SyncAnswer.NOTHING):
-            return "what changes and is deleted from now on, and nothing else"
-        if answer in _COSTLY:
-            return _price(answer, self.entries, self.logged, "at most" if self.part else "about")
-        return str(answer.value)
-
-    def lines(self) -> Iterator[str]:
-        """The warning: nothing where there is nothing to warn of."""
-        if self.expected.fits:
-            yield from self.notes
-            return
-        sure = "" if self.expected.sure else ", as far as can be seen"
-        why = plain.printable(self.expected.why)
-        yield f"catch-up: when the consumer is started, {self.uri} will send it {self.says()}{sure}; {why}"
-        yield from self.notes
-        if self.mend:
-            yield (
-                "catch-up: to have what changes alone, stop here and do this on the provider first "
-                "(or give --prepare-provider, with an account that may):\n" + "\n".join(self.mend)
-            )
+    def logs(self) -> bool:
+        return bool(self.session_log) or self.log_base is not None
 
 
-def forecast(
-    connection: Connection,
-    base: str,
-    claimed: Sequence[str] | None,
-    consumer: Config,
-    log_base: str | None = None,
-    part: bool = False,
-) -> Facts:
-    """What a consumer gets that claims `claimed` (None: nobody knows yet), said aloud; facts for the catalogue.
-
-    `log_base`: the accesslog that its syncrepl reads. `part`: it asks for less than all.
-    """
-    if claimed is None:
-        log.warning("%s: only reading the LDIF tells its contextCSN", _UNKNOWN)
-        return {}
+def syncprov_of(server: Session, suffix: str) -> Syncprov | None:
+    """None where cn=config, or a syncprov of the database of `suffix`, is not to be seen."""
     try:
-        with session(connection) as server:
-            suffix = server.context_of(base)
-            found = _forecast(server, suffix, claimed, consumer, log_base)
-            found = replace(found, part=part or dn.key(base) != dn.key(suffix))
-    except LoaderError as error:
-        log.warning("%s: %s", _UNKNOWN, error)
-        return {}
-    for line in found.lines():
-        log.warning(line)  # commands on lines of their own
-    return {"forecast": found.facts(), "catch_up": found.says()}
+        return syncprov_in(configuration.read_online(server), suffix)
+    except ConfigHidden:
+        return None
 
 
-def without_provider() -> None:
-    """Of a seed that is made without the provider."""
-    log.warning("%s: it was not asked (-H)", _UNKNOWN)
+def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
+    for database in config.databases:
+        if dn.key(suffix) not in map(dn.key, database.suffixes):
+            continue
+        below = "," + database.entry_dn.lower()
+        for name, _ in config.entries:
+            if _SYNCPROV.match(name) and name.lower().endswith(below):
+                return _syncprov(config, database, name)
+    return None
 
 
-def told(preflight: Facts, entries: int | None = None) -> Facts:
-    """Of the facts of a preflight, those for the report. `entries`: as many as there turned out to be."""
-    shown: Facts = {name: preflight[name] for name in ("catch_up", "prepared") if name in preflight}
-    foreseen = preflight.get("forecast", {})
-    if entries and foreseen and SyncAnswer[foreseen["answer"].upper()] in _COSTLY:
-        answer = SyncAnswer[foreseen["answer"].upper()]
-        shown["catch_up"] = _price(answer, entries, foreseen["logged"])
-    return shown
+def _syncprov(config: Config, database: Database, name: str) -> Syncprov:
+    own, base = config.reader(name), config.reader(database.entry_dn)
+    multi = base.flag("olcMultiProvider", False) or base.flag("olcMirrorMode", False)
+    # Each olcServerID may be followed by the URL of its listener.
+    ids = [words[0] for words in config.reader("cn=config").words("olcServerID") if words] if multi else []
+    return Syncprov(
+        entry_dn=name,
+        database=database,
+        session_log=own.number(SESSION_LOG, 0),
+        log_base=own.dn("olcSpSessionlogSource"),
+        nopresent=own.flag("olcSpNoPresent", False),
+        changed=next(iter(own.stored("entryCSN")), ""),
+        writes_itself=multi or not database.consumer,
+        server_ids=frozenset(
+            f"{int(text, 10 if text.isdigit() else 16):03x}"
+            for text in ids
+            if re.fullmatch(r"(0[xX])?[0-9a-fA-F]+", text)
+        ),
+        keeps_changes=configuration.keeps_changes(config),
+    )
+
+
+def monitored(server: Session, entry: str, attribute: str) -> str:
+    """A value of an entry of cn=Monitor; empty if the server does not tell us."""
+    try:
+        values = server.read(f"{entry},cn=Monitor", [attribute]).get(attribute.lower(), [])
+    except LoaderError:
+        return ""
+    return values[0].decode() if values else ""
+
+
+def _started(server: Session) -> datetime.datetime | None:
+    """When slapd was started, in UTC without a zone, as its monitor tells."""
+    try:
+        return datetime.datetime.strptime(monitored(server, "cn=Start,cn=Time", "monitorTimestamp"), "%Y%m%d%H%M%SZ")
+    except ValueError:
+        return None
+
+
+def writes_per_second(server: Session) -> float | None:
+    """On the average since slapd was started; None where its monitor does not tell us, or not yet."""
+    uptime = monitored(server, "cn=Uptime,cn=Time", "monitoredInfo")
+    writes = ("Add", "Modify", "Modrdn", "Delete")
+    counts = [monitored(server, f"cn={name},cn=Operations", "monitorOpCompleted") for name in writes]
+    if not uptime or not all(counts) or int(uptime) < _SETTLED:
+        return None
+    return sum(map(int, counts)) / int(uptime)
+
+
+# The answer.
+
+
+@dataclass(frozen=True)
+class CatchUpForecast:
+    """`lost`: deletions that the consumer will never hear of. `sure`: the provider showed or said so. `lacking`: server
+    IDs that are not in the contextCSN yet. `own`: the provider's server ID. `known`: its configuration."""
+
+    answer: SyncAnswer
+    why: str
+    sure: bool = True
+    lost: bool = False
+    lacking: tuple[str, ...] = ()
+    own: str = "000"
+    known: Syncprov | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.answer in ONLY_CHANGES and not self.lost
+
+    def says(self, entries: int | None, logged: bool, about: str = "about") -> str:
+        """One line: what comes, and what it takes."""
+        if self.lost:
+            return "what changes from now on, but NO deletions that come before it is started"
+        if self.answer in ONLY_CHANGES:
+            return "what changes and is deleted from now on, and nothing else"
+        return _price(self.answer, entries, logged, about) if self.answer in COSTLY else str(self.answer.value)
 
 
 def _price(answer: SyncAnswer, entries: int | None, logged: bool, about: str = "about") -> str:
@@ -249,33 +225,319 @@ def _price(answer: SyncAnswer, entries: int | None, logged: bool, about: str = "
     return f"{count} {what}: {about} {cost_told(answer, entries, logged)}"
 
 
-def _elsewhere(expected: CatchUpForecast) -> Iterator[str]:
+def expected_answer(
+    server: Session, suffix: str, claimed: Sequence[str], log_base: str | None = None
+) -> CatchUpForecast:
+    """The answer to a consumer with `claimed` as its contextCSN. Raises LoaderError.
+
+    `log_base`: the accesslog that its syncrepl reads; where that does not reach back, it falls back to a refresh.
+    """
+    known = syncprov_of(server, suffix)
+    reply = sync.provider_server_id(server, suffix)
+    if reply.answer in (SyncAnswer.NOT_OFFERED, SyncAnswer.REFUSED):
+        forecast = CatchUpForecast(reply.answer, reply.reason, known=known)
+    else:
+        forecast = _CatchUpProbe(server, suffix, sorted(claimed), reply.server_id or "000", known).expected()
+    if log_base is None:
+        return forecast
+    reaches = _log_reaches(server, log_base, sorted(claimed))
+    if reaches:
+        why = f"{log_base} reaches back to this contextCSN"
+        return replace(forecast, answer=SyncAnswer.CHANGES, why=why, sure=True, lost=False)
+    seen = "does not reach" if reaches is not None else "was not written to yet, and may not reach"
+    why = f"{log_base} {seen} back to this contextCSN, so syncrepl falls back to a refresh: {forecast.why}"
+    return replace(forecast, why=why, sure=forecast.sure and reaches is not None)
+
+
+def _log_reaches(server: Session, log_base: str, claimed: Sequence[str]) -> bool | None:
+    """Does the accesslog answer this cookie, or one a moment older, with what it holds? None where the last write is
+    the first one in it, or older: OpenLDAP 2.5.13 notes a second minCSN with the next one, others do not."""
+    newest = max(claimed)
+    reply = sync.probe(server, log_base, claimed, _NO_ENTRY, reload_hint=False)
+    if reply.answer is not SyncAnswer.NOTHING:
+        return reply.answer is SyncAnswer.CHANGES
+    older = [csn.just_before(text) if text == newest else text for text in claimed]
+    reply = sync.probe(server, log_base, older, _NO_ENTRY, reload_hint=False)
+    return True if reply.answer is SyncAnswer.CHANGES else None
+
+
+@dataclass(frozen=True)
+class _CatchUpProbe:
+    server: Session
+    suffix: str
+    claimed: Sequence[str]
+    own: str
+    known: Syncprov | None
+
+    def expected(self) -> CatchUpForecast:
+        claimed = csn.by_server(self.claimed)
+        lacking = sorted(self._writers() - claimed.keys())
+        if lacking:
+            if self.known is None and self._moved(_WATCH):
+                return self._exact()  # it may be a consumer itself, and the writes another server's
+            unless = "" if self.known else " (unless it is itself a consumer, which writes nothing of its own)"
+            why = (
+                f"no CSN of server ID {' and '.join(lacking)} stands in its contextCSN yet (there are those of "
+                f"{', '.join(sorted(claimed))}); with the first one it takes the consumer's cookie for incomplete and "
+                f"ignores it{unless}"
+            )
+            return replace(self._of(SyncAnswer.WHOLE, why, self.known is not None), lacking=tuple(lacking))
+        # If it answers a cookie of 1970 with changes alone, whichever server ID is that old, nothing remembers
+        # deletions. A session log does so for server IDs alone that had not written when it began.
+        if all(self._ask(_ANCIENT.format(sid)) is SyncAnswer.CHANGES for sid in claimed):
+            why = "it answers any cookie, however old, with changes alone"
+            if self.known and self.known.nopresent:
+                why = "olcSpNoPresent is set, which is for the database of an accesslog"
+            return replace(self._of(SyncAnswer.CHANGES, why), lost=True)
+        return self._shown() or self._inferred()
+
+    def _writers(self) -> set[str]:
+        """Server IDs whose CSNs come into the contextCSN with the next writes."""
+        if self.known is None:
+            return set() if self._is_shadow() else {self.own}
+        return ({self.own} if self.known.writes_itself else set()) | self.known.server_ids
+
+    def _is_shadow(self) -> bool:
+        """A consumer of another server, as the monitor tells; if nobody tells, it is taken for none."""
+        where = "(&(namingContexts=*)(monitorIsShadow=TRUE))"
+        try:
+            databases = self.server.find("cn=Databases,cn=Monitor", where, ["namingContexts"])
+        except LoaderError:
+            return False
+        return any(self.suffix.encode() in entry.get("namingcontexts", []) for _, entry in databases)
+
+    def _shown(self) -> CatchUpForecast | None:
+        """By a cookie that is older than the provider's contextCSN: what is claimed, or that a moment earlier."""
+        if self._moved(0):
+            return self._exact()
+        if self._ask(csn.just_before(self._newest())) is SyncAnswer.CHANGES:
+            return self._of(SyncAnswer.CHANGES, "its log reaches back far enough")
+        if self.known is not None and not self.known.logs:
+            return self._of(SyncAnswer.PRESENT, "it has no session log")
+        return self._exact() if self._moved(_WATCH) else None
+
+    def _moved(self, seconds: float) -> bool:
+        """Has anything been written since what is claimed, or is it within so many seconds?"""
+        until = time.monotonic() + seconds
+        while True:
+            now = csn.by_server(self.server.context_csns(self.suffix))
+            if not csn.is_covered_by(now, csn.by_server(self.claimed)):
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK_EVERY)
+
+    def _exact(self) -> CatchUpForecast:
+        reply = self._reply(self.claimed)
+        reasons = {
+            SyncAnswer.CHANGES: "its log reaches back far enough",
+            SyncAnswer.PRESENT: "its session log begins after the contextCSN of this seed",
+            SyncAnswer.WHOLE: "it cannot place the contextCSN of this seed",
+        }
+        if not (self.known and self.known.logs):
+            reasons[SyncAnswer.PRESENT] = "it has no session log that reaches back to this contextCSN"
+        return self._of(reply.answer, reasons.get(reply.answer, reply.reason))
+
+    def _inferred(self) -> CatchUpForecast:
+        """From the configuration of a log that nobody was seen to write to. It holds from its first write on, or from
+        slapd's start."""
+        if self.known is None:
+            why = (
+                "its last write is in no session log: there is none, or nothing was written since it began, which only "
+                "its cn=config tells, and that cannot be read"
+            )
+            return self._of(SyncAnswer.PRESENT, why, sure=False)
+        if self.known.log_base is not None:
+            return self._from_accesslog(self.known.log_base)
+        older = self._log_is_older(self.known.changed)
+        if older:
+            return self._of(SyncAnswer.CHANGES, "its session log began before this contextCSN")
+        why = "nothing was written since its session log was set"
+        if older is None:
+            why += ", if that was done while slapd ran"
+        return self._of(SyncAnswer.PRESENT, why, sure=older is not None)
+
+    def _log_is_older(self, changed: str) -> bool | None:
+        """Was the session log set before slapd's start, or before the last write? None where that cannot be told."""
+        if changed and self._newest() > changed:
+            return True
+        began = _started(self.server)
+        if not changed or began is None:
+            return None
+        since = (csn.time(changed) - began).total_seconds()
+        return None if 0 <= since < 1 else since < 0  # slapd's monitor tells its start without fractions
+
+    def _from_accesslog(self, base: str) -> CatchUpForecast:
+        """Does it reach back (its minCSN) to what is claimed of the server ID that will write?"""
+        try:
+            values = self.server.read(base, ["minCSN"]).get("mincsn", [])
+        except LoaderError:
+            return self._of(SyncAnswer.PRESENT, f"minCSN of {base} cannot be read", sure=False)
+        sid = self._first_to_move()
+        least = csn.by_server(value.decode() for value in values).get(sid)
+        if least is not None and csn.by_server(self.claimed).get(sid, "") >= least:
+            return self._of(SyncAnswer.CHANGES, f"{base} reaches back far enough")
+        return self._of(SyncAnswer.PRESENT, f"{base} does not reach back to this contextCSN")
+
+    def _newest(self) -> str:
+        return csn.by_server(self.claimed)[self._first_to_move()]
+
+    def _first_to_move(self) -> str:
+        """The server ID of the next write, as far as one can tell: the provider's own, else that of the last write."""
+        by_server = csn.by_server(self.claimed)
+        if (self.known is None or self.known.writes_itself) and self.own in by_server:
+            return self.own
+        return max(by_server, key=lambda sid: by_server[sid])
+
+    def _ask(self, other: str) -> SyncAnswer:
+        """With one CSN in the place of that of the same server ID."""
+        sid = csn.server_id(other)
+        return self._reply([*(text for text in self.claimed if csn.server_id(text) != sid), other]).answer
+
+    def _reply(self, csns: Sequence[str]) -> sync.Reply:
+        uuids = self.server.read(self.suffix, ["entryUUID"]).get("entryuuid", [])
+        where = f"(entryUUID={uuids[0].decode()})" if uuids else "(objectClass=*)"
+        return sync.probe(self.server, self.suffix, csns, where)
+
+    def _of(self, answer: SyncAnswer, why: str, sure: bool = True) -> CatchUpForecast:
+        return CatchUpForecast(answer, why, sure, own=self.own, known=self.known)
+
+
+# The forecast as a seeding reports it.
+
+
+def forecast(
+    connection: Connection, base: str, claimed: Sequence[str] | None, consumer: Config, log_base: str | None, part: bool
+) -> Facts:
+    """What a consumer gets that claims `claimed` (None: nobody knows yet), as warnings and as facts for the catalogue.
+
+    `log_base`: the accesslog that its syncrepl reads. `part`: it asks for less than all.
+    """
+    if claimed is None:
+        log.warning("%s: only reading the LDIF tells its contextCSN", _UNKNOWN)
+        return {}
+    try:
+        with session(connection) as server:
+            suffix = server.context_of(base)
+            expected = expected_answer(server, suffix, claimed, log_base)
+            costly = expected.lost or expected.answer in COSTLY
+            entries = questions.entries(server, suffix, sampled=costly)
+            many, logged = _SIZES[0] if entries is None else entries, logs_sync(consumer)
+            cost = of(expected.answer, many, logged)
+            notes = list(_notes(server, expected, many / _READ + MARGIN))
+            mend = list(commands(server, suffix, expected, entries)) if costly else []
+    except LoaderError as error:
+        log.warning("%s: %s", _UNKNOWN, error)
+        return {}
+    if logged and expected.answer in COSTLY:
+        saved = units.duration(cost.seconds - of(expected.answer, many, logged=False).seconds)
+        notes.append(f"catch-up: the consumer's log level has `sync`, which is {saved} of that")
+    says = expected.says(entries, logged, "at most" if part or dn.key(base) != dn.key(suffix) else "about")
+    if not expected.fits:
+        sure = "" if expected.sure else ", as far as can be seen"
+        why = plain.printable(expected.why)
+        notes.insert(0, f"catch-up: when the consumer is started, {server.uri} will send it {says}{sure}; {why}")
+    if mend:  # commands on lines of their own
+        first = "catch-up: to have what changes alone, stop here and do this on the provider first (or give "
+        lines = [f"{first}--prepare-provider, with an account that may):", *map(plain.printable, mend)]
+        notes.append("\n".join(lines))
+    for note in notes:
+        log.warning(note)
+    priced = entries is not None or expected.answer not in COSTLY
+    facts = {
+        "answer": expected.answer.name.lower(),
+        "why": expected.why,
+        "sure": expected.sure,
+        "entries": entries,
+        "seconds": round(cost.seconds, 1) if priced else None,
+        "memory": cost.memory if priced else None,
+        "logged": logged,
+        "lost": expected.lost,
+    }
+    return {"forecast": facts, "catch_up": says}
+
+
+def _notes(server: Session, expected: CatchUpForecast, seconds: float) -> Iterator[str]:
+    """Will the session log still hold the first write after so many seconds; must another provider write first?"""
+    size, rate = expected.known.session_log if expected.known else 0, writes_per_second(server)
+    if size and rate and rate * seconds > size / 2:
+        yield (
+            f"catch-up: its session log holds {size:,} writes, and it has taken {rate:,.1f}/s since its start: "
+            f"enough for {size / rate / 60:,.0f} minutes until the consumer is started"
+        )
     others = [sid for sid in expected.lacking if sid != expected.own]
     if others:
         yield (
-            f"server ID {' and '.join(others)} is that of another provider: the write that brings it into the "
-            "contextCSN has to be made there"
+            f"catch-up: server ID {' and '.join(others)} is that of another provider: the write that brings it into "
+            "the contextCSN has to be made there"
         )
 
 
-def _forecast(
-    server: Session, suffix: str, claimed: Sequence[str], consumer: Config, log_base: str | None
-) -> ReportedForecast:
-    expected = expected_answer(server, suffix, claimed, log_base)
-    costly = expected.lost or expected.answer in _COSTLY
-    entries = questions.entries(server, suffix, sampled=costly)
-    many = _WHOLE_TREE if entries is None else entries
-    logged = logs_sync(consumer)
-    price = of(expected.answer, many, logged)
-    lasts = many / _READ + _MARGIN
-    said = [*session_log_warnings(server, expected.known, lasts), *_elsewhere(expected)]
-    if logged and expected.answer in _COSTLY:
-        without = of(expected.answer, many, logged=False)
-        saved = units.duration(price.seconds - without.seconds)
-        said.append(f"the consumer's log level has `sync`, which is {saved} of that")
-    notes = tuple(f"catch-up: {one}" for one in said)
-    mend: tuple[str, ...] = ()
-    if costly:
-        mend = tuple(providers.commands(server, suffix, expected, entries))
-    shown = tuple(plain.printable(line) for line in mend)
-    return ReportedForecast(*(server.uri, suffix, expected, entries, price, logged), notes=notes, mend=shown)
+def without_provider() -> None:
+    """The warning of a seed that is made without the provider."""
+    log.warning("%s: it was not asked (-H)", _UNKNOWN)
+
+
+def told(preflight: Facts, entries: int | None = None) -> Facts:
+    """Those facts of a preflight that are reported. `entries`: as many as there turned out to be."""
+    shown: Facts = {name: preflight[name] for name in ("catch_up", "prepared") if name in preflight}
+    forecast = preflight.get("forecast")
+    answer = SyncAnswer[forecast["answer"].upper()] if forecast else None
+    if entries and forecast and answer in COSTLY:
+        shown["catch_up"] = _price(answer, entries, forecast["logged"])
+    return shown
+
+
+# What makes a provider answer a seed with changes alone, as an operator types it on the provider's host.
+
+
+def log_size(entries: int | None) -> int:
+    """A good olcSpSessionlog. Some 500 bytes of the provider's memory a write, and only for writes that are made; but
+    to answer from it takes time with the square of the modifications, so it is not made larger than useful."""
+    return max(_LEAST_LOG, (entries or 0) // _ENTRIES_PER_WRITE)
+
+
+def change_command(known: Syncprov, size: int) -> Change:
+    before = (str(known.session_log),) if known.session_log else ()
+    return Change(SESSION_LOG, before, (str(size),) if size else ())
+
+
+def commands(server: Session, suffix: str, expected: CatchUpForecast, entries: int | None) -> Iterator[str]:
+    """Lines to paste into a shell on the provider's host. The write comes last: a log begins with the first write."""
+    known, size = expected.known, log_size(entries)
+    if known is None:
+        yield from _find_and_set(server.uri, suffix, size)
+    elif not known.logs:
+        yield f"ldapmodify {options.external(server.uri)} <<'EOF'"
+        yield from configuration.change_record(known.entry_dn, [change_command(known, size)]).splitlines()
+        yield "EOF"
+        if not known.keeps_changes:
+            yield "# It runs on a slapd.conf, and forgets this when it ends: have there, too, below `overlay syncprov`,"
+            yield f"# syncprov-sessionlog {size}"
+    yield from _write(server, suffix, known)
+
+
+def _find_and_set(uri: str, suffix: str, size: int) -> Iterator[str]:
+    """Where cn=config cannot be read from here. `add` is refused where it is set already, which does no harm."""
+    yield options.find_database(uri, suffix)
+    overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
+    yield f"DN=$({options.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
+    record = f"dn: %s\\nchangetype: modify\\nadd: {SESSION_LOG}\\n{SESSION_LOG}: {size}\\n"
+    yield f"printf '{record}' \"$DN\" | ldapmodify {options.external(uri)}"
+
+
+def _write(server: Session, suffix: str, known: Syncprov | None) -> Iterator[str]:
+    who = known.database.root_dn if known and known.database.root_dn else "DN-THAT-MAY-WRITE"
+    where = "URI-OF-ITS-OWN-PROVIDER" if known and not known.writes_itself else shlex.quote(server.uri)
+    try:
+        classes: Sequence[bytes] = server.read(suffix, ["objectClass"]).get("objectclass", [])
+    except LoaderError:
+        classes = []
+    record = [options.line("dn", suffix.encode()), "changetype: modify", "replace: objectClass"]
+    record += [options.line("objectClass", value) for value in classes]
+    yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
+    yield from record
+    if known is None:
+        # Of a log that has one write nothing can be seen from outside.
+        yield from ("", *record)
+    yield "EOF"

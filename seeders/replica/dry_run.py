@@ -1,5 +1,5 @@
 """`replica seed --dry-run`: makes the checks of a seeding for the named strategy, or for each, measures what its steps
-depend on, and prices them.
+depend on (a short real reading, a build of what it brought, a short copy), prices them, and chooses a strategy.
 
 A strategy is refused here if `replica seed` would refuse it before the reading, or would run out of room: the sample
 that is built shows what a seeding finds out about schema, space and maxsize only when the entries are there."""
@@ -8,32 +8,56 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from loader import units
-from loader.errors import LoaderError, NotProven
+from loader import dn, exports, ldif, resources, syncrepl, units
+from loader.config import Config
+from loader.errors import Cancelled, LoaderError, NotProven, SchemaMissing
 from loader.mdb import contents
+from loader.mdb.meta import DATA
+from loader.operations import schema, stream_build
 from loader.operations.build import native
-from loader.operations.export import trial_plan
+from loader.operations.export import STEPS as EXPORT_STEPS
+from loader.operations.export import ExportOptions, plan_of, trial_plan
 from loader.operations.room import require_room
-from loader.progress import Progress
+from loader.operations.sizing import sampled
+from loader.operations.sizing.model import Forecast
+from loader.progress import Meter, Progress
 from loader.run.log import Facts
 from loader.server import configuration, questions
+from loader.server.options import Connection
 from loader.server.session import session
-from loader.sources.location import Kind, is_stream, locate
-from loader.storage import temporary
-from seeders.replica import measuring, predicting, preflight
-from seeders.replica import plan as plans
-from seeders.replica.measuring import Building, Reading
-from seeders.replica.plan import SeedPlan, StrategyName, StrategyPlan
-from seeders.replica.predicting import Findings
-from seeders.replica.seed import STRATEGIES, options_of
-from seeders.replica.strategies import SeedOptions, Strategy, stopped
-from seeders.replica.strategies.clone import Clone
-from seeders.replica.strategies.stopped import Ldif, Search, StoppedConsumer
+from loader.server.sync import SyncAnswer
+from loader.sources import ldap as source
+from loader.sources import sampling
+from loader.sources.location import Kind, LdifFiles, is_stream, locate
+from loader.sources.sampling import Sample, SampleSize
+from loader.storage import files, temporary
+from seeders.replica import catchup, partial, plan, preflight
+from seeders.replica.plan import CATCH_UP, PlannedStep, ProviderLoad, SeedPlan, StrategyName, StrategyPlan
+from seeders.replica.seed_cmd import STRATEGIES, options_of
+from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, StoppedConsumer, Strategy, reading
+
+_READ_FOR, _READ_MOST = 3.0, 96 << 20  # seconds that the provider is read, bytes of LDIF
+_COPY_FOR, _COPY_MOST = 2.0, 256 << 20  # seconds, bytes
+_COPY_FIRST = 16 << 20  # bytes
+_LOOK = 0.01
+_SIZE = SampleSize(10_000, 0.0)
+_TAIL = 0.25  # share of a build that begins once everything was read: indexes, dn2id (docs/performance.md)
+_ADDS = 9000.0  # entries a second that a slapd takes over LDAP (`bin/bench add`)
+_SHORT = 0.1  # seconds of a step that opens, renames or asks once
+_SPILL = 2  # times the database: the disk of a build whose sorting does not fit into memory
+_NEAR = 60.0  # seconds, and
+_TWICE = 2.0  # times the fastest: what a strategy may take longer if then only changes are left to be sent
+_AGE = re.compile(r"(?:(\d{1,5})\+)?(\d{1,2}):(\d\d)(?::(\d\d))?\Z")  # slapo-accesslog(5): [ddd+]hh:mm[:ss]
+_JUST_NOW = "measured just now"
 
 
 def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Facts]:
@@ -44,29 +68,75 @@ def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Facts]:
     config = configuration.read(options.config_path) if options.config_path else None
     suffix = config.database(options.suffix).suffix if config else options.suffix or ""
     rows = tuple(trial.judged(name) for name in STRATEGIES) if not options.strategy else (trial.only(),)
-    chosen, why = predicting.pick(rows) if not options.strategy else (rows[0].strategy, "it is the one that was named")
+    chosen, why = pick(rows) if not options.strategy else (rows[0].strategy, "it is the one that was named")
     facts = trial.facts.get(chosen or "", {})
-    plan = SeedPlan(
+    uuid = ""
+    if options.connection:
+        with suppress(LoaderError):
+            uuid = plan.base_uuid(options.connection, suffix)
+    entries = trial.entries if any(row.feasible for row in rows) else None
+    seed_plan = SeedPlan(
         suffix=facts.get("suffix", suffix),
         provider=options.connection.uri if options.connection else None,
-        provider_uuid=_uuid(options, suffix),
-        configuration=plans.fingerprint(config),
+        provider_uuid=uuid,
+        configuration=plan.fingerprint(config),
         made=units.moment(time.time()),
-        entries=trial.entries if any(row.feasible for row in rows) else None,
+        entries=entries,
         measured=trial.measured,
         strategies=rows,
         chosen=chosen,
         why=why,
     )
-    if not isinstance(facts.get("entries"), int) and plan.entries is not None:
-        facts = {**facts, "entries": plan.entries}
-    return plan, {"suffix": suffix, **facts, "dry_run": "nothing was changed"}
+    if not isinstance(facts.get("entries"), int) and entries is not None:
+        facts = {**facts, "entries": entries}
+    return seed_plan, {"suffix": suffix, **facts, "dry_run": "nothing was changed"}
 
 
-def _uuid(options: SeedOptions, suffix: str) -> str:
-    with suppress(LoaderError):
-        return plans.base_uuid(options.connection, suffix) if options.connection else ""
-    return ""
+@dataclass(frozen=True)
+class Reading:
+    """A short export. `entries`, `bytes` of LDIF: that came in so many seconds, over so many connections, after the
+    `first` seconds; `whole`: that is all there is. `idle`: processors of this host that had nothing to do meanwhile."""
+
+    entries: int
+    bytes: int
+    seconds: float
+    first: float
+    connections: int
+    whole: bool
+    idle: float
+
+    @property
+    def rate(self) -> float:
+        """Entries a second, once they come."""
+        return self.entries / max(self.seconds - self.first, 1e-3)
+
+    def seconds_for(self, entries: int) -> float:
+        return self.first + entries / self.rate
+
+    @property
+    def entry(self) -> float:
+        """Bytes of LDIF an entry."""
+        return self.bytes / max(1, self.entries)
+
+    def __str__(self) -> str:
+        return f"{units.number(round(self.rate))} entries/s"
+
+
+@dataclass(frozen=True)
+class Building:
+    """`forecast`: from a build of a sample. `scan`: seconds in which all LDIF is looked through, at `rate` bytes/s."""
+
+    forecast: Forecast
+    scan: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Copying:
+    """`bytes` to copy; `rate`: bytes a second, read there and written here."""
+
+    bytes: int
+    rate: float
 
 
 class _Trial:
@@ -79,7 +149,11 @@ class _Trial:
         self._reading: Reading | None = None
         self._building: Building | None = None
         self._of_ldif: Building | None = None
-        self._databases, self._ldif = ((), ()) if options.strategy else _by_kind(options.source)
+        sources = [] if options.strategy else [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in options.source]
+        self._databases, self._ldif = (
+            tuple(path for located in sources if located.kind is kind for path in located.paths)
+            for kind in (Kind.DATABASE, Kind.LDIF)
+        )
 
     @property
     def entries(self) -> int | None:
@@ -87,29 +161,23 @@ class _Trial:
         return built.forecast.entries if built else None
 
     def only(self) -> StrategyPlan:
-        name: StrategyName = self.options.strategy  # type: ignore[assignment]
-        return self._priced(self._row(name, self.options.source), self.options)
+        return self._priced(self.options)
 
     def judged(self, name: str) -> StrategyPlan:
         """The strategy with its price, or with the error that refuses it."""
-        if name == "clone":
-            source = self._databases
-        else:
-            source = self._ldif if name == "ldif" or (name == "online" and self.options.connection is None) else ()
-        row = self._row(name, source)
-        options = options_of(name, dataclasses.replace(self.options, source=source))
+        takes_ldif = name == "ldif" or (name == "online" and self.options.connection is None)
+        paths = self._databases if name == "clone" else self._ldif if takes_ldif else ()
+        options = options_of(name, dataclasses.replace(self.options, source=paths))
         with _warnings() as notes:
             try:
-                return dataclasses.replace(self._priced(row, options), notes=tuple(notes))
+                return dataclasses.replace(self._priced(options), notes=tuple(notes))
             except LoaderError as error:
-                return dataclasses.replace(row, refused=error.code, reason=str(error), advice=error.advice() or "")
+                advice = error.advice() or ""
+                return dataclasses.replace(_row(options), refused=error.code, reason=str(error), advice=advice)
 
-    def _row(self, name: str, source: tuple[Path, ...]) -> StrategyPlan:
-        return StrategyPlan(name, source=tuple(str(path.absolute()) for path in source))  # type: ignore[arg-type]
-
-    def _priced(self, row: StrategyPlan, options: SeedOptions) -> StrategyPlan:
+    def _priced(self, options: SeedOptions) -> StrategyPlan:
         began = time.monotonic()
-        strategy = STRATEGIES[row.strategy](options)
+        strategy = STRATEGIES[options.strategy](options)
         seen = preflight.preflight(strategy, dry_run=True)
         checked = time.monotonic()
         planned: Facts = {}
@@ -117,88 +185,87 @@ class _Trial:
             strategy.require_context_csn(self.progress)
         else:
             planned = strategy.plan(seen["suffix"], self.progress)
-        self.facts[row.strategy] = {**seen, **planned}
-        found = Findings(seen, planned, round(checked - began, 3), round(time.monotonic() - checked, 3))
-        found = self._measured(strategy, found)
-        if isinstance(strategy, StoppedConsumer) and found.building and not found.copying:
-            needed = found.building.forecast.bytes
+        self.facts[options.strategy] = {**seen, **planned}
+        price = Price(strategy, seen, planned, round(checked - began, 3), round(time.monotonic() - checked, 3))
+        price = self._measured(price)
+        if isinstance(strategy, StoppedConsumer) and price.building and not price.copying:
+            needed = price.building.forecast.bytes
             require_room(native.limits_of(strategy.building(), strategy.place), lambda: needed)
-        return predicting.priced(row, strategy, found)
+        return price.row()
 
-    def _measured(self, strategy: Strategy, found: Findings) -> Findings:
-        source = strategy.options.source
+    def _measured(self, price: Price) -> Price:
+        strategy, paths = price.strategy, price.strategy.options.source
         if isinstance(strategy, Clone):
             with self.progress.step("copy") as meter:
-                copying = measuring.copy(strategy.source, strategy.place, meter)
+                copying = _copy(strategy, meter)
             self.measured["copying"] = f"{units.size(copying.rate)}/s, fsync included"
             entries: int | None = contents.entry_count(strategy.source)
-            return dataclasses.replace(found, copying=copying, building=self._building, entries=entries)
-        if source and strategy.reads_ldif:
-            building = self._built_of_ldif(strategy)
-            entries = building.forecast.entries if building else measuring.entries_of(source)
-            return dataclasses.replace(found, building=building, entries=entries)
-        entries = self._count(strategy, found)
+            return dataclasses.replace(price, copying=copying, building=self._building, entries=entries)
+        if paths and strategy.reads_ldif:
+            if self._of_ldif is None and isinstance(strategy, StoppedConsumer) and not any(map(is_stream, paths)):
+                self._of_ldif = self._built(strategy, lambda: self._ldif_sample(paths))
+            entries = self._of_ldif.forecast.entries if self._of_ldif else _entries_of(paths)
+            return dataclasses.replace(price, building=self._of_ldif, entries=entries)
+        entries = self._count(price)
         if self._reading is None or self._building is None:
-            self._read(strategy, found.seen["suffix"], entries)
+            self._read(strategy, price.seen["suffix"], entries)
         if self._reading and self._reading.whole:
             entries = self._reading.entries
         if entries is None:
             self.measured["entries"] = "the provider does not tell how many, so most seconds are not known"
-        return dataclasses.replace(found, entries=entries, reading=self._reading, building=self._building)
+        return dataclasses.replace(price, entries=entries, reading=self._reading, building=self._building)
 
-    def _built_of_ldif(self, strategy: Strategy) -> Building | None:
-        source = strategy.options.source
-        if self._of_ldif is None and isinstance(strategy, StoppedConsumer) and not any(map(is_stream, source)):
-            place = strategy.place
-            self._of_ldif = self._built(strategy, lambda: measuring.build_of_ldif(place, source, self.progress))
-        return self._of_ldif
+    def _ldif_sample(self, paths: Sequence[Path]) -> tuple[Sample, float]:
+        ldif_files = LdifFiles(tuple(paths))
+        with self.progress.step("sample") as meter:
+            sample = sampling.of_files(ldif_files.paths(), ldif_files.entries(), _SIZE, meter)
+        return sample, sample.ldif_bytes
 
-    def _count(self, strategy: Strategy, found: Findings) -> int | None:
+    def _count(self, price: Price) -> int | None:
         """Entries of the provider, or of what --from names if the provider does not tell."""
-        planned = found.planned.get("entries")
+        planned = price.planned.get("entries")
         if isinstance(planned, int):
             return planned
-        connection = strategy.options.connection
+        connection = price.strategy.options.connection
         assert connection is not None
         with session(connection) as server:
-            base = connection.base or found.seen["suffix"]
-            entries = questions.entries(server, server.context_of(base), sampled=True)
+            suffix = server.context_of(connection.base or price.seen["suffix"])
+            entries = questions.entries(server, suffix, sampled=True)
         if entries is None:
             with suppress(LoaderError):
-                entries = next((contents.entry_count(one) for one in self._databases), None)
-                return measuring.entries_of(self._ldif) if entries is None and self._ldif else entries
+                return contents.entry_count(self._databases[0]) if self._databases else _entries_of(self._ldif)
         return entries
 
     def _read(self, strategy: Strategy, suffix: str, entries: int | None) -> None:
         """A short export, and the build of a sample of it."""
         with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
             if isinstance(strategy, Search):
-                export = strategy.reading(scratch)
+                exporting = strategy.reading(scratch)
             else:
-                export = stopped.reading(strategy.options, suffix, scratch)
+                exporting = reading(strategy.options, suffix, scratch)
             with self.progress.step("read") as meter:
-                reading, paths = measuring.read(export, trial_plan(export, meter), scratch, meter)
-            self._reading = reading
+                self._reading, paths = _read(exporting, trial_plan(exporting, meter), scratch, meter)
+            read = self._reading
             self.measured["reading"] = (
-                f"{units.number(reading.entries)} entries in {units.duration(reading.seconds)} over "
-                f"{reading.connections} connections, {units.number(round(reading.rate))} entries/s, "
-                f"{units.size(reading.rate * reading.entry)}/s of LDIF"
+                f"{units.number(read.entries)} entries in {units.duration(read.seconds)} over "
+                f"{read.connections} connections, {read}, {units.size(read.rate * read.entry)}/s of LDIF"
             )
-            total = reading.entries if reading.whole else entries
+            total = read.entries if read.whole else entries
             if isinstance(strategy, StoppedConsumer) and total:
-                place = strategy.place
+                how = f"the first {read.entries:,} entries that the provider sent"
                 self._building = self._built(
-                    strategy, lambda: measuring.build_of_reading(place, reading, paths, total, self.progress)
+                    strategy, lambda: (sampling.of_part(paths, total, _SIZE, how), read.entry * total)
                 )
 
-    def _built(self, strategy: StoppedConsumer, build: Callable[[], Building]) -> Building | None:
+    def _built(self, strategy: StoppedConsumer, sample: Callable[[], tuple[Sample, float]]) -> Building | None:
+        """The build of a sample, of which `sample` returns the bytes of all LDIF, too."""
         if not strategy.is_plain:
             self.measured["building"] = (
                 "not measured: a sample tells nothing of a partial replica, of several databases or of the empty suffix"
             )
             return None
         try:
-            building = build()
+            building = _build(strategy, *sample(), self.progress)
         except NotProven as error:
             self.measured["building"] = f"not measured, since only slapadd builds it: {error}"
             return None
@@ -210,13 +277,9 @@ class _Trial:
         return building
 
 
-def _by_kind(source: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Database directories, and LDIF."""
-    located = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in source]
-    databases, ldif = (
-        tuple(path for one in located if one.kind is kind for path in one.paths) for kind in (Kind.DATABASE, Kind.LDIF)
-    )
-    return databases, ldif
+def _row(options: SeedOptions) -> StrategyPlan:
+    name: StrategyName = options.strategy  # type: ignore[assignment]
+    return StrategyPlan(name, source=tuple(str(path.absolute()) for path in options.source))
 
 
 @contextmanager
@@ -233,3 +296,323 @@ def _warnings() -> Iterator[list[str]]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = before
+
+
+# Measuring.
+
+
+def _read(exporting: ExportOptions, cut: Facts, scratch: Path, meter: Meter) -> tuple[Reading, list[Path]]:
+    """The pieces that a seeding begins with, read for a few seconds at most; and the files of what came."""
+    all_pieces = plan_of(cut, exporting.page).cut
+    pieces = all_pieces[: exporting.jobs]
+    inner, (idle, ticks) = Meter("sample"), _ticks()
+    with ThreadPoolExecutor(len(pieces)) as pool, meter.cancelling(inner.cancel):
+        futures = [
+            pool.submit(source.fetch, exporting.connection, piece.search, scratch / f"{piece.name}.ldif", inner)
+            for piece in pieces
+        ]
+        first, whole = None, False
+        while not whole and inner.seconds < _READ_FOR and inner.bytes < _READ_MOST:
+            time.sleep(_LOOK)
+            first = inner.seconds if first is None and inner.entries else first
+            whole = all(future.done() for future in futures)
+        entries, seconds = inner.entries, inner.seconds
+        if not whole:
+            inner.cancel()
+        for future in futures:
+            with suppress(*([] if whole else [Cancelled, LoaderError])):
+                future.result()
+    idle_now, ticks_now = _ticks()
+    meter.add(entries)
+    paths = [path for path in sorted(scratch.iterdir()) if path.stat().st_size]
+    measured = Reading(
+        entries=entries,
+        bytes=sum(path.stat().st_size for path in paths),
+        seconds=seconds,
+        first=min(first or seconds, seconds / 2),
+        connections=len(pieces),
+        whole=whole and len(pieces) == len(all_pieces),
+        idle=(idle_now - idle) / max(1, ticks_now - ticks) * resources.processors(),
+    )
+    return measured, paths
+
+
+def _ticks() -> tuple[int, int]:
+    """Of all processors of the host since its start: idle ones, and all."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
+def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Progress) -> Building:
+    """Raises NotProven, EmptyInput, SchemaMissing."""
+    place = strategy.place
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        path = scratch / "sample.ldif"
+        files.write_durably(path, sample.text, 0o600)
+        with progress.step("scan") as meter:
+            scan = ldif.scan([path], meter)
+            rate = len(sample.text) / max(meter.seconds, 1e-3)
+        unknown = schema.unknown_names(place, list(scan.attributes), list(scan.object_classes), scratch)
+    if unknown:
+        raise SchemaMissing(config=place.config.path, names=", ".join(unknown))
+    with progress.step("build") as meter:
+        target = native.sample_target(place.config, place.database)
+        forecast = sampled.forecast(sample, target, meter, disk=place.directory)
+    return Building(forecast, round(round(text) / rate, 3), rate)
+
+
+def _copy(strategy: Clone, meter: Meter) -> Copying:
+    """The beginning of the file, by the engine that copies it, to the consumer's disk: of a short copy, and then of one
+    that takes `_COPY_FOR`, since a short one is mostly its fsync."""
+    path, rate = strategy.source / DATA, _COPY_FIRST / _COPY_FOR
+    with sampled.unnamed_file(strategy.place.directory) as target:
+        for most in (_COPY_FIRST, _COPY_MOST):
+            began = time.monotonic()
+            written = sampled.write(path, target, min(most, round(rate * _COPY_FOR)), meter)
+            rate = written / max(time.monotonic() - began, 1e-3)
+    return Copying(files.allocated_bytes(path), rate)
+
+
+def _entries_of(paths: Sequence[Path]) -> int | None:
+    """Entries of LDIF, if a manifest tells."""
+    return LdifFiles(tuple(paths)).entries() if exports.files_of(paths) else None
+
+
+# The price of a strategy: the seconds of its steps, the disk, the load on the provider and the catch-up.
+
+
+@dataclass(frozen=True)
+class Price:
+    """What the checks of one strategy found (`seen`, `planned`) and took (seconds), and what was measured for it."""
+
+    strategy: Strategy
+    seen: Facts
+    planned: Facts
+    preflight: float
+    planning: float
+    entries: int | None = None
+    reading: Reading | None = None
+    building: Building | None = None
+    copying: Copying | None = None
+
+    def row(self) -> StrategyPlan:
+        forecast: Facts = self.seen.get("forecast", {})  # empty where no provider was asked
+        answer = SyncAnswer[forecast["answer"].upper()] if forecast else None
+        only_changes = answer in catchup.ONLY_CHANGES
+        sends: str = catchup.told(self.seen, self.entries).get("catch_up", "not known")
+        if forecast and not only_changes:
+            sends = f"{sends}; {forecast['why']}"
+        steps = [PlannedStep("preflight", self.preflight, _JUST_NOW), *self._steps()]
+        about = self.entries or forecast.get("entries")
+        is_known = self.entries is not None and (
+            self.building or self.copying or not isinstance(self.strategy, StoppedConsumer)
+        )
+        if answer is not None and only_changes and is_known:
+            seconds = sum(step.seconds for step in steps) + catchup.of(answer, 0, logged=False).seconds
+            forgotten = self._forgotten(seconds + catchup.MARGIN)
+            if forgotten:
+                answer, sends, only_changes = SyncAnswer.PRESENT, forgotten, False
+        if answer is not None and (about is not None or only_changes):
+            cost = catchup.of(answer, about or 0, forecast["logged"])
+            steps.append(PlannedStep(CATCH_UP, round(cost.seconds, 1), sends))
+        return dataclasses.replace(
+            _row(self.strategy.options),
+            steps=tuple(steps),
+            catch_up=sends,
+            only_changes=only_changes,
+            loses_deletions=bool(forecast.get("lost", False)),
+            seconds=round(sum(step.seconds for step in steps), 3) if is_known else None,
+            disk=self._disk(),
+            load=self._load(),
+        )
+
+    def _load(self) -> ProviderLoad | None:
+        reading, entries = self.reading, self.entries
+        if reading is None or entries is None:
+            return None
+        return ProviderLoad(reading.connections, round(reading.rate, 1), round(reading.entry * entries))
+
+    def _disk(self) -> int | None:
+        """Bytes on the consumer while it works."""
+        if self.copying:
+            return self.copying.bytes
+        if self.building is None:
+            return None
+        size = self.building.forecast.bytes
+        return size if size < min(stream_build.MEMORY, resources.sorting_memory()) else _SPILL * size
+
+    def _steps(self) -> Iterator[PlannedStep]:
+        strategy = self.strategy
+        if isinstance(strategy, Clone):
+            yield from self._clone()
+        elif isinstance(strategy, Search) and strategy.streams:
+            yield from _short("config", "start")
+            yield PlannedStep("plan", self.planning, _JUST_NOW)
+            yield from self._stream()
+            yield from _short("check", "publish")
+        elif isinstance(strategy, StoppedConsumer):
+            if isinstance(strategy, Search):
+                yield from self._export()
+            yield from self._build(selecting=strategy.partial is not None)
+        else:
+            if not strategy.options.source:
+                yield from self._export()
+            yield from _short("join")
+            if self.entries is not None:
+                why = f"{units.number(round(_ADDS))} entries/s, as docs/performance.md has it: not measured here"
+                yield PlannedStep("load", round(self.entries / _ADDS, 3), why)
+            yield from _short("claim")
+
+    def _stream(self) -> Iterator[PlannedStep]:
+        """The core encodes on the processors that the reading leaves idle, and then as on a host of its own."""
+        if not (self.reading and self.building) or self.entries is None:
+            return
+        read, built = self.reading.seconds_for(self.entries), self.building.forecast.seconds
+        waits = max(0.0, built * (1 - _TAIL) - self.reading.idle * read / resources.processors())
+        why = (
+            f"{self.reading} from the provider are {units.duration(read)}, the build {units.duration(built)}, most of "
+            "it meanwhile"
+        )
+        yield PlannedStep("stream", round(read + waits + built * _TAIL, 3), why)
+
+    def _export(self) -> Iterator[PlannedStep]:
+        yield from _short("start")
+        yield PlannedStep("plan", self.planning, _JUST_NOW)
+        if self.reading and self.entries is not None:
+            seconds = round(self.reading.seconds_for(self.entries), 3)
+            yield PlannedStep("read", seconds, f"{self.reading} from the provider")
+        yield from _short(*EXPORT_STEPS[3:])
+
+    def _build(self, selecting: bool) -> Iterator[PlannedStep]:
+        building = self.building
+        if building and selecting:
+            yield PlannedStep(partial.STEP, building.scan, "looked through once more")
+        yield from _short("config")
+        if building:
+            yield PlannedStep("scan", building.scan, f"{units.size(building.rate)}/s of LDIF")
+            yield from _short("schema")
+            why = f"as a build of {building.forecast.sampled:,} entries"
+            yield PlannedStep("load", round(building.forecast.seconds, 3), why)
+        yield from _short("check", "publish")
+
+    def _clone(self) -> Iterator[PlannedStep]:
+        yield PlannedStep("schema", self.planning, _JUST_NOW)
+        converting, indexed = self.planned.get("copy_seconds"), self.planned.get("indexed", ())
+        if converting is not None:
+            yield PlannedStep("copy", converting, f"{self.planned['converted']}: as the first entries, {_JUST_NOW}")
+        elif self.copying:
+            why = f"{units.size(self.copying.bytes)} at {units.size(self.copying.rate)}/s"
+            yield PlannedStep("copy", round(self.copying.bytes / self.copying.rate, 3), why)
+        yield from _short("stamp")
+        if indexed and self.building:
+            why = f"{', '.join(indexed)} made again: at most as a whole build"
+            yield PlannedStep("index", round(self.building.forecast.seconds, 3), why)
+        else:
+            yield from _short("index")
+        yield from _short("check", "publish")
+
+    def _forgotten(self, needed: float) -> str | None:
+        """Why the provider will have forgotten the seed's contextCSN after `needed` seconds, and send all entryUUIDs:
+        its session log, or the accesslog that answers in its place, is too short. None if it shows neither."""
+        connection, strategy = self.strategy.options.connection, self.strategy
+        if connection is None:
+            return None
+        log_base = None
+        if isinstance(strategy, StoppedConsumer):
+            place = strategy.place
+            consumer = syncrepl.of_database(place.config, place.database, connection.uri)
+            log_base = consumer.log_base if consumer else None
+        try:
+            windows = list(_windows(connection, connection.base or self.seen["suffix"], log_base))
+        except LoaderError:
+            return None
+        shortest = min(windows, key=lambda window: window.seconds, default=None)
+        return shortest.too_short(needed) if shortest else None
+
+
+def _short(*names: str) -> Iterator[PlannedStep]:
+    yield from (PlannedStep(name, _SHORT, "short, whatever the size") for name in names)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Changes are remembered for so many seconds."""
+
+    seconds: float
+    what: str
+
+    def too_short(self, needed: float) -> str | None:
+        """The reason if it is shorter than `needed` seconds."""
+        if needed <= self.seconds:
+            return None
+        return (
+            f"{self.what}, which is shorter than the {units.duration(needed)} until the consumer is started: it "
+            "would be sent the entryUUIDs of all entries"
+        )
+
+
+def _windows(provider: Connection, base: str, log_base: str | None) -> Iterator[Window]:
+    with session(provider) as server:
+        config = configuration.read_online(server)
+        known, rate = catchup.syncprov_in(config, server.context_of(base)), catchup.writes_per_second(server)
+    yield from _purges(config, log_base or (known.log_base if known else None))
+    if known and known.session_log and rate and not log_base:
+        seconds = known.session_log / rate
+        what = f"the session log holds {units.number(known.session_log)} writes, at {rate:,.1f}/s those of"
+        yield Window(seconds, f"{what} {units.duration(seconds)}")
+
+
+def _purges(config: Config, log_base: str | None) -> Iterator[Window]:
+    for name, _ in config.entries:
+        reader = config.reader(name)
+        if log_base is None or dn.key(log_base) not in map(dn.key, reader.dns("olcAccessLogDB")):
+            continue
+        for words in reader.words("olcAccessLogPurge"):
+            age = age_of(words[0]) if words else None
+            if age is not None:
+                yield Window(age, f"{log_base} is purged of what is older than {units.duration(age)}")
+
+
+def age_of(text: str) -> float | None:
+    """Seconds of an age of slapo-accesslog; None if it is malformed."""
+    match = _AGE.match(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+# The choice.
+
+
+def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyName | None, str]:
+    """The strategy to take, and why."""
+    feasible = [row for row in rows if row.feasible]
+    if not feasible:
+        return None, "none can be carried out; what each of them lacks stands below"
+    lossless = [row for row in feasible if not row.loses_deletions] or feasible
+    fastest = min(map(_seconds, lossless))
+    near = [row for row in lossless if _seconds(row) <= max(fastest + _NEAR, fastest * _TWICE)]
+    calm = [row for row in near if row.only_changes]
+    chosen = min(calm or near, key=_seconds)
+    lossy = ", ".join(row.strategy for row in feasible if row.loses_deletions)
+    others = f" ({lossy} would lose deletions)" if lossy else ""
+    if chosen.loses_deletions:
+        why = "no other can be carried out, but deletions will be lost: prepare the provider first"
+    elif len(feasible) == 1:
+        why = "it is the only one that can be carried out"
+    elif chosen.seconds is None:
+        why = f"nothing tells how long any of them takes, and it needs the fewest steps{others}"
+    elif chosen.seconds > fastest and calm:
+        why = (
+            f"another one would end after {units.duration(fastest)}, but the provider would then send more than what "
+            f"changed{others}"
+        )
+    else:
+        why = f"it ends first, after {units.duration(chosen.seconds)} with the catch-up{others}"
+    return chosen.strategy, why
+
+
+def _seconds(row: StrategyPlan) -> float:
+    return math.inf if row.seconds is None else row.seconds

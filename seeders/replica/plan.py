@@ -115,22 +115,6 @@ class SeedPlan:
         files.write_durably(path.absolute(), text.encode(), 0o600)
 
 
-def _read(path: Path) -> SeedPlan:
-    try:
-        plan = typed.parse(typed.content(path, own=True), SeedPlan, FORMAT)
-        names = [row.strategy for row in plan.strategies]
-        if len(set(names)) != len(names):
-            raise Unfit("names a strategy twice")
-        if plan.chosen is not None and (plan.choice is None or not plan.choice.feasible):
-            raise Unfit(f"chooses {plan.chosen}, which is not feasible by it")
-    except FileNotFoundError:
-        raise NoSuchPath(path=path) from None
-    except Unfit as error:
-        reason = str(error).replace("a manifest", "a plan of `ditseed replica seed --dry-run -o`")
-        raise UsageProblem(reason=f"--plan {path}: {reason}") from error
-    return plan
-
-
 def fingerprint(config: Config | None) -> str:
     if config is None:
         return "0" * 64
@@ -157,7 +141,17 @@ class FollowedPlan:
     def read(cls, path: Path, strategy: str | None) -> FollowedPlan:
         """`strategy` overrides that of the plan. Raises UsageProblem for a file that is no plan or that another account
         may have written, and for a strategy that is not feasible by it."""
-        plan = _read(path)
+        try:
+            plan = typed.parse(typed.content(path, own=True), SeedPlan, FORMAT)
+            if len({row.strategy for row in plan.strategies}) != len(plan.strategies):
+                raise Unfit("names a strategy twice")
+            if plan.chosen is not None and not (plan.choice and plan.choice.feasible):
+                raise Unfit(f"chooses {plan.chosen}, which is not feasible by it")
+        except FileNotFoundError:
+            raise NoSuchPath(path=path) from None
+        except Unfit as error:
+            reason = str(error).replace("a manifest", "a plan of `ditseed replica seed --dry-run -o`")
+            raise UsageProblem(reason=f"--plan {path}: {reason}") from error
         row = plan.strategy(strategy or plan.chosen)
         if row is None:
             raise UsageProblem(reason=f"--plan {path}: by it, no strategy can be carried out")

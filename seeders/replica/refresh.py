@@ -12,6 +12,7 @@ import shlex
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +39,7 @@ from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, open_run
 from loader.server import questions, sync, wire
 from loader.server.options import Connection, Search
-from loader.server.session import Session, first_value, session
+from loader.server.session import first_value, session
 from loader.sinks import changing
 from loader.sinks.changing import Applied, RefreshTask, SyncResult
 from loader.sources import ldap as source
@@ -66,7 +67,6 @@ class RefreshOptions:
     suffix: ConsumerSuffix = None
     allow_hidden: AllowHidden = False
     run_dir: RunDir = None
-    verify: str = "quick"
 
     def identity(self) -> dict[str, object]:
         """What must not change between a run and its resumption."""
@@ -79,12 +79,12 @@ class RefreshOptions:
 
 def refresh(options: RefreshOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False) -> Facts:
     """Run or resume; the facts that the report shows. Once done, the same command refreshes anew."""
-    place = target_database(options.config_path, options.suffix, replace=True)
-    require_possible(options, place)
+    place = _possible(options)
     run_dir = options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
-    anew = restart or _is_over(run_dir)
+    with recorded(run_dir) as catalogue:
+        anew = restart or catalogue is None or catalogue.found("check") is not None
     with open_run(run_dir, VERB, options.identity(), progress, timeouts, anew) as run:
-        start = run.do("preflight", lambda meter: _started(options, place))
+        start = run.do("preflight", lambda meter: {**preflight(options, place), "started": time.time()})
         work = RefreshSteps(options.connection, options.allow_hidden, run, place, start)
         work.require_same()
         run.do("sync", work.sync)
@@ -94,25 +94,14 @@ def refresh(options: RefreshOptions, progress: Progress, timeouts: Mapping[str, 
         return {**work.report(), **applied, **checked, "run_dir": str(run_dir)}
 
 
-def _started(options: RefreshOptions, place: TargetDatabase) -> Facts:
-    return {**preflight(options, place), "started": time.time()}
-
-
 def plan(options: RefreshOptions) -> Facts:
     """The questions that change nothing."""
-    place = target_database(options.config_path, options.suffix, replace=True)
-    require_possible(options, place)
-    return {**preflight(options, place), "dry_run": "nothing was changed"}
+    return {**preflight(options, _possible(options)), "dry_run": "nothing was changed"}
 
 
-def _is_over(run_dir: Path) -> bool:
-    """Nothing is left to do of the run in that directory."""
-    with recorded(run_dir) as catalogue:
-        return catalogue is None or catalogue.found("check") is not None
-
-
-def require_possible(options: RefreshOptions, place: TargetDatabase) -> None:
+def _possible(options: RefreshOptions) -> TargetDatabase:
     """No slapd runs on it; it is a whole replica in one database. Raises RefreshRefused and others."""
+    place = target_database(options.config_path, options.suffix, replace=True)
     if not place.data.exists():
         raise _refused(place, "there is no database yet", _ANEW)
     place.require_free()
@@ -120,17 +109,18 @@ def require_possible(options: RefreshOptions, place: TargetDatabase) -> None:
         raise _refused(place, "its file is of LMDB 1.0", "Start slapd.")
     if backmdb.has_subentry(place.config, place.database):
         raise _refused(place, "sync_use_subentry keeps contextCSN in another entry", "Start slapd.")
-    for one in config.subordinates(place.config, place.database):
-        raise _refused(place, f"the database of {one.suffix} is glued to it", "Start slapd.")
+    for part in config.subordinates(place.config, place.database):
+        raise _refused(place, f"the database of {part.suffix} is glued to it", "Start slapd.")
     if config.is_subordinate(place.config, place.database):
         raise _refused(place, "it is glued to another one", "Start slapd.")
-    found = syncrepl.of_database(place.config, place.database, options.connection.uri)
-    narrow = found.narrowing(place.database.suffix) if found else ()
-    if found and narrow:
+    consumer = syncrepl.of_database(place.config, place.database, options.connection.uri)
+    narrow = consumer.narrowing(place.database.suffix) if consumer else ()
+    if consumer and narrow:
         reason = "a partial replica is not refreshed offline"
         advice = "Start slapd: its own refresh brings the rest."
-        facts = {"config": options.config_path, "rid": found.rid, "options": ", ".join(narrow)}
+        facts = {"config": options.config_path, "rid": consumer.rid, "options": ", ".join(narrow)}
         raise PartialReplica(**facts, reason=reason, advice=advice)
+    return place
 
 
 def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
@@ -151,38 +141,30 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
     with session(options.connection) as provider:
         base = provider.spelt(suffix)
         csns = moved.context_csns(provider, base) or provider.context_csns(base)
-        _require_answerable(provider, base, csns, reached, place)
+        if not csn.is_covered_by(csn.by_server(reached), csn.by_server(csns)):
+            reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"
+            raise _refused(place, reason, "Give the provider that it was filled from.")
+        if provider.offers_subentries(base) and provider.find(base, "(objectClass=*)", subentries=True):
+            raise _refused(place, "the provider holds subentries (RFC 3672)", _ANEW)
         attributes = questions.everything(provider)
-    held = contents.entry_count(directory)
     facts = {"base": base, "reached": reached, "context_csns": csns}
-    return {**facts, "held": held, "attributes": attributes}
+    return {**facts, "held": contents.entry_count(directory), "attributes": attributes}
 
 
 def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
     """A sample of the entries stands as the configuration has it, in every index. Raises RefreshRefused, SchemaMissing,
     MadeOtherwise."""
-    found = made_with.look(place.directory, place.config, place.database, Meter("look"), whole=False)
-    found.require(place.data, place.config, _ANEW)
-    if found.rebuild:
+    fit = made_with.look(place.directory, place.config, place.database, Meter("look"), whole=False)
+    fit.require(place.data, place.config, _ANEW)
+    if fit.rebuild:
         where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]
         # Of several that are named, slapindex may leave some out.
-        named = found.rebuild if len(found.rebuild) == 1 else ()
+        named = fit.rebuild if len(fit.rebuild) == 1 else ()
         # -t: keys of other settings must not stay among the new ones.
         command = ["slapindex", "-t", *where, "-b", place.database.suffix, *named]
-        reason = f"entries are missing in the index of {', '.join(found.rebuild)}, which was configured later"
+        reason = f"entries are missing in the index of {', '.join(fit.rebuild)}, which was configured later"
         advice = f"Run {shlex.join(command)} as slapd's account, then the same command again; or start slapd."
         raise _refused(place, reason, advice)
-
-
-def _require_answerable(
-    provider: Session, base: str, csns: list[str], reached: list[str], place: TargetDatabase
-) -> None:
-    if not csn.is_covered_by(csn.by_server(reached), csn.by_server(csns)):
-        reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"
-        raise _refused(place, reason, "Give the provider that it was filled from.")
-    subentries = provider.offers_subentries(base)
-    if subentries and provider.find(base, "(objectClass=*)", subentries=True):
-        raise _refused(place, "the provider holds subentries (RFC 3672)", _ANEW)
 
 
 def csns_of(text: str) -> list[str]:
@@ -297,12 +279,16 @@ class RefreshSteps:
         return RefreshTask(place.directory, spec, result, started, given)
 
     def check(self, meter: Meter) -> Facts:
-        """The database has reached what the provider claimed, and has as many nodes as entries."""
+        """The database has reached what the provider claimed, and has as many nodes as entries: dn2i has a record of
+        the root, and two for each entry."""
         now, claimed = self._now(), self.told["claimed"]
         if now != claimed:
             reason = f"its contextCSN is {now}, not {claimed}"
             raise MdbDamaged(path=self.place.data, reason=reason)
-        return {"entries": _counted(self.place)}
+        entries, nodes = contents.row_counts(self.place.directory, ("id2e", "dn2i"))
+        if nodes != 2 * entries + 1:
+            raise MdbDamaged(path=self.place.data, reason=f"{entries} entries, but {nodes} records in dn2i")
+        return {"entries": entries}
 
     def clear(self) -> None:
         """The files of this run."""
@@ -321,14 +307,6 @@ class RefreshSteps:
             "present": told["present"],
             "seconds": round(sum(step.seconds for step in self.run.catalogue.steps()), 3),
         }
-
-
-def _counted(place: TargetDatabase) -> int:
-    """Entries; dn2i has a record of the root, and two for each entry."""
-    entries, nodes = contents.row_counts(place.directory, ("id2e", "dn2i"))
-    if nodes != 2 * entries + 1:
-        raise MdbDamaged(path=place.data, reason=f"{entries} entries, but {nodes} records in dn2i")
-    return entries
 
 
 @dataclass
@@ -363,31 +341,22 @@ class ChangedContainers:
                 self._since = now
                 return
             for top in tops:
-                self._below(top, moved.newer(reached, now))
+                with suppress(NoSuchBase):  # it moved once more, which the next look finds
+                    self._read(Search(top, moved.newer(reached, now)))
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
 
     def _changed(self, since: Sequence[str], now: Sequence[str]) -> list[str]:
         """DNs of the containers that changed after the first of two contextCSNs. The suffix is none: it cannot be
         renamed, and all is below it."""
-        asked, look = Search(self.base), self.directory / "again-look.ldif"
-        where = (self.connection, asked, (since, now), look, self.meter)
-        root = dn.key(self.base)
-        names = [name for name in moved.changed_containers(*where) if dn.key(name) != root]
-        return moved.topmost(names)
+        look, root = self.directory / "again-look.ldif", dn.key(self.base)
+        names = moved.changed_containers(self.connection, Search(self.base), (since, now), look, self.meter)
+        return moved.topmost([name for name in names if dn.key(name) != root])
 
-    def _below(self, top: str, where: str) -> None:
-        """Reads again what changed there, the container itself among it."""
-        try:
-            self._read(Search(top, where))
-        except NoSuchBase:
-            return  # it moved once more, which the next look finds
-
-    def _read(self, asked: Search) -> Path:
+    def _read(self, asked: Search) -> None:
         path = self.directory / f"again-{len(self.files):05}.ldif"
         source.fetch(self.connection, asked, path, self.meter)
         self.files.append(path)
-        return path
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
         """Finds out about entries that found no place; whether it read anything. What changed after the claimed
@@ -426,10 +395,8 @@ class ChangedContainers:
                 above.add(parent)
                 parent = dn.parent(parent)
         for name in sorted(above):
-            try:
+            with suppress(NoSuchBase):  # it moved once more
                 self._read(Search(name, scope="base"))
-            except NoSuchBase:
-                continue  # it moved once more
 
 
 def _any_of(uuids: Sequence[bytes]) -> str:

@@ -16,13 +16,12 @@ from loader.cli.options import Json, Run, Shown
 from loader.cli.report import for_people, show, show_facts, show_json
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from loader.operations.compare import CompareReport, Sample
-from seeders.replica import preparing, seed_cmd, status_cmd, waiting
+from loader.operations.compare import CompareReport
+from seeders.replica import preflight, seed_cmd, status_cmd, waiting
 from seeders.replica import refresh as refreshing
 from seeders.replica.refresh import RefreshOptions
 from seeders.replica.waiting import VerifyOptions
 
-_LOCAL = ": each server keeps them for itself"
 _KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
 
 
@@ -62,12 +61,12 @@ def release(
     """
     connection = access.connection_of(server)
     if not forget:
-        done = preparing.release(connection, connection.base)
+        done = preflight.release(connection, connection.base)
         name, none = "released", "nothing was set by --prepare-provider"
     elif connection.uri is None:
         raise UsageProblem(reason="--forget needs -H, the URI that the reminder names")
     else:
-        done = preparing.forget(connection.uri, connection.base)
+        done = preflight.forget(connection.uri, connection.base)
         name, none = "forgotten", f"nothing stands of {connection.uri}"
     if as_json:
         show_json({name: done})
@@ -131,52 +130,40 @@ def verify(server: Server, at: _Consumer, options: VerifyOptions, shown: Shown) 
     options = dataclasses.replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
     waited, report, how = waiting.verify(options, shown.progress)
     if shown.as_json:
-        said = {"waited": waited, "compared_as": how, **dataclasses.asdict(report)}
-        show_json({**said, "equal": report.equal})
+        show_json({"waited": waited, "compared_as": how, **dataclasses.asdict(report), "equal": report.equal})
     else:
-        show_facts({"compared as": how, **_compared(waited, report)})
-        show(*_how_to_see(report), *preparing.standing(provider.uri or ""))
+        show_facts({"compared as": how, "caught up after": units.duration(waited), **_compared(report)})
+        show(*_how_to_see(report), *preflight.standing(provider.uri or ""))
     return errors.EXIT_OK if report.equal else errors.EXIT_DIFFERENT
 
 
-def _compared(waited: float, report: CompareReport) -> dict[str, object]:
-    return {
-        "caught up after": units.duration(waited),
+def _compared(report: CompareReport) -> dict[str, object]:
+    verdict = "equal" if report.equal else "NOT equal"
+    if not report.equal and report.equal_but_for:
+        verdict = f"NOT compared in {', '.join(report.equal_but_for)}; equal in everything else"
+    facts: dict[str, object] = {
         "entries": f"{report.a.entries:,} and {report.b.entries:,}",
         "checksums": f"{report.a.checksum} and {report.b.checksum}",
         "differences": f"{report.only_a + report.only_b + report.changed:,}",
-        **{f"{number}: {_KINDS[one.kind]}": _named(one) for number, one in enumerate(report.samples, 1)},
-        **({"not compared": f"{', '.join(report.local)}{_LOCAL}"} if report.local else {}),
-        **{f"note {number}": one for number, one in enumerate(report.notes, 1)},
-        "verdict": _verdict(report),
     }
-
-
-def _named(one: Sample) -> str:
-    return f"{one.dn} ({', '.join(one.attributes)})" if one.attributes else one.dn
-
-
-def _verdict(report: CompareReport) -> str:
-    if report.equal:
-        return "equal"
-    if report.equal_but_for:
-        return f"NOT compared in {', '.join(report.equal_but_for)}; equal in everything else"
-    return "NOT equal"
+    for number, sample in enumerate(report.samples, 1):
+        attributes = f" ({', '.join(sample.attributes)})" if sample.attributes else ""
+        facts[f"{number}: {_KINDS[sample.kind]}"] = f"{sample.dn}{attributes}"
+    if report.local:
+        facts["not compared"] = f"{', '.join(report.local)}: each server keeps them for itself"
+    return {**facts, **{f"note {number}": note for number, note in enumerate(report.notes, 1)}, "verdict": verdict}
 
 
 def _how_to_see(report: CompareReport) -> Iterator[str]:
-    """Of attributes that differ because one of the servers hides them."""
-    if not report.equal_but_for:
-        return
-    for one in report.hidden:
-        names = ", ".join(one.attributes)
+    """How to compare attributes that differ because one of the servers hides them."""
+    for hidden in report.hidden if report.equal_but_for else ():
         yield (
-            f"{names}: hidden, not missing, as far as can be told without reading it: {one.location} does not show "
-            f"it to {one.who}, and every entry has the same entryCSN on both sides."
+            f"{', '.join(hidden.attributes)}: hidden, not missing, as far as can be told without reading it: "
+            f"{hidden.location} does not show it to {hidden.who}, and every entry has the same entryCSN on both sides."
         )
         yield (
             "  To compare it too, bind as somebody who may read it (--consumer-bind-dn, --consumer-password-file), or "
-            f"add this as the first rule of the database on {one.location}: olcAccess: {one.rule}"
+            f"add this as the first rule of the database on {hidden.location}: olcAccess: {hidden.rule}"
         )
 
 

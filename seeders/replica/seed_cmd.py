@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,25 +19,55 @@ from loader.cli.recording import RecordedRun
 from loader.cli.report import for_people, show, show_facts, show_json, show_table
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
+from loader.progress import Progress
+from loader.run.log import Facts
+from loader.run.steps import open_run
 from loader.server.options import Connection
-from seeders.replica import seed as seeding
+from seeders.replica import catchup
+from seeders.replica import plan as plans
+from seeders.replica.online import Online
 from seeders.replica.plan import FollowedPlan, SeedPlan, StrategyPlan
-from seeders.replica.preparing import Admin
-from seeders.replica.seed import OPTIONAL, STRATEGIES
-from seeders.replica.strategies import SeedOptions
+from seeders.replica.preflight import preflight
+from seeders.replica.strategies import Admin, Clone, Ldif, Search, SeedOptions, Strategy
 
-_OF_CONSUMER = ("uri", "bind_dn", "password_file", "mechanism")
+STRATEGIES: dict[str, type[Strategy]] = {"search": Search, "ldif": Ldif, "clone": Clone, "online": Online}
+OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # not every strategy takes them
 # The parameters of a field of SeedOptions, if they have other names.
-_PARAMETERS = {"consumer": tuple(f"consumer_{name}" for name in _OF_CONSUMER), "replicas": ()}
-_READING = ("jobs", "pieces", "page")
+_PARAMETERS = {
+    "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
+    "replicas": (),
+}
 _UNKNOWN = "not known"
-_OTHER_OPTIONS = "it needs other options"
+
+
+def options_of(name: str, options: SeedOptions) -> SeedOptions:
+    """For one strategy, without the options of others, which a profile may hold."""
+    unfitting = OPTIONAL - STRATEGIES[name].takes
+    kept = {field.name: field.default for field in dataclasses.fields(options) if field.name in unfitting}
+    return SeedOptions(**{**vars(options), **kept, "strategy": name})
+
+
+def seed(
+    options: SeedOptions,
+    progress: Progress,
+    timeouts: Mapping[str, float],
+    restart: bool = False,
+    planned: Mapping[str, float] | None = None,
+) -> Facts:
+    """Runs or resumes the seeding; returns the facts for the report. Once it has finished, it does nothing. `planned`
+    has the seconds of each step by --plan."""
+    strategy = STRATEGIES[options.strategy](options)
+    run_dir, anew = strategy.run_dir, strategy.begins_anew(restart)
+    with open_run(run_dir, strategy.verb, strategy.identity(), progress, timeouts, anew) as run:
+        strategy.begin(run, anew)
+        plans.note(run.catalogue, planned or {})
+        foreseen = run.do("preflight", lambda meter: preflight(strategy))
+        facts = strategy.run(run)
+        return {**facts, **catchup.told(foreseen, facts.get("entries")), "run_dir": str(run_dir)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Entries:
-    """Where they come from."""
-
     strategy: Annotated[
         str | None,
         Choice(list(STRATEGIES)),
@@ -55,8 +85,6 @@ class _Entries:
 
 @dataclass(frozen=True, kw_only=True)
 class _Preparing:
-    """As whom the provider is prepared."""
-
     prepare_provider: Annotated[
         bool,
         "Prepare the provider so that it sends the replica only what changed: set a session log, and make a few writes "
@@ -119,12 +147,16 @@ def command(
     """
     followed = FollowedPlan.read(entries.plan_path, entries.strategy) if entries.plan_path else None
     name = followed.row.strategy if followed else entries.strategy
-    if not run.dry_run:
-        _refuse_trying(name, entries.output)
+    if name is None and not run.dry_run:
+        raise UsageProblem(reason="give --strategy, or --plan FILE of `ditseed replica seed --dry-run -o FILE`")
+    if entries.output is not None and not run.dry_run:
+        raise UsageProblem(reason="-o is only for --dry-run")
     source = entries.source or (tuple(map(Path, followed.row.source)) if followed else ())
     if name is not None:
         _refuse_unfitting(STRATEGIES[name].takes, source, len(servers.uris))
-    timeouts = run.timeouts_of(_steps(name))
+    # A profile serves all strategies.
+    strategies = [STRATEGIES[name]] if name is not None and is_given("timeouts") else STRATEGIES.values()
+    timeouts = run.timeouts_of(tuple(dict.fromkeys(step for strategy in strategies for step in strategy.steps)))
     connection, replicas = access.providers_of(servers)
     options = dataclasses.replace(
         options,
@@ -137,7 +169,7 @@ def command(
         jobs=options.jobs or resources.connections(),
     )
     if name is not None:
-        options = seeding.options_of(name, options)
+        options = options_of(name, options)
     if followed:
         followed.require_same(options)
     if run.dry_run:
@@ -146,7 +178,7 @@ def command(
     if followed:
         timeouts, seconds = followed.timeouts(timeouts), followed.seconds
         recording.note({}, seconds)
-    facts = seeding.seed(options, run.progress, timeouts, run.restart, seconds)
+    facts = seed(options, run.progress, timeouts, run.restart, seconds)
     recording.note(facts)
     if run.as_json:
         show_json(facts)
@@ -155,28 +187,15 @@ def command(
     return EXIT_OK
 
 
-def _steps(name: str | None) -> tuple[str, ...]:
-    """That --timeout may name: a profile serves all strategies."""
-    strategies = [STRATEGIES[name]] if name is not None and is_given("timeouts") else STRATEGIES.values()
-    return tuple(dict.fromkeys(step for strategy in strategies for step in strategy.steps))
-
-
-def _refuse_trying(name: str | None, output: Path | None) -> None:
-    if name is None:
-        raise UsageProblem(reason="give --strategy, or --plan FILE of `ditseed replica seed --dry-run -o FILE`")
-    if output is not None:
-        raise UsageProblem(reason="-o is only for --dry-run")
-
-
 def _refuse_unfitting(takes: Collection[str], source: tuple[Path, ...], providers: int) -> None:
     """Options on the command line that the chosen strategy does not take. A profile serves all strategies."""
     for field in sorted(OPTIONAL - set(takes)):
-        takers = ", ".join(name for name, one in STRATEGIES.items() if field in one.takes)
+        takers = ", ".join(name for name, strategy in STRATEGIES.items() if field in strategy.takes)
         refuse_given(_PARAMETERS.get(field, (field,)), f"--strategy {takers}")
     if "replicas" not in takes and providers > 1 and is_given("uris"):
         raise UsageProblem(reason="-H several times is only for --strategy search")
     if source:
-        refuse_given(_READING, "reading a provider (-H), not LDIF (--from)")
+        refuse_given(("jobs", "pieces", "page"), "reading a provider (-H), not LDIF (--from)")
 
 
 def _try(options: SeedOptions, run: RecordedRun, output: Path | None) -> int:
@@ -185,16 +204,17 @@ def _try(options: SeedOptions, run: RecordedRun, output: Path | None) -> int:
     plan, facts = dry_run(options, run.progress)
     if output is not None:
         plan.write(output)
+    status = EXIT_OK if plan.chosen else EXIT_DIFFERENT
     if run.as_json:
         show_json({**dataclasses.asdict(plan), **facts})
-        return EXIT_OK if plan.chosen else EXIT_DIFFERENT
+        return status
     take = {"take": f"--strategy {plan.chosen}" if plan.chosen else "none", "why": plan.why}
     show_facts({**({} if options.strategy else take), **for_people(facts), **plan.measured})
     _show_strategies(plan)
     if output is not None and plan.chosen:
         command = shlex.join(["ditseed", "replica", "seed", "--plan", str(output)])
         show("", f"carry it out with: {command} ...")
-    return EXIT_OK if plan.chosen else EXIT_DIFFERENT
+    return status
 
 
 def _show_strategies(plan: SeedPlan) -> None:
@@ -202,11 +222,14 @@ def _show_strategies(plan: SeedPlan) -> None:
     headings = ("strategy", "feasible", "time", "disk", "provider sends", "then, to catch up")
     show_table(headings, [_cells(row) for row in plan.strategies])
     for row in plan.strategies:
-        show("", *_refusal(row)) if not row.feasible else None
+        if not row.feasible:
+            show("", f"{row.strategy} cannot be taken: {row.reason}", *([f"  {row.advice}"] if row.advice else []))
     if plan.choice is None:
         return
     show("")
-    steps = [(one.name, units.duration(one.seconds), units.duration(one.timeout), one.why) for one in plan.choice.steps]
+    steps = [
+        (step.name, units.duration(step.seconds), units.duration(step.timeout), step.why) for step in plan.choice.steps
+    ]
     show_table(("step", "planned", "timeout", "because"), steps, f"steps of {plan.chosen}")
     for note in plan.choice.notes:
         show("", *note.split("\n"))
@@ -214,25 +237,18 @@ def _show_strategies(plan: SeedPlan) -> None:
 
 def _cells(row: StrategyPlan) -> tuple[str, ...]:
     if not row.feasible:
-        reason = _OTHER_OPTIONS if row.refused == UsageProblem.code else row.refused
+        reason = "it needs other options" if row.refused == UsageProblem.code else row.refused
         return (row.strategy, f"no: {reason}", "", "", "", "")
-    seconds = _UNKNOWN if row.seconds is None else units.duration(row.seconds)
-    disk = _UNKNOWN if row.disk is None else units.size(row.disk)
-    load = row.load
     sent = _UNKNOWN if row.strategy in ("search", "online") else "nothing"
-    if load:
-        rate = units.number(round(load.entries_per_second))
-        sent = f"{units.size(load.bytes)} over {load.connections} connections, {rate} entries/s"
-    return (row.strategy, "yes", seconds, disk, sent, _catch_up(row))
-
-
-def _catch_up(row: StrategyPlan) -> str:
-    if row.loses_deletions:
-        return "NO deletions"
-    return "what changed" if row.only_changes else row.catch_up.partition(":")[0]
-
-
-def _refusal(row: StrategyPlan) -> Iterator[str]:
-    yield f"{row.strategy} cannot be taken: {row.reason}"
-    if row.advice:
-        yield f"  {row.advice}"
+    if row.load:
+        rate = units.number(round(row.load.entries_per_second))
+        sent = f"{units.size(row.load.bytes)} over {row.load.connections} connections, {rate} entries/s"
+    catch_up = "what changed" if row.only_changes else row.catch_up.partition(":")[0]
+    return (
+        row.strategy,
+        "yes",
+        _UNKNOWN if row.seconds is None else units.duration(row.seconds),
+        _UNKNOWN if row.disk is None else units.size(row.disk),
+        sent,
+        "NO deletions" if row.loses_deletions else catch_up,
+    )

@@ -1,7 +1,9 @@
-"""ditseed replica status: what stands of a seeding, offline or online."""
+"""ditseed replica status: shows what a seeding has done, while it goes on or after it was stopped. It reads the notes
+of the run on this host; no server is asked."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,13 +16,45 @@ from loader.cli.report import show, show_facts, show_json, show_table
 from loader.common_options import ConsumerSuffix, OptionalConfig, RunDir
 from loader.declared import command as declare
 from loader.errors import NoRun, UsageProblem
-from loader.operations import build
+from loader.operations import add, build
+from loader.operations.export import STEPS as EXPORT_STEPS
+from loader.run import lease
+from loader.run.lease import Lease
 from loader.run.log import Facts, Row
-from loader.run.steps import Failure
-from seeders.replica import plan, preparing
-from seeders.replica import status as standing
-from seeders.replica.status import Status
-from seeders.replica.strategies import online, stopped
+from loader.run.steps import Failure, RunStatus, status_of
+from seeders.replica import online, plan, preflight, strategies
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """`entries` so far, of `expected` where that is known; `rate`: entries a second; `left`: seconds that are still
+    needed at that rate. `heard`: seconds since the last sign of life. `failure`: what ended the last attempt."""
+
+    done: bool
+    entries: int | None = None
+    expected: int | None = None
+    rate: float | None = None
+    left: float | None = None
+    process: int | None
+    heard: float
+    failure: Failure | None
+    run_dir: str
+
+
+class Seed(Progress, frozen=True, kw_only=True):
+    """`step`: what is under way or would be next, None when all is done or while nothing was begun; the entries are
+    those of that step. `planned`: seconds by step, of a seeding by --plan."""
+
+    verb: str
+    steps: list[Facts]
+    step: str | None
+    leases: list[Facts]
+    planned: dict[str, float]
+
+
+class Load(Progress, frozen=True, kw_only=True):
+    """A load of `ditseed add`."""
+
+    inputs: list[str]
 
 
 @declare("status")
@@ -52,118 +86,200 @@ def command(
         config_path = None
     if is_given("config_path") and not is_given("consumer"):
         consumer = None
-    if (config_path is None) == (consumer is None):
-        raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
     suffix = base if suffix is None else suffix
-    if consumer is not None:
-        _online(consumer, online.run_dir_of(consumer, suffix, run_dir), as_json)
-        return
-    assert config_path is not None
-    place = build.target_database(config_path, suffix, replace=False)
-    directory = stopped.run_dir_of(run_dir, place)
-    found, expected = standing.of_stopped(directory), plan.noted(directory)
-    if as_json:
-        show_json(_facts(found, expected))
-        return
-    _show_seed(found, expected)
+    if config_path is not None and consumer is None:
+        place = build.target_database(config_path, suffix, replace=False)
+        directory = strategies.run_dir_of(run_dir, place)
+        seed = _stopped(directory)
+        if seed is None:
+            raise NoRun(path=directory)
+        show_json(_facts(seed)) if as_json else _show_seed(seed)
+    elif config_path is None and consumer is not None:
+        directory = online.run_dir_of(consumer, suffix, run_dir)
+        leases = [_lease(one) for one in lease.standing() if one.target == consumer]
+        loads = [_load(run) for run in add.loads_of(consumer)]
+        seed = _online(directory, leases)
+        if seed is None and not loads and not leases:
+            raise NoRun(path=directory)
+        if as_json:
+            show_json({"seed": _facts(seed) if seed else None, "loads": msgspec.to_builtins(loads), "leases": leases})
+        else:
+            _show_running(seed, loads, leases)
+    else:
+        raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
 
 
-def _facts(found: Status, expected: Mapping[str, float]) -> Facts:
-    facts: Facts = {**msgspec.to_builtins(found), "steps": [step._asdict() for step in found.steps]}
-    return {**facts, "planned": expected} if expected else facts
+def _facts(seed: Seed) -> Facts:
+    facts: Facts = msgspec.to_builtins(seed)
+    return facts if seed.planned else {name: value for name, value in facts.items() if name != "planned"}
 
 
-def _online(uri: str, directory: Path, as_json: bool) -> None:
-    loads, leases = standing.loads_of(uri), standing.leases_of(uri)
-    found = standing.of_online(directory, uri)
-    if found is None and not loads and not leases:
-        raise NoRun(path=directory)
-    expected = plan.noted(directory) if found else {}
-    if as_json:
-        seed = _facts(found, expected) if found else None
-        show_json(msgspec.to_builtins({"seed": seed, "loads": loads, "leases": leases}))
-        return
-    if found is not None:
-        _show_seed(found, expected)
-    _show_loads(loads)
+# What the runs tell.
+
+
+def _stopped(directory: Path) -> Seed | None:
+    """A seeding of a stopped consumer."""
+    run = status_of(directory)
+    if run is None:
+        return None
+    done = run.live.done or run.found("publish") is not None
+    step = None if done else run.under_way
+    progress = _progress(run, run.live.entries, run.live.total) if step else {}
+    return _seed(run, step, run.steps, progress, done=done, leases=[])
+
+
+def _online(directory: Path, leases: list[Facts]) -> Seed | None:
+    """A seeding by --strategy online."""
+    run = status_of(directory)
+    if run is None:
+        return None
+    load = status_of(directory / "add")
+    step, progress = _next(run, load), {}
+    if step == "read":
+        progress = _progress(run, run.read, (run.found("plan") or {}).get("expected"))
+    elif step == "load" and load is not None:
+        progress = _progress(load, add.settled(load), add.expected(load))
+    steps = [*run.steps, *(load.steps if load else [])]
+    return _seed(run, step, steps, progress, done=step is None, leases=leases)
+
+
+def _seed(
+    run: RunStatus, step: str | None, steps: Sequence[Row], progress: Facts, *, done: bool, leases: list[Facts]
+) -> Seed:
+    return Seed(
+        **{**_common(run), "done": done, **progress},
+        verb=run.verb.removesuffix(" online"),
+        steps=[row._asdict() for row in steps],
+        step=step,
+        leases=leases,
+        planned=plan.noted(run.directory),
+    )
+
+
+def _load(run: RunStatus) -> Load:
+    facts = {**_common(run), "done": run.found("load") is not None}
+    progress = _progress(run, add.settled(run), add.expected(run))
+    return Load(**facts, **progress, inputs=run.options["inputs"] or ["a template"])
+
+
+def _common(run: RunStatus) -> Facts:
+    failure, heard = run.live.failure, time.time() - run.heard
+    return {"process": run.process, "heard": heard, "failure": failure, "run_dir": str(run.directory)}
+
+
+def _progress(run: RunStatus, entries: int, expected: int | None) -> Facts:
+    """Of the step that this run has begun last."""
+    rate = run.live.rate
+    left = max(0, expected - entries) / rate if expected and rate else None
+    return {"entries": entries, "expected": expected, "rate": rate, "left": left}
+
+
+def _next(run: RunStatus, load: RunStatus | None) -> str | None:
+    """The first step without an end."""
+    if run.found("claim") is not None:
+        return None
+    exporting = EXPORT_STEPS if run.options["provider"] else ()
+    begun = ["preflight", *exporting, "join"] if run.found("join") is None else []
+    steps: list[tuple[str, RunStatus | None]] = [
+        *((name, run) for name in begun),
+        *((name, load) for name in add.STEPS),
+        ("claim", run),
+    ]
+    return next(name for name, where in steps if where is None or where.found(name) is None)
+
+
+def _lease(one: Lease) -> Facts:
+    """A setting that is loosened on that server meanwhile; "undo" where the run that did it is gone."""
+    undo = one.undo if one.process is None else None
+    return {"kind": one.kind, "database": one.database, "taken": one.taken, "process": one.process, "undo": undo}
+
+
+# What people see.
+
+
+def _show_running(seed: Seed | None, loads: Sequence[Load], leases: Sequence[Facts]) -> None:
+    if seed is not None:
+        _show_seed(seed)
+    if loads:
+        headings = ("add", "entries", "entries/s", "time left", "last heard", "process")
+        show_table(headings, [_cells(load) for load in loads])
     for one in leases:
         _show_lease(one)
 
 
-def _show_steps(steps: Sequence[Row], expected: Mapping[str, float]) -> None:
-    """What was done, and beside it what a plan had; then the steps of the plan that are left."""
-    rows = []
-    for step in steps:
-        rate = units.rate(step.entries, step.seconds)
-        rows.append((step.name, units.number(step.entries), units.duration(step.seconds), rate))
-    if not expected:
-        show_table(("step", "entries", "time", "entries/s"), rows)
-        return
-    done = [step.name for step in steps]
-    rows += [(name, "", "", "") for name in expected if name not in done]
-    beside = [(*row, units.duration(expected[row[0]]) if row[0] in expected else "") for row in rows]
-    show_table(("step", "entries", "time", "entries/s", "planned"), beside)
-    left = sum(seconds for name, seconds in expected.items() if name not in done)
-    show(f"left by the plan: {units.duration(left)}")
-
-
-def _show_seed(found: Status, expected: Mapping[str, float]) -> None:
-    _show_steps(found.steps, expected)
+def _show_seed(seed: Seed) -> None:
+    _show_steps(seed.steps, seed.planned)
     facts: dict[str, object] = {}
-    if found.step is not None:
-        facts["next" if found.process is None else "under way"] = found.step
-    if found.entries is not None:
-        facts["entries"] = _so_far(found.entries, found.expected)
-    if found.process is not None:
-        facts |= {} if found.rate is None else {"rate": f"{found.rate:,.0f} entries/s"}
-        facts |= {} if found.left is None else {"time left": units.duration(found.left)}
-    if found.failure is not None:
-        facts |= {"error": _failure(found.failure), "failed at": units.moment(found.failure.at)}
-        facts |= {"hint": found.failure.hint} if found.failure.hint else {}
-    if not found.done:
-        facts["last heard"] = f"{units.duration(found.heard)} ago"
-    if found.process is not None:
-        facts["process"] = found.process
-    elif not found.done:
-        how = "failed; once that is corrected," if found.failure else "interrupted;"
-        facts["state"] = f"{how} the same `{found.verb}` command resumes"
-    if found.done:
+    running = seed.process is not None
+    if seed.step is not None:
+        facts["under way" if running else "next"] = seed.step
+    if seed.entries is not None:
+        facts["entries"] = _so_far(seed)
+    if running and seed.rate is not None:
+        facts["rate"] = f"{seed.rate:,.0f} entries/s"
+    if running and seed.left is not None:
+        facts["time left"] = units.duration(seed.left)
+    if seed.failure is not None:
+        facts |= {"error": _failure(seed.failure), "failed at": units.moment(seed.failure.at)}
+        facts |= {"hint": seed.failure.hint} if seed.failure.hint else {}
+    if not seed.done:
+        facts["last heard"] = f"{units.duration(seed.heard)} ago"
+    if running:
+        facts["process"] = seed.process
+    elif not seed.done:
+        how = "failed; once that is corrected," if seed.failure else "interrupted;"
+        facts["state"] = f"{how} the same `{seed.verb}` command resumes"
+    if seed.done:
         show("finished")
     show_facts(facts)
+
+
+def _show_steps(steps: Sequence[Facts], planned: Mapping[str, float]) -> None:
+    """The steps that are done, and the planned time of each; then the steps of the plan that are left."""
+    rows = [(row["name"], units.number(row["entries"]), units.duration(row["seconds"]), _rate(row)) for row in steps]
+    if not planned:
+        show_table(("step", "entries", "time", "entries/s"), rows)
+        return
+    left = {name: seconds for name, seconds in planned.items() if name not in [row[0] for row in rows]}
+    rows += [(name, "", "", "") for name in left]
+    beside = [(*row, units.duration(planned[row[0]]) if row[0] in planned else "") for row in rows]
+    show_table(("step", "entries", "time", "entries/s", "planned"), beside)
+    show(f"left by the plan: {units.duration(sum(left.values()))}")
+
+
+def _rate(row: Facts) -> str:
+    return units.rate(row["entries"], row["seconds"])
+
+
+def _so_far(progress: Progress) -> str:
+    entries, expected = progress.entries or 0, progress.expected
+    percent = f" of {units.number(expected)} ({100 * entries // expected} %)" if expected else ""
+    return f"{units.number(entries)}{percent}"
 
 
 def _failure(failure: Failure) -> str:
     return f"{failure.message} [{failure.code}]"
 
 
-def _show_loads(loads: Sequence[Facts]) -> None:
-    rows = []
-    for one in loads:
-        failure = one["failure"]
-        how = f"failed: {_failure(failure)}; once that is corrected," if failure else "interrupted;"
-        state = one["process"] or f"{how} the same command resumes"
-        is_moving = one["process"] is not None and not one["done"]
-        rate = f"{one['rate']:,.0f}/s" if is_moving and one["rate"] else "-"
-        left = units.duration(one["left"]) if is_moving and one["left"] is not None else "-"
-        so_far, heard = _so_far(one["entries"], one["expected"]), units.duration(one["heard"])
-        shown = (so_far, rate, left, f"{heard} ago", "finished" if one["done"] else state)
-        rows.append((" ".join(one["inputs"]), *shown))
-    if rows:
-        show_table(("add", "entries", "entries/s", "time left", "last heard", "process"), rows)
+def _cells(load: Load) -> tuple[str, ...]:
+    is_moving = load.process is not None and not load.done
+    how = f"failed: {_failure(load.failure)}; once that is corrected," if load.failure else "interrupted;"
+    return (
+        " ".join(load.inputs),
+        _so_far(load),
+        f"{load.rate:,.0f}/s" if is_moving and load.rate else "-",
+        units.duration(load.left) if is_moving and load.left is not None else "-",
+        f"{units.duration(load.heard)} ago",
+        "finished" if load.done else str(load.process or f"{how} the same command resumes"),
+    )
 
 
 def _show_lease(one: Facts) -> None:
-    held = f"process {one['process']} will reset it" if one["process"] else "nothing will reset it"
-    if one["kind"] == preparing.KIND:
+    if one["kind"] == preflight.KIND:
         show(f"session log of {one['database']} set at {one['taken']} by --prepare-provider")
         show(f"  to restore what was before: {one['undo']}")
         return
-    show(f"{one['kind']} of {one['database']} since {one['taken']}: {held}")
+    owner = f"process {one['process']} will reset it" if one["process"] else "nothing will reset it"
+    show(f"{one['kind']} of {one['database']} since {one['taken']}: {owner}")
     if one["undo"]:
         show(f"  the next run does, or by hand: {one['undo']}")
-
-
-def _so_far(entries: int, expected: int | None) -> str:
-    if not expected:
-        return units.number(entries)
-    return f"{units.number(entries)} of {units.number(expected)} ({100 * entries // expected} %)"

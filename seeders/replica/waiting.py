@@ -8,14 +8,14 @@ it is, neither of them tells: the provider's monitor counts bytes, of all its cl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated
 
 from loader import csn, units
 from loader.common_options import Limit, OptionalConfig
-from loader.config import Config
 from loader.declared import Duration
 from loader.errors import ConfigHidden, LoaderError, NoContextCSN, NoSuchBase, NoSuchSuffix, NotInSync
 from loader.operations import moved
@@ -46,27 +46,57 @@ _AHEAD = (
 
 @dataclass(frozen=True)
 class ConsumerState:
-    """The consumer at one look. `phase`: "Refresh", "Persist" ..., "" where its monitor does not tell. `asked`: the
+    """The consumer at one look. `phase`: "Refresh", "Persist" ..., "" where its monitor does not tell. `cookie`: the
     contextCSN with which it came to the provider. `trouble`: why it does not answer; None where it does."""
 
     csns: Mapping[str, str]
     phase: str = ""
-    asked: tuple[str, ...] = ()
+    cookie: tuple[str, ...] = ()
     trouble: LoaderError | None = None
+
+    @classmethod
+    def of(cls, consumer: Connection, base: str) -> ConsumerState:
+        """No contextCSN while it has none or is only just starting."""
+        try:
+            with session(consumer) as server:
+                phase = _monitored(server, "olmSRSyncPhase")
+                cookie = _monitored(server, "olmSRLastCookieSent").partition("csn=")[2].split(",")[0].split(";")
+                csns: Mapping[str, str] = {}
+                with suppress(NoContextCSN, NoSuchBase):
+                    csns = csn.by_server(server.context_csns(base))
+                return cls(csns, phase, tuple(csn.by_server(cookie).values()))
+        except LoaderError as error:
+            if error.retryable:
+                return cls({}, trouble=error)
+            raise
+
+
+def _monitored(server: Session, attribute: str) -> str:
+    """An attribute of the consumer's first syncrepl, as its monitor has it."""
+    try:
+        instances = server.find("cn=Databases,cn=Monitor", "(objectClass=olmSyncReplInstance)", [attribute])
+    except LoaderError:
+        return ""
+    values = [value for _, entry in instances for value in entry.get(attribute.lower(), [])]
+    return values[0].decode() if values else ""
+
+
+def _provided(server: Session, base: str) -> dict[str, str]:
+    """The contextCSN of a base below the suffix is that of the suffix."""
+    return csn.by_server(moved.context_csns(server, base) or server.context_csns(base))
 
 
 def catch_up(
     connections: tuple[Connection, Connection], bases: tuple[str, str], wait: float | None, progress: Progress
 ) -> float:
-    """Wait until the consumer has seen all that the provider has now; seconds it took. Raises NotInSync, and ServerDown
-    or ConnectionLost for a consumer that does not answer at the end.
+    """Waits until the consumer has seen all that the provider has now; returns the seconds. Raises NotInSync, and
+    ServerDown or ConnectionLost for a consumer that does not answer at the end.
 
     `connections`, `bases`: of the provider and of the consumer. `wait`: seconds; None for as long as what the provider
     has to send should take, and as long as the consumer's contextCSN moves.
     """
-    provider, consumer = connections
-    with progress.step("catch-up") as meter, session(provider) as server:
-        return _CatchUpWait(server, consumer, bases, wait, meter).waited()
+    with progress.step("catch-up") as meter, session(connections[0]) as server:
+        return _CatchUpWait(server, connections[1], bases, wait, meter).waited()
 
 
 @dataclass
@@ -84,33 +114,32 @@ class _CatchUpWait:
 
     def waited(self) -> float:
         while True:
-            wanted = self._wanted()
+            wanted = _provided(self.provider, self.bases[0])
             self._look()
             if csn.is_covered_by(wanted, self._seen.csns):
                 return self.meter.seconds
-            self._tell(wanted)
+            self._count()
+            has = self._seen.csns
+            csns = f"contextCSN of the replica {_short(has)}, of the provider {_short(wanted)}"
+            self.meter.note = f"{self._doing()}; {csns}: {behind(has, wanted)}"
             if self.meter.seconds > self._until():
                 raise self._seen.trouble or self._not_in_sync(wanted)
             time.sleep(LOOK_EVERY if self.meter.seconds < _AT_FIRST else _CALM)
 
-    def _wanted(self) -> dict[str, str]:
-        return csn.by_server(_provided(self.provider, self.bases[0]))
-
     def _look(self) -> None:
-        before, self._seen = self._seen, seen(self.consumer, self.bases[1])
+        before, self._seen = self._seen, ConsumerState.of(self.consumer, self.bases[1])
         self._answered |= self._seen.trouble is None
-        csns = list(self._seen.csns.values()) or self._seen.asked
+        csns = list(self._seen.csns.values()) or self._seen.cookie
         if before.csns != self._seen.csns:
             self._moved = self.meter.seconds
         if csns and (self._answer is None or before.csns != self._seen.csns):
-            self._answer = self._asked(csns)
+            self._answer = self._ask(csns)
 
-    def _asked(self, csns: Sequence[str]) -> SyncAnswer | None:
+    def _ask(self, csns: Sequence[str]) -> SyncAnswer | None:
         """What the provider sends to a consumer that comes with this contextCSN."""
-        suffix = self._suffix
         try:
-            uuid = self.provider.read(suffix, ["entryUUID"])["entryuuid"][0].decode()
-            return sync.probe(self.provider, suffix, csns, f"(entryUUID={uuid})").answer
+            uuid = self.provider.read(self._suffix, ["entryUUID"])["entryuuid"][0].decode()
+            return sync.probe(self.provider, self._suffix, csns, f"(entryUUID={uuid})").answer
         except (LoaderError, KeyError):
             return None
 
@@ -129,137 +158,72 @@ class _CatchUpWait:
         if not self._answered:
             return _SILENT
         answer = self._answer or (None if self._seen.trouble else SyncAnswer.WHOLE)
-        if answer not in (SyncAnswer.PRESENT, SyncAnswer.WHOLE):
+        if answer is None or answer not in catchup.COSTLY:
             return self._moved + _FLOOR
         if self._entries is None:
             return self._moved + _UNKNOWN
         return self._moved + _FLOOR + _SLACK * catchup.of(answer, self._entries, logged=True).seconds
 
-    def _tell(self, wanted: Mapping[str, str]) -> None:
-        self._count()
-        has = self._seen.csns
-        csns = f"contextCSN of the replica {_short(has)}, of the provider {_short(wanted)}"
-        self.meter.note = f"{self.doing()}; {csns}: {behind(has, wanted)}"
-
     def _count(self) -> None:
         """Bytes that the provider has sent since the first look, our own answers among them."""
-        sent = _counter(self.provider, "Bytes")
-        if sent is not None:
+        counter = catchup.monitored(self.provider, "cn=Bytes,cn=Statistics", "monitorCounter")
+        if counter.isdecimal():
+            sent = int(counter)
             self._began = sent if self._began is None else self._began
             self.meter.add(size=sent - self._began - self.meter.bytes)
 
-    def doing(self) -> str:
+    def _doing(self) -> str:
         """For people."""
         if self._seen.trouble:
             return f"the replica does not answer ({self._seen.trouble})"
         phase = f"phase {self._seen.phase.lower()}" if self._seen.phase else "waiting"
+        entries = "of an unknown number" if self._entries is None else f"of {self._entries:,}"
         if self._answer is SyncAnswer.PRESENT:
-            return f"{phase}: {self._naming()}"
+            # To slapd the refresh is over once all is received, and before what was not named is removed.
+            if self._seen.phase == "Persist":
+                return f"{phase}: the consumer looks which of its entries were not named, {entries}"
+            size = f" ({units.size(_UUID_BYTES * self._entries)})" if self._entries else ""
+            return f"{phase}: the provider sends the entryUUIDs of what did not change, {entries}{size}"
         if self._answer is SyncAnswer.WHOLE:
-            return f"{phase}: the provider sends every entry whole, {self._all()}"
+            return f"{phase}: the provider sends every entry whole, {entries}"
         if self._answer is SyncAnswer.CHANGES:
             return f"{phase}: the provider sends what changed and was deleted"
         return phase if self._seen.csns else f"{phase}: no contextCSN until its refresh is done"
 
-    def _naming(self) -> str:
-        # To slapd the refresh is over once all is received, and before what was not named is removed.
-        if self._seen.phase == "Persist":
-            return f"the consumer looks which of its entries were not named, {self._all()}"
-        bytes_ = f" ({units.size(_UUID_BYTES * self._entries)})" if self._entries else ""
-        return f"the provider sends the entryUUIDs of what did not change, {self._all()}{bytes_}"
-
-    def _all(self) -> str:
-        return "of an unknown number" if self._entries is None else f"of {self._entries:,}"
-
     def _not_in_sync(self, wanted: Mapping[str, str]) -> NotInSync:
-        facts = {"consumer": self.consumer.uri, "provider": self.provider.uri}
-        has = self._seen.csns
-        csns = f"its contextCSN is {_listed(has)}, the provider's is {_listed(wanted)}"
-        state = f"{self.doing()}; {csns}: {behind(has, wanted)}"
-        waited = units.duration(self.meter.seconds)
-        return NotInSync(**facts, waited=waited, state=state, advice=self._advice())
-
-    def _advice(self) -> str:
-        if self._answer in (SyncAnswer.PRESENT, SyncAnswer.WHOLE):
-            taken = catchup.cost_told(self._answer, self._entries, logged=True)
-            return (
-                f"It takes up to {taken}. Let it go on while its slapd uses a processor, and wait longer "
+        advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
+        if self._answer in catchup.COSTLY:
+            cost = catchup.cost_told(self._answer, self._entries, logged=True)
+            advice = (
+                f"It takes up to {cost}. Let it go on while its slapd uses a processor, and wait longer "
                 "(--wait); else look at its log (loglevel sync). docs/catch-up.md tells how to have changes "
                 "alone sent, and what to do if the log repeats `retrying`."
             )
-        return "Look at the consumer's log (loglevel sync) for what syncrepl says."
-
-
-def seen(consumer: Connection, base: str) -> ConsumerState:
-    """The consumer's contextCSN; none while it has none or is only just starting."""
-    try:
-        with session(consumer) as server:
-            phase = _monitored(server, "olmSRSyncPhase")
-            asked = _monitored(server, "olmSRLastCookieSent")
-            csns = tuple(asked.partition("csn=")[2].split(",")[0].split(";"))
-            return ConsumerState(_context(server, base), phase, tuple(csn.by_server(csns).values()))
-    except LoaderError as error:
-        if error.retryable:
-            return ConsumerState({}, trouble=error)
-        raise
-
-
-def newer(connections: tuple[Connection, Connection], bases: tuple[str, str]) -> Iterator[str]:
-    """Server IDs of which the consumer has a newer change than the provider. The consumer is asked first, so it cannot
-    have received that change meanwhile."""
-    has = seen(connections[1], bases[1]).csns
-    with session(connections[0]) as server:
-        wanted = csn.by_server(_provided(server, bases[0]))
-    return (sid for sid, text in sorted(has.items()) if sid in wanted and text > wanted[sid])
-
-
-def _provided(server: Session, base: str) -> Sequence[str]:
-    """Of a base below the suffix the suffix tells."""
-    return moved.context_csns(server, base) or server.context_csns(base)
-
-
-def _context(server: Session, base: str) -> dict[str, str]:
-    try:
-        return csn.by_server(server.context_csns(base))
-    except (NoContextCSN, NoSuchBase):
-        return {}
-
-
-def _monitored(server: Session, attribute: str) -> str:
-    """Of its syncrepls, as its monitor has it; that of the first."""
-    where = "(objectClass=olmSyncReplInstance)"
-    try:
-        found = server.find("cn=Databases,cn=Monitor", where, [attribute])
-    except LoaderError:
-        return ""
-    values = [value for _, entry in found for value in entry.get(attribute.lower(), [])]
-    return values[0].decode() if values else ""
-
-
-def _counter(server: Session, name: str) -> int | None:
-    try:
-        found = server.read(f"cn={name},cn=Statistics,cn=Monitor", ["monitorCounter"])
-        return int(found["monitorcounter"][0])
-    except (LoaderError, KeyError, ValueError):
-        return None
+        has = self._seen.csns
+        csns = f"its contextCSN is {_listed(has)}, the provider's is {_listed(wanted)}"
+        return NotInSync(
+            consumer=self.consumer.uri,
+            provider=self.provider.uri,
+            waited=units.duration(self.meter.seconds),
+            state=f"{self._doing()}; {csns}: {behind(has, wanted)}",
+            advice=advice,
+        )
 
 
 def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
     """How far, for each server ID that the consumer lacks changes of."""
-    late = [sid for sid, csn_ in sorted(provider.items()) if consumer.get(sid, "") < csn_]
-    if not late:
-        return "in sync"
-    return ", ".join(f"{_lag(consumer.get(sid), provider[sid])} (server ID {sid})" for sid in late)
+    late = [sid for sid, text in sorted(provider.items()) if consumer.get(sid, "") < text]
+    lags = [f"{_lag(consumer.get(sid), provider[sid])} (server ID {sid})" for sid in late]
+    return ", ".join(lags) or "in sync"
 
 
 def _lag(has: str | None, wanted: str) -> str:
     if has is None:
         return "nothing received yet"
     try:
-        seconds = (csn.time(wanted) - csn.time(has)).total_seconds()
+        return f"{units.duration((csn.time(wanted) - csn.time(has)).total_seconds())} behind"
     except ValueError:  # the time of day is none
         return "behind"
-    return f"{units.duration(seconds)} behind"
 
 
 def _short(csns: Mapping[str, str]) -> str:
@@ -293,61 +257,58 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     """Seconds waited, the comparison, and as what the replica was compared. Raises NotInSync, PartialReplica."""
     with session(options.provider) as provider:
         base = provider.base()
-    wanted, how = expected(options, base)
-    left_out: tuple[str, ...]
-    if wanted is None:
-        provider_side = Server(replace(options.provider, base=base))
-        consumer_side = Server(replace(options.consumer, base=base))
-        bases, left_out = (base, base), ()
+    narrowed, how = _narrowed(options, base)
+    if narrowed:
+        bases = (narrowed.syncrepl.searchbase, narrowed.database.suffix)
+        theirs, ours, ignored = narrowed.sides(options.provider, options.consumer)
     else:
-        bases = (wanted.syncrepl.searchbase, wanted.database.suffix)
-        provider_side, consumer_side, left_out = wanted.sides(options.provider, options.consumer)
+        bases, ignored = (base, base), ()
+        theirs, ours = (Server(replace(one, base=base)) for one in (options.provider, options.consumer))
     connections = (options.provider, options.consumer)
     waited = catch_up(connections, bases, options.wait, progress)
-    ignored = (*IGNORED, *left_out)
-    sides = (provider_side, consumer_side)
-    asked = CompareOptions(*sides, ignored, options.limit, show_attributes=True)
-    report = compared(asked, progress)
-    ahead = ", ".join(newer(connections, bases))
+    comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
+    report = _compared(comparing, progress)
+    # The consumer is asked first, so it cannot have received a newer change meanwhile.
+    has = ConsumerState.of(options.consumer, bases[1]).csns
+    with session(options.provider) as provider:
+        wanted = _provided(provider, bases[0])
+    ahead = ", ".join(sid for sid, text in sorted(has.items()) if sid in wanted and text > wanted[sid])
     if ahead:
         report = replace(report, notes=(*report.notes, _AHEAD.format(ahead)))
     return waited, report, how
 
 
-def expected(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
+def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
     """What the consumer's syncrepl makes it hold, None for everything; and where that is known from."""
     try:
-        config = _configuration(options)
+        if options.config_path is not None:
+            config = configuration.read(options.config_path)
+        else:
+            with session(options.consumer) as consumer:
+                config = configuration.read_online(consumer)
     except ConfigHidden:
         return None, "a whole replica (its configuration cannot be read; --config gives it)"
     try:
         database = config.database(base)
     except NoSuchSuffix:
         database = config.database(None)
-    found = partial.of(config, database, "search", options.provider.uri)
-    if found is None:
+    narrowed = partial.of(config, database, "search", options.provider.uri)
+    if narrowed is None:
         return None, "a whole replica"
-    return found, f"a partial replica ({', '.join(found.syncrepl.narrowing(database.suffix))})"
+    return narrowed, f"a partial replica ({', '.join(narrowed.syncrepl.narrowing(database.suffix))})"
 
 
-def _configuration(options: VerifyOptions) -> Config:
-    if options.config_path is not None:
-        return configuration.read(options.config_path)
-    with session(options.consumer) as consumer:
-        return configuration.read_online(consumer)
-
-
-def compared(asked: CompareOptions, progress: Progress) -> CompareReport:
-    """The comparison. A consumer's slapo-ppolicy and slapo-lastbind write to an entry without replication
-    (o_dont_replicate), and access control may hide an attribute on one of the two (Debian's package hides
-    userPassword). So if nothing but values differ, it is made once more without the attributes that each server
-    may keep for itself, and those that one of them hides. If these are all that differ, the former stand in `local` and
-    the two are equal; or the latter stand in `equal_but_for`, and nobody knows whether they are equal."""
-    report = compare(asked, progress)
+def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
+    """A consumer's slapo-ppolicy and slapo-lastbind write to an entry without replication (o_dont_replicate), and
+    access control may hide an attribute on one of the two (Debian's package hides userPassword). So if nothing but
+    values differ, the two are compared once more without the attributes that each server may keep for itself, and
+    those that one of them hides. If these are all that differ, the former stand in `local` and the two are equal; or
+    the latter stand in `equal_but_for`, and nobody knows whether they are equal."""
+    report = compare(options, progress)
     if report.equal or report.only_a or report.only_b:
         return report
-    hidden = {name for one in report.hidden for name in one.attributes}
-    without = compare(replace(asked, ignore=(*asked.ignore, *LOCAL, *hidden)), progress)
+    hidden = {name for attributes in report.hidden for name in attributes.attributes}
+    without = compare(replace(options, ignore=(*options.ignore, *LOCAL, *hidden)), progress)
     if not without.equal:
         return report
     if not hidden:

@@ -1,12 +1,20 @@
-"""`ditseed generate learn`: a template from a real tree."""
+"""`ditseed generate learn`: a template from a real tree, that is LDIF, a database directory, or a server.
+
+LDIF is read once and as it comes. Databases and servers are exported beside the template first; the export is removed
+again, for it holds the real values.
+"""
 
 from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from loader import resources, standard, units
+from loader import exports, ldif, resources, standard, units
 from loader.cli.access import Server, connection_of
 from loader.cli.options import Shown, is_given
 from loader.cli.report import show_facts, show_json
@@ -14,7 +22,12 @@ from loader.common_options import Jobs
 from loader.declared import Argument
 from loader.declared import command as declare
 from loader.errors import UsageProblem
-from seeders.synthetic.learn import LearnOptions, learn
+from loader.operations.export_mdb import DumpOptions, export_database
+from loader.progress import Progress
+from loader.server.options import Connection
+from loader.sources.location import STDIN, Kind, locate
+from loader.sources.mdb import Part
+from loader.storage import files, held
 
 
 @declare("learn")
@@ -41,21 +54,28 @@ def command(
       ditseed generate learn -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com -o ours.toml
       ditseed generate ./ours.toml -n 30000000 -o /srv/tree         a tree like it, of any size
     """
-    base = server.base if is_given("base") or not sources else None
-    connection = connection_of(server)
     if sources and is_given("uri"):
         raise UsageProblem(reason="give either SOURCE or -H, not both")
-    place = None if output == "-" else Path(output)
-    if place is None:
+    template = None if output == "-" else Path(output)
+    if template is None:
         standard.reserve_output()
-    if place is not None and place.exists() and not replace:
-        raise UsageProblem(reason=f"{place} exists already; --replace overwrites it")
-    usual = resources.processors() if sources else resources.connections()
-    asked = LearnOptions(sources, None if sources else connection, base, place, jobs or usual)
-    learned = learn(asked, shown.progress)
-    if place is None:
+    elif template.exists() and not replace:
+        raise UsageProblem(reason=f"{template} exists already; --replace overwrites it")
+    else:
+        files.require_writable(template.parent)
+    jobs = jobs or (resources.processors() if sources else resources.connections())
+    scratch = template.absolute().parent if template else Path(tempfile.gettempdir())
+    origin = _Origin(sources, connection_of(server), server.base if is_given("base") else None, jobs)
+    with origin.ldif(scratch, shown.progress) as (paths, descriptor), shown.progress.step("learn") as meter:
+        with exports.held(paths, meter) as opened:
+            learned = ldif.learn(opened, descriptor, jobs, meter)
+        if descriptor is None:
+            exports.require_entries(paths, learned.entries)
+    if template is None:
         sys.stdout.write(learned.template)
         return
+    with files.explained(template):
+        files.write_durably(template, learned.template.encode())
     facts = {
         "entries": learned.entries,
         "kinds": learned.kinds,
@@ -63,12 +83,41 @@ def command(
         "entries left out": learned.left_out,
     }
     if shown.as_json:
-        show_json({**facts, "template": place})
+        show_json({**facts, "template": template})
         return
+    # As `generate` takes it for a path, and not for the name of a shipped template.
+    path = str(template) if "/" in str(template) else f"./{template}"
     numbers = {name: units.number(count) for name, count in facts.items()}
-    show_facts({**numbers, "template": place, "try": f"ditseed generate {_path(place)} -n 1000"})
+    show_facts({**numbers, "template": template, "try": f"ditseed generate {path} -n 1000"})
 
 
-def _path(place: Path) -> str:
-    """As `generate` takes it for a path, and not for the name of a shipped template."""
-    return str(place) if "/" in str(place) else f"./{place}"
+@dataclass(frozen=True)
+class _Origin:
+    """`sources`: LDIF files, directories of such, `-` for standard input, or one database directory; none: the server.
+    `base`: the part of a database. `jobs`: threads, or connections."""
+
+    sources: tuple[str, ...]
+    connection: Connection
+    base: str | None
+    jobs: int
+
+    @contextmanager
+    def ldif(self, place: Path, progress: Progress) -> Iterator[tuple[list[Path], int | None]]:
+        """LDIF, as `exports` takes it, and a descriptor to read, in this order. `place`: where exports may be."""
+        alone = (Kind.DATABASE,) if len(self.sources) == 1 else ()
+        located = [locate(source, Kind.LDIF, Kind.STREAM, *alone) for source in self.sources]
+        database = next((source for source in located if source.kind is Kind.DATABASE), None)
+        if located and database is None:
+            paths = [path for source in located for path in source.paths if source.text != STDIN]
+            yield paths, (0 if STDIN in self.sources else None)
+            return
+        with held.scratch(place, ".ditseed-learn-") as scratch:
+            output = scratch.path / "export"
+            if database is None:
+                # Imported here, since python-ldap takes longer to load than a file to be read.
+                from loader.operations.export import ExportOptions, export
+
+                export(ExportOptions(self.connection, output, jobs=self.jobs), progress, {})
+            else:
+                export_database(DumpOptions(Part(database.path, self.base), output, self.jobs), progress, {})
+            yield [output], None

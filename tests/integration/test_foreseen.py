@@ -17,7 +17,7 @@ from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.sinks.mdb import schema_of
-from seeders.replica import fitting
+from seeders.replica import preflight
 from tests.support.command import Done, ditseed
 
 pytestmark = pytest.mark.slapd
@@ -94,7 +94,7 @@ def test_what_the_provider_does_not_say(provider: Slapd, caplog: pytest.LogCaptu
         config = configuration.read(consumer.config_path)
         known = SchemaFacts.of(schema_of(config, config.database(SUFFIX)))
         with session(Connection(provider.uri)) as anonymous:
-            assert fitting.classes(anonymous, SUFFIX, known) == []
+            assert preflight.unknown_classes(anonymous, SUFFIX, known) == []
     assert "posixGroup" in caplog.text
     assert f"{provider.uri} did not say whether any entry has them" in caplog.text
 

@@ -17,7 +17,7 @@ from fixtures.chroots import chroot, missing_chroot
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.network import Proxy
 from fixtures.slapd_config import Installation, Settings
-from seeders.replica import predicting
+from seeders.replica import dry_run
 from tests.support.command import Done, ditseed
 from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
@@ -106,10 +106,10 @@ def test_a_window_that_is_too_short(both: Pair, tmp_path: Path) -> None:
 
 
 def test_a_purge_is_a_window() -> None:
-    assert predicting.age_of("07+00:00") == 7 * 86400
-    assert predicting.age_of("00:10:30") == 630
-    assert predicting.age_of("a week") is None
-    hour = predicting.Window(3600.0, "cn=log is purged of what is older than 1 h")
+    assert dry_run.age_of("07+00:00") == 7 * 86400
+    assert dry_run.age_of("00:10:30") == 630
+    assert dry_run.age_of("a week") is None
+    hour = dry_run.Window(3600.0, "cn=log is purged of what is older than 1 h")
     assert hour.too_short(3600.0) is None
     assert "cn=log" in str(hour.too_short(3601.0))
 

@@ -19,9 +19,8 @@ from loader.mdb import contents, edits, meta
 from loader.operations.migrate import AGAIN
 from loader.progress import Progress
 from loader.server import tools
-from seeders.replica import seed as seeding
-from seeders.replica.strategies import SeedOptions
-from seeders.replica.strategies.clone import Clone
+from seeders.replica import seed_cmd
+from seeders.replica.strategies import Clone, SeedOptions
 from tests.support import killing
 from tests.support.command import ditseed
 
@@ -79,7 +78,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         back = SeedOptions(
             strategy="clone", config_path=newer.config_path, suffix=newer.suffix, source=(ours.database_dir,)
         )
-        assert seeding.seed(back, Progress("none"), {})["converted"] == "data format 1 to 3"
+        assert seed_cmd.seed(back, Progress("none"), {})["converted"] == "data format 1 to 3"
         assert meta.read_meta(newer.database_dir).format == 3
         ditseed("compare", first, newer.database_dir, "--with-context-csn").ok()
         found = differences(first, newer.database_dir)

@@ -17,7 +17,7 @@ from loader.errors import LdifTruncated, NoRun
 from loader.progress import Meter, Progress
 from loader.run.log import Facts
 from loader.run.steps import open_run
-from seeders.replica.strategies.stopped import RUN_DIR
+from seeders.replica.strategies import RUN_DIR
 from tests.support.command import Done, ditseed, start
 from tests.support.refusal import refused, where
 from tests.support.seeding import Pair, consumer_of, pair

@@ -9,7 +9,7 @@ import pytest
 from loader import config, csn
 from loader.server import sync
 from loader.server.sync import SyncAnswer
-from seeders.replica import catchup, preflight, provider
+from seeders.replica import catchup, strategies
 
 A = "20261121070501.123456Z#000000#001#000000"
 B = "20250101000000.000000Z#000000#0ff#000000"
@@ -70,14 +70,14 @@ def test_the_log_level(values: tuple[str, ...], logs: bool) -> None:
 def test_the_claim_of_an_ldif_stands_in_its_first_entry(tmp_path: Path) -> None:
     path = tmp_path / "tree.ldif"
     path.write_text(f"dn: dc=example,dc=com\nobjectClass: domain\ndc: example\ncontextCSN: {A}\ncontextcsn: {B}\n\n")
-    assert preflight.context_csns_of_ldif([path]) == sorted([A, B])
+    assert strategies.context_csns_of_ldif([path]) == sorted([A, B])
     path.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
-    assert preflight.context_csns_of_ldif([path]) is None
+    assert strategies.context_csns_of_ldif([path]) is None
 
 
 def test_a_session_log_grows_with_the_tree() -> None:
-    assert provider.log_size(None) == provider.log_size(1000) == 100_000
-    assert provider.log_size(30_000_000) == 300_000
+    assert catchup.log_size(None) == catchup.log_size(1000) == 100_000
+    assert catchup.log_size(30_000_000) == 300_000
 
 
 @pytest.mark.parametrize(("size", "before"), [(0, ()), (500, ("500",))])
@@ -90,10 +90,10 @@ def test_what_is_not_there_is_added_and_not_replaced(size: int, before: tuple[st
             {"olcOverlay": [b"{0}syncprov"], **({"olcSpSessionlog": [b"500"]} if size else {})},
         ),
     ]
-    found = provider.of(config.parse(Path("cn=config"), entries, "ldap://host"), "DC=example, DC=com")
+    found = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://host"), "DC=example, DC=com")
     assert found is not None
     assert found.session_log == size
-    assert provider.change_command(found, 1000).before == before
+    assert catchup.change_command(found, 1000).before == before
 
 
 def test_all_providers_that_may_write_are_known(tmp_path: Path) -> None:
@@ -112,6 +112,6 @@ def test_all_providers_that_may_write_are_known(tmp_path: Path) -> None:
         ),
         (f"olcOverlay={{0}}syncprov,{name}", {"olcOverlay": [b"{0}syncprov"]}),
     ]
-    found = provider.of(config.parse(Path("cn=config"), entries, "ldap://one"), "dc=com")
+    found = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://one"), "dc=com")
     assert found is not None
     assert (found.writes_itself, found.server_ids) == (True, {"001", "00a", "00c"})

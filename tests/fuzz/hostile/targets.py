@@ -27,7 +27,7 @@ from loader.run.steps import status_of
 from loader.server import configuration, questions
 from loader.sinks import mdb
 from loader.typed import Unfit
-from seeders.replica import preflight
+from seeders.replica import strategies
 from tests.fuzz.hostile import mutate
 
 
@@ -82,7 +82,7 @@ class Export(Target):
         path = self.home / exports.FILE
         path.write_bytes(mutate.json_text(chance, self.facts))
         meter = Meter("scan")
-        preflight.context_csns_of_ldif([self.home])
+        strategies.context_csns_of_ldif([self.home])
         replicas.require_whole(self.home)
         with exports.held([self.home], meter) as paths:
             found = ldif.scan(paths, meter)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from loader import config as glue
 from loader import csn, exports, ldif
-from loader.config import Config, Database
+from loader.config import Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
 from loader.operations import bound, packaged
@@ -32,7 +32,7 @@ from loader.server import visibility
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.storage import files
-from seeders.replica.strategies import Consumer, SeedOptions, Strategy, stopped
+from seeders.replica.strategies import READING_TAKES, Consumer, SeedOptions, Strategy, estimate, read_provider, reading
 
 _STRATEGY = "--strategy online"
 _EMPTY_SUFFIX = (
@@ -59,7 +59,7 @@ def run_dir_of(uri: str | None, suffix: str | None, named: Path | None) -> Path:
 
 
 class Online(Strategy):
-    takes = stopped.READING_TAKES | {"consumer", "source", "nosync"}
+    takes = READING_TAKES | {"consumer", "source", "nosync"}
     steps = ("preflight", *EXPORT_STEPS, "join", *ADD_STEPS, "claim")
     verb = "replica seed online"
     reads_ldif = True
@@ -70,7 +70,7 @@ class Online(Strategy):
         if (options.connection is None) == (not options.source):
             reason = "takes the entries from a provider (-H) or from LDIF (--from), one of them"
             raise UsageProblem(reason=f"{_STRATEGY} {reason}")
-        self.options = options
+        super().__init__(options)
         self.server = dataclasses.replace(options.consumer, base=options.suffix)
 
     @property
@@ -86,8 +86,8 @@ class Online(Strategy):
         }
 
     def begins_anew(self, restart: bool) -> bool:
-        """Whether the run is none to go on with: what it has finished is not on that server any more. Then the consumer
-        is asked before the run is forgotten."""
+        """Also if what a finished run has loaded is not on that server any more. Then the consumer is asked before the
+        run is forgotten."""
         if restart:
             return True
         with recorded(self.run_dir) as catalogue:
@@ -105,7 +105,11 @@ class Online(Strategy):
         with opened(self.server) as target:
             config, database = target.config, target.config.database(self.server.base)
             lending.require_free(config, database)
-            _require_one(config, database)
+        for part in glue.subordinates(config, database):
+            # slapd lets the updatedn of one database write what only replication may, and only into that one.
+            reason = f"the database of {part.suffix} holds a part of the same tree, which only an offline seed can fill"
+            advice = "Stop that server, and use --strategy search or ldif."
+            raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
         if packaged.is_empty(database.suffix):
             raise UsageProblem(reason=f"{_STRATEGY} {_EMPTY_SUFFIX}")
         with session(self.server) as server:
@@ -114,26 +118,19 @@ class Online(Strategy):
             visibility.require_first(server, config, database)
         return Consumer(config, database)
 
-    def require_fitting(self, provider: Session, base: str, consumer: Consumer) -> None:
-        """A running server judges each entry for itself."""
-
     def context_csns(self, provider: Session, base: str) -> list[str]:
         """As the entry of the base has it: nothing else brings it into the LDIF."""
         return provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Facts:
-        if self.options.source:
-            return {}
-        asked = stopped.reading(self.options, suffix, self.run_dir)
-        return stopped.estimate(asked, progress)
+        return {} if self.options.source else estimate(reading(self.options, suffix, self.run_dir), progress)
 
     def run(self, run: Run) -> Facts:
         work = _OnlineSteps(self.options, self.server, run)
         facts = run.catalogue.found("claim") or work.load()
         files.remove_tree(run.directory / "export")
         work.joined.unlink(missing_ok=True)
-        told = {name: value for name, value in facts.items() if name != bound.BOUND}
-        return {**told, "next": _NEXT}
+        return {**{name: value for name, value in facts.items() if name != bound.BOUND}, "next": _NEXT}
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
@@ -143,12 +140,12 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
         entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])
     except LoaderError:
         entries, whole = [], False
-    found = [(name, {key: set(values) for key, values in one.items()}) for name, one in entries]
-    if not (whole and packaged.is_all(found)):
+    parts = [(name, {key: set(values) for key, values in entry.items()}) for name, entry in entries]
+    if not (whole and packaged.is_all(parts)):
         what = "entries already"
         return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=_ONLY_EMPTY)
     admin = shlex.quote(database.root_dn or "ROOTDN")
-    names = " ".join(shlex.quote(name) for name, _ in reversed(found))
+    names = " ".join(shlex.quote(name) for name, _ in reversed(parts))
     advice = (
         "Delete it as the root DN of that database, then give the same command again: "
         f"ldapdelete -x -W -D {admin} -H {shlex.quote(server.uri)} {names} "
@@ -156,14 +153,6 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
     )
     what = "the entry that installing slapd made, and none of yours"
     return ReplicaNotEmpty(where=where, suffix=suffix, what=what, advice=advice)
-
-
-def _require_one(config: Config, database: Database) -> None:
-    """slapd lets the updatedn of one database write what only replication may, and only into that one."""
-    for one in glue.subordinates(config, database):
-        reason = f"the database of {one.suffix} holds a part of the same tree, which only an offline seed can fill"
-        advice = "Stop that server, and use --strategy search or ldif."
-        raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
 
 
 @dataclass(frozen=True)
@@ -183,15 +172,19 @@ class _OnlineSteps:
         source = self.options.source or self._export(suffix)
         joined = self.run.do("join", lambda meter: self.join(meter, source, suffix))
         with lending.update_dn_set(self.server, suffix):
-            added = add(self.adding(), self.run.progress, dict(self.run.timeouts))
+            run_dir = self.run.directory / "add"
+            adding = AddOptions(
+                self.server, (self.joined,), nosync=self.options.nosync, as_replication=True, run_dir=run_dir
+            )
+            added = add(adding, self.run.progress, dict(self.run.timeouts))
             facts = {"entries": added["added"] + added["present"], **joined}
             return self.run.do("claim", lambda meter: self.claim(suffix, facts))
 
     def _export(self, suffix: str) -> tuple[Path, ...]:
-        asked = stopped.reading(self.options, suffix, self.run.directory / "export")
+        exporting = reading(self.options, suffix, self.run.directory / "export")
         if self.run.catalogue.found("join") is None:
-            stopped.read_provider(self.options, asked, self.run)
-        return (asked.output,)
+            read_provider(self.options, exporting, self.run)
+        return (exporting.output,)
 
     def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:
         """One file, in which nothing is newer than the contextCSN that the replica will claim."""
@@ -208,14 +201,9 @@ class _OnlineSteps:
             os.fsync(file.fileno())
         return {"context_csns": claimed}
 
-    def adding(self) -> AddOptions:
-        nosync, run_dir = self.options.nosync, self.run.directory / "add"
-        inputs = (self.joined,)
-        return AddOptions(self.server, inputs, nosync=nosync, as_replication=True, run_dir=run_dir)
-
     def claim(self, suffix: str, facts: Facts) -> Facts:
         """The contextCSN last: without it no syncrepl takes a part for the whole."""
         killpoint("claim.middle")
         with session(self.server) as server:
-            server.replace(suffix, {"contextCSN": [one.encode() for one in facts["context_csns"]]})
+            server.replace(suffix, {"contextCSN": [text.encode() for text in facts["context_csns"]]})
         return {**facts, bound.BOUND: bound.found(self.server, suffix)}

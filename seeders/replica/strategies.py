@@ -1,0 +1,641 @@
+"""The strategies of `replica seed`: the ways to get the entries into the consumer. `search`, `ldif` and `clone` fill
+the database of a stopped consumer; online.py has the one for a running consumer."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, NoReturn
+
+import click
+
+from loader import backmdb, csn, defaults, dn, exports, indexes, resources
+from loader import config as glue
+from loader.common_options import (
+    AllowHidden,
+    ConsumerSuffix,
+    Engine,
+    Jobs,
+    OptionalConfig,
+    Page,
+    Pieces,
+    Placing,
+    Reading,
+    RunDir,
+    VerifyNew,
+    WriteContextCsn,
+)
+from loader.config import Config, Database
+from loader.errors import GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
+from loader.mdb import contents, copy, edits, meta, verify
+from loader.mdb.edits import cap_entry_csns
+from loader.mdb.meta import DATA
+from loader.operations import build, export, indexing, made_with, migrate, moved, packaged, replicas, stream_build
+from loader.operations.build import BuildOptions, inputs, native
+from loader.operations.build.finish import INVALID
+from loader.operations.export import ExportOptions, export_steps, trial_plan
+from loader.operations.made_with import Fit, Origin
+from loader.operations.migrate import AGAIN, MigrateOptions, MigrateSteps
+from loader.operations.publish import TargetDatabase, publish_environment
+from loader.operations.room import choose_maxsize
+from loader.operations.shards import clear
+from loader.progress import Meter, Progress
+from loader.run.log import Facts, killpoint
+from loader.run.steps import Run
+from loader.server import configuration, tools
+from loader.server.options import Connection
+from loader.server.session import Session, session
+from loader.storage import files
+from seeders.replica import partial
+from seeders.replica.partial import Partial
+
+RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
+READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
+COMPARE = "compare"  # the step that a clone of pages does not need
+CONVERTED = "converted"  # among the facts of the step `schema`: from which format to which
+_TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
+_CONVERSION_FACTS = (CONVERTED, AGAIN, INVALID)  # in the report
+_ANEW = (
+    "Make the database anew from the entries: --strategy search, or --strategy ldif with the output of "
+    "`ditseed export DATABASE-DIRECTORY`."
+)
+_HEAD = 1 << 18  # bytes; contextCSN stands in the entry of the suffix, which comes first
+_LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
+_READ = "search, online: number of"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Admin:
+    """The provider, as an account that may change its cn=config, and as one that may write to the tree."""
+
+    config: Connection
+    data: Connection
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedOptions(Placing, Reading):
+    """`strategy` is empty if all are tried. `connection` is the provider, `source` is --from: LDIF, an export
+    directory, or a database directory. `config_path` is the configuration of a stopped consumer, `consumer` is a
+    running one."""
+
+    strategy: str = ""
+    config_path: OptionalConfig = None
+    suffix: ConsumerSuffix = None
+    consumer: Connection | None = None
+    connection: Connection | None = None
+    source: tuple[Path, ...] = ()
+    admin: Admin | None = None  # --prepare-provider
+    replicas: tuple[Connection, ...] = ()  # more providers of the same tree
+    engine: Engine = defaults.ENGINES[0]
+    verify: VerifyNew = "quick"
+    write_context: Annotated[
+        WriteContextCsn, "ldif: compute contextCSN from the entries, as slapadd -w (for the output of slapcat only)."
+    ] = False
+    allow_hidden: AllowHidden = False
+    jobs: Annotated[Jobs, f"{_READ} parallel connections to each provider (default: one per processor, at most 4)."] = (
+        None
+    )
+    pieces: Annotated[
+        Pieces,
+        f"{_READ} searches into which the tree is divided; 0: as many as jobs. If a connection breaks, one of them is "
+        "repeated.",
+    ] = 0
+    page: Annotated[Page, "search, online: entries per page; 0: no paging unless a limit requires it."] = 0
+    keep_export: Annotated[
+        Path | None,
+        "--keep-export DIR",
+        click.Path(path_type=Path, file_okay=False),
+        "search: export into DIR first, build from the export, and keep it.",
+    ] = None
+    nosync: Annotated[bool, "online: switch nosync on during the load, as `ditseed add --nosync`."] = False
+    run_dir: RunDir = None
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """The database to fill. `partial`: what its syncrepl makes it a partial replica of; None: a whole replica."""
+
+    config: Config
+    database: Database
+    partial: Partial | None = None
+
+
+class Strategy(ABC):
+    """Made for one command; raises UsageProblem if that lacks an option which the strategy needs. `takes`: fields of
+    SeedOptions that not every strategy takes. `reads_ldif`: --from is LDIF."""
+
+    takes: ClassVar[frozenset[str]]
+    steps: ClassVar[tuple[str, ...]]
+    verb: ClassVar[str]
+    reads_ldif: ClassVar[bool] = False
+
+    def __init__(self, options: SeedOptions) -> None:
+        self.options = options
+
+    @property
+    @abstractmethod
+    def run_dir(self) -> Path: ...
+
+    @abstractmethod
+    def identity(self) -> Mapping[str, object]:
+        """What must not change between a run and its resumption."""
+
+    @abstractmethod
+    def begins_anew(self, restart: bool) -> bool:
+        """Whether to discard the run in `run_dir`."""
+
+    @abstractmethod
+    def begin(self, run: Run, anew: bool) -> None:
+        """Clears what an earlier run has left."""
+
+    @abstractmethod
+    def consumer(self) -> Consumer:
+        """Raises LoaderError if the consumer cannot be seeded in this way."""
+
+    @abstractmethod
+    def context_csns(self, provider: Session, base: str) -> list[str]:
+        """The provider's contextCSN. Raises NoContextCSN."""
+
+    @abstractmethod
+    def plan(self, suffix: str, progress: Progress) -> Facts:
+        """What the steps would do; changes nothing."""
+
+    @abstractmethod
+    def run(self, run: Run) -> Facts:
+        """The steps after the preflight; the facts for the report."""
+
+
+# How `search` and `online` read the provider.
+
+
+def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | None = None) -> ExportOptions:
+    """The provider's entries below its base (default: the consumer's suffix), into `output`."""
+    assert options.connection is not None
+    first, *others = (
+        partial.provider(provider) if partial else dataclasses.replace(provider, base=provider.base or suffix)
+        for provider in (options.connection, *options.replicas)
+    )
+    return ExportOptions(
+        first,
+        output,
+        jobs=options.jobs or resources.connections(),
+        pieces=options.pieces,
+        page=options.page,
+        narrowing=partial.narrowing() if partial else None,
+        # The preflight has looked at what the provider hides; an export that is kept tells others of it.
+        looked=options.keep_export is None,
+        replicas=tuple(others),
+    )
+
+
+def read_provider(options: SeedOptions, exporting: ExportOptions, run: Run) -> None:
+    """The steps of an export."""
+    exporting.output.mkdir(exist_ok=True)
+    export_steps(exporting, run)
+    if not options.allow_hidden:
+        replicas.require_whole(exporting.output)
+
+
+def estimate(exporting: ExportOptions, progress: Progress) -> Facts:
+    """How the provider would be read, which must be within its options."""
+    with progress.step("plan") as meter:
+        cut = trial_plan(exporting, meter)
+    expected = cut["expected"]
+    entries = expected if expected is not None else "the provider does not tell"
+    return {"entries": entries, "read_as": cut["how"]}
+
+
+def run_dir_of(named: Path | None, place: TargetDatabase) -> Path:
+    """--run-dir, or the one in the database directory."""
+    return named.absolute() if named else place.directory / RUN_DIR
+
+
+class StoppedConsumer(Strategy):
+    """What `search`, `ldif` and `clone` share."""
+
+    verb = "replica seed"
+
+    def __init__(self, options: SeedOptions) -> None:
+        super().__init__(options)
+        if options.config_path is None:
+            self._lacks("the configuration of the stopped consumer: --config")
+        self.config_path = options.config_path
+
+    def _lacks(self, what: str) -> NoReturn:
+        raise UsageProblem(reason=f"--strategy {self.options.strategy} needs {what}")
+
+    @cached_property
+    def place(self) -> TargetDatabase:
+        """Where the consumer's configuration wants its database."""
+        return build.target_database(self.config_path, self.options.suffix, self.options.replace)
+
+    @cached_property
+    def partial(self) -> Partial | None:
+        """What the consumer's syncrepl makes a partial replica of; None: a whole one. Raises PartialReplica."""
+        provider = self.options.connection.uri if self.options.connection else None
+        strategy, engine = self.options.strategy, self.options.engine
+        return partial.of(self.place.config, self.place.database, strategy, provider, engine)
+
+    @property
+    def is_plain(self) -> bool:
+        """A whole replica in one database, with a suffix."""
+        place = self.place
+        glued = any(database.backend == "mdb" for database in glue.subordinates(place.config, place.database))
+        return self.partial is None and not glued and not packaged.is_empty(place.database.suffix)
+
+    @property
+    def run_dir(self) -> Path:
+        return run_dir_of(self.options.run_dir, self.place)
+
+    @cached_property
+    def _identity(self) -> dict[str, object]:
+        options = self.options
+        return {
+            "strategy": options.strategy,
+            "config": str(self.config_path.absolute()),
+            "configuration": native.made_for(self.place.config, self.place.database, self.building()),
+            "suffix": options.suffix,
+            "source": [str(path.absolute()) for path in options.source],
+            "provider": options.connection.identity() if options.connection else None,
+            "write_context": options.write_context,
+            "engine": options.engine,
+            "maxsize": options.maxsize,
+            **({"keep_export": str(options.keep_export.absolute())} if options.keep_export else {}),
+            **({"replicas": [provider.uri for provider in options.replicas]} if options.replicas else {}),
+            **({"syncrepl": self.partial.identity} if self.partial else {}),
+        }
+
+    def identity(self) -> dict[str, object]:
+        return self._identity
+
+    def begins_anew(self, restart: bool) -> bool:
+        return self.place.begins_anew(self.run_dir, self.verb, self.identity(), restart)
+
+    def begin(self, run: Run, anew: bool) -> None:
+        """The abandoned run may be one of another strategy, and --run-dir may hold other things too."""
+        if anew:
+            clear(run.directory)
+            for name in ("export", "environment", "slices", "split"):
+                files.remove_tree(run.directory / name)
+            for scratch in run.directory.glob("sort-*"):
+                files.remove_tree(scratch)
+            for name in partial.FILES:
+                (run.directory / name).unlink(missing_ok=True)
+        if run.catalogue.found("publish") is None:
+            self.place.require_free(run.catalogue.found("check"))
+
+    def consumer(self) -> Consumer:
+        self.place.require_free()
+        self.require_buildable()
+        config, database = self.place.config, self.place.database
+        warnings = [*_weaknesses(database, config)]
+        if not database.consumer:
+            warnings.insert(0, f"no syncrepl for {database.suffix}: the new replica will not follow the provider")
+        for part in glue.subordinates(config, database):
+            if part.backend == "mdb":
+                warnings += (f"{part.suffix}: {weakness}" for weakness in _weaknesses(part, config))
+        for warning in warnings:
+            log.warning("%s: %s", self.config_path, warning)
+        return Consumer(config, database, self.partial)
+
+    def require_buildable(self) -> None:
+        build.require(self.building(), self.place)
+
+    def context_csns(self, provider: Session, base: str) -> list[str]:
+        return moved.context_csns(provider, base) or provider.context_csns(base)
+
+    def plan(self, suffix: str, progress: Progress) -> Facts:
+        facts = self.estimate(progress)
+        if self.partial:
+            facts["entries"] = "those that the consumer's syncrepl selects"
+        return {**facts, "directory": str(self.place.directory)}
+
+    @abstractmethod
+    def estimate(self, progress: Progress) -> Facts:
+        """The number of entries, or of bytes, as far as that can be told."""
+
+    def run(self, run: Run) -> Facts:
+        return {**self.fill(run), **run.told_before()}
+
+    @abstractmethod
+    def fill(self, run: Run) -> Facts:
+        """The steps that make the database and put it into place."""
+
+    def building(self, *inputs: Path) -> BuildOptions:
+        """The build part of a seeding."""
+        return BuildOptions(
+            inputs=inputs,
+            config_path=self.config_path,
+            suffix=self.options.suffix,
+            replace=self.options.replace,
+            maxsize=self.options.maxsize,
+            write_context=self.options.write_context,
+            engine=self.options.engine,
+            verify=self.options.verify,
+            seeding=True,
+        )
+
+
+def _weaknesses(database: Database, config: Config) -> Iterator[str]:
+    tune = ["--config", str(config.path), "-b", database.suffix]
+    apply = ["--apply"] if config.is_directory else []
+    missing = indexes.lacking_for_sync(indexes.parse(database.indexes))
+    if missing:
+        adding = [word for index in missing for word in ("--add", index)]
+        command = shlex.join(["ditseed", "tune", "indexes", *tune, *adding, *apply])
+        yield f"no index {' and '.join(missing)}, so syncrepl will be slow; with slapd stopped: {command}"
+    if database.nosync:
+        command = shlex.join(["ditseed", "tune", "sync", *tune, "--nosync", "off", *apply])
+        yield f"nosync is on, so a crash of the host can lose or damage the database; with slapd stopped: {command}"
+
+
+def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
+    """The contextCSN of exports, or of plain LDIF that begins with the suffix entry; None if only reading it all would
+    tell."""
+    manifests = [exports.read(path) for path in paths if path.is_dir()]
+    if manifests and None not in manifests:
+        csns = [text for manifest in manifests if manifest for text in manifest.context_csns]
+    else:
+        first, csns = next(iter(exports.files_of(paths)), None), []
+        if first is not None and first.is_file():
+            with first.open("rb") as file:
+                csns = [match[1].decode() for match in _LINE.finditer(file.read(_HEAD))]
+    return sorted(csn.by_server(csns).values()) or None
+
+
+class Ldif(StoppedConsumer):
+    """Builds from an export directory or LDIF files.
+
+    The contextCSN must come from the LDIF. Taken from the entries (-w) it is right only for one consistent snapshot,
+    such as a slapcat: in a search of a changing server a later change can be in the LDIF while an earlier one is not.
+    """
+
+    takes = _TAKES | {"source", "engine", "write_context", "allow_hidden"}
+    steps = ("preflight", partial.STEP, *build.STEPS)
+    reads_ldif = True
+
+    def __init__(self, options: SeedOptions) -> None:
+        super().__init__(options)
+        if not options.source:
+            self._lacks("--from: LDIF files or an export directory")
+
+    def estimate(self, progress: Progress) -> Facts:
+        return {} if self.partial else build.plan(self.building(*self.options.source), progress)
+
+    def require_context_csn(self, progress: Progress) -> None:
+        """Where only its end tells, all LDIF is read. Raises NoContextCSN."""
+        if self.partial is None and context_csns_of_ldif(self.options.source) is None:
+            with progress.step("scan") as meter:
+                inputs.scan(self.building(*self.options.source), self.place, meter)
+
+    def fill(self, run: Run) -> Facts:
+        sources = self.options.source
+        if self.partial:
+            return partial.build(self.partial, self.building(*sources), run, self.place, None)
+        if packaged.is_empty(self.place.database.suffix):
+            first = next(iter(exports.files_of(sources)))
+            sources = packaged.completed(sources, first, run.directory)
+        return build.build_steps(self.building(*sources), run, self.place)
+
+
+class Search(StoppedConsumer):
+    """Reads the provider over parallel connections, builds from what comes, and claims the contextCSN of the start.
+
+    The native engine builds a whole replica while it reads. Anything else (slapadd, a partial replica, a glued tree,
+    the empty suffix, several providers, an export that is kept) is read into files first.
+    """
+
+    takes = _TAKES | READING_TAKES | {"engine", "keep_export", "replicas"}
+    steps = ("preflight", *stream_build.STEPS, *export.STEPS, partial.STEP, *build.STEPS)
+
+    def __init__(self, options: SeedOptions) -> None:
+        super().__init__(options)
+        if options.connection is None:
+            self._lacks("the provider: -H URI (and -D, -y)")
+
+    @property
+    def streams(self) -> bool:
+        """Is the database built while the provider is read, without files in between?"""
+        options, is_native = self.options, self.options.engine == defaults.ENGINES[0]
+        return self.is_plain and is_native and options.keep_export is None and not options.replicas
+
+    def reading(self, output: Path) -> ExportOptions:
+        return reading(self.options, self.place.database.suffix, output, self.partial)
+
+    def estimate(self, progress: Progress) -> Facts:
+        return estimate(self.reading(self.place.directory), progress)
+
+    def fill(self, run: Run) -> Facts:
+        exporting = self.reading(self.options.keep_export or run.directory / "export")
+        if self.streams:
+            return stream_build.build(exporting, self.building(), run, self.place, self.options.allow_hidden)
+        if run.catalogue.found("publish") is None:
+            read_provider(self.options, exporting, run)
+        building = self.building(exporting.output)
+        if self.partial is None:
+            facts = build.build_steps(building, run, self.place)
+        else:
+            csns = (run.catalogue.found("start") or {}).get("context_csns", [])
+            facts = partial.build(self.partial, building, run, self.place, csns)
+        if not self.options.keep_export:
+            files.remove_tree(exporting.output)
+        return facts
+
+
+class Clone(StoppedConsumer):
+    """A hot copy of an existing database, in use or not, stamped with the contextCSN that it stands for.
+
+    A running provider stores its contextCSN only now and then (syncprov-checkpoint) and at its end, so the one in the
+    copy is old. The copy covers the contextCSN that the provider told *before* the copy began: every change up to it
+    was committed.
+
+    If the consumer's LMDB has another data format (OpenLDAP 2.6 and 2.7), the parts of `ditseed migrate` bring the
+    records into a file of that format, or make the entries again; all other steps are the same.
+    """
+
+    takes = _TAKES | {"source"}
+    steps = ("preflight", "schema", "copy", COMPARE, "stamp", "index", "check", "publish")
+
+    def __init__(self, options: SeedOptions) -> None:
+        super().__init__(options)
+        if len(options.source) != 1:
+            self._lacks("one --from: a database directory")
+        (self.source,) = options.source
+
+    @cached_property
+    def conversion(self) -> str | None:
+        """From which data format to which; None if the consumer's slapd, which is installed here, has the same."""
+        before = meta.read_meta(self.source).format
+        after = tools.lmdb_format() or before
+        return None if before == after else f"data format {before} to {after}"
+
+    @property
+    def migrating(self) -> MigrateOptions:
+        """A migration with the same result but for the contextCSN."""
+        return MigrateOptions(
+            source=self.source,
+            target=self.place.directory,
+            config_path=self.place.config.path,
+            suffix=self.place.database.suffix,
+            replace=self.options.replace,
+            maxsize=self.options.maxsize,
+        )
+
+    def require_buildable(self) -> None:
+        """A clone is of one database, and nothing tells whether copies of several are of the same moment."""
+        for part in glue.subordinates(self.place.config, self.place.database):
+            reason = f"the database of {part.suffix} holds a part of the same tree, and a clone is of one database"
+            advice = "Use --strategy search or ldif."
+            raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice=advice)
+
+    def estimate(self, progress: Progress) -> Facts:
+        """Where the entries are converted, from the first ones, which are converted apart. Raises what they are refused
+        for, MaxsizeTooSmall, NoSpace."""
+        with progress.step("schema") as meter:
+            fit = self.fit(meter)
+        size = files.allocated_bytes(meta.data_file(self.source))
+        facts: Facts = {"indexed": list(fit.rebuild)}
+        if self.conversion:
+            source = contents.summarise(self.source, newest=False)
+            planned = migrate.planned(self.migrating, self.place, source, progress, strict=True)
+            size = max(planned["needed"] or 0, size)
+            facts = {"entries": source.entries, CONVERTED: self.conversion, "copy_seconds": planned["seconds"]}
+        files.require_space(self.place.directory, size)
+        return {"bytes": size, **facts}
+
+    def fit(self, meter: Meter) -> Fit:
+        """The consumer must know what the entries use, and have made them so itself, unless they are converted. Raises
+        NoSuchSuffix, SchemaMissing, MadeOtherwise, NotProven."""
+        suffix = self.place.database.suffix
+        suffixes = contents.summarise(self.source, newest=False).suffixes
+        if dn.key(suffix) and dn.key(suffix) not in map(dn.key, suffixes):
+            raise NoSuchSuffix(config=self.source, suffix=suffix, known=", ".join(suffixes) or "none")
+        fit = made_with.look(self.source, self.place.config, self.place.database, meter, self._origin())
+        if self.conversion:
+            native.require(self.building(), self.place)
+            fit = Fit(unknown=fit.unknown, entries=fit.entries)
+        fit.require(meta.data_file(self.source), self.place.config, _ANEW)
+        return fit
+
+    def _origin(self) -> Origin | None:
+        """The configuration of the server whose database this is, as far as the account may read it."""
+        if self.options.connection is None:
+            return None
+        try:
+            with session(self.options.connection) as provider:
+                config = configuration.read_online(provider)
+            return Origin(config, config.database(self.place.database.suffix))
+        except LoaderError:
+            return None
+
+    def schema(self, meter: Meter) -> Facts:
+        fit = self.fit(meter)
+        converts = {CONVERTED: self.conversion} if self.conversion else {}
+        return {"rebuild": list(fit.rebuild), "looked_at": fit.entries, **converts}
+
+    def fill(self, run: Run) -> Facts:
+        looked = run.do("schema", self.schema)
+        work = CloneSteps(self, run)
+        copied = work.converted() if CONVERTED in looked else run.do("copy", work.copy)
+        stamped = run.do("stamp", work.stamp)
+        indexed = run.do("index", lambda meter: work.index(meter, looked.get("rebuild", [])))
+        checked = run.do("check", work.check)
+        published = run.do("publish", lambda meter: work.publish(copied, checked))
+        facts = {**looked, **copied}
+        converted = {name: facts[name] for name in _CONVERSION_FACTS if name in facts}
+        return {**checked, **stamped, **indexed, **converted, **published}
+
+
+@dataclass(frozen=True)
+class CloneSteps:
+    """The steps' bodies. Each can be done again from its beginning."""
+
+    clone: Clone
+    run: Run
+
+    @property
+    def made(self) -> Path:
+        return self.run.directory / "environment"
+
+    def copy(self, meter: Meter) -> Facts:
+        files.remove_tree(self.made)
+        self.made.mkdir(mode=0o700)
+        facts = meta.read_meta(self.clone.source)
+        size = facts.pages * facts.page_size
+        maxsize = choose_maxsize(self.clone.place, size, self.clone.options.maxsize)
+        copy.hot_copy(self.clone.source, self.made, meter)
+        killpoint("copy.middle")
+        files.publish(self.made / copy.PARTIAL, self.made / DATA)
+        return {"maxsize": maxsize}
+
+    def converted(self) -> Facts:
+        """Whatever the consumer's slapd would store otherwise is made again, from one snapshot, which is held while a
+        slapd writes. The result is compared with what was read before the stamp changes it.
+
+        Raises NoSpace, MapFull, MadeOtherwise, SchemaMissing, MdbDamaged, EntriesLost, MaxsizeTooSmall."""
+        steps = MigrateSteps(self.clone.migrating, self.run, self.clone.place)
+
+        def load(meter: Meter) -> Facts:
+            copy.require_space(self.clone.source, self.clone.place.directory)
+            loaded = steps.load(meter)
+            killpoint("copy.middle")
+            return loaded
+
+        def compare(meter: Meter) -> Facts:
+            steps.compare(meter, loaded)
+            checked = steps.building.check(meter, loaded)
+            kept = {name: loaded[name] for name in _CONVERSION_FACTS if loaded.get(name)}
+            return {"maxsize": checked["maxsize"], **kept}
+
+        loaded = self.run.do("copy", load)
+        return self.run.do(COMPARE, compare, loaded["entries"])
+
+    def stamp(self, meter: Meter) -> Facts:
+        suffix = self.clone.place.database.suffix
+        live = csn.by_server((self.run.catalogue.found("preflight") or {}).get("context_csns", []))
+        stored = csn.by_server(contents.context_csns(self.made, suffix))
+        known = claimable_context_csn(live, stored, contents.newest_csns(self.made, suffix, whole=False))
+        if not known:
+            advice = "Give -H (and -D, -y) of the server whose database this is, to ask it before the copy."
+            raise NoContextCSN(where=self.clone.source, suffix=suffix, advice=advice, commands=())
+        claimed = sorted(known.values())
+        held_back = cap_entry_csns(self.made, claimed, backmdb.idlexp(self.clone.place.config), meter)
+        edits.stamp(self.made, suffix, claimed)
+        return {"context_csns": claimed, "held_back": held_back}
+
+    def index(self, meter: Meter, rebuild: list[str]) -> Facts:
+        """slapd trusts that the file has the indexes of its configuration; where they differ, make them so."""
+        result = indexing.rebuild(self.clone.place, self.made, rebuild, self.run.directory, meter)
+        return {"indexed": rebuild, **({"index_notes": list(result.notes)} if result.notes else {})}
+
+    def check(self, meter: Meter) -> Facts:
+        verify.verify(self.made, self.clone.options.verify, meter)
+        verify.require_unique_uuids(self.made, meter, self.run.directory)
+        return {"entries": contents.entry_count(self.made), "identity": files.identity(self.made / DATA)}
+
+    def publish(self, copied: Facts, checked: Facts) -> Facts:
+        published = publish_environment(self.made, self.clone.place, checked, checked["entries"], copied["maxsize"])
+        files.remove_tree(self.made)
+        return published
+
+
+def claimable_context_csn(
+    live: Mapping[str, str], stored: Mapping[str, str], newest: Mapping[str, str]
+) -> dict[str, str]:
+    """The contextCSN a copy may claim. Claiming less costs a little more replication, claiming more loses changes: what
+    the provider told counts only as far as the copy's own entries reach (it might be of another, slower server)."""
+    known = dict(stored)
+    for sid, text in live.items():
+        reached = min(text, newest[sid]) if sid in newest else ""
+        if reached > known.get(sid, ""):
+            known[sid] = reached
+    return known
