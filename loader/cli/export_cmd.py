@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from loader import defaults, log, resources, standard, units
-from loader.cli import access, recording
+from loader.cli import access
 from loader.cli.access import Servers
-from loader.cli.options import is_given, refuse_given
-from loader.cli.recording import RecordedRun
+from loader.cli.options import RecordedRun, is_given, note, refuse_given
 from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
 from loader.cli.trees import TreeInput, TreeOutput, TreeSuffix, generate
 from loader.common_options import Compress, ExportLimits
@@ -145,7 +144,7 @@ def _show_plan(facts: dict[str, Any], as_json: bool) -> None:
 def _show(done: Finished, output: Path, as_json: bool, without: str) -> None:
     """without: why there is no contextCSN."""
     facts, made = {"output": output, **done.report}, done.manifest
-    recording.note(facts)
+    note(facts)
     if as_json:
         show_json(facts)
         return
@@ -166,7 +165,7 @@ def _show(done: Finished, output: Path, as_json: bool, without: str) -> None:
 
 def _tell_streamed(made: StreamReport, as_json: bool) -> None:
     """On stderr: stdout is the LDIF's."""
-    recording.note(asdict(made))
+    note(asdict(made))
     if as_json:
         tell_json(asdict(made))
     elif log.verbosity() >= 0:

@@ -10,8 +10,7 @@ from typing import Annotated
 from click import IntRange
 
 from loader import defaults, resources, standard, units
-from loader.cli import recording
-from loader.cli.options import Restart, Shown, refuse_given
+from loader.cli.options import Restart, Shown, note, refuse_given
 from loader.cli.report import show_facts, show_json
 from loader.common_options import Compress, Jobs
 from loader.errors import UsageProblem
@@ -113,7 +112,7 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
         return
     done = to_directory(asked, Path(to.output), shown.progress, to.restart)
     made = done.manifest
-    recording.note({"output": to.output, **done.report})
+    note({"output": to.output, **done.report})
     if shown.as_json:
         show_json(done.report)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from loader.cli.storage_watch_cmd import Scale, height_of
+from loader.cli.storage_timing_cmd import Scale, height_of
 from loader.operations.storage.watch import verdict
 from tests.unit.test_storage_watch_plugin import NOW, known, layer
 

@@ -1,7 +1,7 @@
-"""`ditseed storage watch`.
+"""`ditseed storage bench` and `ditseed storage watch`: what a database's storage delivers.
 
-A terminal shows its rows and a chart of the last rounds, other outputs get a line for each round. The figures of all
-layers and the verdict come last.
+On a terminal, a watch shows its rows and a chart of the last rounds; other outputs get a line for each round. The
+figures of all layers and the verdict come last.
 """
 
 from __future__ import annotations
@@ -14,23 +14,113 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import click
 import msgspec
 from click import Choice
 
 from loader import plain, units
-from loader.cli.options import Json, refuse_given
+from loader.cli.options import Json, Shown, refuse_given
 from loader.cli.report import show, show_json, show_json_line, show_table
+from loader.cli.trees import Tree
 from loader.common_options import Metrics
 from loader.declared import Argument, Milliseconds
 from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
+from loader.operations.storage import bench
+from loader.operations.storage.bench import BenchReport, BenchRow, BenchSizes, DiskSpeed
 from loader.operations.storage.watch import layers
 from loader.operations.storage.watch import verdict as states
 from loader.operations.storage.watch.layers import PROBES, Layer, Target
 from loader.operations.storage.watch.verdict import Figures, LayerState, Limits, State, is_hung
 from loader.operations.storage.watch.watching import Watch, Wishes
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# --- bench ------------------------------------------------------------------------------------------
+
+_HEADINGS = (
+    *("file system", "slapadd -q", "slapadd", "nosync is", "ditseed build"),
+    *("searches", "per second", "size", "on disk", "on disk (build)"),
+)
+_DISK_HEADINGS = ("file system", "write", "read", "random reads", "fsyncs")
+
+
+@declare("bench")
+def bench_command(
+    directories: Annotated[tuple[Path, ...], Argument("DIR..."), click.Path(path_type=Path), {"required": True}],
+    sizes: BenchSizes,
+    shown: Shown,
+) -> int:
+    """Measure how fast databases are loaded and searched in each DIR, and what they take there.
+
+    In a directory of its own in each DIR, which is removed afterwards: slapadd -q (nosync), slapadd, which syncs each
+    entry, and `ditseed build` load the same generated people; a private slapd is searched for them; fio measures the
+    storage alone. A DIR must belong to you, and nobody else may write to it; any mounted file system will do.
+
+    \b
+      ditseed storage bench /mnt/ext4 /mnt/xfs
+      ditseed storage bench /srv --entries 1000000 --sync-entries 0 --json
+    """
+    recipe = Tree(entries=sizes.entries, seed=sizes.seed).spec("people", bench.SUFFIX)
+    report = bench.bench(directories, recipe, sizes, shown.progress)
+    if shown.as_json:
+        show_json(msgspec.to_builtins(report))
+    else:
+        show_bench(report)
+    return EXIT_OK
+
+
+def show_bench(report: BenchReport) -> None:
+    show_table(_HEADINGS, [_bench_cells(row) for row in report.rows])
+    disks = [(row.name, row.disk) for row in report.rows if row.disk]
+    if disks:
+        show("")
+        show_table(_DISK_HEADINGS, [_disk_cells(name, disk) for name, disk in disks])
+    show("", *_bench_notes(report))
+
+
+def _bench_cells(row: BenchRow) -> list[str]:
+    return [
+        row.name,
+        f"{row.nosync.seconds:.2f} s",
+        units.rate(row.sync.entries, row.sync.seconds) if row.sync else "-",
+        f"{row.times:.0f} times as fast" if row.times else "-",
+        f"{row.native.seconds:.2f} s",
+        f"{row.searched.seconds:.2f} s" if row.searched else "-",
+        f"{row.searched.rate:.0f}" if row.searched else "-",
+        units.size(row.nosync.apparent),
+        units.size(row.nosync.allocated),
+        units.size(row.native.allocated),
+    ]
+
+
+def _disk_cells(name: str, disk: DiskSpeed) -> list[str]:
+    speeds = [f"{units.size(speed)}/s" for speed in (disk.write, disk.read)]
+    return [name, *speeds, f"{disk.random_reads:.0f}/s", f"{disk.fsyncs:.0f}/s"]
+
+
+def _bench_notes(report: BenchReport) -> Iterator[str]:
+    sizes, first = report.sizes, report.rows[0]
+    entries = units.number(first.nosync.entries)
+    yield f"OpenLDAP {report.version} on {report.host}"
+    yield f"slapadd -q and ditseed build: {entries} entries, until all is on the disk"
+    if first.sync:
+        yield f"slapadd: {units.number(first.sync.entries)} entries, each synced; a whole load takes as much an entry"
+    if first.searched:
+        yield (
+            f"searches: {units.number(sizes.searches)} for an indexed attribute at random, one after the other by one "
+            "client on this host; the database was not in memory before"
+        )
+    if any(row.disk for row in report.rows):
+        yield f"fio: direct, 1 at a time, in a file of {units.size(sizes.fio_size)}; random reads and fsyncs of 4 KiB"
+    for row in report.rows:
+        yield from (f"{row.name}: {part.what} not measured: {part.why}" for part in row.unmeasured)
+
+
+# --- watch ------------------------------------------------------------------------------------------
 
 _ONE_CHECKS = ("warning", "critical")
 _ONE_WATCHES = ("interval", "samples", "window", "half_life", "words", "probes", "metrics_file")
@@ -56,6 +146,15 @@ class _Watched:
     is_check: Annotated[bool, "--check", "Judge --state, as a monitoring plugin."] = False
     warning: Annotated[float | None, "-w --warning MS", Milliseconds(), "WARNING if a davg is above."] = None
     critical: Annotated[float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."] = None
+
+    def write(self, state: State) -> None:
+        """Into files for other programs, after each round."""
+        if self.state_file is not None:
+            states.write(state, self.state_file)
+        if self.metrics_file is not None:
+            from loader.operations.storage.watch import prometheus  # takes long to import
+
+            prometheus.write_metrics(state, self.metrics_file)
 
 
 @declare("watch")
@@ -90,57 +189,29 @@ def watch_command(path: Annotated[Path | None, Argument()], wishes: Wishes, watc
     if not wishes.half_life:
         raise UsageProblem(reason="--half-life: a time above 0 is needed")
     found = layers.given(watched.words) if path is None else layers.below(path)
-    beside = layers.beside(watched.probes, found, path)
-    return _watch(found, beside, wishes, Kept(watched.state_file, watched.metrics_file, as_json))
+    return _watch(found, layers.beside(watched.probes, found, path), wishes, watched, as_json)
 
 
 def _checked(path: Path | None, state: Path | None, limits: Limits, as_json: bool) -> int:
     if path is not None or state is None:
         raise UsageProblem(reason="--check takes --state FILE, and no PATH")
-    found = states.check(state, limits)
+    check = states.check(state, limits)
     if as_json:
-        show_json({**msgspec.to_builtins(found), "status": found.status.name})
+        show_json({**msgspec.to_builtins(check), "status": check.status.name})
     else:
-        show(*found.text())
-    return int(found.status)
+        show(*check.text())
+    return int(check.status)
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """Where the rounds of a watch go: to a terminal, into lines, and into files for other programs."""
-
-    state: Path | None
-    metrics: Path | None
-    as_json: bool
-
-    @contextmanager
-    def shown(self, headings: Sequence[str]) -> Iterator[Callable[[State], None]]:
-        """A function that shows a round."""
-        if self.as_json:
-            yield lambda state: show_json_line(msgspec.to_builtins(state))
-            return
-        with _shown() as show_live:
-            if show_live is None:
-                show(*headings)
-            yield show_live or (lambda state: show(_line(state)))
-
-    def write(self, found: State) -> None:
-        if self.state is not None:
-            states.write(found, self.state)
-        if self.metrics is not None:
-            from loader.operations.storage.watch import prometheus  # takes long to import
-
-            prometheus.write_metrics(found, self.metrics)
-
-
-def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kept: Kept) -> int:
+def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, watched: _Watched, as_json: bool) -> int:
     """The exit status. Ctrl-C is how a watch without --samples ends; any other signal ends it before its time."""
     last: State | None = None
     status = EXIT_OK
     try:
         headings = _headings(found, beside, wishes)
-        with kept.shown(headings) as show_round, Watch(found, wishes, beside) as watch:
+        with _rounds_shown(headings, as_json) as show_round, Watch(found, wishes, beside) as watch:
             for last in watch.rounds():
-                kept.write(last)
+                watched.write(last)
                 show_round(last)
     except KeyboardInterrupt as stop:
         if last is None:
@@ -148,7 +219,7 @@ def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, kep
         number = getattr(signal, str(stop) or "SIGINT")
         if number != signal.SIGINT or wishes.samples is not None:
             status = 128 + number
-    if last is not None and not kept.as_json:
+    if last is not None and not as_json:
         _show_summary(last)
     return status
 
@@ -224,23 +295,27 @@ _ROUNDS = 1000  # that are kept of each row: more than a terminal has columns
 
 
 @contextmanager
-def _shown() -> Iterator[Callable[[State], None] | None]:
-    """A function that shows a round in the place of the one before; None where stdout is no terminal, or a dumb one."""
+def _rounds_shown(headings: Sequence[str], as_json: bool) -> Iterator[Callable[[State], None]]:
+    """A function that shows a round: as JSON, as a line, or on a terminal in place of the round before."""
+    if as_json:
+        yield lambda state: show_json_line(msgspec.to_builtins(state))
+        return
     # Here, because rich takes longer to import than `--help` or an error takes to be shown.
     from rich.console import Console
     from rich.live import Live
 
     console = Console(file=sys.stdout)
     if not console.is_terminal or console.is_dumb_terminal:
-        yield None
+        show(*headings)
+        yield lambda state: show(_line(state))
         return
     bars = _ASCII if console.options.ascii_only else _BARS
     heights: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_ROUNDS))
     with Live(console=console, transient=True, auto_refresh=False) as live:
 
         def show_round(state: State) -> None:
-            for one in state.rows:
-                heights[one.name].append(height_of(one, state))
+            for layer in state.rows:
+                heights[layer.name].append(height_of(layer, state))
             live.update(_drawn(state, heights, console.width, bars), refresh=True)
 
         yield show_round
@@ -255,7 +330,7 @@ def height_of(one: LayerState, state: State) -> float:
     return max(last, state.written - since)
 
 
-def _drawn(state: State, heights: Mapping[str, Sequence[float]], width: int, bars: str) -> Any:
+def _drawn(state: State, heights: Mapping[str, Sequence[float]], width: int, bars: str) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
