@@ -29,22 +29,25 @@ from loader.operations.backup.records import Proofs, Verification
 from loader.operations.backup.repository import RepoOption, WhichBackup
 from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
 
-# The commands of the other module unpack databases and start slapd: that takes as long to load as all that `run` needs.
-_PLACES = {
-    "check": f"{__name__}:check_command",
-    "drill": "loader.cli.backup_use_cmd:drill_command",
-    "extract": "loader.cli.backup_use_cmd:extract_command",
-    "init": f"{__name__}:init_command",
-    "list": f"{__name__}:list_command",
-    "prune": f"{__name__}:prune_command",
-    "restore": "loader.cli.backup_use_cmd:restore_command",
-    "run": f"{__name__}:run_command",
-    "show": f"{__name__}:show_command",
-    "verify": "loader.cli.backup_use_cmd:verify_command",
-}
+
+class _Commands(Lazy):
+    # The commands of the other module unpack databases and start slapd: that takes as long to load as all that `run`
+    # needs.
+    places = {  # noqa: RUF012
+        "check": f"{__name__}:check_command",
+        "drill": "loader.cli.backup_use_cmd:drill_command",
+        "extract": "loader.cli.backup_use_cmd:extract_command",
+        "init": f"{__name__}:init_command",
+        "list": f"{__name__}:list_command",
+        "prune": f"{__name__}:prune_command",
+        "restore": "loader.cli.backup_use_cmd:restore_command",
+        "run": f"{__name__}:run_command",
+        "show": f"{__name__}:show_command",
+        "verify": "loader.cli.backup_use_cmd:verify_command",
+    }
 
 
-@click.group("backup", cls=Lazy, places=_PLACES)
+@click.group("backup", cls=_Commands)
 def command() -> None:
     """Back up databases while slapd is running; list, check, verify, drill, prune and restore the backups."""
 

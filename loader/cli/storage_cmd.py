@@ -35,16 +35,18 @@ from loader.operations.storage.plan import Disk, Plan, Wishes
 from loader.storage import devices, mounts
 from loader.storage.devices import Device
 
-_PLACES = {
-    "bench": "loader.cli.storage_timing_cmd:bench_command",
-    "check": f"{__name__}:check_command",
-    "migrate": f"{__name__}:migrate_command",
-    "plan": f"{__name__}:plan_command",
-    "watch": "loader.cli.storage_timing_cmd:watch_command",
-}
+
+class _Commands(Lazy):
+    places = {  # noqa: RUF012
+        "bench": "loader.cli.storage_timing_cmd:bench_command",
+        "check": f"{__name__}:check_command",
+        "migrate": f"{__name__}:migrate_command",
+        "plan": f"{__name__}:plan_command",
+        "watch": "loader.cli.storage_timing_cmd:watch_command",
+    }
 
 
-@click.group("storage", cls=Lazy, places=_PLACES)
+@click.group("storage", cls=_Commands)
 def command() -> None:
     """Check, plan, time and move what a database is stored on: file system, logical volume, disks, memory."""
 

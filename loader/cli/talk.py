@@ -7,9 +7,9 @@ import fcntl
 import logging
 import os
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -29,17 +29,15 @@ def load(place: str) -> click.Command:
 
 
 class Lazy(click.Group):
-    """A group that imports the module of a command only when it is called. places: MODULE:NAME by command."""
+    """A group that imports the module of a command only when it is called. A subclass has the MODULE:NAME of each."""
 
-    def __init__(self, *args: Any, places: Mapping[str, str], **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._places = places
+    places: Mapping[str, str]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._places)
+        return list(self.places)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return load(self._places[cmd_name]) if cmd_name in self._places else None
+        return load(self.places[cmd_name]) if cmd_name in self.places else None
 
 
 def give(command: click.Command) -> click.Command:
@@ -56,15 +54,15 @@ def give(command: click.Command) -> click.Command:
 
 def options(profile_variable: str | None = None) -> list[click.Option]:
     """-q and -v before --log-file, so that the file has the level of the run, and --profile, which may name it."""
-    eager: dict[str, Any] = {"is_eager": True, "expose_value": False}
+    option = partial(click.Option, is_eager=True, expose_value=False)
     path = click.Path(path_type=Path, readable=False)
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
     log_file = "Append to FILE what -v reports, with the time of each line (UTC)."
     return [
-        click.Option(["-q", "--quiet"], is_flag=True, callback=_set_quiet, help=quiet, **eager),
-        click.Option(["-v", "--verbose"], count=True, callback=_raise, help=f"{verbose}; -vv: everything.", **eager),
+        option(["-q", "--quiet"], is_flag=True, callback=_set_quiet, help=quiet),
+        option(["-v", "--verbose"], count=True, callback=_raise, help=f"{verbose}; -vv: everything."),
         profile.option(profile_variable),
-        click.Option(["--log-file"], type=path, metavar="FILE", callback=_open_log, help=log_file, **eager),
+        option(["--log-file"], type=path, metavar="FILE", callback=_open_log, help=log_file),
     ]
 
 
