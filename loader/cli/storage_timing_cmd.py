@@ -226,7 +226,7 @@ def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, wat
 
 def _headings(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes) -> list[str]:
     """Above the lines."""
-    names = [one.name for one in found] + [one.layer.name for one in beside]
+    names = [layer.name for layer in found] + [target.layer.name for target in beside]
     numbered = [f"  {number}  {name}" for number, name in enumerate(names, 1)]
     columns = " ".join(f"{number:>9}" for number, _ in enumerate(names, 1))
     every = f"one read of each in every {wishes.interval:g} s; times in milliseconds"
@@ -234,47 +234,43 @@ def _headings(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes) 
 
 
 def _line(state: State) -> str:
-    """Of one round: the last time of each layer."""
-    cells = " ".join(f"{_cell(one, state):>9}" for one in state.rows)
+    """One round: the last time of each layer."""
+    cells = " ".join(f"{_last(layer, state):>9}" for layer in state.rows)
     return f"{units.moment(state.written).replace('+00:00', 'Z'):<20} {cells}"
 
 
-def _cells(one: LayerState, state: State, names: Sequence[str]) -> list[str]:
-    """Of one row; its last time as `line` has it."""
-    figures = {"last": _cell(one, state)}
-    return [figures.get(name) or (_ms(getattr(one.figures, name)) if one.figures else "-") for name in names]
-
-
-def _cell(one: LayerState, state: State) -> str:
-    if one.in_flight_since is not None:
-        return f"({(state.written - one.in_flight_since) * 1000:.0f}...)"
-    if one.is_error:
+def _last(layer: LayerState, state: State) -> str:
+    if layer.in_flight_since is not None:
+        return f"({(state.written - layer.in_flight_since) * 1000:.0f}...)"
+    if layer.is_error:
         return "failed"
-    return "-" if one.problem or one.figures is None else _ms(one.figures.last)
+    return "-" if layer.problem or layer.figures is None else _ms(layer.figures.last)
 
 
 def _show_summary(state: State) -> None:
     """Figures of all layers, notes, and the verdict as the last line."""
-    show("")
-    heads = ("layer", "bytes", "reads", "missed", *Figures.__struct_fields__[:-1], "p99.9", "adds")
-    added = {one.layer: one.seconds for one in state.verdict}
+    columns = Figures.__struct_fields__
+    added = {row.layer: row.seconds for row in state.verdict}
     rows = []
-    for one in state.rows:
-        figures = msgspec.structs.astuple(one.figures) if one.figures else ()
-        times = [_ms(value) for value in figures] or ["-"] * len(Figures.__struct_fields__)
-        adds = added.get(one.name) if one.on else None
-        rows.append((one.name, one.size or "-", one.reads, one.missed, *times, "-" if adds is None else _ms(adds)))
-    show_table(heads, rows)
+    for layer in state.rows:
+        figures = msgspec.structs.astuple(layer.figures) if layer.figures else ()
+        times = [_ms(value) for value in figures] or ["-"] * len(columns)
+        adds = added.get(layer.name) if layer.on else None
+        counts = (layer.name, layer.size or "-", layer.reads, layer.missed)
+        rows.append((*counts, *times, "-" if adds is None else _ms(adds)))
+    show("")
+    show_table(("layer", "bytes", "reads", "missed", *columns[:-1], "p99.9", "adds"), rows)
     show("", *_notes(state), f"verdict: {state.told}")
 
 
 def _notes(state: State) -> list[str]:
+    """Each note once, with the layers that have it unless all have."""
     notes: dict[str, list[str]] = {}
-    for one in state.rows:
-        problem = [f"not measured: {one.problem}"] if one.problem and not one.is_error else []
-        problem += [f"{one.failed} failed, the last with: {one.error}"] if one.failed else []
-        for note in (*one.notes, *problem):
-            notes.setdefault(note, []).append(one.name)
+    for layer in state.rows:
+        problem = [f"not measured: {layer.problem}"] if layer.problem and not layer.is_error else []
+        problem += [f"{layer.failed} failed, the last with: {layer.error}"] if layer.failed else []
+        for note in (*layer.notes, *problem):
+            notes.setdefault(note, []).append(layer.name)
     everywhere = len(state.rows)
     return [
         f"note: {note}" if len(names) == everywhere > 1 else f"note: {', '.join(names)}: {note}"
@@ -321,11 +317,11 @@ def _rounds_shown(headings: Sequence[str], as_json: bool) -> Iterator[Callable[[
         yield show_round
 
 
-def height_of(one: LayerState, state: State) -> float:
-    """Seconds: of the last read, or for how long one that hangs has been under way; 0 where nothing was measured."""
-    last = one.figures.last if one.figures and (one.problem is None or one.is_error) else 0.0
-    since = one.in_flight_since
-    if since is None or not is_hung(one, state.interval, state.written):
+def height_of(layer: LayerState, state: State) -> float:
+    """Seconds of the last read, or since a hanging read began; 0 if nothing was measured."""
+    last = layer.figures.last if layer.figures and (layer.problem is None or layer.is_error) else 0.0
+    since = layer.in_flight_since
+    if since is None or not is_hung(layer, state.interval, state.written):
         return last
     return max(last, state.written - since)
 
@@ -335,23 +331,23 @@ def _drawn(state: State, heights: Mapping[str, Sequence[float]], width: int, bar
     from rich.table import Table
     from rich.text import Text
 
-    room = max(8, width - _NAME - len(_COLUMNS) * _NUMBER - 2)
-    shown = {one.name: list(heights[one.name])[-room:] for one in state.rows}
-    scale = Scale.of(height for row in shown.values() for height in row)
+    rounds = max(8, width - _NAME - len(_COLUMNS) * _NUMBER - 2)
+    drawn = {layer.name: list(heights[layer.name])[-rounds:] for layer in state.rows}
+    scale = Scale.of(height for row in drawn.values() for height in row)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("milliseconds", width=_NAME - 1, no_wrap=True, overflow="ellipsis")
     for name in _COLUMNS:
         table.add_column(name, justify="right", width=_NUMBER - 1, no_wrap=True)
-    table.add_column(scale.told(bars), no_wrap=True, overflow="crop")
-    for one in state.rows:
-        line = "".join(scale.bar(height, bars) for height in shown[one.name])
-        texts = (one.name, *_cells(one, state, _COLUMNS), line)
-        table.add_row(*(Text(plain.printable(text)) for text in texts))
+    table.add_column(scale.legend(bars), no_wrap=True, overflow="crop")
+    for layer in state.rows:
+        figures = [_ms(getattr(layer.figures, name)) if layer.figures else "-" for name in _COLUMNS[1:]]
+        bar = "".join(scale.bar(height, bars) for height in drawn[layer.name])
+        table.add_row(*(Text(plain.printable(text)) for text in (layer.name, _last(layer, state), *figures, bar)))
     return Group(table, Text(""), Text(plain.printable(state.told)))
 
 
 class Scale:
-    """Of whole powers of ten, in seconds."""
+    """A logarithmic scale of seconds, between whole powers of ten."""
 
     def __init__(self, least: float, most: float) -> None:
         self._low = math.floor(math.log10(max(least, _LEAST)))
@@ -359,8 +355,8 @@ class Scale:
 
     @classmethod
     def of(cls, heights: Iterable[float]) -> Scale:
-        known = [one for one in heights if one]
-        return cls(min(known, default=_LEAST), max(known, default=_LEAST))
+        measured = [height for height in heights if height]
+        return cls(min(measured, default=_LEAST), max(measured, default=_LEAST))
 
     def bar(self, height: float, bars: str) -> str:
         """A blank where nothing was measured."""
@@ -369,5 +365,5 @@ class Scale:
         share = (math.log10(max(height, _LEAST)) - self._low) / (self._high - self._low)
         return bars[min(len(bars) - 1, max(0, int(share * len(bars))))]
 
-    def told(self, bars: str) -> str:
+    def legend(self, bars: str) -> str:
         return f"{bars[0]} {10**self._low * 1000:g} to {bars[-1]} {10**self._high * 1000:g} ms"
