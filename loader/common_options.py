@@ -72,7 +72,7 @@ Compress = Annotated[str | None, Choice(("zstd", "none"))]
 AllowHidden = Annotated[
     bool, "Go on even if the account cannot read all values, or cannot read them as they are stored."
 ]
-WriteContextCsn = Annotated[bool, "-w", "--write-context-csn"]
+WriteContextCsn = Annotated[bool, "-w --write-context-csn"]
 Metrics = Annotated[Path | None, "--metrics FILE"]
 
 

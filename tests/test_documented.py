@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.bench.__main__ import bench
 from loader.cli import ditseed, manual, profile
-from loader.cli.vocabulary import OPTIONS
+from loader.cli.profile import OPTIONS
 from loader.errors import LoaderError
 
 ROOT = Path(__file__).parents[1]

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ast
 import os
-from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,8 +15,8 @@ import click
 from loader import defaults, standard
 from loader.cli import ending, talk
 
-# As in setup.cfg, and held against it by a test: to ask importlib.metadata takes a third of the start of a verb, and
-# setuptools sorts entry points by name.
+# As in setup.cfg (a test compares both): to ask importlib.metadata takes a third of the start of a verb, and setuptools
+# sorts entry points by name.
 OWN = {
     "replica": "seeders.replica.replica_cmd:command",
     "export": "loader.cli.export_cmd:command",
@@ -34,70 +32,47 @@ OWN = {
     "storage": "loader.cli.storage_cmd:command",
     "doctor": "loader.cli.doctor_cmd:command",
 }
-_GROUP = "ditseed.verbs"
-
-
-@dataclass(frozen=True)
-class Verb:
-    """place: module and function, as an entry point names them."""
-
-    name: str
-    place: str
-
-    @property
-    def module(self) -> str:
-        return self.place.partition(":")[0]
-
-    @property
-    def function(self) -> str:
-        return self.place.partition(":")[2]
-
-    def load(self) -> click.Command:
-        command: click.Command = getattr(import_module(self.module), self.function)
-        return talk.give(command)
 
 
 class Verbs(click.Group):
-    """Loads a verb's module only when it is called, so that `ditseed --help` stays quick."""
+    """Imports a verb's module only when it is called, so that `ditseed --help` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [verb.name for verb in verbs()]
+        return list(verbs())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == _help.name:
             return _help
-        verb = named(cmd_name)
-        return verb.load() if verb else None
+        place = place_of(cmd_name)
+        return talk.load(place) if place else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        found = verbs()
-        room = formatter.width - 6 - max(len(verb.name) for verb in found)
+        places = verbs()
+        width = formatter.width - 6 - max(map(len, places))
         with formatter.section("Verbs"):
-            formatter.write_dl([(verb.name, summary(verb, room)) for verb in found])
+            formatter.write_dl([(name, _summary(place, width)) for name, place in places.items()])
 
 
-def named(name: str) -> Verb | None:
-    """The verb of that name; that of another package only where it takes no name of ours."""
-    if name in OWN:
-        return Verb(name, OWN[name])
-    return next((verb for verb in verbs() if verb.name == name), None)
+def place_of(name: str) -> str | None:
+    """MODULE:FUNCTION of a verb. A verb of another package has no name of ours."""
+    return OWN.get(name) or verbs().get(name)
 
 
-def verbs() -> list[Verb]:
-    """The verbs that are installed; those that OWN does not name come last."""
+def verbs() -> dict[str, str]:
+    """The installed verbs with MODULE:FUNCTION; those that OWN does not name come last."""
     from importlib.metadata import entry_points
 
-    places = {entry.name: entry.value for entry in entry_points(group=_GROUP)}
-    return [Verb(name, place) for name, place in (OWN | places).items()]
+    return OWN | {entry.name: entry.value for entry in entry_points(group="ditseed.verbs")}
 
 
-def summary(verb: Verb, limit: int) -> str:
+def _summary(place: str, limit: int) -> str:
     """First sentence of a verb's help text, read from its source: importing all verbs takes half a second."""
-    spec = find_spec(verb.module)
+    module, _, function = place.partition(":")
+    spec = find_spec(module)
     if spec is None or spec.origin is None:
         return "(missing from this installation)"
     for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef) and node.name == verb.function:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
             return click.Command(None, help=ast.get_docstring(node)).get_short_help_str(limit)
     return ""
 

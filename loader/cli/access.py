@@ -54,18 +54,13 @@ class Account:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _More:
-    """Options of ldapsearch that not every verb has letters for."""
+class Bind(Account):
+    """As whom to bind, and what to read: with options of ldapsearch that not every verb has letters for."""
 
     realm: Annotated[str | None, "-R --realm REALM", "SASL: realm."] = None
     properties: Annotated[str | None, "-O --secprops PROPS", "SASL: security properties, such as minssf=56."] = None
     as_written: Annotated[bool, "-N --nocanon", "SASL: use the host name as given with -H, without asking DNS."] = False
     base: Annotated[str | None, "-b --base BASE", "Base DN (default: ldap.conf, else the only suffix)."] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bind(Account, _More):
-    """As whom to bind, and what to read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,34 +112,26 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
         refuse_given(_OF_SASL, "SASL: give -Y MECH too")
     if account.simple and account.mechanism:
         raise UsageProblem(reason="-x is a simple bind and -Y one by SASL: give one of them")
-    password = _prompted() if account.ask else None
-    simple = account.bind_dn and not account.mechanism
+    password = None
+    if account.ask:
+        if not sys.stdin.isatty():
+            raise UsageProblem(reason="-W prompts on a terminal, and there is none; use -y FILE")
+        password = click.prompt("Password", hide_input=True, err=True)
     # A name without a password binds anonymously at some servers, and not at all at others (RFC 4513, 5.1.2).
-    if simple and not password and not account.password_file:
+    if account.bind_dn and not (account.mechanism or password or account.password_file):
         raise UsageProblem(reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W to be asked")
+    bind = account if isinstance(account, Bind) else None
+    names = _OF_SASL if bind else _OF_SASL[:2]
     return Connection(
         uri=account.uri if isinstance(account, Server) else uri,
         bind_dn=account.bind_dn,
         password_file=account.password_file,
         password=password,
         mechanism=account.mechanism,
-        sasl=_sasl(account),
+        sasl=Sasl(*(getattr(account, name) for name in names)),
         start_tls=account.start_tls,
-        base=account.base if isinstance(account, Bind) else None,
+        base=bind.base if bind else None,
     )
-
-
-def _sasl(account: Account) -> Sasl:
-    if not isinstance(account, Bind):
-        return Sasl(account.authcid, account.authzid)
-    return Sasl(*(getattr(account, name) for name in _OF_SASL))
-
-
-def _prompted() -> str:
-    if not sys.stdin.isatty():
-        raise UsageProblem(reason="-W prompts on a terminal, and there is none; use -y FILE")
-    password: str = click.prompt("Password", hide_input=True, err=True)
-    return password
 
 
 def providers_of(servers: Servers) -> tuple[Connection, tuple[Connection, ...]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from loader.cli import access, recording
-from loader.cli.recording import RecordedRun
-from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
+from loader.cli import access
+from loader.cli.options import RecordedRun, note
+from loader.cli.report import show_report
 from loader.cli.trees import TreeInput, TreeSuffix
 from loader.declared import Argument
 from loader.declared import command as declare
@@ -49,16 +48,8 @@ def command(
         facts = operation.plan(options, run.progress)
     else:
         facts = operation.add(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
-    recording.note(facts)
-    if run.as_json:
-        show_json(facts)
-    else:
-        show_facts(_readable(facts))
+    note(facts)
+    seconds = facts.get("seconds")
+    rate = {"rate": round((facts["read"] - facts["before"]) / seconds)} if seconds and not run.as_json else {}
+    show_report({**facts, **rate}, run.as_json)
     return EXIT_DIFFERENT if facts.get("rejected") else EXIT_OK
-
-
-def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
-    warn_of_rejects(facts)
-    if not facts.get("seconds"):
-        return for_people(facts)
-    return for_people({**facts, "rate": round((facts["read"] - facts["before"]) / facts["seconds"])})

@@ -1,32 +1,411 @@
-"""`ditseed backup`: its commands, each from a module of its own."""
+"""`ditseed backup`, and its commands that take, list, judge and remove backups; backup_use_cmd.py has those that read
+what is in one."""
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
 import click
+from click import Choice
 
-from loader.cli.backup_care_cmd import init_command, prune_command, show_command, verify_command
-from loader.cli.backup_check_cmd import check_command
-from loader.cli.backup_drill_cmd import drill_command, extract_command
-from loader.cli.backup_list_cmd import list_command
-from loader.cli.backup_restore_cmd import restore_command
-from loader.cli.backup_run_cmd import run_command
+from loader import age, log, units
+from loader.cli.options import DryRun, Json, Shown, is_given
+from loader.cli.report import show, show_error, show_facts, show_json, show_table
+from loader.cli.talk import Lazy
+from loader.common_options import Metrics, Scratch, Suffix
+from loader.declared import command as declare
+from loader.errors import LoaderError, UsageProblem
+from loader.operations.backup import check as checking
+from loader.operations.backup import manifest, prune, records, repository
+from loader.operations.backup.check import Check, Limits
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.pack import Packing
+from loader.operations.backup.prune import Policy
+from loader.operations.backup.records import Proofs, Verification
+from loader.operations.backup.repository import RepoOption, WhichBackup
+from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
 
 
-@click.group(name="backup")
+class _Commands(Lazy):
+    # The commands of the other module unpack databases and start slapd: that takes as long to load as all that `run`
+    # needs.
+    places = {  # noqa: RUF012
+        "check": f"{__name__}:check_command",
+        "drill": "loader.cli.backup_use_cmd:drill_command",
+        "extract": "loader.cli.backup_use_cmd:extract_command",
+        "init": f"{__name__}:init_command",
+        "list": f"{__name__}:list_command",
+        "prune": f"{__name__}:prune_command",
+        "restore": "loader.cli.backup_use_cmd:restore_command",
+        "run": f"{__name__}:run_command",
+        "show": f"{__name__}:show_command",
+        "verify": "loader.cli.backup_use_cmd:verify_command",
+    }
+
+
+@click.group("backup", cls=_Commands)
 def command() -> None:
     """Back up databases while slapd is running; list, check, verify, drill, prune and restore the backups."""
 
 
-for one in (
-    check_command,
-    drill_command,
-    extract_command,
-    init_command,
-    list_command,
-    prune_command,
-    restore_command,
-    run_command,
-    show_command,
-    verify_command,
-):
-    command.add_command(one)
+# --- init, run --------------------------------------------------------------------------------------
+
+Meanwhile = Annotated[
+    Scratch, "Directory that holds the files of a repository on another host meanwhile (default: $TMPDIR or /tmp)."
+]
+
+
+@declare("init")
+def init_command(repo: RepoOption, as_json: Json) -> None:
+    """Create a repository.
+
+    `run` creates none by itself, for the empty mount point of a disk that is missing would become one. An
+    existing repository stays as it is.
+
+    \b
+      ditseed backup init -R /srv/backup
+    """
+    is_new = repository.init(repo)
+    if as_json:
+        show_json({"repository": str(repo), "created": is_new})
+    else:
+        show_facts({"repository": repo, "created": "yes" if is_new else "no, it was there"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Conditions:
+    """Where, and for whom, a backup is taken."""
+
+    init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
+    kind: Annotated[
+        str,
+        Choice(manifest.KINDS),
+        "Pages of the database, which are restored fastest; or LDIF, which any version of OpenLDAP can read.",
+    ] = manifest.MDB
+    hosts: Annotated[
+        tuple[str, ...], "--only-on HOST", "Do nothing on any other host; may be given several times."
+    ] = ()
+    role: Annotated[
+        str | None,
+        "--only-role",
+        Choice(ROLES),
+        "Do nothing where the database is none: a consumer has syncrepl, a provider has syncprov.",
+    ] = None
+    recipients: Annotated[
+        tuple[str, ...],
+        "--recipient KEY",
+        "Encrypt the backup for this public key of age (age1...) or SSH; may be given several times.",
+    ] = ()
+    recipients_files: Annotated[
+        tuple[Path, ...],
+        "--recipients-file FILE",
+        click.Path(path_type=Path, readable=False, dir_okay=False),
+        "The same for the keys in a file, one on each line, as age takes them; may be given several times.",
+    ] = ()
+    scratch: Meanwhile = None
+
+    def reason_for_none(self, options: BackupOptions) -> str:
+        """Why no backup is taken on this host; empty if one is."""
+        if self.hosts and not is_this_host(self.hosts):
+            return f"this host is not {' or '.join(self.hosts)}"
+        if self.role is None:
+            return ""
+        if options.config_path is None:
+            raise UsageProblem(reason="--only-role asks the configuration: give --config")
+        is_its = has_role(options.config_path, options.suffix, options.every, self.role)
+        return "" if is_its else f"the database is no {self.role}"
+
+    def require_fitting(self, options: BackupOptions) -> None:
+        """Raises UsageProblem for options that exclude each other."""
+        for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
+            if self.kind == manifest.LDIF and is_set:
+                raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
+        if options.incremental and (self.recipients or self.recipients_files):
+            reason = "an incremental backup reads the pages of those before it, which needs an identity on this host"
+            raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full one")
+
+
+@declare("run")
+def run_command(
+    options: BackupOptions, packing: Packing, conditions: _Conditions, policy: Policy, shown: Shown
+) -> None:
+    """Take a backup while slapd is running: a consistent snapshot of what is in use, compressed.
+
+    Made for cron: it prints nothing when all is well (unless on a terminal, with --json, or as
+    `ditseed backup run -v`), and a second run on the same repository ends at once. Stopped at any
+    moment, it leaves nothing that `list` shows.
+
+    \b
+    Every night, from /etc/cron.d/ditseed (cron's own PATH has no /usr/local/bin):
+      PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+      15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
+    The same line on every server, where two are chosen to do it; old backups are removed after a good one:
+      ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
+    Only what has changed since the last one:
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
+    All databases of the server as they were at one moment, with the accesslog:
+      ditseed backup run --config /etc/ldap/slapd.d --all-databases -R /srv/backup
+    Encrypted, so that only who has an identity can read it (not this host):
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --recipients-file /etc/ditseed/recipients
+    Once a month as LDIF, for another version of OpenLDAP or another kind of machine:
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup-ldif --kind ldif
+    One of several databases, compressed more:
+      ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
+    """
+    if not is_given("config_path") and options.source is not None:
+        options = dataclasses.replace(options, config_path=None)  # the one of a profile
+    require_one(("--config", options.config_path), ("--from", options.source))
+    require_alone(options.every, ("-b", options.suffix), ("--from", options.source))
+    reports = sys.stdout.isatty() or log.verbosity() > 0
+    if shown.progress_mode == "auto" and not reports:
+        shown = dataclasses.replace(shown, progress_mode="none")
+    reason = conditions.reason_for_none(options)
+    if reason:
+        if reports:
+            show_facts({"backup": f"none: {reason}"})
+        return
+    conditions.require_fitting(options)
+    keys = age.recipients(conditions.recipients, conditions.recipients_files)
+    packing = dataclasses.replace(packing, recipients=keys, ldif=conditions.kind == manifest.LDIF)
+    if conditions.init:
+        repository.init(options.repo)
+    progress = shown.progress
+    with repository.at(options.repo, progress, conditions.scratch, changes=True) as repo:
+        backup = run(dataclasses.replace(options, repo=repo, packing=packing, policy=policy), progress)
+        if shown.as_json:
+            show_json(dataclasses.asdict(backup))
+        elif reports:
+            for member in repository.members(repo, backup):
+                show_facts(_run_lines(member))
+
+
+def require_one(*options: tuple[str, object]) -> None:
+    if sum(value is not None for _, value in options) != 1:
+        raise UsageProblem(reason=f"give one of {' or '.join(name for name, _ in options)}")
+
+
+def require_alone(every: bool, *others: tuple[str, object]) -> None:
+    for name, value in others:
+        if every and value is not None:
+            raise UsageProblem(reason=f"--all-databases and {name} exclude each other")
+
+
+def _run_lines(backup: Backup) -> dict[str, object]:
+    return {
+        "backup": backup.id,
+        "suffix": backup.suffix,
+        "entries": units.number(backup.entries),
+        "data / stored": f"{units.size(backup.data_bytes)} / {units.size(backup.stored_bytes)}",
+        "took": units.duration(backup.seconds),
+        "newest change": _newest(backup),
+        **_share_of_full(backup),
+    }
+
+
+def _kind(backup: Backup) -> str:
+    """mdb or ldif, with what is special about the way it is stored."""
+    words = [manifest.LDIF if backup.is_ldif else manifest.MDB]
+    words += ["incremental"] * backup.incremental + ["encrypted"] * backup.is_encrypted
+    return ", ".join(words)
+
+
+def _newest(backup: Backup) -> str:
+    """The time of the newest CSN; the text of a CSN is long, and `--json` has it."""
+    return max((csn[:14] + "Z" for csn in backup.newest_csns), default="-")
+
+
+def _share_of_full(backup: Backup) -> dict[str, object]:
+    """How much less an incremental backup stored than a full one would take."""
+    if not backup.incremental:
+        return {}
+    full = backup.full_bytes
+    return {"stored, of a full": f"{100 * backup.stored_bytes / full:.1f} % of {units.size(full)}"}
+
+
+# --- list, show -------------------------------------------------------------------------------------
+
+_COLUMNS = (
+    *("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change"),
+    *("verified", "drilled", "restorable"),
+)
+
+
+@declare("list")
+def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
+    """List the backups of a repository, the oldest first.
+
+    \b
+      ditseed backup list -R /srv/backup
+    """
+    with repository.at(repo) as opened:
+        listing, reads = repository.listing(opened, suffix), not opened.is_remote
+        listed = [
+            (backup, records.of(opened, backup), repository.problem(opened, backup, reads)) for backup in listing.every
+        ]
+    for error in (*listing.broken, *(problem for _, _, problem in listed if problem)):
+        show_error(error)
+    if as_json:
+        backups = [
+            {
+                **dataclasses.asdict(backup),
+                **dataclasses.asdict(proofs),
+                "kind": _kind(backup),
+                "problem": problem and str(problem),
+            }
+            for backup, proofs, problem in listed
+        ]
+        show_json({"backups": backups})
+    else:
+        rows = [(*row(backup), *_proofs(proofs), "no" if problem else "yes") for backup, proofs, problem in listed]
+        show_table(_COLUMNS, rows)
+
+
+def row(backup: Backup) -> tuple[object, ...]:
+    """Backups of one set have the same time in their IDs."""
+    members = backup.members
+    age = (repository.now() - backup.when).total_seconds()
+    return (
+        backup.id,
+        "dated later than now" if age < -repository.SKEW.total_seconds() else units.duration(max(0.0, age)),
+        units.number(backup.entries),
+        _kind(backup),
+        f"{members.index(backup.id) + 1} of {len(members)}" if members else "-",
+        units.size(backup.data_bytes),
+        units.size(backup.stored_bytes),
+        units.duration(backup.seconds),
+        _newest(backup),
+    )
+
+
+def _proofs(proofs: Proofs) -> tuple[str, ...]:
+    """Ages of the verification and the drill."""
+    return tuple(
+        "-" if proof is None else "bad" if not proof.is_good else units.duration(records.age_of(proof))
+        for proof in (proofs.verification, proofs.drill)
+    )
+
+
+@declare("show")
+def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
+    """Show what is known of a backup: its manifest, its last verification, its last drill.
+
+    \b
+      ditseed backup show latest -R /srv/backup
+    """
+    which = backup.which
+    with repository.at(repo) as opened:
+        found = repository.find(opened, which, suffix)
+        proofs = records.of(opened, found)
+    if as_json:
+        show_json({"backup": dataclasses.asdict(found), **dataclasses.asdict(proofs)})
+    else:
+        show_facts(_facts(found, proofs))
+
+
+def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
+    made = f"{backup.made} on {backup.host}, in {units.duration(backup.seconds)}, ditseed {backup.ditseed}"
+    return {
+        "backup": backup.id,
+        "suffix": backup.suffix,
+        "made": made,
+        "source": backup.source,
+        "entries": units.number(backup.entries),
+        "contextCSN": " ".join(backup.context_csns) or "none stored",
+        "newest change": " ".join(backup.newest_csns) or "-",
+        "source shown / on disk": f"{units.size(backup.source_apparent)} / {units.size(backup.source_allocated)}",
+        "data / stored": f"{units.size(backup.data_bytes)} / {units.size(backup.stored_bytes)}",
+        "kind": _kind(backup),
+        "transaction": backup.txnid,
+        "data format": f"{backup.lmdb_format}, pages of {backup.page_size} bytes, {backup.machine}",
+        "maxsize": units.size(backup.map_size),
+        "of the same moment": " ".join(name for name in backup.members if name != backup.id) or "none",
+        "configuration": backup.config_file if backup.with_config else "not part of it",
+        **({"encrypted for": ", ".join(backup.recipients)} if backup.is_encrypted else {}),
+        "verified": _verified(proofs),
+        "drilled": _drilled(proofs),
+        **_share_of_full(backup),
+    }
+
+
+def _verified(proofs: Proofs) -> str:
+    proof = proofs.verification
+    if proof is None:
+        return "never"
+    age = units.duration(records.age_of(proof))
+    return f"{age} ago, {part_read(proof)}, level {proof.level}: {proof.problem or 'good'}"
+
+
+def part_read(proof: Verification) -> str:
+    return f"{units.size(proof.read)} of {units.size(proof.stored)} read"
+
+
+def _drilled(proofs: Proofs) -> str:
+    proof = proofs.drill
+    if proof is None:
+        return "never"
+    age, took = units.duration(records.age_of(proof)), units.duration(proof.restore_seconds)
+    return f"{age} ago, restored in {took}: {proof.problem or 'good'}"
+
+
+# --- check, prune -----------------------------------------------------------------------------------
+
+
+@declare("check")
+def check_command(
+    repo: RepoOption,
+    suffix: Suffix,
+    limits: Limits,
+    metrics_file: Annotated[
+        Metrics,
+        "Also write FILE for node_exporter's textfile collector (NAME.prom), with what is found of each suffix.",
+    ],
+    as_json: Json,
+) -> int:
+    """Is there a backup young enough? A monitoring plugin: one line, exit status 0, 1, 2 or 3.
+
+    \b
+      ditseed backup check -R /srv/backup --max-age 26h --min-count 7 --max-verify-age 8d --max-drill-age 35d
+      ditseed backup check -R /srv/backup --metrics /var/lib/prometheus/node-exporter/ditseed-backup.prom
+    """
+    by_suffix: dict[str, Check] = {}
+    try:
+        with repository.at(repo) as opened:
+            check = checking.check(opened, limits, suffix)
+            if metrics_file is not None:
+                by_suffix = checking.each(opened, limits, suffix)
+    except LoaderError as error:
+        check = checking.unknown(error, limits)
+    if metrics_file is not None:
+        checking.write_metrics(by_suffix or {suffix or "": check}, metrics_file)
+    if as_json:
+        show_json({**dataclasses.asdict(check), "status": check.status.name})
+    else:
+        show(check.line())
+    return int(check.status)
+
+
+@declare("prune")
+def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: DryRun, as_json: Json) -> None:
+    """Remove old backups, all but those that an option keeps.
+
+    For each suffix by itself, these are kept in any case: the latest, the latest that can be restored, the
+    latest that `verify` or `drill` found good, and all whose manifest cannot be read. Backups of several
+    databases at one moment are kept or removed together, also with -b.
+
+    \b
+      ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
+    """
+    with repository.at(repo, changes=not dry_run, makes_room=True) as opened:
+        pruned = prune.prune(opened, policy, suffix, dry_run)
+    if as_json:
+        show_json({**dataclasses.asdict(pruned), "dry_run": dry_run})
+        return
+    removed = "would be removed" if dry_run else "removed"
+    rows = [(kept.id, "kept", ", ".join(kept.reasons)) for kept in pruned.kept]
+    rows += [(name, removed, "no option keeps it") for name in pruned.removed]
+    rows += [(name, "kept", "its manifest cannot be read") for name in pruned.unread]
+    show_table(("id", "kept or removed", "why"), sorted(rows))

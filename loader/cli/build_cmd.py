@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from loader.cli import recording
-from loader.cli.recording import RecordedRun
-from loader.cli.report import for_people, show_facts, show_json, warn_of_rejects
+from loader.cli.options import RecordedRun, note
+from loader.cli.report import show_report
 from loader.cli.trees import TreeInput
 from loader.declared import Argument
 from loader.declared import command as declare
@@ -48,16 +46,7 @@ def command(
     if run.dry_run:
         facts = operation.plan(options, run.progress)
     else:
-        timeouts = run.timeouts_of(operation.STEPS)
-        facts = operation.build(options, run.progress, timeouts, run.restart)
-    recording.note(facts)
-    if run.as_json:
-        show_json(facts)
-    else:
-        show_facts(_readable(facts))
+        facts = operation.build(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+    note(facts)
+    show_report(facts, run.as_json)
     return EXIT_DIFFERENT if facts.get("rejected") else EXIT_OK
-
-
-def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
-    warn_of_rejects(facts)
-    return for_people(facts)

@@ -43,128 +43,102 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     sends, receives = options.target == _PIPE, options.source == _PIPE
     if sends:
         standard.reserve_output()
-    _require_fitting(options, dry_run)
+    _require_fitting(options, sends, receives, dry_run)
     if sends:
         _tell_sent(clone_pipe.send(options, shown.progress), shown.as_json)
-    elif receives:
-        found = clone_pipe.plan_pipe(options) if dry_run else clone_pipe.receive(options, shown.progress)
-        _show(found, shown.as_json)
+        return
+    report: _Report
+    if dry_run:
+        report = clone_pipe.plan_pipe(options) if receives else plan(options)
     else:
-        _show(plan(options) if dry_run else clone(options, shown.progress), shown.as_json)
-
-
-def _require_fitting(options: CloneOptions, dry_run: bool) -> None:
-    sends, receives = options.target == _PIPE, options.source == _PIPE
-    if sends and receives:
-        raise UsageProblem(reason="one of SOURCE and TARGET has to be a directory")
-    if (sends or receives) and options.reflink == "always":
-        raise UsageProblem(reason="--reflink always is for a clone from directory to directory")
-    if options.compact and receives:
-        raise UsageProblem(reason="--compact belongs to the sending side: give it there")
-    if sends and dry_run:
-        raise UsageProblem(reason="--dry-run works on the receiving side, or for a clone into a directory")
-    if options.scratch is not None and not (options.compact and sends):
-        raise UsageProblem(reason="--tmp is for --compact with TARGET -")
-    if options.token is not None and not sends:
-        raise UsageProblem(reason="--skip is for a copy that is sent to stdout (TARGET -)")
-
-
-_Found = ClonePlan | CloneReport | clone_pipe.ReceivePlan | clone_pipe.ReceiveReport
-
-
-def _show(found: _Found, as_json: bool) -> None:
-    if as_json:
-        show_json(dataclasses.asdict(found))
+        report = clone_pipe.receive(options, shown.progress) if receives else clone(options, shown.progress)
+    if shown.as_json:
+        show_json(dataclasses.asdict(report))
     else:
-        show_facts(_lines(found))
+        show_facts(_lines(report))
 
 
-def _lines(found: _Found) -> dict[str, object]:
-    if isinstance(found, ClonePlan):
-        return _plan_lines(found)
-    if isinstance(found, CloneReport):
-        return _report_lines(found)
-    if isinstance(found, clone_pipe.ReceivePlan):
-        return _waiting_lines(found)
-    return _received_lines(found)
+_Report = ClonePlan | CloneReport | clone_pipe.ReceivePlan | clone_pipe.ReceiveReport
+
+
+def _require_fitting(options: CloneOptions, sends: bool, receives: bool, dry_run: bool) -> None:
+    reasons = {
+        "one of SOURCE and TARGET has to be a directory": sends and receives,
+        "--reflink always is for a clone from directory to directory": (
+            (sends or receives) and options.reflink == "always"
+        ),
+        "--compact belongs to the sending side: give it there": options.compact and receives,
+        "--dry-run works on the receiving side, or for a clone into a directory": sends and dry_run,
+        "--tmp is for --compact with TARGET -": options.scratch is not None and not (options.compact and sends),
+        "--skip is for a copy that is sent to stdout (TARGET -)": options.token is not None and not sends,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise UsageProblem(reason=reason)
 
 
 def _tell_sent(report: clone_pipe.SendReport, as_json: bool) -> None:
     """On stderr: stdout is the copy's."""
     if as_json:
         tell_json(dataclasses.asdict(report))
-        return
-    if log.verbosity() < 0:
-        return
-    skipped = f", {units.size(report.skipped)} left out" if report.skipped else ""
-    took = units.duration(report.seconds)
-    tell(f"sent: {units.size(report.length)}{skipped} in {took}, transaction {report.txnid}")
+    elif log.verbosity() >= 0:
+        skipped = f", {units.size(report.skipped)} left out" if report.skipped else ""
+        took = units.duration(report.seconds)
+        tell(f"sent: {units.size(report.length)}{skipped} in {took}, transaction {report.txnid}")
 
 
-def _waiting_lines(found: clone_pipe.ReceivePlan) -> dict[str, object]:
+def _lines(report: _Report) -> dict[str, object]:
+    if isinstance(report, ClonePlan):
+        return _plan_lines(report)
+    if isinstance(report, clone_pipe.ReceivePlan):
+        return {
+            "target": report.target + (" (its database is replaced)" if report.replaces else ""),
+            "there / free": f"{units.size(report.have)} / {units.size(report.free)}",
+            "go on with": f"--skip {report.token}" if report.token else "-",
+        }
+    copied = _copied(report) if isinstance(report, CloneReport) else {"received in": units.duration(report.seconds)}
+    went_on = {}
+    if isinstance(report, CloneReport):
+        went_on["source went on by"] = f"{units.number(report.transactions)} transactions, {units.size(report.grown)}"
     return {
-        "target": found.target + (" (its database is replaced)" if found.replaces else ""),
-        "there / free": f"{units.size(found.have)} / {units.size(found.free)}",
-        "go on with": f"--skip {found.token}" if found.token else "-",
+        "clone": report.target,
+        "suffix": " ".join(report.suffixes) or "-",
+        "entries": units.number(report.entries),
+        "contextCSN": " ".join(report.context_csns) or "none stored",
+        "clone shown / on disk": _sizes(report.target_apparent, report.target_allocated),
+        **copied,
+        "transaction": report.txnid,
+        **went_on,
+        "data format": report.format,
+        "verified": report.verified,
     }
 
 
-def _received_lines(found: clone_pipe.ReceiveReport) -> dict[str, object]:
+def _copied(report: CloneReport) -> dict[str, object]:
+    speed = report.target_apparent / report.seconds if report.seconds else 0
+    took = f"{units.duration(report.seconds)}, {units.size(speed)}/s"
     return {
-        "clone": found.target,
-        "suffix": " ".join(found.suffixes) or "-",
-        "entries": units.number(found.entries),
-        "contextCSN": " ".join(found.context_csns) or "none stored",
-        "clone shown / on disk": _sizes(found.target_apparent, found.target_allocated),
-        "received in": units.duration(found.seconds),
-        "transaction": found.txnid,
-        "data format": found.format,
-        "verified": found.verified,
+        "source shown / on disk": _sizes(report.source_apparent, report.source_allocated),
+        "copied in": took + (" (blocks shared)" if report.shared else ""),
     }
 
 
-def _plan_lines(found: ClonePlan) -> dict[str, object]:
-    return {
-        "source": found.source,
-        "shown / on disk": _sizes(found.source_apparent, found.source_allocated),
-        "target": found.target + (" (its database is replaced)" if found.replaces else ""),
-        "needed / free": f"{units.size(found.needed)} / {units.size(found.free)}",
-        "data format": found.format,
-        "verify": found.verify,
-        **_growth_lines(found),
+def _plan_lines(plan: ClonePlan) -> dict[str, object]:
+    lines: dict[str, object] = {
+        "source": plan.source,
+        "shown / on disk": _sizes(plan.source_apparent, plan.source_allocated),
+        "target": plan.target + (" (its database is replaced)" if plan.replaces else ""),
+        "needed / free": f"{units.size(plan.needed)} / {units.size(plan.free)}",
+        "data format": plan.format,
+        "verify": plan.verify,
     }
-
-
-def _growth_lines(found: ClonePlan) -> dict[str, object]:
-    """Of a source in use."""
-    if found.growth is None:
-        return {}
-    grows = f"{found.growth.transactions:,.0f} transactions/s, {units.size(found.growth.rate)}/s while it is copied"
-    fills = "-" if found.fills_in is None else units.duration(found.fills_in)
-    return {
-        "source grows by": grows,
-        "its map or disk is full in": fills,
-        "oldest reader behind by": f"{units.number(found.reader_lag)} transactions",
-        "warning": "; ".join(warnings(found)) or "none",
-    }
-
-
-def _report_lines(found: CloneReport) -> dict[str, object]:
-    speed = found.target_apparent / found.seconds if found.seconds else 0
-    return {
-        "clone": found.target,
-        "suffix": " ".join(found.suffixes) or "-",
-        "entries": units.number(found.entries),
-        "contextCSN": " ".join(found.context_csns) or "none stored",
-        "source shown / on disk": _sizes(found.source_apparent, found.source_allocated),
-        "clone shown / on disk": _sizes(found.target_apparent, found.target_allocated),
-        "copied in": f"{units.duration(found.seconds)}, {units.size(speed)}/s"
-        + (" (blocks shared)" if found.shared else ""),
-        "transaction": found.txnid,
-        "source went on by": f"{units.number(found.transactions)} transactions, {units.size(found.grown)}",
-        "data format": found.format,
-        "verified": found.verified,
-    }
+    if plan.growth is not None:  # the source is in use
+        rate = f"{plan.growth.transactions:,.0f} transactions/s, {units.size(plan.growth.rate)}/s"
+        lines["source grows by"] = f"{rate} while it is copied"
+        lines["its map or disk is full in"] = "-" if plan.fills_in is None else units.duration(plan.fills_in)
+        lines["oldest reader behind by"] = f"{units.number(plan.reader_lag)} transactions"
+        lines["warning"] = "; ".join(warnings(plan)) or "none"
+    return lines
 
 
 def _sizes(apparent: int, allocated: int) -> str:

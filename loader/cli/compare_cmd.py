@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from loader import plain, units
 from loader.cli.access import Bind, ConsumerAccount, connection_of, second_of
@@ -14,7 +14,7 @@ from loader.common_options import Limit
 from loader.declared import Argument
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.operations.compare import IGNORED, LIMIT, SERVER_ATTRIBUTES, CompareOptions, CompareReport, Subtree, compare
+from loader.operations.compare import IGNORED, LIMIT, SERVER_ATTRIBUTES, CompareOptions, CompareReport, compare
 from loader.overlays import CONTEXT_CSN
 from loader.sources.location import comparable, require_once
 
@@ -42,6 +42,11 @@ class _Comparing:
     with_context_csn: Annotated[bool, "Compare contextCSN too."] = False
     show_attributes: Annotated[bool, "Name the attributes that differ (reads those entries again)."] = False
     limit: Annotated[Limit, "Number of differing entries to name."] = LIMIT
+
+    @property
+    def ignored_attributes(self) -> tuple[str, ...]:
+        usual = [name for name in IGNORED if not (self.with_context_csn and name == CONTEXT_CSN)]
+        return (*usual, *(SERVER_ATTRIBUTES if self.user_attributes else ()), *self.ignored)
 
 
 @declare("compare")
@@ -77,31 +82,23 @@ def command(
     options = CompareOptions(
         a=comparable(a, at_a, attributes),
         b=comparable(b, at_b, attributes),
-        ignore=_ignored(comparing),
+        ignore=comparing.ignored_attributes,
         limit=comparing.limit,
         show_attributes=attributes,
     )
     report = compare(options, shown.progress)
-    show_json(_facts(report)) if shown.as_json else _show(report)
+    if shown.as_json:
+        show_json({"equal": report.equal, **dataclasses.asdict(report)})
+    else:
+        _show(report)
     return EXIT_OK if report.equal else EXIT_DIFFERENT
-
-
-def _ignored(comparing: _Comparing) -> tuple[str, ...]:
-    usual = [name for name in IGNORED if not (comparing.with_context_csn and name == CONTEXT_CSN)]
-    of_servers = SERVER_ATTRIBUTES if comparing.user_attributes else ()
-    return (*usual, *of_servers, *comparing.ignored)
-
-
-def _facts(report: CompareReport) -> dict[str, Any]:
-    return {"equal": report.equal, **dataclasses.asdict(report)}
 
 
 def _show(report: CompareReport) -> None:
     sides = (("A", report.a), ("B", report.b))
-    rows = [(name, one.location, units.number(one.entries), one.checksum) for name, one in sides]
+    rows = [(name, side.location, units.number(side.entries), side.checksum) for name, side in sides]
     show_table(("", "place", "entries", "checksum"), rows)
-    for note in report.notes:
-        show(f"note: {note}")
+    show(*(f"note: {note}" for note in report.notes))
     if report.equal:
         show("equal")
         return
@@ -116,10 +113,9 @@ def _show(report: CompareReport) -> None:
     if more > 0:
         show(f"... and {units.number(more)} more (--limit)")
     if report.subtrees:
+        subtrees = [
+            (tree.dn or "(the base, one level)", *map(units.number, (tree.entries_a, tree.entries_b, tree.different)))
+            for tree in report.subtrees
+        ]
         show("")
-        show_table(("below", "in A", "in B", "different"), [_subtree(one) for one in report.subtrees])
-
-
-def _subtree(found: Subtree) -> tuple[str, ...]:
-    numbers = (found.entries_a, found.entries_b, found.different)
-    return (found.dn or "(the base, one level)", *map(units.number, numbers))
+        show_table(("below", "in A", "in B", "different"), subtrees)

@@ -9,10 +9,9 @@ from typing import Annotated
 import msgspec
 
 from loader import units
-from loader.cli import findings
 from loader.cli.access import Account, connection_of
 from loader.cli.options import Json, refuse_given
-from loader.cli.report import show, show_error, show_json
+from loader.cli.report import findings, show, show_error, show_json
 from loader.common_options import OptionalConfig, Suffix
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
@@ -76,24 +75,23 @@ def _checked(config: Path | None, request: Request, as_json: bool) -> int:
 
 
 def _facts(report: Report) -> Mapping[str, object]:
-    found = msgspec.to_builtins(report)
-    unseen, left_out = (found["facts"].pop(name) for name in ("unseen", "left_out"))
+    members = msgspec.to_builtins(report)
+    facts = members["facts"]
     return {
         "well": report.is_well,
-        "findings": found["findings"],
-        "fixed": found["fixed"],
-        "not_looked_at": unseen,
-        "left_out": left_out,
-        **found["facts"],
+        "findings": members["findings"],
+        "fixed": members["fixed"],
+        "not_looked_at": facts.pop("unseen"),
+        **facts,
     }
 
 
 def _lines(report: Report) -> Iterator[str]:
     yield report.facts.config
-    for one in report.facts.databases:
-        used = f"  {units.size(one.room.used)} in use" if one.room else ""
-        yield f"└─ {one.suffix}  {one.directory}{used}, maxsize {units.size(one.maxsize)}"
+    for database in report.facts.databases:
+        used = f"  {units.size(database.room.used)} in use" if database.room else ""
+        yield f"└─ {database.suffix}  {database.directory}{used}, maxsize {units.size(database.maxsize)}"
     yield ""
     yield from (f"fixed: {done}" for done in report.fixed)
-    yield from findings.lines(report.findings, report.facts.unseen)
-    yield from (f"left out: {one.what} ({one.why})" for one in report.facts.left_out)
+    yield from findings(report.findings, report.facts.unseen)
+    yield from (f"left out: {part.what} ({part.why})" for part in report.facts.left_out)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from loader import defaults, log, resources, standard, units
-from loader.cli import access, recording
+from loader.cli import access
 from loader.cli.access import Servers
-from loader.cli.options import is_given, refuse_given
-from loader.cli.recording import RecordedRun
-from loader.cli.report import for_people, show_facts, show_json, tell, tell_json
+from loader.cli.options import RecordedRun, is_given, note, refuse_given
+from loader.cli.report import show_facts, show_json, show_report, tell, tell_json
 from loader.cli.trees import TreeInput, TreeOutput, TreeSuffix, generate
 from loader.common_options import Compress, ExportLimits
 from loader.declared import Argument
@@ -77,8 +76,8 @@ def command(
       ditseed export /var/lib/ldap -o - | ssh ldap2 slapadd -q -b dc=example,dc=com
     """
     if tree.template is not None:
-        strange = ("source", "dry_run", "timeouts", *_OF_SERVERS, *_LIMITS)
-        refuse_given(strange, "a server or a database, not for a template")
+        others = ("source", "dry_run", "timeouts", *_OF_SERVERS, *_LIMITS)
+        refuse_given(others, "a server or a database, not for a template")
         place = TreeOutput(output=str(to.output), compress=to.compress, jobs=limits.jobs, restart=run.restart)
         generate(tree.spec(tree.template, tree_suffix), place, run)
         return
@@ -93,12 +92,12 @@ def command(
         _show(exported, to.output, run.as_json, without)
 
 
-_OF_SERVERS = tuple(one.name for one in fields(Servers))
-_LIMITS = tuple(one.name for one in fields(ExportLimits) if one.name != "jobs")
+_OF_SERVERS = tuple(field.name for field in fields(Servers))
+_LIMITS = tuple(field.name for field in fields(ExportLimits) if field.name != "jobs")
 
 
 def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
-    """None for a plan, which was shown."""
+    """None for a plan, which is printed here."""
     # Here, since python-ldap takes longer to load than a small database to be read.
     from loader.operations.export import STEPS, ExportOptions, export, plan
 
@@ -113,20 +112,20 @@ def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: Recorde
         **{**vars(limits), "jobs": limits.jobs or resources.connections()},
     )
     if run.dry_run:
-        _show_plan(plan(options, run.progress), run.as_json)
+        show_report(plan(options, run.progress), run.as_json)
         return None
     return export(options, run.progress, run.timeouts_of(STEPS), run.restart)
 
 
 def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
-    """None for a plan or a stream, which were reported."""
+    """None for a plan or a stream, which are reported here."""
     base = servers.base if is_given("base") else None
     others = (name for name in (*_OF_SERVERS, *_LIMITS) if name != "base")
     refuse_given(others, "a server, not for a database")
     part = Part(locate(source, Kind.DATABASE).path, base)
     jobs = limits.jobs or resources.processors()
     if run.dry_run:
-        _show_plan(export_mdb.plan(part, to.directory), run.as_json)
+        show_report(export_mdb.plan(part, to.directory), run.as_json)
         return None
     if to.directory is None:
         refuse_given(("restart", "timeouts"), "an export into a directory")
@@ -138,39 +137,35 @@ def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimit
     return export_mdb.export_database(options, run.progress, timeouts, run.restart)
 
 
-def _show_plan(facts: dict[str, Any], as_json: bool) -> None:
-    show_json(facts) if as_json else show_facts(for_people(facts))
-
-
 def _show(done: Finished, output: Path, as_json: bool, without: str) -> None:
     """without: why there is no contextCSN."""
-    facts, made = {"output": output, **done.report}, done.manifest
-    recording.note(facts)
+    facts, manifest = {"output": output, **done.report}, done.manifest
+    note(facts)
     if as_json:
         show_json(facts)
         return
     show_facts(
         {
-            "base": made.base,
-            "entries": f"{made.entries:,}",
-            "met twice": f"{made.duplicates:,}",
-            "shards": len(made.shards),
-            "read as": made.partitions,
-            "contextCSN": " ".join(made.context_csns) or f"none ({without})",
-            "finished": made.finished,
+            "base": manifest.base,
+            "entries": f"{manifest.entries:,}",
+            "met twice": f"{manifest.duplicates:,}",
+            "shards": len(manifest.shards),
+            "read as": manifest.partitions,
+            "contextCSN": " ".join(manifest.context_csns) or f"none ({without})",
+            "finished": manifest.finished,
             "output": output,
-            **{f"note {number}": note for number, note in enumerate(made.notes, 1)},
+            **{f"note {number}": note for number, note in enumerate(manifest.notes, 1)},
         }
     )
 
 
-def _tell_streamed(made: StreamReport, as_json: bool) -> None:
+def _tell_streamed(report: StreamReport, as_json: bool) -> None:
     """On stderr: stdout is the LDIF's."""
-    recording.note(asdict(made))
+    note(asdict(report))
     if as_json:
-        tell_json(asdict(made))
+        tell_json(asdict(report))
     elif log.verbosity() >= 0:
-        took, csns = units.duration(made.seconds), " ".join(made.context_csns)
-        sent = f"{units.number(made.entries)} entries, {units.size(made.bytes)} of LDIF in {took}"
+        took, csns = units.duration(report.seconds), " ".join(report.context_csns)
+        sent = f"{units.number(report.entries)} entries, {units.size(report.bytes)} of LDIF in {took}"
         tell(f"sent: {sent}, contextCSN {csns or 'none (none is stored)'}")
-        tell(*(f"note: {note}" for note in made.notes))
+        tell(*(f"note: {note}" for note in report.notes))

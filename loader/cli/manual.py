@@ -65,16 +65,12 @@ def error_classes() -> list[type[LoaderError]]:
 
 
 def error_list() -> str:
-    rows = [
-        f"| {kind.exit_status} | `{kind.code}` | {_cell(kind.message)} | {_cell(_hint(kind))} |"
-        for kind in error_classes()
-    ]
-    return _ERRORS_HEAD + "\n".join(rows) + "\n"
-
-
-def _hint(kind: type[LoaderError]) -> str:
-    other = kind.hint_without_run
-    return (kind.hint or "") + (f" Verbs that keep no run: {other}" if other else "")
+    rows = []
+    for kind in error_classes():
+        other = f" Verbs that keep no run: {kind.hint_without_run}" if kind.hint_without_run else ""
+        cells = (str(kind.exit_status), f"`{kind.code}`", _cell(kind.message), _cell((kind.hint or "") + other))
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return _ERRORS_HEAD + "".join(rows)
 
 
 def _cell(text: str) -> str:
@@ -90,37 +86,38 @@ def completion(shell: str) -> str:
 
 def man_pages(context: click.Context) -> Iterator[tuple[str, str]]:
     """(name, troff) of a command and of all below it."""
-    below = subcommands(context)
-    yield context.command_path.replace(" ", "-"), _man_page(context, below)
-    for one in below:
-        yield from man_pages(one)
+    yield context.command_path.replace(" ", "-"), _man_page(context)
+    for below in subcommands(context):
+        yield from man_pages(below)
 
 
 def subcommands(context: click.Context) -> list[click.Context]:
-    """What stands below a group, hidden ones left out."""
+    """The commands of a group, without hidden ones."""
     group = context.command
     if not isinstance(group, click.Group):
         return []
-    found = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
+    commands = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
     return [
         click.Context(command, info_name=name, parent=context)
-        for name, command in found
+        for name, command in commands
         if command is not None and not command.hidden
     ]
 
 
-def _man_page(context: click.Context, below: list[click.Context]) -> str:
+def _man_page(context: click.Context) -> str:
     command = context.command
     page = ManPage(context.command_path)
     page.version = version("ditseed")
     page.date = ""  # of the version, and so that the same commands make the same page
     page.short_help = _escaped(command.get_short_help_str(200))
     page.synopsis = " ".join(command.collect_usage_pieces(context))
-    told = inspect.cleandoc(command.help or "") + (f"\n\n{command.epilog}" if command.epilog else "")
-    page.description = "\n".join(_troff(told))
-    records = [one.get_help_record(context) for one in command.get_params(context)]
-    page.options = [(one[0], _escaped(one[1])) for one in records if one is not None]
-    page.commands = [(one.info_name, _escaped(one.command.get_short_help_str(200))) for one in below]
+    text = inspect.cleandoc(command.help or "") + (f"\n\n{command.epilog}" if command.epilog else "")
+    page.description = "\n".join(_troff(text))
+    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    page.options = [(record[0], _escaped(record[1])) for record in records if record is not None]
+    page.commands = [
+        (below.info_name, _escaped(below.command.get_short_help_str(200))) for below in subcommands(context)
+    ]
     return str(page)
 
 
@@ -145,29 +142,28 @@ def _escaped(line: str) -> str:
 def stale() -> list[str]:
     """Documents that are not as the code would write them; also those that nothing writes any more."""
     wanted = documents()
-    there = {str(path.relative_to(DOCS)) for one in GENERATED for path in DOCS.glob(one)}
-    changed = {name for name in wanted.keys() & there if (DOCS / name).read_text() != wanted[name]}
-    return sorted(changed | (wanted.keys() ^ there))
+    present = {str(path.relative_to(DOCS)): path.read_text() for pattern in GENERATED for path in DOCS.glob(pattern)}
+    return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
 
 
-def write() -> None:
-    wanted = documents()
-    for name in stale():
+def write() -> list[str]:
+    """The documents that were stale."""
+    wanted, names = documents(), stale()
+    for name in names:
         path = DOCS / name
-        if name not in wanted:
+        if name in wanted:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(wanted[name])
+        else:
             path.unlink()
-            continue
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(wanted[name])
+    return names
 
 
 def main() -> None:
-    found = stale()
     if "--check" not in sys.argv[1:]:
-        write()
-        print("\n".join(found))
-    elif found:
-        sys.exit("stale, run bin/make-docs: " + ", ".join(found))
+        print("\n".join(write()))
+    elif names := stale():
+        sys.exit("stale, run bin/make-docs: " + ", ".join(names))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from loader import units
 from loader.cli.options import Run
 from loader.cli.report import show, show_facts, show_json
@@ -13,6 +10,7 @@ from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import migrate as operation
 from loader.operations.build.finish import INVALID
 from loader.operations.migrate import AGAIN, MigrateOptions
+from loader.run.log import Facts
 
 _RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
 
@@ -38,72 +36,59 @@ def command(options: MigrateOptions, run: Run) -> int:
           ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d
     """
     if run.dry_run:
-        return _show_plan(operation.plan(options, run.progress), run.as_json)
-    timeouts = run.timeouts_of(operation.STEPS)
-    found = operation.migrate(options, run.progress, timeouts, run.restart)
-    if run.as_json:
-        show_json(found)
-    else:
-        show_facts(_lines(found))
+        plan = operation.plan(options, run.progress)
+        _show(plan, _plan_lines(plan), run.as_json)
+        return EXIT_OK if plan["accepted"] and not plan["problems"] else EXIT_DIFFERENT
+    report = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+    _show(report, _report_lines(report), run.as_json)
     return EXIT_OK
 
 
-def _lines(found: Mapping[str, Any]) -> dict[str, object]:
-    seconds, rate = units.duration(found["seconds"]), units.number(found["rate"])
-    return {
-        "migrated": f"{found['source']} to {found['directory']}",
-        "suffix": found["suffix"] or "the empty one",
-        "data format": _formats(found),
-        "entries": f"{units.number(found['entries'])}, equal in both",
-        "contextCSN": " ".join(found["context_csns"]) or "none stored",
-        "size / maxsize": f"{units.size(found['bytes'])} / {units.size(found['maxsize'])}",
-        "took": f"{seconds} ({rate} entries/s)",
-        **_remarks(found),
-    }
-
-
-def _formats(found: Mapping[str, Any]) -> str:
-    before, after = found["format_before"], found["format"]
-    return f"{before} ({_RELEASES[before]}) to {after} (slapd {found['slapd']})"
-
-
-def _remarks(found: Mapping[str, Any]) -> dict[str, object]:
-    told: dict[str, object] = {}
-    if found.get(INVALID):
-        told[INVALID] = ", ".join(found[INVALID])
-    if found.get(AGAIN):
-        told["entries made again"] = found[AGAIN]
-    if found.get("done_before"):
-        told["done before"] = found["done_before"]
-    return told
-
-
-def _show_plan(found: Mapping[str, Any], as_json: bool) -> int:
-    """The exit status says whether anything stands against the migration."""
+def _show(facts: Facts, lines: dict[str, object], as_json: bool) -> None:
     if as_json:
-        show_json(found)
-    else:
-        show_facts(_plan_lines(found))
-        show(*(f"  {line}" for line in found["slaptest"]))
-    return EXIT_OK if found["accepted"] and not found["problems"] else EXIT_DIFFERENT
+        show_json(facts)
+        return
+    show_facts(lines)
+    show(*(f"  {line}" for line in facts.get("slaptest", ())))
 
 
-def _plan_lines(found: Mapping[str, Any]) -> dict[str, object]:
-    told: dict[str, object] = {
-        "migrate": f"{found['source']} to {found['directory']}",
-        "suffix": found["suffix"] or "the empty one",
-        "data format": _formats(found),
-        "entries": units.number(found["entries"]),
+def _first_lines(facts: Facts, verb: str, remark: str = "") -> dict[str, object]:
+    before, after = facts["format_before"], facts["format"]
+    return {
+        verb: f"{facts['source']} to {facts['directory']}",
+        "suffix": facts["suffix"] or "the empty one",
+        "data format": f"{before} ({_RELEASES[before]}) to {after} (slapd {facts['slapd']})",
+        "entries": units.number(facts["entries"]) + remark,
     }
-    if found.get("needed") is not None:
-        told["needed / free"] = f"{units.size(found['needed'])} / {units.size(found['free'])}"
-        told["maxsize"] = units.size(found["maxsize"])
-    if found.get("seconds") is not None:
-        told["will take"] = f"about {units.duration(found['seconds'])}"
-    if found.get("lacking"):
-        told["not in the schema"] = ", ".join(found["lacking"])
-    for problem in found["problems"]:
-        told["refused"] = problem
-    said = "accepts the configuration" if found["accepted"] else "does not accept the configuration"
-    told["slaptest -u"] = said + (":" if found["slaptest"] else "")
-    return told
+
+
+def _report_lines(facts: Facts) -> dict[str, object]:
+    lines = {
+        **_first_lines(facts, "migrated", ", equal in both"),
+        "contextCSN": " ".join(facts["context_csns"]) or "none stored",
+        "size / maxsize": f"{units.size(facts['bytes'])} / {units.size(facts['maxsize'])}",
+        "took": f"{units.duration(facts['seconds'])} ({units.number(facts['rate'])} entries/s)",
+    }
+    if facts.get(INVALID):
+        lines[INVALID] = ", ".join(facts[INVALID])
+    if facts.get(AGAIN):
+        lines["entries made again"] = facts[AGAIN]
+    if facts.get("done_before"):
+        lines["done before"] = facts["done_before"]
+    return lines
+
+
+def _plan_lines(facts: Facts) -> dict[str, object]:
+    lines = _first_lines(facts, "migrate")
+    if facts.get("needed") is not None:
+        lines["needed / free"] = f"{units.size(facts['needed'])} / {units.size(facts['free'])}"
+        lines["maxsize"] = units.size(facts["maxsize"])
+    if facts.get("seconds") is not None:
+        lines["will take"] = f"about {units.duration(facts['seconds'])}"
+    if facts.get("lacking"):
+        lines["not in the schema"] = ", ".join(facts["lacking"])
+    for problem in facts["problems"]:
+        lines["refused"] = problem
+    verdict = "accepts the configuration" if facts["accepted"] else "does not accept the configuration"
+    lines["slaptest -u"] = verdict + (":" if facts["slaptest"] else "")
+    return lines

@@ -1,31 +1,32 @@
-"""Options of the command line itself: what a run shows, and which options were given where."""
+"""Options of a run: what it shows, and the files that it writes about itself; and which options were given where."""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import click
 from click import Choice
 from click.core import ParameterSource
 
-from loader import common_options as common
 from loader import log, units
-from loader.declared import Function, Written, decorator
-from loader.errors import UsageProblem
-from loader.progress import Progress
-from loader.storage import remote
-from loader.storage.remote import Location
+from loader.cli import ending
+from loader.cli.ending import Ending
+from loader.common_options import Metrics
+from loader.errors import NoSuchPath, UsageProblem
+from loader.progress import Progress, Recorder
+from loader.storage import files
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     Options = TypeVar("Options", bound=DataclassInstance)
 
-RECORDER = "ditseed.recorder"  # in the context of a command: what records the steps of its run
+_RECORDING = "ditseed.recording"  # in the context of a command
 Json = Annotated[bool, "--json", "Print the report as JSON."]
 DryRun = Annotated[bool, "Run all checks and show the plan; change nothing."]
 Restart = Annotated[bool, "Discard an earlier run, finished or not, and start over."]
@@ -76,9 +77,103 @@ class Run(Shown):
         return seconds_of
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun(Run):
+    """A run whose end can be written into files."""
+
+    report_path: Annotated[
+        Path | None,
+        "--report FILE",
+        "Write a page about the run into FILE (HTML) once it has ended: its steps, rates, sizes and rejects.",
+    ] = None
+    metrics_path: Annotated[
+        Metrics, "Write what came of the run into FILE, for Prometheus' node_exporter, also if it fails."
+    ] = None
+
+    def begin(self) -> None:
+        """The metrics are written even if the file of the report is refused."""
+        if self.dry_run:
+            refuse_given(("report_path", "metrics_path"), "a run, not for --dry-run")
+        elif self.report_path or self.metrics_path:
+            context = click.get_current_context()
+            recording = context.meta[_RECORDING] = _Recording(context.command_path.partition(" ")[2])
+            ending.at_end(recording.write)
+            recording.open(self.metrics_path, self.report_path)
+
+
+@dataclass
+class _Recording:
+    """What the files of a run will tell. metrics, report: their paths."""
+
+    verb: str
+    metrics: Path | None = None
+    report: Path | None = None
+    recorder: Recorder = field(default_factory=Recorder)
+    facts: Mapping[str, object] = field(default_factory=dict)
+    planned: Mapping[str, float] = field(default_factory=dict)
+
+    def open(self, metrics: Path | None, report: Path | None) -> None:
+        """Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem."""
+        if metrics is not None:
+            self.metrics = _require_file(metrics, "--metrics")
+        if report is not None:
+            from loader.operations.reports import page
+
+            page.require()
+            path = _require_file(report, "--report")
+            if path == self.metrics:
+                raise UsageProblem(reason="--report and --metrics name the same file")
+            self.report = path
+
+    def write(self, end: Ending) -> None:
+        """The metrics first, because they need less."""
+        from loader.operations.reports import report as reports  # few runs are recorded
+
+        seconds = self.recorder.seconds
+        report = reports.RunReport(
+            *(self.verb, self.recorder, seconds, end.status, end.error, self.facts, self.planned)
+        )
+        if self.metrics is not None:
+            with files.explained(self.metrics):
+                reports.write(report, self.metrics)
+        if self.report is not None:
+            from loader.operations.reports import page
+
+            with files.explained(self.report):
+                page.write(report, shlex.join(["ditseed", *sys.argv[1:]]), self.report)
+
+
+def _require_file(path: Path, option: str) -> Path:
+    """Raises an error unless a file can be put there."""
+    path = path.absolute()
+    if not path.parent.is_dir():
+        raise NoSuchPath(path=path.parent)
+    if path.exists() and not path.is_file():
+        raise UsageProblem(reason=f"{option} {path}: something that is not a file is there")
+    files.require_writable(path.parent)
+    return path
+
+
+def note(facts: Mapping[str, object], planned: Mapping[str, float] | None = None) -> None:
+    """Keeps what --json prints, and the seconds that a plan gave the steps, for the files about a recorded run."""
+    recording = click.get_current_context().meta.get(_RECORDING)
+    if recording is not None:
+        recording.facts = facts or recording.facts
+        recording.planned = planned or recording.planned
+
+
+def progress_of(mode: str) -> Progress:
+    recording = click.get_current_context().meta.get(_RECORDING)
+    recorder = recording.recorder if recording else None
+    return Progress("none" if mode == "auto" and log.verbosity() < 0 else mode, recorder=recorder)
+
+
+# --- which options were given -----------------------------------------------------------------------
+
+
 def refuse_given(names: Iterable[str], only: str) -> None:
-    """Raise UsageProblem for any of these that stands on the command line: they are for `only`."""
-    spelled = {one.name: one.opts[0] for one in click.get_current_context().command.params}
+    """Raises UsageProblem for any of these parameters that stands on the command line: they are for `only`."""
+    spelled = {option.name: option.opts[0] for option in click.get_current_context().command.params}
     for name in names:
         if is_given(name):
             raise UsageProblem(reason=f"{spelled[name]} is only for {only}")
@@ -89,113 +184,12 @@ def is_given(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def keep_strongest(given: Options, deciding: Sequence[str], following: Sequence[str] = ()) -> Options:
-    """Of options that exclude each other, keep those from one place: command line before variables before the profile.
-    Those in `following` go with them."""
+def keep_strongest(options: Options, deciding: Sequence[str], following: Sequence[str] = ()) -> Options:
+    """Of options that exclude each other, keeps those from one source: command line before variables before the
+    profile. Those in `following` go with them."""
     context = click.get_current_context()
-    known = {one.name: one.default for one in fields(given)}
-    names = [name for name in (*deciding, *following) if getattr(given, name, None)]
-    places = {name: context.get_parameter_source(name) or ParameterSource.DEFAULT for name in names}
-    first = min((places[name] for name in deciding if name in places), default=None)
-    weaker = [name for name, place in places.items() if first is not None and place > first]
-    return replace(given, **{name: known[name] for name in weaker})
-
-
-def progress_of(mode: str) -> Progress:
-    """Recorded, where a report of the run is wanted."""
-    recorder = click.get_current_context().meta.get(RECORDER)
-    return Progress("none" if mode == "auto" and log.verbosity() < 0 else mode, recorder=recorder)
-
-
-# For the verbs of `ditseed backup`, which state their options to click.
-
-
-class Moment(Written):
-    """A time of day on a date, not in the future."""
-
-    name, kind = "time", datetime.datetime
-
-    def parse(self, text: str) -> datetime.datetime:
-        found = units.parse_moment(text)
-        if found > datetime.datetime.now(datetime.timezone.utc):
-            raise UsageProblem(reason=f"{text} is in the future")
-        return found
-
-
-class Repository(click.Path):
-    """A directory, or a location on another host."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, readable=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and remote.is_remote(value):
-            return remote.parse(value)
-        return value if isinstance(value, Location) else super().convert(value, param, ctx)
-
-
-def stack(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
-    """Several options as one."""
-
-    def apply(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return apply
-
-
-repo_option = click.option(
-    "-R",
-    "--repo",
-    type=Repository(),
-    required=True,
-    help="Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY.",
-)
-which_backup = stack(
-    click.argument("name", metavar="[ID|latest]", required=False),
-    click.option(
-        "--as-of",
-        type=Moment(),
-        metavar="TIME",
-        help="Take the newest backup that was made by then: 2026-11-25T03:00, in the time zone of this host, or "
-        "2026-11-25T02:00Z.",
-    ),
-)
-
-
-def backup_of(name: str | None, as_of: datetime.datetime | None) -> str | datetime.datetime:
-    """Of the values of `which_backup`: which one is meant."""
-    if name is not None and as_of is None:
-        return name
-    if name is None and as_of is not None:
-        return as_of
-    raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
-
-
-optional_config_option = decorator("config_path", common.OptionalConfig)
-suffix_option = decorator("suffix", common.Suffix)
-target_option = decorator("target", common.Target)
-verify_copy_option = decorator("verify", common.VerifyCopy)
-json_option = decorator("as_json", Json)
-progress_option = decorator("progress_mode", Annotated[ProgressMode, {"default": "auto"}])
-dry_run_option = decorator("dry_run", DryRun)
-
-
-def scratch_option(said: str) -> Callable[[Function], Function]:
-    return decorator("scratch", Annotated[common.Scratch, said])
-
-
-def metrics_option(said: str) -> Callable[[Function], Function]:
-    """--metrics of what a monitoring system asks again and again; recording.py has that of a run."""
-    return decorator("metrics_file", Annotated[common.Metrics, said])
-
-
-kept_meanwhile_option = scratch_option(
-    "Directory that holds the files of a repository on another host meanwhile (default: $TMPDIR or /tmp)."
-)
-
-
-def verify_option(levels: Sequence[str], default: str | None, said: str) -> Callable[[Function], Function]:
-    """--verify with some of the levels of loader.defaults.LADDER."""
-    return decorator("verify", Annotated[str | None, Choice(levels), said], default)
+    defaults = {one.name: one.default for one in fields(options)}
+    names = [name for name in (*deciding, *following) if getattr(options, name, None)]
+    sources = {name: context.get_parameter_source(name) or ParameterSource.DEFAULT for name in names}
+    strongest = min((sources[name] for name in deciding if name in sources), default=ParameterSource.DEFAULT)
+    return replace(options, **{name: defaults[name] for name, source in sources.items() if source > strongest})

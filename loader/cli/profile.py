@@ -1,7 +1,7 @@
 """Options that are not on the command line: from the variable DITSEED_<OPTION>, else from a profile, else the default.
 
-A profile is a table of config.toml: names of options without dashes, and tables for single verbs. docs/profiles.md has
-it for operators.
+A profile is a table of config.toml: names of options without dashes, and tables for single verbs (docs/profiles.md).
+OPTIONS has the one name of each option over all verbs; tests/cli/test_vocabulary.py compares every verb with it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,74 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from loader import defaults
-from loader.cli.vocabulary import OPTIONS, TYPED, name_of
 from loader.errors import UsageProblem
 from loader.storage import files, held
 
+# Name and letter of each. A letter means one thing, but for those that OpenLDAP's own tools use twice (-b, -R).
+OPTIONS = {
+    name: letter
+    for name, _, letter in (
+        word.partition(":")
+        for words in (
+            # how a server is reached: ldapsearch's letters; long names as in ldap.conf(5) where it has them
+            "uri:H simple:x bind-dn:D password-file:y ask-password:W mechanism:Y authcid:U authzid:X realm:R "
+            "secprops:O nocanon:N start-tls:Z base:b",
+            # the second server
+            "consumer consumer-bind-dn consumer-password-file consumer-mechanism consumer-base",
+            # accounts for preparing a provider
+            "admin-bind-dn admin-password-file config-bind-dn config-password-file",
+            # what is read, written, checked
+            "config suffix:b from target output:o keep-export repo:R engine maxsize verify no-glue:g "
+            "server-id:S write-context-csn:w no-value-check no-space-check allow-file-urls allow-hidden strategy "
+            "prepare-provider nosync keep-operational on-exists batch",
+            # a template's tree
+            "entries:n seed define operational range shard-entries operations mix miss skew search format",
+            # how much at a time
+            "jobs:j shards pieces page memory tmp max-rate max-latency max-rejects rejects compress "
+            "compress-level compact reflink skip",
+            # comparing, watching
+            "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "
+            "max-verify-age max-drill-age max-shrink",
+            # changing settings
+            "set add remove no-reindex apply for growth sample-size stats-log filters costs lease "
+            "give-back envflags checkpoint why",
+            # a volume that is planned
+            "database-size fs stripes redundant stripe-size extent-size vg lv mount volume-size unequal",
+            # backups: which are kept, what they may take, how much of them is looked at
+            "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
+            "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
+            "recipient recipients-file identity init",
+            # a watch, and what a monitoring system asks of it
+            "interval samples window half-life layer probe state check warning:w critical:c fix",
+            # a bench of directories
+            "sync-entries searches fio-size",
+            # a migration to another volume
+            "service fstab watch rollback",
+            # the run itself
+            "plan replace discard dry-run restart forget run-dir timeout progress json report metrics profile "
+            "quiet:q verbose:v log-file",
+        )
+        for word in words.split()
+    )
+}
+# What a command does, and to what: on the command line only, so that no variable or profile decides it unseen.
+TYPED = {
+    name
+    for words in (
+        "plan init from target output keep-export range skip strategy prepare-provider set add for stats-log filters",
+        "costs give-back check fix layer probe as-of remove apply replace discard dry-run restart forget service",
+        "rollback json report quiet verbose",
+    )
+    for name in words.split()
+}
+
 COMMON = "default"  # the table that applies whatever profile is chosen
-_CHOSEN = "ditseed.profile"
+_CHOSEN = "ditseed.profile"  # in the context of a command
 _SECRETS = ("passw", "passphrase", "bindpw", "rootpw", "credential", "secret")
 _ACCOUNT = (
     *("bind-dn", "mechanism", "simple", "password-file", "ask-password"),
@@ -29,6 +86,19 @@ _ACCOUNT = (
 )
 _OTHERS_WRITE = 0o022
 _log = logging.getLogger(__name__)
+
+
+def name_of(option: click.Parameter) -> str | None:
+    """Its long name, without dashes; None for an argument, and for the -w that is refused."""
+    return next((word[2:] for word in option.opts if word.startswith("--")), None)
+
+
+def letters_of(option: click.Parameter) -> str:
+    return "".join(sorted(word[1:] for word in option.opts if not word.startswith("--")))
+
+
+def variable(name: str) -> str:
+    return f"DITSEED_{name.upper().replace('-', '_')}"
 
 
 def option(envvar: str | None = None) -> click.Option:
@@ -45,34 +115,23 @@ def option(envvar: str | None = None) -> click.Option:
 
 
 def offer(command: click.Command) -> None:
-    """Variables for the options of a verb, and the line of its help text that says so."""
-    for one in command.params:
-        name = name_of(one)
+    """Variables for the options of a verb, and the line of its help text about them."""
+    for parameter in command.params:
+        name = name_of(parameter)
         if name is not None and name not in TYPED and name != "profile":
-            one.envvar = variable(name)
+            parameter.envvar = variable(name)
     command.epilog = (
         "Options that are not given here are taken from variables (DITSEED_OPTION, such as DITSEED_JOBS for --jobs) "
         f"and from {defaults.CONFIG_FILE}: docs/profiles.md."
     )
 
 
-def variable(name: str) -> str:
-    return f"DITSEED_{name.upper().replace('-', '_')}"
-
-
-def chosen(context: click.Context) -> str | None:
-    name: str | None = context.meta.get(_CHOSEN)
-    return name
-
-
 def origin(context: click.Context, parameter: click.Parameter) -> str:
-    """Where the value of an option comes from, for a message; nothing of one on the command line."""
+    """The source of an option's value, for a message; empty for an option given on the command line."""
     source = context.get_parameter_source(parameter.name or "")
-    if source is click.core.ParameterSource.ENVIRONMENT:
+    if source is ParameterSource.ENVIRONMENT:
         return f" (from the variable {parameter.envvar})"
-    if source is click.core.ParameterSource.DEFAULT_MAP:
-        return f" (from {defaults.config_file()})"
-    return ""
+    return f" (from {defaults.config_file()})" if source is ParameterSource.DEFAULT_MAP else ""
 
 
 def _apply(context: click.Context, option: click.Parameter, name: str | None) -> None:
@@ -82,7 +141,7 @@ def _apply(context: click.Context, option: click.Parameter, name: str | None) ->
         context.meta[_CHOSEN] = name
     if not isinstance(context.command, click.Group):
         _check_variables(context.command)
-        context.default_map = settings(context, chosen(context))
+        context.default_map = settings(context, context.meta.get(_CHOSEN))
 
 
 def _check_variables(command: click.Command) -> None:
@@ -92,81 +151,74 @@ def _check_variables(command: click.Command) -> None:
         near = _near(other, known, 0.9)
         if near:
             _log.warning("the variable %s is not that of an option%s", other, near)
-    for one in command.params:
-        name = name_of(one)
+    for name in map(name_of, command.params):
         if name in TYPED and os.environ.get(variable(name)):
             raise UsageProblem(
                 reason=f"the variable {variable(name)} is set, but --{name} is taken from the command line only"
             )
 
 
-def settings(context: click.Context, name: str | None) -> dict[str, Any]:
+def settings(context: click.Context, name: str | None) -> dict[str, object]:
     """What the profile says of the verb's options, by the names of its parameters. Raises UsageProblem, FileUnsafe."""
+    from loader import cli  # which imports this module
+
     path = defaults.config_file()
     document = _read(path)
     if name is not None and name not in document:
         raise UsageProblem(reason=f"{path} has no profile {name}{_near(name, document)}")
-    _require_profiles(path, document)
-    own = {name_of(one): one for one in context.command.params}
-    verbs = context.command_path.split()[1:]
-    found: dict[str, Any] = {}
-    for table in dict.fromkeys((COMMON, name or COMMON)):
-        entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
-        nearer = {key: _fitted(own[key], value, where) for where, key, value in entries if key in own}
-        found = _without_other_account(found, nearer) | nearer
-    if found:
-        _log.info("options from %s: %s", path, ", ".join(found))
-    return {own[key].name or key: value for key, value in found.items()}
-
-
-def _require_profiles(path: Path, document: Mapping[str, Any]) -> None:
-    """A file of tables, none of which is a verb's."""
-    from loader import cli  # which imports this module
-
     for key, value in document.items():
         if not isinstance(value, dict):
             raise UsageProblem(reason=f"{path}: {key} is in no profile; put it below [{COMMON}]")
         if key in cli.OWN:
             raise UsageProblem(reason=f"{path}: [{key}] is a verb; write [{COMMON}.{key}]")
+    own = {name_of(parameter): parameter for parameter in context.command.params}
+    verbs = context.command_path.split()[1:]
+    values: dict[str, object] = {}
+    for table in dict.fromkeys((COMMON, name or COMMON)):
+        entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
+        nearer = {key: _fitted(own[key], value, where) for where, key, value in entries if key in own}
+        values = _without_other_account(values, nearer) | nearer
+    if values:
+        _log.info("options from %s: %s", path, ", ".join(values))
+    return {own[key].name or key: value for key, value in values.items()}
 
 
-def _without_other_account(found: dict[str, Any], nearer: Mapping[str, Any]) -> dict[str, Any]:
+def _without_other_account(values: dict[str, object], nearer: Mapping[str, object]) -> dict[str, object]:
     """A profile with an account of its own takes no part of that of [default]."""
-    gone = {
+    dropped = {
         f"{prefix}{key}"
         for prefix in ("", "consumer-")
         if {f"{prefix}bind-dn", f"{prefix}mechanism"} & nearer.keys()
         for key in _ACCOUNT
     }
-    return {key: value for key, value in found.items() if key not in gone}
+    return {key: value for key, value in values.items() if key not in dropped}
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    """Nothing where there is no such file, or none that may be looked for (sudo -u, with root's HOME)."""
+def _read(path: Path) -> Mapping[str, dict[str, object]]:
+    """Empty if there is no such file, or if this account may not look for it (sudo -u, with root's HOME)."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     with files.explained(path), files.reading(path) as file:
-        _require_ours(path, os.fstat(file.fileno()))
+        if os.geteuid() == 0:
+            _require_ours(path, os.fstat(file.fileno()))
         content = file.read()
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        document: Mapping[str, Any] = tomllib.loads(content.decode())
+        document: Mapping[str, dict[str, object]] = tomllib.loads(content.decode())
     except ValueError as error:
         raise UsageProblem(reason=f"{path} is not TOML: {error}") from error
     return document
 
 
 def _require_ours(path: Path, status: os.stat_result) -> None:
-    """As root. The file holds no secret, so others may read it; who may write to it could have root replace things."""
-    if os.geteuid() != 0:
-        return
-    with held.opened(path.parent) as place:
-        held.require_private(place.status, path.parent)
+    """The file holds no secret, so others may read it; whoever writes to it could have root replace things."""
+    with held.opened(path.parent) as directory:
+        held.require_private(directory.status, path.parent)
     if status.st_uid != 0 or status.st_mode & _OTHERS_WRITE:
         raise UsageProblem(
             reason=f"another account can write to {path}, so root does not read it: chown root, and chmod go-w"
@@ -174,66 +226,64 @@ def _require_ours(path: Path, status: os.stat_result) -> None:
 
 
 def _entries(
-    table: Mapping[str, Any], place: str, verbs: list[str], context: click.Context, depth: int = 0
-) -> Iterator[tuple[str, str, Any]]:
-    """Place, key and value of each option: first those for all verbs, then those of the running verb's own tables."""
-    own = context.command.params if depth and not verbs else []
+    table: Mapping[str, object], where: str, verbs: list[str], context: click.Context, depth: int = 0
+) -> Iterator[tuple[str, str, object]]:
+    """Position, key and value of each option: first those for all verbs, then those of the running verb's tables."""
+    own = [name for name in map(name_of, context.command.params) if name] if depth and not verbs else []
     for key, value in table.items():
         if not isinstance(value, dict):
-            _require_option(key, place, [name for one in own if (name := name_of(one))] or OPTIONS)
-            yield f"{place}: {key}", key, value
+            _require_option(key, where, own or OPTIONS)
+            yield f"{where}: {key}", key, value
     for key, value in table.items():
         if isinstance(value, dict):
-            _require_verb(key, place, verbs, context, depth)
+            _require_verb(key, where, verbs, context, depth)
             if key == verbs[0]:
-                inner = f"{place.removesuffix(']')}.{key}]"
-                yield from _entries(value, inner, verbs[1:], context, depth + 1)
+                yield from _entries(value, f"{where.removesuffix(']')}.{key}]", verbs[1:], context, depth + 1)
 
 
-def _require_option(key: str, place: str, known: Iterable[str]) -> None:
+def _require_option(key: str, where: str, known: Iterable[str]) -> None:
     if key in TYPED or key == "profile":
-        raise UsageProblem(reason=f"{place}: {key} is taken from the command line only")
+        raise UsageProblem(reason=f"{where}: {key} is taken from the command line only")
     if key in known:
         return
     if key not in OPTIONS and any(word in key.lower() for word in _SECRETS):
         raise UsageProblem(
-            reason=f"{place}: {key} looks like a password, which a profile never holds; put the password into a file "
+            reason=f"{where}: {key} looks like a password, which a profile never holds; put the password into a file "
             "and name that: password-file"
         )
-    letter = [name for name in known if key in OPTIONS.get(name, ()) and key]
-    near = f"; write {letter[0]}" if letter else _near(key, known)
-    raise UsageProblem(reason=f"{place}: there is no option {key}{near}")
+    by_letter = [name for name in known if key in OPTIONS.get(name, ()) and key]
+    near = f"; write {by_letter[0]}" if by_letter else _near(key, known)
+    raise UsageProblem(reason=f"{where}: there is no option {key}{near}")
 
 
-def _require_verb(key: str, place: str, verbs: list[str], context: click.Context, depth: int) -> None:
+def _require_verb(key: str, where: str, verbs: list[str], context: click.Context, depth: int) -> None:
     from loader import cli
 
     group = context.parent.command if context.parent is not None else None
     below = group.list_commands(context) if isinstance(group, click.Group) and depth else []
-    if not verbs or not (key in below or (not depth and cli.named(key))):
-        near = _near(key, below or cli.OWN)
-        raise UsageProblem(reason=f"{place}: there is no verb {key}{near}")
+    if not verbs or not (key in below or (not depth and cli.place_of(key))):
+        raise UsageProblem(reason=f"{where}: there is no verb {key}{_near(key, below or cli.OWN)}")
 
 
-def _fitted(parameter: click.Parameter, value: Any, place: str) -> Any:
-    """A value as the command line would have it: text, or a list of texts; of a flag true or false."""
-    flag = isinstance(parameter, click.Option) and parameter.is_flag and not parameter.count
-    if flag:
-        return _of_kind(value, bool, place, "true or false")
+def _fitted(parameter: click.Parameter, value: object, where: str) -> object:
+    """A value as the command line would have it: text, or a list of texts; true or false for a flag."""
+    if isinstance(parameter, click.Option) and parameter.is_flag and not parameter.count:
+        if not isinstance(value, bool):
+            raise UsageProblem(reason=f"{where} takes true or false")
+        return value
     if parameter.multiple:
-        listed = value if isinstance(value, list) else [value]
-        return [str(_of_kind(one, (str, int, float), place, "text")) for one in listed]
-    return str(_of_kind(value, (str, int, float), place, "text or a number"))
+        return [_text(item, where, "text") for item in (value if isinstance(value, list) else [value])]
+    return _text(value, where, "text or a number")
 
 
-def _of_kind(value: Any, kinds: type | tuple[type, ...], place: str, what: str) -> Any:
-    if not isinstance(value, kinds) or (kinds is not bool and isinstance(value, bool)):
-        raise UsageProblem(reason=f"{place} takes {what}")
-    return value
+def _text(value: object, where: str, kind: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageProblem(reason=f"{where} takes {kind}")
+    return str(value)
 
 
 def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     import difflib  # only when something is wrong
 
-    found = difflib.get_close_matches(name, list(known), 1, cutoff)
-    return f"; did you mean {found[0]}?" if found else ""
+    near = difflib.get_close_matches(name, list(known), 1, cutoff)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,7 +1,7 @@
 """What a verb prints: errors and hints on stderr, its report on stdout, as a table or as JSON.
 
-Only here and in loader/progress/show.py anything is printed (tests/test_floors.py holds it), and all of it through
-loader/plain.py: DNs, values and messages come from outside. JSON has its own escapes, and holds them as they are.
+Only this module and loader/progress/show.py print (tests/test_floors.py checks that), and all of it through
+loader/plain.py: DNs, values and messages come from outside. JSON escapes by its own rules and is complete.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from loader import log, plain, standard, units
 from loader.errors import LoaderError
+
+if TYPE_CHECKING:  # neither is needed for `--help`, or to show an error
+    from loader.operations.storage.findings import Finding
+    from loader.storage.volumes import Unseen
 
 _log = logging.getLogger(__name__)
 
@@ -46,35 +50,31 @@ def tell(*lines: str) -> None:
         print(plain.printable(line), file=sys.stderr)
 
 
-REPORT = {"report": 1}  # the version of what --json prints: a member that is gone or means something else raises it
+REPORT = {"report": 1}  # version of what --json prints; it rises when a member is removed or changes its meaning
 
 
-def show_json(facts: Mapping[str, Any]) -> None:
+def show_json(facts: Mapping[str, object]) -> None:
     print(json.dumps({**REPORT, **facts}, indent=2, default=str))
 
 
-def show_json_line(facts: Mapping[str, Any]) -> None:
-    """At once, for whoever reads along."""
+def show_json_line(facts: Mapping[str, object]) -> None:
+    """Flushed, for programs that follow the output."""
     print(json.dumps({**REPORT, **facts}, default=str), flush=True)
 
 
-def tell_json(facts: Mapping[str, Any]) -> None:
-    """On one line of stderr, where stdout is that of the data."""
+def tell_json(facts: Mapping[str, object]) -> None:
+    """On one line of stderr, for verbs whose data go to stdout."""
     print(json.dumps({**REPORT, **facts}, default=str), file=sys.stderr)
 
 
 def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
-    """The error that ends a run; with --json it stands in the report's place too."""
+    """The error that ends a run; with --json it also takes the place of the report."""
     show_error(error)
     if as_json:
         hint = error.advice()
-        facts = {
-            "code": error.code,
-            "status": status,
-            "message": log.redact(str(error)),
-            "hint": log.redact(hint) if hint else None,
-        }
-        (tell_json if standard.is_for_data() else show_json)({"error": facts})
+        message, hint = log.redact(str(error)), log.redact(hint) if hint else None
+        facts = {"error": {"code": error.code, "status": status, "message": message, "hint": hint}}
+        (tell_json if standard.is_for_data() else show_json)(facts)
 
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
@@ -86,27 +86,25 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
     from rich.text import Text
 
     table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
-    for place, heading in enumerate(headings):
-        cells = [str(row[place]) for row in rows]
-        numeric = all(one.removeprefix("-")[:1].isdigit() or one in ("", "-") for one in cells)
+    for column, heading in enumerate(headings):
+        cells = [str(row[column]) for row in rows]
+        numeric = all(cell.removeprefix("-")[:1].isdigit() or cell in ("", "-") for cell in cells)
         table.add_column(heading, justify="right" if numeric and rows else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(plain.printable(str(cell))) for cell in row))
-    unlimited = Console(width=_UNLIMITED)
-    width = Measurement.get(unlimited, unlimited.options, table).maximum
-    console = Console(width=max(width, 1))
+    unlimited = Console(width=1 << 16)  # columns of characters
+    console = Console(width=max(Measurement.get(unlimited, unlimited.options, table).maximum, 1))
     with console.capture() as shown:
         console.print(table)
     # Without the spaces at the ends, which would take lines of their own on a narrow terminal.
     print(_SPACES_AT_END.sub(r"\1", shown.get()), end="")
 
 
-_UNLIMITED = 1 << 16  # columns of characters
 _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 
 _SIZES = {"bytes", "estimate", "maxsize"}
-# What other programs read in --json.
+# Only other programs read these, in --json.
 _NOT_FOR_PEOPLE = {
     *("identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes"),
     "published",
@@ -120,11 +118,21 @@ _NAMES = {
     "read_twice": "  read twice",
     "without_parent": "  parent is gone",
 }
-_REJECTS_SHOWN = 10  # the rest stands in the file
+_REJECTS_SHOWN = 10  # the file has all of them
+
+
+def show_report(facts: Mapping[str, Any], as_json: bool) -> None:
+    """The report of a run: for people with the first rejected entries, and why."""
+    if as_json:
+        show_json(facts)
+        return
+    for path, line, dn, reason in facts.get("rejections", ())[:_REJECTS_SHOWN]:
+        _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
+    show_facts(for_people(facts))
 
 
 def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
-    """The facts of a run as they read best; --json has them as they are, and all of them."""
+    """The facts of a run that people read; --json has all of them, unchanged."""
     shown: dict[str, object] = {
         _NAMES.get(name, name.replace("_", " ")): _readable(name, value)
         for name, value in facts.items()
@@ -133,18 +141,18 @@ def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
     if facts.get("seconds"):
         speed = f" ({units.number(facts['rate'])} entries/s)" if facts.get("rate") else ""
         shown["seconds"] = f"{facts['seconds']:.1f}{speed}"
-    for one in facts.get("databases", ()):
-        entries = f"{units.number(one['entries'])} entries in " if "entries" in one else ""
-        shown[f"database {one['suffix']}"] = f"{entries}{one['directory']}"
+    for database in facts.get("databases", ()):
+        entries = f"{units.number(database['entries'])} entries in " if "entries" in database else ""
+        shown[f"database {database['suffix']}"] = f"{entries}{database['directory']}"
     return shown
 
 
-def _readable(name: str, value: Any) -> object:
-    """Words, whatever it is: no punctuation of Python's."""
+def _readable(name: str, value: object) -> object:
+    """Words for any value: no punctuation of Python's."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_readable(key, one)}" for key, one in value.items()) or "none"
+        return ", ".join(f"{key} {_readable(key, item)}" for key, item in value.items()) or "none"
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(str(_readable(name, one)) for one in value) or "none"
+        return ", ".join(str(_readable(name, item)) for item in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -159,7 +167,21 @@ def show_facts(facts: Mapping[str, object]) -> None:
         show(f"{name:<{width}}  {value}")
 
 
-def warn_of_rejects(facts: Mapping[str, Any]) -> None:
-    """The first entries that were refused, and why."""
-    for path, line, dn, reason in facts.get("rejections", ())[:_REJECTS_SHOWN]:
-        _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
+def findings(found: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[str]:
+    """Lines of what a check found, the worst first: each with its reason and the commands that mend it."""
+    import textwrap  # few runs need it
+
+    well = [finding for finding in found if finding.severity.value == "ok"]
+    for finding in found:
+        if finding in well:
+            continue
+        yield f"{finding.severity.value.upper()}  {finding.subject}: {finding.what}"
+        yield from (f"  {line}" for line in textwrap.wrap(finding.why, 98))
+        yield from (f"    {line}" for line in finding.mend)
+        if finding.source:
+            yield f"  ({finding.source})"
+        yield ""
+    if well:
+        yield "in order:"
+        yield from (f"  {finding.subject}: {finding.what}" for finding in well)
+    yield from (f"not looked at: {missing.what} ({missing.why})" for missing in unseen)

@@ -1,35 +1,57 @@
-"""`ditseed storage`, and its `check`."""
+"""`ditseed storage`, and its commands that check, plan and migrate the volume under a database."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 import click
 import msgspec
+from click import FloatRange
 
 from loader import units
-from loader.cli import findings
-from loader.cli.options import Json, is_given, refuse_given
-from loader.cli.report import show, show_json
-from loader.cli.storage_bench_cmd import bench_command
-from loader.cli.storage_migrate_cmd import migrate_command
-from loader.cli.storage_plan_cmd import plan_command
-from loader.cli.storage_watch_cmd import watch_command
+from loader.cli.options import Json, Shown, is_given, refuse_given
+from loader.cli.report import findings, show, show_json, show_report, tell
+from loader.cli.talk import Lazy
 from loader.common_options import OptionalConfig, Suffix
 from loader.declared import Argument
 from loader.declared import command as declare
-from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
 from loader.operations.storage import check as checking
+from loader.operations.storage import plan as planning
 from loader.operations.storage.check import Report
 from loader.operations.storage.findings import Situation
+from loader.operations.storage.migrate import moving
+from loader.operations.storage.migrate import plan as moves
+from loader.operations.storage.migrate.moving import Begun
+from loader.operations.storage.migrate.plan import MovePlan, MoveRequest, PlannedStep
+from loader.operations.storage.plan import Disk, Plan, Wishes
+from loader.storage import devices, mounts
 from loader.storage.devices import Device
 
 
-@click.group(name="storage")
+class _Commands(Lazy):
+    places = {  # noqa: RUF012
+        "bench": "loader.cli.storage_timing_cmd:bench_command",
+        "check": f"{__name__}:check_command",
+        "migrate": f"{__name__}:migrate_command",
+        "plan": f"{__name__}:plan_command",
+        "watch": "loader.cli.storage_timing_cmd:watch_command",
+    }
+
+
+@click.group("storage", cls=_Commands)
 def command() -> None:
-    """What a database stands on, checked, planned, timed and moved: file system, logical volume, disks, memory."""
+    """Check, plan, time and move what a database is stored on: file system, logical volume, disks, memory."""
+
+
+# --- check ------------------------------------------------------------------------------------------
 
 
 @declare("check")
@@ -50,84 +72,70 @@ def check_command(
       ditseed storage check --config /etc/ldap/slapd.d
       ditseed storage check /srv/new-volume --json
     """
-    report = _report(path, config_path, suffix)
-    if as_json:
-        show_json(_facts(report))
-    else:
-        show(*_lines(report))
-    return EXIT_OK if report.is_well else EXIT_DIFFERENT
-
-
-def _report(path: Path | None, config: Path | None, suffix: str | None) -> Report:
     if path is not None and is_given("config_path"):
         raise UsageProblem(reason="give PATH or --config, not both")
     if path is not None:  # whatever a profile says of --config
         refuse_given(["suffix"], "--config")
-        return checking.check(path)
-    if config is None:
+        report = checking.check(path)
+    elif config_path is not None:
+        report = checking.check_configured(config_path, suffix)
+    else:
         raise UsageProblem(reason="say what to check: PATH, or --config")
-    return checking.check_configured(config, suffix)
+    if as_json:
+        show_json(_facts(report))
+    else:
+        show(*_layers(report.situation), "", *findings(report.findings, report.situation.unseen))
+    return EXIT_OK if report.is_well else EXIT_DIFFERENT
 
 
 def _facts(report: Report) -> Mapping[str, object]:
-    found = msgspec.to_builtins(report)
-    situation = found["situation"]
+    facts = msgspec.to_builtins(report)
+    situation = facts["situation"]
     return {
         "well": report.is_well,
-        "findings": found["findings"],
+        "findings": facts["findings"],
         "not_looked_at": situation["unseen"],
-        "memory": situation["memory"],
-        "database": situation["database"],
-        "configured": situation["configured"],
+        **{name: situation[name] for name in ("memory", "database", "configured")},
         **{name: value for name, value in situation["facts"].items() if name != "unseen"},
     }
 
 
-def _lines(report: Report) -> Iterator[str]:
-    yield from _layers(report.situation)
-    yield ""
-    yield from findings.lines(report.findings, report.situation.unseen)
-
-
 def _layers(situation: Situation) -> Iterator[str]:
+    """A tree: the database, its file system, the devices below."""
     facts, database = situation.facts, situation.database
-    if database is not None:
-        map_size = "" if database.map_size is None else f", map size {units.size(database.map_size)}"
-        yield (
-            f"{database.path}  {units.size(database.used)} in use, {units.size(database.allocated)} on disk{map_size}"
-        )
-    else:
+    if database is None:
         yield facts.path
-    space = facts.space
-    yield (
-        f"└─ {facts.mount.kind} on {facts.mount.target}  {units.size(space.size)}, "
-        f"{units.size(space.free)} free; {','.join(facts.mount.options)}"
-    )
-    known = {one.name: one for one in facts.devices}
-    below = {name for one in facts.devices for name in one.on}
-    tops = [one for one in facts.devices if one.name not in below]
-    yield from _devices(tops, situation, known, "   ")
+    else:
+        sizes = f"{units.size(database.used)} in use, {units.size(database.allocated)} on disk"
+        map_size = "" if database.map_size is None else f", map size {units.size(database.map_size)}"
+        yield f"{database.path}  {sizes}{map_size}"
+    mount, space = facts.mount, f"{units.size(facts.space.size)}, {units.size(facts.space.free)} free"
+    yield f"└─ {mount.kind} on {mount.target}  {space}; {','.join(mount.options)}"
+    by_name = {device.name: device for device in facts.devices}
+    below = {name for device in facts.devices for name in device.on}
+    tops = [device for device in facts.devices if device.name not in below]
+    yield from _devices(tops, situation, by_name, "   ")
 
 
 def _devices(
-    devices: Sequence[Device], situation: Situation, known: Mapping[str, Device], indent: str
+    devices_: Sequence[Device], situation: Situation, by_name: Mapping[str, Device], indent: str
 ) -> Iterator[str]:
-    for number, device in enumerate(devices, 1):
-        branch, beside = ("└─", "   ") if number == len(devices) else ("├─", "│  ")
-        yield f"{indent}{branch} {device.path}  {_about(device, situation)}"
-        on = [known[name] for name in device.on if name in known]
-        yield from _devices(on, situation, known, indent + beside)
+    for number, device in enumerate(devices_, 1):
+        branch, more = ("└─", "   ") if number == len(devices_) else ("├─", "│  ")
+        yield f"{indent}{branch} {device.path}  {_described(device, situation)}"
+        below = [by_name[name] for name in device.on if name in by_name]
+        yield from _devices(below, situation, by_name, indent + more)
 
 
-def _about(device: Device, situation: Situation) -> str:
+def _described(device: Device, situation: Situation) -> str:
     words = [device.kind, units.size(device.size)]
     volume = situation.facts.volumes.at(device.path)
     if volume is not None:
-        kinds = dict.fromkeys(segment.kind for segment in volume.segments)
+        kinds = "+".join(dict.fromkeys(segment.kind for segment in volume.segments))
         legs = ", ".join(f"{leg} {count}" for leg, count in volume.legs.items())
-        words.append(f"{'+'.join(kinds)}, extents: {legs}" if legs else "+".join(kinds))
-        sizes = {one.stripe_size for one in volume.segments if one.stripe_size}
-        words += [f"stripes of {units.size(one)}" for one in sorted(sizes)]
+        words.append(f"{kinds}, extents: {legs}" if legs else kinds)
+        sizes = {segment.stripe_size for segment in volume.segments if segment.stripe_size}
+        words += [f"stripes of {units.size(size)}" for size in sorted(sizes)]
     if device.file:
         words.append(f"shows {device.file}")
     if device.kind == "disk":
@@ -137,5 +145,221 @@ def _about(device: Device, situation: Situation) -> str:
     return ", ".join((*words, f"readahead {units.size(device.read_ahead)}"))
 
 
-for one in (bench_command, check_command, migrate_command, plan_command, watch_command):
-    command.add_command(one)
+# --- plan -------------------------------------------------------------------------------------------
+
+
+@declare("plan")
+def plan_command(
+    disks: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], wishes: Wishes, as_json: Json
+) -> int:
+    """Print the commands that make a volume for a database, with the reason of every number.
+
+    DISK is a block device (/dev/sdb), which must hold nothing, or a size (300G) for a plan on paper. What is printed
+    is a script for sh: read it, then run it as root. ditseed itself runs none of it. Real disks are only looked at,
+    which needs root.
+
+    Without --redundant one failed disk loses the whole file system.
+
+    \b
+      ditseed storage plan /dev/sdb /dev/sdc /dev/sdd --database-size 350G >plan.sh
+      ditseed storage plan 300G 300G 300G --database-size 350G --fs ext4
+    """
+    if not wishes.database:
+        raise UsageProblem(reason="--database-size: a size above 0 is needed")
+    plan = planning.plan([_disk(word, number) for number, word in enumerate(disks, 1)], wishes)
+    if as_json:
+        show_json(msgspec.to_builtins(plan))
+    else:
+        show(*_script(plan))
+    return EXIT_OK
+
+
+def _disk(word: str, number: int) -> Disk:
+    if not word.startswith("/"):
+        return Disk(f"/dev/DISK{number}", units.parse_size(word))
+    if not word.isprintable():
+        raise UsageProblem(reason=f"not the name of a disk: {word!r}")
+    unused = devices.unused(word)
+    return Disk(word, unused[0].size, unused)
+
+
+def _script(plan: Plan) -> Iterator[str]:
+    extent, database = units.size(plan.wishes.extent_size), plan.wishes.database
+    yield (
+        f"# {units.size(plan.size)}, {plan.size / database:.1f} times the database of {units.size(database)}, on "
+        f"{sum(leg.used > 0 for leg in plan.legs)} of {len(plan.legs)} disks"
+        f"{', each extent on two of them' if plan.wishes.redundant else ''}"
+    )
+    for leg in plan.legs:
+        yield f"#   {leg.disk}: {leg.extents} extents of {extent}, {leg.used} used, {leg.left} left"
+    for note in plan.notes:
+        yield from _comment(f"Note: {note}")
+    for step in plan.steps:
+        yield ""
+        for reason in step.why:
+            yield from _comment(reason)
+        yield step.command
+
+
+def _comment(text: str) -> Iterator[str]:
+    import textwrap  # few runs need it
+
+    yield from textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
+
+
+# --- migrate ----------------------------------------------------------------------------------------
+
+_SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
+_LDAPI = "ldapi:///"
+_MIGRATION = "migration"
+_STOPPED = (
+    "The service is stopped, or being stopped: the same command goes on, --rollback --apply starts it on the former "
+    "volume."
+)
+
+
+@declare("migrate")
+def migrate_command(
+    source: Annotated[str, Argument("FROM")],
+    target: Annotated[str, Argument("TO")],
+    service: Annotated[
+        tuple[str, str] | None,
+        "--service",
+        {"nargs": 2, "metavar": "STOP START"},
+        "Commands that stop and start the service (default: systemctl stop slapd, systemctl start slapd).",
+    ],
+    uri: Annotated[str | None, "-H --uri URI", "Server that must answer afterwards (default: ldapi:/// for slapd)."],
+    rollback: Annotated[bool, "Go back to the former volume, from whichever step."],
+    apply: Annotated[bool, "Do it, once you have typed FROM to confirm."],
+    shown: Shown,
+    fstab: Annotated[str, "--fstab FILE", "The fstab to change."] = str(mounts.FSTAB),
+    seconds: Annotated[
+        float, "--watch SECONDS", FloatRange(0), "Time that the service must stay up after its start."
+    ] = 30.0,
+) -> int:
+    """Move what is in FROM to the volume that is mounted on TO, and mount that volume on FROM instead.
+
+    FROM is where the service has its files: the mount point of its volume, or a directory of a larger one. TO is the
+    mount point of a new, empty file system. Without --apply every step and command is printed, and nothing is changed.
+    The old volume is kept. If a run is interrupted, the same command goes on; --rollback goes back from any step, also
+    when all is done. Exit status 1: rolled back, but the new volume cannot be mounted on TO. Run it as root.
+
+    \b
+      ditseed storage migrate /var/lib/ldap /mnt/new
+      ditseed storage migrate /var/lib/ldap /mnt/new --apply
+      ditseed storage migrate /var/lib/ldap /mnt/new --rollback --apply
+      ditseed storage migrate /var/opt/novell/eDirectory /mnt/new --service "ndsmanage stopall" "ndsmanage startall"
+    """
+    stop, start = map(_service_command, service or _SYSTEMD)
+    source, target = (str(Path(word)) for word in (source, target))  # no slash at the end
+    request = MoveRequest(source, target, stop, start, uri or ("" if service else _LDAPI), fstab, seconds)
+    begun = moving.begun(source)
+    if rollback:
+        return _back(_continued(begun, request, bool(service)), apply, shown)
+    moving.require_forward(begun is not None and begun.goes_back, source)
+    is_mounted = Path(target).is_dir() and mounts.mounted_at(Path(target)) is not None
+    anew = begun is not None and begun.is_done and is_mounted
+    if begun is None or anew:
+        plan = moves.plan(request, moving.run_directory(source))
+    else:
+        plan = _continued(begun, request, bool(service))
+        if begun.is_done:
+            tell("This migration is finished. --rollback goes back to the former volume.")
+            if shown.as_json:
+                show_json({"plan": msgspec.to_builtins(plan), "done": begun.done})
+            return EXIT_OK
+    if _is_confirmed(plan, _MIGRATION, moves.forward(plan), apply, shown.as_json):
+        with _reporting_the_stop(source):
+            _report(moving.migrate(plan, shown.progress, anew), shown.as_json)
+    return EXIT_OK
+
+
+def _service_command(text: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:  # a quotation mark without the other
+        raise UsageProblem(reason=f"--service: {text}: {str(error).lower()}") from None
+    if not words:
+        raise UsageProblem(reason="--service: give two commands")
+    return words
+
+
+@contextmanager
+def _reporting_the_stop(source: str) -> Iterator[None]:
+    """Whoever ends the migration must be told that the service is stopped."""
+    try:
+        yield
+    except (LoaderError, KeyboardInterrupt):
+        with suppress(LoaderError):
+            begun = moving.begun(source)
+            if begun is not None and begun.is_stopped:
+                tell(_STOPPED)
+        raise
+
+
+def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
+    """The plan of the migration that was begun; --service may be another."""
+    if begun is None:
+        reason = "no migration of this directory was begun, or its state is kept elsewhere"
+        raise MigrationRefused(path=request.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR.")
+    plan, before = begun.plan, begun.plan.request
+    if before.target != request.target:
+        reason = f"a migration of it to {before.target} was begun"
+        raise MigrationRefused(path=request.source, reason=reason, advice=f"Give {before.target} as TO.")
+    if not begun.is_done:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(plan.begun))
+        note = f"begun on {when}, finished so far: {', '.join(begun.done)}"
+        plan = msgspec.structs.replace(plan, notes=(note, *plan.notes))
+    if not has_service:
+        return plan
+    moves.require_commands(request)
+    again = msgspec.structs.replace(before, stop=request.stop, start=request.start, uri=request.uri)
+    return msgspec.structs.replace(plan, request=again)
+
+
+def _back(plan: MovePlan, apply: bool, shown: Shown) -> int:
+    tell("What the service has written to the new volume is not on the former one.")
+    if _is_confirmed(plan, "rollback", moves.back(plan), apply, shown.as_json):
+        facts = moving.roll_back(plan, shown.progress)
+        _report(facts, shown.as_json)
+        if facts["not_mounted"]:
+            tell(
+                f"The service runs on the former volume, but the new one is not mounted on {plan.request.target}. If "
+                f"{plan.request.fstab} had a line for it, that is a comment now."
+            )
+            return EXIT_DIFFERENT
+    return EXIT_OK
+
+
+def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
+    """Shows the plan; with --apply, has FROM been typed? Raises UsageProblem."""
+    steps, source = [*planned], plan.request.source
+    if not apply and as_json:
+        show_json({"plan": msgspec.to_builtins(plan), "steps": msgspec.to_builtins(steps)})
+        return False
+    (tell if apply else show)(*_commands(plan, what, steps))
+    if not apply:
+        show("", "Nothing was changed. --apply does it.")
+        return False
+    if os.geteuid() != 0:
+        raise NotPermitted(action="mount a volume on", path=source, owner="root")
+    tell("", f"Type {source} to begin:")
+    if sys.stdin.readline().strip() != source:
+        raise UsageProblem(reason=f"the {what} was not confirmed; nothing was changed")
+    return True
+
+
+def _commands(plan: MovePlan, what: str, steps: Iterable[PlannedStep]) -> Iterator[str]:
+    old = plan.old.device if plan.old else "a directory of a larger file system"
+    new = f"{plan.new.device} ({plan.new.kind})"
+    where = f"from {old} to {new}" if what == _MIGRATION else f"from {new} to {old}"
+    yield f"# {what} of {plan.request.source} {where}"
+    yield from (f"# Note: {note}" for note in plan.notes)
+    for step in steps:
+        yield f"# {step.step}" + (f": ditseed {step.by}" if step.by else "")
+        yield from step.commands
+
+
+def _report(facts: Mapping[str, object], as_json: bool) -> None:
+    """Without what only the next run needs."""
+    show_report({name: fact for name, fact in facts.items() if not name.endswith("_mark") and name != "top"}, as_json)

@@ -1,10 +1,14 @@
-"""What every verb takes, before its name or after it: -q, -v, --log-file (how much a run tells, where), --profile."""
+"""What every verb takes, before its name or after it: -q, -v and --log-file (how much a run reports, and where), and
+--profile."""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -17,13 +21,58 @@ from loader.errors import UsageProblem
 _log = logging.getLogger(__name__)
 
 
-def _tell_more(context: click.Context, option: click.Parameter, value: int) -> None:
+def load(place: str) -> click.Command:
+    """The command at `MODULE:NAME`, as an entry point names it, with the options of every verb."""
+    module, _, name = place.partition(":")
+    command: click.Command = getattr(import_module(module), name)
+    return give(command)
+
+
+class Lazy(click.Group):
+    """A group that imports the module of a command only when it is called. A subclass has the MODULE:NAME of each."""
+
+    places: Mapping[str, str]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return load(self.places[cmd_name]) if cmd_name in self.places else None
+
+
+def give(command: click.Command) -> click.Command:
+    """Adds the options of every verb to a command, or to each command of a group."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            give(below)
+        return command
+    names = {word for option in command.params for word in option.opts}
+    command.params += [option for option in options() if not names.intersection(option.opts)]
+    profile.offer(command)
+    return command
+
+
+def options(profile_variable: str | None = None) -> list[click.Option]:
+    """-q and -v before --log-file, so that the file has the level of the run, and --profile, which may name it."""
+    option = partial(click.Option, is_eager=True, expose_value=False)
+    path = click.Path(path_type=Path, readable=False)
+    quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
+    log_file = "Append to FILE what -v reports, with the time of each line (UTC)."
+    return [
+        option(["-q", "--quiet"], is_flag=True, callback=_set_quiet, help=quiet),
+        option(["-v", "--verbose"], count=True, callback=_raise, help=f"{verbose}; -vv: everything."),
+        profile.option(profile_variable),
+        option(["--log-file"], type=path, metavar="FILE", callback=_open_log, help=log_file),
+    ]
+
+
+def _raise(context: click.Context, option: click.Parameter, value: int) -> None:
     if value:
         _require_one(log.verbosity() >= 0)
         log.setup(log.verbosity() + value)
 
 
-def _be_quiet(context: click.Context, option: click.Parameter, value: bool) -> None:
+def _set_quiet(context: click.Context, option: click.Parameter, value: bool) -> None:
     if value:
         _require_one(log.verbosity() <= 0)
         log.setup(-1)
@@ -34,69 +83,15 @@ def _require_one(fits: bool) -> None:
         raise UsageProblem(reason="-q and -v contradict each other: give one of them")
 
 
-def _keep(context: click.Context, option: click.Parameter, value: Path | None) -> None:
-    if value is not None and not context.resilient_parsing and _is_wanted(context, option):
-        log.into(os.fdopen(_appending(value), "a", encoding="utf-8", errors="backslashreplace"))
-        _log.info("%s begins", context.command_path, extra=log.SHOWN)
+def _open_log(context: click.Context, option: click.Parameter, path: Path | None) -> None:
+    """The file of a variable or a profile counts only if the command line has none, before the verb."""
+    explicit = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+    if path is None or context.resilient_parsing or (log.has_file() and not explicit):
+        return
+    from loader.storage import files, held  # most runs keep no log file
 
-
-def _is_wanted(context: click.Context, option: click.Parameter) -> bool:
-    """One of a variable or a profile only where none is on the command line, before the verb."""
-    source = context.get_parameter_source(option.name or "")
-    return source is ParameterSource.COMMANDLINE or not log.has_file()
-
-
-def _appending(path: Path) -> int:
-    from loader.storage import (
-        files,  # most runs keep no log file
-        held,
-    )
-
-    with files.explained(path), held.opened(path.absolute().parent) as place:
-        descriptor = place.found_or_made(path.name, 0o600)
+    with files.explained(path), held.opened(path.absolute().parent) as directory:
+        descriptor = directory.found_or_made(path.name, 0o600)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
-    return descriptor
-
-
-def options(profile_variable: str | None = None) -> list[click.Option]:
-    """-q and -v before --log-file, so that the file has the level of the run, and --profile, which may name it."""
-    return [
-        click.Option(
-            ["-q", "--quiet"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_be_quiet,
-            help="Print nothing to stderr but errors.",
-        ),
-        click.Option(
-            ["-v", "--verbose"],
-            count=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_tell_more,
-            help="Report servers, files, tools and steps on stderr; -vv: everything.",
-        ),
-        profile.option(profile_variable),
-        click.Option(
-            ["--log-file"],
-            type=click.Path(path_type=Path, readable=False),
-            metavar="FILE",
-            is_eager=True,
-            expose_value=False,
-            callback=_keep,
-            help="Append to FILE what -v reports, with the time of each line (UTC).",
-        ),
-    ]
-
-
-def give(command: click.Command) -> click.Command:
-    """To a verb, or to each of the verbs below it."""
-    if isinstance(command, click.Group):
-        for one in command.commands.values():
-            give(one)
-        return command
-    taken = {word for one in command.params for word in one.opts}
-    command.params += [one for one in options() if not taken.intersection(one.opts)]
-    profile.offer(command)
-    return command
+    log.into(os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace"))
+    _log.info("%s begins", context.command_path, extra=log.SHOWN)

@@ -10,8 +10,7 @@ from typing import Annotated
 from click import IntRange
 
 from loader import defaults, resources, standard, units
-from loader.cli import recording
-from loader.cli.options import Restart, Shown, refuse_given
+from loader.cli.options import Restart, Shown, note, refuse_given
 from loader.cli.report import show_facts, show_json
 from loader.common_options import Compress, Jobs
 from loader.errors import UsageProblem
@@ -105,28 +104,27 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
     template = recipe.compiled()
     packing = to.compress or ("none" if streamed else defaults.COMPRESS)
     part, threads = _range_of(template, to.piece), to.jobs or resources.processors()
-    asked = GenerateOptions(recipe, template, part, threads, packing, to.shard_entries)
+    options = GenerateOptions(recipe, template, part, threads, packing, to.shard_entries)
     if streamed:
         plain = packing == "none"
         stdout = standard.output("LDIF" if plain else "packed LDIF", readable=plain)
-        to_stream(asked, stdout, shown.progress)
+        to_stream(options, stdout, shown.progress)
         return
-    done = to_directory(asked, Path(to.output), shown.progress, to.restart)
-    made = done.manifest
-    recording.note({"output": to.output, **done.report})
+    done = to_directory(options, Path(to.output), shown.progress, to.restart)
+    manifest = done.manifest
+    note({"output": to.output, **done.report})
     if shown.as_json:
         show_json(done.report)
         return
-    show_facts(
-        {
-            "entries": units.number(made.entries),
-            "checksum": made.content_checksum,
-            "shards": len(made.shards),
-            "bytes on disk": units.size(sum(one.bytes for one in made.shards)),
-            "finished": made.finished,
-            "directory": to.output,
-        }
-    )
+    facts = {
+        "entries": units.number(manifest.entries),
+        "checksum": manifest.content_checksum,
+        "shards": len(manifest.shards),
+        "bytes on disk": units.size(sum(shard.bytes for shard in manifest.shards)),
+        "finished": manifest.finished,
+        "directory": to.output,
+    }
+    show_facts(facts)
 
 
 def _range_of(template: Template, piece: str | None) -> Range:

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import click
 from click import Choice
 
 from loader import units
-from loader.cli import leases
-from loader.cli.access import connection_of
-from loader.cli.options import Json, ProgressMode, keep_strongest, progress_of, refuse_given
+from loader.cli import ending
+from loader.cli.access import Server, connection_of
+from loader.cli.options import DryRun, Json, ProgressMode, is_given, keep_strongest, progress_of, refuse_given
 from loader.cli.report import show, show_json, show_table
-from loader.cli.tune_indexes_cmd import indexes_command
-from loader.cli.tune_shown import Change, Further, show_settings, target_of
+from loader.common_options import OptionalConfig
 from loader.declared import Duration, Share, Size, Written
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import lending
-from loader.operations.tune import maxsize, syncing
-from loader.operations.tune.maxsize import Load, LoadPlan
-from loader.operations.tune.target import Outcome, State
+from loader.operations.tune import index_costs, indexing, maxsize, syncing
+from loader.operations.tune.index_costs import Asked, Costs, IndexCost, IndexUse, Unindexed, Usage
+from loader.operations.tune.indexing import IndexChange, IndexSettings
+from loader.operations.tune.maxsize import Load, LoadPlan, MapUsage
+from loader.operations.tune.syncing import SyncSettings
+from loader.operations.tune.target import EDIT, Outcome, State, Target, opened
+from loader.progress import Progress
 from loader.run import lease
 from loader.server.options import Connection
 from loader.sources import location
@@ -45,6 +53,87 @@ def command() -> None:
     """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Change(Server):
+    """The server whose settings are shown, and whether they are changed."""
+
+    config_path: OptionalConfig = None
+    apply: Annotated[
+        bool,
+        "Make the change; without it, the change is only shown. A slapd.conf is never edited: the lines to change are "
+        "shown.",
+    ] = False
+    dry_run: DryRun = False
+    as_json: Json = False
+
+    @property
+    def applies(self) -> bool:
+        return self.apply and not self.dry_run
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.apply or self.dry_run
+
+    @contextmanager
+    def target(self) -> Iterator[Target]:
+        """Restores what a killed `ditseed add` left changed there before anything else is changed."""
+        change = keep_strongest(self, ("config_path", "uri"))
+        path = change.config_path
+        account = [name for name in ("bind_dn", "mechanism") if getattr(change, name)]
+        if (path is not None) == (bool(change.uri) or any(path is None or is_given(name) for name in account)):
+            raise UsageProblem(
+                reason="say which server: either --config slapd.d or slapd.conf, or -H ldapi:/// -Y EXTERNAL"
+            )
+        where: Path | Connection = connection_of(change) if path is None else path
+        if change.applies and isinstance(where, Connection):
+            lending.release(where)
+        with opened(where) as target:
+            yield target
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The settings of the databases, one row each; `rows` may have several of one database."""
+
+    settings: Sequence[MapUsage] | Sequence[IndexSettings] | Sequence[SyncSettings]
+    headings: Sequence[str]
+    rows: Iterable[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class _Further:
+    """What a command reports besides settings: `facts` are in the JSON under `name`."""
+
+    name: str
+    facts: LoadPlan | Costs | Usage
+    show: Callable[[], None]
+
+
+def _show_settings(
+    target: Target, table: _Table, outcome: Outcome | None, as_json: bool, further: Sequence[_Further] = ()
+) -> None:
+    if as_json:
+        change = None if outcome is None else dataclasses.asdict(outcome)
+        databases = [dataclasses.asdict(settings) for settings in table.settings]
+        more = {one.name: dataclasses.asdict(one.facts) for one in further}
+        show_json({"target": target.config.where, "databases": databases, "change": change, **more})
+        return
+    show_table(table.headings, list(table.rows))
+    for one in further:
+        one.show()
+    show(*(f"{settings.suffix}: {note}" for settings in table.settings for note in settings.notes))
+    if outcome is None:
+        return
+    words = {
+        State.UNCHANGED: "unchanged: this is the present setting",
+        State.PROPOSED: "nothing was changed; --apply makes this change",
+        State.BY_HAND: f"nothing was changed. {EDIT}",
+        State.CHANGED: "changed",
+    }
+    show("", *(outcome.difference.split("\n") if outcome.difference else ()), words[outcome.state])
+    show(*(f"note: {note}" for note in outcome.notes))
+
+
 @declare("history")
 def history_command(as_json: Json) -> None:
     """List what `tune` (and `build --maxsize`) changed, with the command that puts the old value back.
@@ -53,21 +142,23 @@ def history_command(as_json: Json) -> None:
     Example:
       ditseed tune history
     """
-    found = lease.changes()
+    changes = lease.changes()
     if as_json:
-        show_json({"changes": [dataclasses.asdict(one) for one in found]})
+        show_json({"changes": [dataclasses.asdict(one) for one in changes]})
         return
-    for one in found:
-        show(f"{one.time}  {one.by}  {one.target}  {one.database}  ({one.outcome.value})")
-        before, after = ("; ".join(values) or "(not set)" for values in (one.before, one.after))
-        show(f"  {one.attribute}: {before} -> {after}")
-        if one.undo and one.outcome is not lease.Outcome.FAILED:
-            show(f"  put back: {one.undo}")
-    if not found:
+    for change in changes:
+        show(f"{change.time}  {change.by}  {change.target}  {change.database}  ({change.outcome.value})")
+        before, after = ("; ".join(values) or "(not set)" for values in (change.before, change.after))
+        show(f"  {change.attribute}: {before} -> {after}")
+        if change.undo and change.outcome is not lease.Outcome.FAILED:
+            show(f"  put back: {change.undo}")
+    if not changes:
         show("no changes are recorded")
 
 
-_ANY = 1 << 62  # records: who asks for a share gets it
+# --- maxsize ----------------------------------------------------------------------------------------
+
+_ANY = 1 << 62  # records: a share has no upper limit
 
 
 class Sampled(Written):
@@ -124,30 +215,28 @@ def maxsize_command(
     if source is None:
         refuse_given(("growth", "sample_size"), "--for")
     provider = None if source is None else _provider(source, change)
-    if provider is not None:  # whose account it is
+    if provider is not None:  # the account is one of that server
         change = replace(keep_strongest(change, ("config_path", "uri")), uri=None, bind_dn=None, mechanism=None)
     suffix = change.base
-    with target_of(change) as target:
-        found = maxsize.standings(target, suffix)
-        load = None
+    further = []
+    with change.target() as target:
+        usage = maxsize.standings(target, suffix)
         if source is not None:
             database = target.config.database(suffix)
-            progress = progress_of(progress_mode)
-            planned = Load(source, sample_size or SampleSize(), growth, provider)
-            load = maxsize.plan_load(target, database, planned, progress)
+            sample = Load(source, sample_size or SampleSize(), growth, provider)
+            load = maxsize.plan_load(target, database, sample, progress_of(progress_mode))
+            further.append(_Further("load", load, partial(_show_load, load)))
             if size in (None, "auto"):
                 size = load.recommended if change.is_wanted or size else None
-        outcome = (
-            maxsize.change_maxsize(target, suffix, size, change.applies)
-            if change.is_wanted or size is not None
-            else None
-        )
-    more = [] if load is None else [Further("load", load, lambda: _show_load(load))]
-    show_settings(target, found, outcome, change.as_json, _MAXSIZE, map(_maxsize_row, found), more)
+        outcome = None
+        if change.is_wanted or size is not None:
+            outcome = maxsize.change_maxsize(target, suffix, size, change.applies)
+    headings = ("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended")
+    _show_settings(target, _Table(usage, headings, map(_maxsize_row, usage)), outcome, change.as_json, further)
 
 
 def _provider(source: str, change: Change) -> Connection | None:
-    """Of a server that is to be loaded; the account is one of that server."""
+    """The server that is to be loaded, if it is one; the account is one of that server."""
     if location.locate(source, *location.Kind).kind is not location.Kind.SERVER:
         return None
     if change.config_path is None:
@@ -157,12 +246,9 @@ def _provider(source: str, change: Change) -> Connection | None:
     return connection_of(replace(keep_strongest(change, ("config_path", "uri")), uri=source))
 
 
-_MAXSIZE = ("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended")
-
-
-def _maxsize_row(one: maxsize.MapUsage) -> list[str]:
-    sizes = (one.maxsize, one.map_size, one.used, one.apparent, one.allocated, one.free, one.recommended)
-    return [one.suffix, *("-" if count is None else units.size(count) for count in sizes)]
+def _maxsize_row(usage: MapUsage) -> list[str]:
+    known = (usage.maxsize, usage.map_size, usage.used, usage.apparent, usage.allocated, usage.free, usage.recommended)
+    return [usage.suffix, *("-" if size is None else units.size(size) for size in known)]
 
 
 def _show_load(plan: LoadPlan) -> None:
@@ -170,20 +256,23 @@ def _show_load(plan: LoadPlan) -> None:
     show("", f"sample: {units.number(load.sampled)} of {units.number(load.entries)} entries ({load.how})")
     if load.rejected:
         show(f"note: {units.number(load.rejected)} of the sample were rejected, and are not counted")
-    for note in plan.notes:
-        show(f"note: {note}")
-    rows = [(one.name, units.size(one.sample), units.size(one.bytes), one.how) for one in load.tables]
-    show_table(("table", "in the sample", "after the load", "computed"), rows)
+    show(*(f"note: {note}" for note in plan.notes))
+    tables = [(table.name, units.size(table.sample), units.size(table.bytes), table.how) for table in load.tables]
+    show_table(("table", "in the sample", "after the load", "computed"), tables)
     show(f"a build takes about {units.duration(load.seconds)} on this host", "")
-    show_table(("maxsize for", "bytes", "because"), [(one.what, units.size(one.bytes), one.why) for one in plan.terms])
+    terms = [(term.what, units.size(term.bytes), term.why) for term in plan.terms]
+    show_table(("maxsize for", "bytes", "because"), terms)
     show(
         f"now {units.size(plan.now)}, after the load {units.size(plan.after)}, in all {units.size(plan.needed)}; "
         f"configured {units.size(plan.maxsize)}, recommended {units.size(plan.recommended)}"
     )
 
 
+# --- sync -------------------------------------------------------------------------------------------
+
+
 class EnvFlags(Written):
-    """Flags of an LMDB environment, with commas between them; none. In the order of their names."""
+    """Flags of an LMDB environment, separated by commas, sorted by name; or none."""
 
     name, kind = "flags", tuple
 
@@ -195,7 +284,7 @@ class EnvFlags(Written):
 
 
 class Checkpoint(Written):
-    """KBYTES MINUTES (slapd-mdb(5)); none."""
+    """KBYTES MINUTES (slapd-mdb(5)); or none."""
 
     name, kind = "checkpoint", tuple
 
@@ -232,8 +321,12 @@ class _Syncing:
     ] = False
 
     def wanted(self, is_wanted: bool) -> tuple[str, str] | None:
-        """The setting to change, and its new value."""
-        values = {kind: _said(kind, getattr(self, kind)) for kind in syncing.SETTINGS}
+        """The setting to change, and its new value as the configuration has it."""
+        values = {
+            syncing.NOSYNC: self.nosync,
+            syncing.ENV_FLAGS: None if self.envflags is None else ",".join(self.envflags) or syncing.NONE,
+            syncing.CHECKPOINT: None if self.checkpoint is None else " ".join(self.checkpoint) or syncing.NONE,
+        }
         wanted = [(kind, value) for kind, value in values.items() if value is not None]
         if len(wanted) > 1:
             raise UsageProblem(reason="one of --nosync, --envflags and --checkpoint at a time")
@@ -263,42 +356,205 @@ def sync_command(options: _Syncing, change: Change) -> int:
       ditseed tune sync --give-back
     """
     if options.give_back:
-        return _give_back()
+        results = ending.restore_local_leases()
+        none = "no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"
+        show(*(results or [none]))
+        return EXIT_OK if all(result.endswith("put back") for result in results) else EXIT_DIFFERENT
     wanted = options.wanted(change.is_wanted)
     options.require_lendable(wanted, change.config_path is not None)
-    lent_by = connection_of(change) if change.applies and options.lease is not None else None
-    with target_of(change) as target:
-        found = syncing.syncing(target, change.base)
+    lender = connection_of(change) if change.applies and options.lease is not None else None
+    with change.target() as target:
+        settings = syncing.syncing(target, change.base)
         # A lease is written down before the setting is changed.
-        applies = change.applies and lent_by is None
-        outcome = wanted and syncing.change(target, change.base, *wanted, applies)
-    if outcome and wanted and lent_by is not None and options.lease is not None:
-        lending.lend(lent_by, *wanted, options.lease, options.why or "")
+        applies = change.applies and lender is None
+        outcome = syncing.change(target, change.base, *wanted, applies) if wanted else None
+    if outcome and wanted and lender is not None and options.lease is not None:
+        lending.lend(lender, *wanted, options.lease, options.why or "")
         outcome = Outcome(State.CHANGED, outcome.difference, outcome.notes)
     headings = ("suffix", "nosync", "envflags", "checkpoint")
-    show_settings(target, found, outcome, change.as_json, headings, map(_sync_row, found))
+    _show_settings(target, _Table(settings, headings, map(_sync_row, settings)), outcome, change.as_json)
     return EXIT_OK
 
 
-def _said(kind: str, value: str | tuple[str, ...] | None) -> str | None:
-    """As the configuration has it; `none` of flags, or of a checkpoint."""
-    if not isinstance(value, tuple):
-        return value
-    return ("," if kind == syncing.ENV_FLAGS else " ").join(value) or syncing.NONE
+def _sync_row(settings: SyncSettings) -> tuple[str, str, str, str]:
+    flags, nosync = " ".join(settings.env_flags) or "none", "on" if settings.nosync else "off"
+    return settings.suffix, nosync, flags, settings.checkpoint or "none"
 
 
-def _give_back() -> int:
-    """1 where something is still left."""
-    told = leases.give_back_local()
-    none = "no lease of nosync, envflags or checkpoint that has ended is left at servers of this host"
-    show(*(told or [none]))
-    return EXIT_OK if all(one.endswith("put back") for one in told) else EXIT_DIFFERENT
+# --- indexes ----------------------------------------------------------------------------------------
+
+_SHOWN = 20  # rows of a table
 
 
-def _sync_row(one: syncing.SyncSettings) -> tuple[str, str, str, str]:
-    flags, nosync = " ".join(one.env_flags) or "none", "on" if one.nosync else "off"
-    return one.suffix, nosync, flags, one.checkpoint or "none"
+@declare("indexes")
+def indexes_command(
+    wish: IndexChange,
+    no_reindex: Annotated[bool, "Offline: only change the configuration, and print the slapindex command to run."],
+    asked: Asked,
+    with_costs: Annotated[
+        bool,
+        "--costs",
+        "Show what each index takes: bytes, keys, and keys whose entry IDs have become ranges; with --stats-log or "
+        "--filters those first that no search uses.",
+    ],
+    change: Change,
+    progress_mode: ProgressMode = "auto",
+) -> None:
+    """Show which attributes are indexed and which indexes replication lacks; change the list.
+
+    Over LDAP, slapd builds new indexes itself, in the background. Offline, ditseed builds them before the
+    configuration changes, so that slapd never relies on an incomplete index.
+
+    \b
+    Examples:
+      ditseed tune indexes -H ldapi:/// -Y EXTERNAL
+      ditseed tune indexes --config /etc/ldap/slapd.d --costs --stats-log /var/log/slapd.log
+      ditseed tune indexes --config /etc/ldap/slapd.d --add "entryUUID,entryCSN eq" --apply
+    """
+    is_changed = wish != IndexChange()
+    if change.is_wanted and not is_changed:
+        raise UsageProblem(reason="say what to change: --set, --add or --remove")
+    suffix, outcome = change.base, None
+    with change.target() as target:
+        settings = indexing.index_settings(target, suffix)
+        progress = progress_of(progress_mode)
+        further = list(_costs_and_use(target, suffix, asked, with_costs, progress)) if asked or with_costs else []
+        if is_changed:
+            outcome = indexing.change_indexes(*(target, suffix, wish, change.applies, not no_reindex, progress))
+    table = _Table(settings, ("suffix", "attribute", "index", "records"), _index_rows(settings))
+    _show_settings(target, table, outcome, change.as_json, further)
 
 
-for one in (history_command, indexes_command, maxsize_command, sync_command):
-    command.add_command(one)
+def _costs_and_use(
+    target: Target, suffix: str | None, asked: Asked, with_costs: bool, progress: Progress
+) -> Iterator[_Further]:
+    """What the indexes of one database cost, and which are used."""
+    database, where = target.config.database(suffix), target.place
+    use = index_costs.usage(target, database, asked, progress) if asked else None
+    if with_costs:
+        costs = index_costs.costs(target, database, use, progress)
+        yield _Further("costs", costs, lambda: _show_costs(costs, where))
+    if use is not None:
+        yield _Further("use", use, lambda: _show_usage(use, where))
+
+
+def _index_rows(databases: Sequence[IndexSettings]) -> Iterator[tuple[str, str, str, str]]:
+    for settings in databases:
+        counts = {name.lower(): count for name, count in settings.keys.items()}
+        for key, index in settings.indexes.items():
+            count = counts.get(key.partition(";")[0])
+            records = "-" if count is None else units.number(count)
+            yield settings.suffix, index.attribute, ",".join(index.kinds), records
+
+
+def _show_costs(costs: Costs, where: Sequence[str]) -> None:
+    """`where`: the options that name the target."""
+    total = units.size(sum(table.bytes for table in costs.tables))
+    show("", f"the indexes of {costs.suffix} take {total} of {units.size(costs.used)} in use")
+    headings = ("index", "takes", "of the file", "of a load", "keys", "records", "ranges", "")
+    show_table(headings, [row for table in costs.tables for row in _cost_rows(table, costs.used)])
+    show(*_cost_notes(costs))
+    unused = [name for table in costs.tables for name in table.unused or ()]
+    if unused:
+        sizes = [kind.bytes for table in costs.tables for kind in table.kinds if kind.unused]
+        known = [size for size in sizes if size is not None]
+        price = f", which takes {units.size(sum(known))}" if len(known) == len(sizes) else ""
+        show(f"to remove what no search uses{price}: {_change_command(costs.suffix, where, '--remove', unused)}")
+
+
+def _change_command(suffix: str, where: Sequence[str], option: str, names: Sequence[str]) -> str:
+    words = [word for name in names for word in (option, name)]
+    return shlex.join(["ditseed", "tune", "indexes", *where, "-b", suffix, *words, "--apply"])
+
+
+def _cost_rows(table: IndexCost, used: int) -> Iterator[tuple[str, ...]]:
+    """The row of a table, then one for each kind of index if several share it."""
+    remark = f"not used: {', '.join(table.unused)}" if table.unused else ""
+    yield (
+        ", ".join(table.indexes) or table.attribute,
+        units.size(table.bytes),
+        f"{table.share:.1%}",
+        "" if table.of_load is None else f"{table.of_load:.0%}",
+        units.number(table.keys),
+        units.number(table.records),
+        units.number(table.ranges),
+        "not configured" if not table.indexes else "not used" if table.is_unused else remark,
+    )
+    for kind in table.kinds if len(table.kinds) > 1 else ():
+        if kind.bytes is not None:
+            size, share = units.size(kind.bytes), f"{kind.bytes / used:.1%}"
+            yield f"  {kind.index}", size, share, "", "", "", "", "not used" if kind.unused else ""
+
+
+def _cost_notes(costs: Costs) -> Iterator[str]:
+    ranges = sum(table.ranges for table in costs.tables)
+    if ranges:
+        most = units.number((1 << costs.idlexp) - 1)
+        yield (
+            f"note: {units.number(ranges)} keys had more than {most} entries (idlexp {costs.idlexp}) and are ranges: a "
+            "search by one looks at every entry from its first to its last"
+        )
+    if costs.reckoned:
+        yield f"note: {costs.reckoned}"
+    if any(not table.indexes for table in costs.tables):
+        yield "note: a table that is no longer configured stays until the database is built again"
+
+
+def _show_usage(use: Usage, where: Sequence[str]) -> None:
+    """`where`: the options that name the target."""
+    summary = f"{units.number(use.searches)} searches below {use.suffix}"
+    if use.of_base:
+        summary += f", and {units.number(use.of_base)} of a single entry by its DN, which need no index"
+    show("", summary)
+    if use.searches:
+        show_table(("index", "kind", "used by", ""), list(map(_use_row, use.indexes)))
+        _show_unindexed(use.unindexed)
+        if use.proposals:
+            _show_proposals(use, where)
+    show(*(f"note: {note}" for note in use.notes))
+
+
+def _use_row(index: IndexUse) -> tuple[str, str, str, str]:
+    why = "replication needs it" if index.needed_for_sync else "" if index.searches else "not used"
+    return index.attribute, index.kind, units.number(index.searches), why
+
+
+def _show_unindexed(searches: Sequence[Unindexed]) -> None:
+    if not searches:
+        show("", "every search is served by indexes")
+        return
+    rows = [
+        (
+            search.filter,
+            units.number(search.searches),
+            "-" if search.seconds is None else f"{search.seconds:.3f} s",
+            "-" if search.entries is None else f"{search.entries:.1f}",
+            ", ".join(search.lacking) or "no index serves it",
+        )
+        for search in searches[:_SHOWN]
+    ]
+    show("")
+    show_table(("unindexed search", "searches", "each took", "each found", "lacks"), rows)
+    if len(searches) > _SHOWN:
+        show(f"and {units.number(len(searches) - _SHOWN)} more (--json has all)")
+
+
+def _show_proposals(use: Usage, where: Sequence[str]) -> None:
+    proposals = use.proposals[:_SHOWN]
+    rows = [
+        (
+            proposal.index,
+            units.number(proposal.searches),
+            units.duration(proposal.seconds) if proposal.seconds else "-",
+            "-" if proposal.bytes is None else units.size(proposal.bytes),
+        )
+        for proposal in proposals
+    ]
+    show("")
+    show_table(("proposed index", "serves", "which took", "its table"), rows)
+    names = [proposal.index for proposal in proposals]
+    show(f"to add all of them: {_change_command(use.suffix, where, '--add', names)}")
+
+
+for subcommand in (history_command, indexes_command, maxsize_command, sync_command):
+    command.add_command(subcommand)

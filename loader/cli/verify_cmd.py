@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 from loader import units
 from loader.cli.options import DryRun, Shown
 from loader.cli.report import show, show_facts, show_json
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
-from loader.mdb.verify import Problem
 from loader.operations.verify import VerifyOptions, VerifyPlan, VerifyReport, plan, verify_database
 
 
@@ -35,41 +33,32 @@ def command(options: VerifyOptions, shown: Shown, dry_run: DryRun = False) -> in
       ditseed verify /srv/copy/data.mdb --verify pages --json
     """
     if dry_run:
-        planned = plan(options)
-        show_json(dataclasses.asdict(planned)) if shown.as_json else show_facts(_plan_lines(planned))
-        return EXIT_OK
-    found = verify_database(options, shown.progress)
-    show_json(dataclasses.asdict(found)) if shown.as_json else _show(found)
-    return EXIT_OK if found.sound else EXIT_DIFFERENT
+        report: VerifyPlan | VerifyReport = plan(options)
+    else:
+        report = verify_database(options, shown.progress)
+    if shown.as_json:
+        show_json(dataclasses.asdict(report))
+    else:
+        _show(report)
+    return EXIT_OK if isinstance(report, VerifyPlan) or report.sound else EXIT_DIFFERENT
 
 
-def _plan_lines(found: VerifyPlan) -> dict[str, object]:
-    return {"database": found.place, "level": found.level, "in use": units.size(found.used), "transaction": found.txnid}
-
-
-def _show(found: VerifyReport) -> None:
-    count = sum(problem.count for problem in found.problems)
-    show_facts(
-        {
-            "database": found.place,
-            "level": found.level,
-            "entries": units.number(found.entries),
-            "transaction": found.txnid,
-            "took": units.duration(found.seconds),
-            "verdict": "sound" if found.sound else f"{units.number(count)} problems",
-        }
-    )
-    for problem in found.problems:
-        show(*_problem_lines(problem))
-    if found.mending:
-        show(f"to mend it, with slapd stopped: {found.mending}")
-    for note in found.notes:
-        show(f"note: {note}")
-
-
-def _problem_lines(problem: Problem) -> Iterator[str]:
-    yield f"{problem.kind}: {units.number(problem.count)}"
-    yield from (f"  {one}" for one in problem.told)
-    left = problem.count - len(problem.told)
-    if left:
-        yield f"  ... and {units.number(left)} more (--limit)"
+def _show(report: VerifyPlan | VerifyReport) -> None:
+    facts: dict[str, object] = {"database": report.place, "level": report.level}
+    if isinstance(report, VerifyPlan):
+        show_facts({**facts, "in use": units.size(report.used), "transaction": report.txnid})
+        return
+    count = sum(problem.count for problem in report.problems)
+    facts |= {
+        "entries": units.number(report.entries),
+        "transaction": report.txnid,
+        "took": units.duration(report.seconds),
+        "verdict": "sound" if report.sound else f"{units.number(count)} problems",
+    }
+    show_facts(facts)
+    for problem in report.problems:
+        more = problem.count - len(problem.told)
+        show(f"{problem.kind}: {units.number(problem.count)}", *(f"  {example}" for example in problem.told))
+        show(*([f"  ... and {units.number(more)} more (--limit)"] if more else []))
+    show(*([f"to mend it, with slapd stopped: {report.mending}"] if report.mending else []))
+    show(*(f"note: {note}" for note in report.notes))

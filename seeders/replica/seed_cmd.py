@@ -12,10 +12,9 @@ from typing import Annotated
 from click import Choice
 
 from loader import resources, units
-from loader.cli import access, recording
+from loader.cli import access
 from loader.cli.access import Consumer, Servers
-from loader.cli.options import is_given, refuse_given
-from loader.cli.recording import RecordedRun
+from loader.cli.options import RecordedRun, is_given, note, refuse_given
 from loader.cli.report import for_people, show, show_facts, show_json, show_table
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
@@ -177,9 +176,9 @@ def command(
     seconds: dict[str, float] = {}
     if followed:
         timeouts, seconds = followed.timeouts(timeouts), followed.seconds
-        recording.note({}, seconds)
+        note({}, seconds)
     facts = seed(options, run.progress, timeouts, run.restart, seconds)
-    recording.note(facts)
+    note(facts)
     if run.as_json:
         show_json(facts)
     else:
@@ -231,8 +230,8 @@ def _show_strategies(plan: SeedPlan) -> None:
         (step.name, units.duration(step.seconds), units.duration(step.timeout), step.why) for step in plan.choice.steps
     ]
     show_table(("step", "planned", "timeout", "because"), steps, f"steps of {plan.chosen}")
-    for note in plan.choice.notes:
-        show("", *note.split("\n"))
+    for remark in plan.choice.notes:
+        show("", *remark.split("\n"))
 
 
 def _cells(row: StrategyPlan) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from collections import defaultdict
 import click
 import pytest
 
-from loader.cli import ditseed, manual, talk, vocabulary
-from loader.cli.vocabulary import OPTIONS, letters_of, name_of
+from loader.cli import ditseed, manual, profile, talk
+from loader.cli.profile import OPTIONS, letters_of, name_of
 from loader.defaults import LADDER, LEVELS
 
 # What people call it elsewhere -> what it is called here.
@@ -83,7 +83,7 @@ def test_another_name_is_noticed(words: list[str]) -> None:
 def test_the_vocabulary_holds_nothing_else() -> None:
     used = {name_of(one) for context in VERBS for one in options(context)}
     assert set(OPTIONS) == used
-    assert used >= vocabulary.TYPED
+    assert used >= profile.TYPED
     assert not any(is_otherwise(f"--{name}") for name in OPTIONS)
 
 

@@ -6,7 +6,7 @@ import sys
 
 _PROGRAM = """exec {python} - <<'END'
 import os, shlex, sys
-import loader.cli, loader.cli.storage_cmd
+import loader.cli, loader.cli.storage_cmd, loader.cli.storage_timing_cmd
 
 def ditseed(words, out):
     child = os.fork()

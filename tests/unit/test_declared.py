@@ -26,6 +26,7 @@ class Shared:
 class Building(Shared):
     server_id: Annotated[int, "Server ID."] = 7
     jobs: Annotated[Jobs, "Number of slapadds."] = None
+    plan: Annotated[bool, "--dry-run without it shows nothing."] = False
     inner: int = 3
 
     def begin(self) -> None:
@@ -55,6 +56,8 @@ def test_names_help_and_values_are_read_from_the_field() -> None:
     assert "Number of slapadds.  [x>=1]" in text
     assert "--server-id INTEGER  Server ID.  [default: 7]" in text
     assert "inner" not in text
+    assert next(one for one in build.params if one.name == "plan").opts == ["--plan"]
+    assert "--dry-run without it shows nothing." in text
     with pytest.raises(click.BadParameter, match="not in the range"):
         build.make_context("build", ["--jobs", "0"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from loader.cli.storage_watch_cmd import Scale, height_of
+from loader.cli.storage_timing_cmd import Scale, height_of
 from loader.operations.storage.watch import verdict
 from tests.unit.test_storage_watch_plugin import NOW, known, layer
 
@@ -50,6 +50,6 @@ def test_a_bar_is_as_high_as_the_last_read_or_the_wait_for_one_that_hangs() -> N
 def test_bars_stand_on_whole_powers_of_ten() -> None:
     heights = (0.00012, 0.0012, 0.9, 0.0)
     scale = Scale.of(heights)
-    assert scale.told("▁█") == "▁ 0.1 to █ 1000 ms"
+    assert scale.legend("▁█") == "▁ 0.1 to █ 1000 ms"
     assert "".join(scale.bar(one, "▁▂▃▄▅▆▇█") for one in heights) == "▁▃█ "
     Scale.of([])

@@ -6,8 +6,12 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from click import IntRange
 
 from loader import dn, plain, units
+from loader.declared import Duration, Share
 from loader.errors import LoaderError, of_system
 from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
@@ -22,13 +26,31 @@ _BEFORE = 7  # backups that the latest is compared with
 @dataclass(frozen=True)
 class Limits:
     """Ages in seconds. Fewer than `min_count` is a warning, and so is a verification or drill that is older than its
-    limit; None: nobody asks for one. shrink: the share of the entries that the latest may lack of those before it."""
+    limit; None or 0: no limit. shrink: the share of the entries that the latest may lack of those before it."""
 
-    max_age: float
-    min_count: int = 1
-    verify_age: float | None = None
-    drill_age: float | None = None
-    shrink: float = SHRINK
+    max_age: Annotated[
+        float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."
+    ] = 26 * 3600.0
+    min_count: Annotated[int, "--min-count N", IntRange(0), "WARNING if there are fewer backups."] = 1
+    verify_age: Annotated[
+        float | None,
+        "--max-verify-age TIME",
+        Duration(),
+        "WARNING if no backup was verified for longer: 8d (default: no limit).",
+    ] = None
+    drill_age: Annotated[
+        float | None,
+        "--max-drill-age TIME",
+        Duration(),
+        "WARNING if no backup was drilled for longer: 35d (default: no limit).",
+    ] = None
+    shrink: Annotated[
+        float,
+        "--max-shrink SHARE",
+        Share(),
+        {"default": f"{SHRINK:.0%}"},
+        "WARNING if the latest backup has so many fewer entries than those before it (the median of seven).",
+    ] = SHRINK
 
 
 @dataclass(frozen=True)
@@ -145,7 +167,7 @@ def _judge_proofs(
         return Status.WARNING, f"{bad[-1].id} was found damaged"
     asked = zip(("verified", "drilled"), ages, (limits.verify_age, limits.drill_age), strict=True)
     for what, age, limit in asked:
-        if limit is not None and (age is None or age > limit):
+        if limit and (age is None or age > limit):
             since = "was ever" if age is None else f"was for {units.duration(age)}"
             return Status.WARNING, f"no backup {since} {what}"
     return None

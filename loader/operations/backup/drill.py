@@ -19,9 +19,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from loader import csn, ldif, overlays, resources, schema, standard, units
 from loader.child import Child
+from loader.common_options import OptionalConfig, Scratch, Suffix
 from loader.config import Config, Database
 from loader.errors import (
     BackupDamaged,
@@ -40,7 +42,7 @@ from loader.operations.add import PROTECTED
 from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.records import Drill
-from loader.operations.backup.repository import Repository, Where, Which
+from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Repository, Which
 from loader.operations.backup.restore import Contents
 from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
@@ -63,14 +65,18 @@ class DrillOptions:
     the account that slapd runs as; None takes the one of the database on this host, or nobody's. identities: files of
     keys."""
 
-    repo: Where
-    which: Which
-    suffix: str | None = None
-    config_path: Path | None = None
-    scratch: Path | None = None
-    user: str | None = None
+    repo: RepoOption
+    which: Which = LATEST
+    suffix: Suffix = None
+    config_path: OptionalConfig = None
+    scratch: Annotated[Scratch, "Directory in which the backup is restored for the drill (default: /tmp)."] = None
+    user: Annotated[
+        str | None,
+        "--run-as NAME",
+        "Account that slapd runs as (default: that of the database on this host, or nobody).",
+    ] = None
     lookups: int = 200
-    identities: tuple[Path, ...] = ()
+    identities: IdentityFiles = ()
 
 
 @dataclass(frozen=True)
@@ -249,15 +255,17 @@ class ExtractOptions:
     """`dn`: with all below it. `where`: an LDAP filter; one of the two.
     config_path: for a filter and a backup without a configuration. identities: files of keys."""
 
-    repo: Where
-    which: Which
-    suffix: str | None = None
-    dn: str | None = None
-    where: str | None = None
-    keep_operational: bool = False
-    config_path: Path | None = None
-    scratch: Path | None = None
-    identities: tuple[Path, ...] = ()
+    repo: RepoOption
+    which: Which = LATEST
+    suffix: Suffix = None
+    dn: Annotated[str | None, "--dn DN", "The entry DN, and all entries below it."] = None
+    where: Annotated[str | None, "--filter FILTER", "The entries that an LDAP filter matches."] = None
+    keep_operational: Annotated[
+        bool, "Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax."
+    ] = False
+    config_path: OptionalConfig = None
+    scratch: Annotated[Scratch, "Directory in which the backup is unpacked (default: $TMPDIR or /tmp)."] = None
+    identities: IdentityFiles = ()
 
 
 def extract(options: ExtractOptions, progress: Progress) -> int:

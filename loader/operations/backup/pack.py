@@ -25,13 +25,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import Annotated, BinaryIO, TypeVar, cast
 
 import msgspec
 import zstandard
+from click import IntRange
 
 from loader import age, resources, units
 from loader.age import Identities, Recipients
+from loader.declared import Size
 from loader.errors import BackupDamaged, BackupEncrypted, FileUnsafe, NoSuchPath
 from loader.mdb import meta
 from loader.mdb.copy import PageBlock
@@ -66,9 +68,23 @@ class Packing:
     """level: of zstd. throttle: bytes of data a second (0: no limit). keep_free: bytes of the disk. recipients: those
     whom the backup is encrypted for; None: it is not."""
 
-    level: int = LEVEL
-    throttle: int = 0
-    keep_free: int = 0
+    level: Annotated[
+        int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
+    ] = LEVEL
+    throttle: Annotated[
+        int,
+        "--throttle SIZE",
+        Size(),
+        {"show_default": False},
+        "Read no more of the database than that each second (default: as fast as the disk gives it).",
+    ] = 0
+    keep_free: Annotated[
+        int,
+        "--keep-free SIZE",
+        Size(),
+        {"show_default": False},
+        "Refuse, or stop, rather than leave less free space than that in the repository.",
+    ] = 0
     recipients: Recipients | None = None
     ldif: bool = False
 

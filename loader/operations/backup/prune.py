@@ -12,8 +12,12 @@ import dataclasses
 import datetime
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from click import IntRange
 
 from loader import dn
+from loader.declared import Duration
 from loader.errors import LoaderError, UsageProblem
 from loader.operations.backup import records, repository
 from loader.operations.backup.manifest import Backup
@@ -22,6 +26,8 @@ from loader.run.log import killpoint
 from loader.storage import files
 
 _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-W%V", "monthly": "%Y-%m", "yearly": "%Y"}
+_Number = Annotated[int, IntRange(0), {"show_default": False}]
+_KEEP = "Keep the last backup of each of the last N {} that have one."
 
 
 @dataclass(frozen=True)
@@ -29,12 +35,14 @@ class Policy:
     """How many to keep: of the last, and the last of each of so many days, weeks (ISO 8601), months, years (UTC) that
     have one. within: all that are no older than so many seconds."""
 
-    last: int = 0
-    daily: int = 0
-    weekly: int = 0
-    monthly: int = 0
-    yearly: int = 0
-    within: float = 0.0
+    last: Annotated[_Number, "--keep-last N", "Keep the last N backups."] = 0
+    daily: Annotated[_Number, "--keep-daily N", _KEEP.format("days")] = 0
+    weekly: Annotated[_Number, "--keep-weekly N", _KEEP.format("weeks")] = 0
+    monthly: Annotated[_Number, "--keep-monthly N", _KEEP.format("months")] = 0
+    yearly: Annotated[_Number, "--keep-yearly N", _KEEP.format("years")] = 0
+    within: Annotated[
+        float, "--keep-within TIME", Duration(), {"show_default": False}, "Keep all backups younger than that: 30d."
+    ] = 0.0
 
     def __bool__(self) -> bool:
         return self != KEEP_ALL

@@ -19,8 +19,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
-from loader import dn, plain
+import click
+
+from loader import dn, plain, units
+from loader.declared import Argument, Written
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
@@ -33,12 +37,14 @@ from loader.errors import (
     NoSuchPath,
     SetIncomplete,
     SystemFailed,
+    UsageProblem,
 )
 from loader.operations.backup import manifest, pack
 from loader.operations.backup.manifest import PACK_NAME, PAGES, Backup
 from loader.progress import Progress
 from loader.run.lock import exclusive
 from loader.storage import files, held
+from loader.storage import remote as locations
 from loader.storage.files import PARTIAL, explained
 from loader.storage.remote import Location
 
@@ -52,7 +58,6 @@ _TIME = "%Y%m%dT%H%M%SZ"
 _STAMP = len("20261121T070501Z")
 _QUIET = Progress("none")
 
-Repo = Path | Location  # as an operator names it
 Which = str | datetime.datetime  # an ID; LATEST; or a time, for the newest that was made by then
 
 
@@ -141,20 +146,93 @@ class Repository:
             directory.remove(name)
 
 
-Where = Path | Repository
+Where = Path | Location | Repository  # as an operator names it, or opened by `at`
+
+
+# --- options ----------------------------------------------------------------------------------------
+
+
+class _RepositoryType(click.Path):
+    """A directory, or a location on another host."""
+
+    def convert(  # type: ignore[override]  # click.Path returns paths only
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | Location:
+        if isinstance(value, Location):
+            return value
+        if isinstance(value, str) and locations.is_remote(value):
+            return locations.parse(value)
+        return Path(os.fsdecode(super().convert(value, param, ctx)))  # type: ignore[arg-type]
+
+
+class _Moment(Written):
+    """A time of day on a date, not in the future."""
+
+    name, kind = "time", datetime.datetime
+
+    def parse(self, text: str) -> datetime.datetime:
+        moment = units.parse_moment(text)
+        if moment > now():
+            raise UsageProblem(reason=f"{text} is in the future")
+        return moment
+
+
+RepoOption = Annotated[
+    Where,
+    "-R --repo",
+    _RepositoryType(readable=False),
+    "Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY.",
+]
+EveryDatabase = Annotated[
+    bool, "--all-databases", "All mdb databases of the configuration, accesslogs included, as they were at one moment."
+]
+IdentityFiles = Annotated[
+    tuple[Path, ...],
+    "--identity FILE",
+    click.Path(path_type=Path, readable=False, dir_okay=False),
+    "age or SSH identity file that decrypts the backup (mode 0600); may be given several times.",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhichBackup:
+    """The two ways to name a backup."""
+
+    name: Annotated[str | None, Argument("[ID|latest]")] = None
+    as_of: Annotated[
+        datetime.datetime | None,
+        "--as-of TIME",
+        _Moment(),
+        "Take the newest backup that was made by then: 2026-11-25T03:00, in the time zone of this host, or "
+        "2026-11-25T02:00Z.",
+    ] = None
+
+    @property
+    def which(self) -> Which:
+        """Raises UsageProblem unless exactly one of the two is given."""
+        if self.name is not None and self.as_of is None:
+            return self.name
+        if self.name is None and self.as_of is not None:
+            return self.as_of
+        raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
+
+
+# --- opening and creating ---------------------------------------------------------------------------
 
 
 def of(repo: Where) -> Repository:
+    """A repository on another host is opened by `at` first."""
+    assert not isinstance(repo, Location)
     return repo if isinstance(repo, Repository) else Repository(repo)
 
 
 def path_of(repo: Where) -> Path:
-    return repo.path if isinstance(repo, Repository) else repo
+    return of(repo).path
 
 
 @contextmanager
 def at(
-    repo: Repo,
+    repo: Where,
     progress: Progress = _QUIET,
     scratch: Path | None = None,
     changes: bool = False,
@@ -163,11 +241,11 @@ def at(
     """The repository that an operator names. scratch: where the files of one on another host are kept meanwhile.
     changes: nobody else changes that one as long as this lasts. makes_room: also if the server is full. Raises
     NoRepository if it is to be changed; NoSuchPath, PackageMissing, RemoteFailed, RemoteLocked."""
-    if isinstance(repo, Path):
+    if not isinstance(repo, Location):
         if changes:
-            with explained(repo):
-                require_marked(repo)
-        yield Repository(repo)
+            with explained(path_of(repo)):
+                require_marked(path_of(repo))
+        yield of(repo)
         return
     from loader.operations.backup import remote  # most repositories are directories
 
@@ -175,16 +253,17 @@ def at(
         yield found
 
 
-def init(repo: Repo) -> bool:
+def init(repo: Where) -> bool:
     """Create a repository; False if it was there. Whatever else is in the directory stays. Raises PackageMissing,
     RemoteFailed."""
-    if not isinstance(repo, Path):
+    if isinstance(repo, Location):
         from loader.operations.backup import remote
 
         return remote.init(repo)
-    with explained(repo):
-        held.make_directories(repo, 0o700)
-        with held.opened(repo) as directory:
+    path = path_of(repo)
+    with explained(path):
+        held.make_directories(path, 0o700)
+        with held.opened(path) as directory:
             try:
                 descriptor = directory.create(MARKER)
             except FileExistsError:

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from loader import config, dn, schema, units
 from loader.age import Identities
+from loader.common_options import OptionalConfig, Suffix, Target, VerifyCopy
 from loader.config import DEFAULT_MODE, Config, Database, Entry
 from loader.errors import BackupDamaged, LoaderError, UsageProblem
 from loader.mdb import copy, meta
@@ -21,7 +23,7 @@ from loader.mdb.verify import Verified
 from loader.operations import indexing, made_with
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
-from loader.operations.backup.repository import Repository, Where, Which
+from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository, Which
 from loader.operations.backup.run import directory_of, machine
 from loader.operations.clone import require_space
 from loader.operations.indexing import Rebuilt
@@ -131,16 +133,20 @@ class RestoreOptions:
     directory of its database. identities: files of keys. `discard`: the data file that is replaced is not kept.
     """
 
-    repo: Where
-    which: Which
-    config_path: Path | None = None
-    suffix: str | None = None
-    target: Path | None = None
-    replace: bool = False
-    verify: str | None = None
-    every: bool = False
-    identities: tuple[Path, ...] = ()
-    discard: bool = False
+    repo: RepoOption
+    which: Which = LATEST
+    config_path: OptionalConfig = None
+    suffix: Suffix = None
+    target: Target = None
+    replace: Annotated[
+        bool,
+        "Replace the existing database once the restored one is checked. Its data file is kept in the directory as "
+        "data.mdb.replaced-TIME.",
+    ] = False
+    verify: VerifyCopy = None
+    every: EveryDatabase = False
+    identities: IdentityFiles = ()
+    discard: Annotated[bool, "With --replace: remove the existing database instead of keeping its data file."] = False
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated
 
 import zstandard
 
 from loader import dn, plain, resources, units
+from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, copy, meta, one_moment, readers, snapshot
@@ -33,7 +35,7 @@ from loader.operations.backup import manifest, pack, prune, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
 from loader.operations.backup.pack import PACKING, Earlier, Packing, StoredPages
 from loader.operations.backup.prune import KEEP_ALL, Policy
-from loader.operations.backup.repository import Repository, Where
+from loader.operations.backup.repository import EveryDatabase, RepoOption, Repository, Where
 from loader.operations.clone import OLD_READER, require_source
 from loader.piped import piped
 from loader.progress import Meter, Progress
@@ -58,14 +60,16 @@ class BackupOptions:
     the configuration, at one moment. policy: by which backups of these suffixes are removed after a good one.
     incremental: only pages that the last such backup has not are stored."""
 
-    repo: Where
-    config_path: Path | None = None
-    source: Path | None = None
-    suffix: str | None = None
+    repo: RepoOption
+    config_path: OptionalConfig = None
+    source: Annotated[Path | None, "--from DIR", "Database directory, if there is no configuration."] = None
+    suffix: Suffix = None
     packing: Packing = PACKING
     policy: Policy = KEEP_ALL
-    incremental: bool = False
-    every: bool = False
+    incremental: Annotated[
+        bool, "Store only the pages that the last incremental backup of this suffix does not have."
+    ] = False
+    every: EveryDatabase = False
 
 
 def run(options: BackupOptions, progress: Progress, timeouts: dict[str, float] | None = None) -> Backup:

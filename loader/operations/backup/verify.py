@@ -8,14 +8,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from click import Choice
+
+from loader.common_options import Scratch, Suffix
+from loader.declared import Share
+from loader.defaults import LEVELS
 from loader.errors import BackupDamaged, ManifestBroken, MdbDamaged, NoSuchPath
 from loader.mdb import copy
 from loader.operations.backup import pack, records, repository
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Compared
 from loader.operations.backup.records import Verification
-from loader.operations.backup.repository import Repository, Where
+from loader.operations.backup.repository import IdentityFiles, RepoOption, Repository
 from loader.operations.backup.restore import Contents
 from loader.operations.publish import checked
 from loader.progress import Progress
@@ -31,13 +37,24 @@ class VerifyOptions:
     loader.mdb.verify; None leaves the database packed. scratch: where it is unpacked. identities: files of keys for
     that."""
 
-    repo: Where
+    repo: RepoOption
     names: Sequence[str] = (EVERY,)
-    suffix: str | None = None
-    sample: float = 1.0
-    level: str | None = None
-    scratch: Path | None = None
-    identities: tuple[Path, ...] = ()
+    suffix: Suffix = None
+    sample: Annotated[
+        float, "--sample SHARE", Share(), {"default": "100%"}, "Part of the pieces to read, chosen by chance each time."
+    ] = 1.0
+    level: Annotated[
+        str | None,
+        "--verify",
+        Choice([level for level in LEVELS if level != "none"]),
+        "Unpack the database too and check it, as `ditseed verify` (default: it is not unpacked).",
+    ] = None
+    scratch: Annotated[
+        Scratch,
+        "Directory in which the database is unpacked for --verify, and that holds the files of a repository on another "
+        "host meanwhile (default: $TMPDIR or /tmp).",
+    ] = None
+    identities: IdentityFiles = ()
 
 
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:

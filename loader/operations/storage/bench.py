@@ -15,11 +15,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from click import IntRange
 
 from loader import child, resources
 from loader.child import Child
+from loader.declared import Size
 from loader.errors import UsageProblem
 from loader.operations import build as building
 from loader.operations.build import BuildOptions
@@ -60,14 +63,22 @@ _FIO_JOBS = (
 )
 
 
-class BenchSizes(msgspec.Struct, frozen=True):
-    """How much is done in each directory. 0 `sync_entries`, `searches` or `fio_size` (bytes): that is left out."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchSizes:
+    """How much is done in each directory."""
 
-    entries: int
-    sync_entries: int
-    searches: int
-    seed: int
-    fio_size: int
+    entries: Annotated[int, "-n --entries N", IntRange(1), "Number of entries that are loaded without sync."] = 20_000
+    sync_entries: Annotated[
+        int,
+        "--sync-entries N",
+        IntRange(0),
+        "Number of entries that are loaded with sync, each a transaction; 0: none.",
+    ] = 1_000
+    searches: Annotated[int, "--searches N", IntRange(0), "Number of searches; 0: none."] = 20_000
+    seed: Annotated[int, "Random seed; a different seed makes different entries."] = 1
+    fio_size: Annotated[int, Size(), {"default": "256M"}, "Size of the file that fio reads and writes; 0: none."] = (
+        256 << 20
+    )
 
 
 class Load(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Annotated
 
 from loader import backmdb, indexes, units
 from loader.backmdb import Settings
@@ -43,8 +44,18 @@ _WHAT = "what each index takes of a load, and each kind of a table,"
 class Asked:
     """Where the searches come from: `logs` of slapd, and files of `filters`."""
 
-    logs: tuple[Path, ...] = ()
-    filters: tuple[Path, ...] = ()
+    logs: Annotated[
+        tuple[Path, ...],
+        "--stats-log FILE",
+        "slapd's log (loglevel stats), compressed or not, several times if need be: shows which indexes its searches "
+        "use, which searches have none, and what an index for them would take.",
+    ] = ()
+    filters: Annotated[
+        tuple[Path, ...], "--filters FILE", "The same for a file with a search filter on each line."
+    ] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.logs or self.filters)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from loader import config as glue
 from loader import indexes
@@ -46,14 +47,18 @@ class IndexSettings:
 
 @dataclass(frozen=True)
 class IndexChange:
-    """`wanted` (None: as it is) replaces the list; then `add`, then `remove`."""
+    """`wanted` replaces the list unless it is empty; then `add`, then `remove`."""
 
-    wanted: tuple[str, ...] | None = None
-    add: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
+    wanted: Annotated[
+        tuple[str, ...], "--set INDEX", 'Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".'
+    ] = ()
+    add: Annotated[tuple[str, ...], "--add INDEX", 'Add to the list: --add "mail eq".'] = ()
+    remove: Annotated[
+        tuple[str, ...], "--remove ATTRIBUTE", 'Remove from the list: --remove mail, or one type: --remove "cn sub".'
+    ] = ()
 
     def of(self, present: Indexes) -> Indexes:
-        start = present if self.wanted is None else indexes.parse(self.wanted, present)
+        start = indexes.parse(self.wanted, present) if self.wanted else present
         return indexes.removed(indexes.added(start, self.add), self.remove)
 
 

@@ -147,14 +147,14 @@ class Backup(Target):
         }
 
     def once(self, chance: Random) -> None:
-        from loader.cli import backup_list_cmd
+        from loader.cli import backup_cmd
 
         path = self.repo / self.name / backup_manifest.MANIFEST
         path.write_bytes(_resealed(mutate.json_text(chance, self.facts)))
         limits = check.Limits(1e9)
         found = repository.listing(self.repo)
         for one in (*found.backups, *found.future):
-            backup_list_cmd._row(one)
+            backup_cmd.row(one)
             json.dumps(backup_manifest.text(one).decode())
         if check.check(self.repo, limits).status is check.Status.OK and not found.backups:
             raise Wrong("OK without a backup")

@@ -1,0 +1,166 @@
+"""`ditseed backup restore|verify|drill|extract`: the commands that read what is in a backup."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from loader import log, standard, units
+from loader.cli.backup_cmd import Meanwhile, part_read, require_alone, require_one
+from loader.cli.options import DryRun, ProgressMode, Shown, is_given, progress_of, refuse_given
+from loader.cli.report import show_facts, show_json, show_table, tell
+from loader.declared import Argument
+from loader.declared import command as declare
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
+from loader.operations.backup import repository, restore, verify
+from loader.operations.backup.drill import DrillOptions, ExtractOptions, drill, extract
+from loader.operations.backup.records import Drill
+from loader.operations.backup.repository import WhichBackup
+from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
+from loader.operations.backup.verify import VerifyOptions
+
+
+@declare("restore")
+def restore_command(
+    backup: WhichBackup, options: RestoreOptions, scratch: Meanwhile, dry_run: DryRun, shown: Shown
+) -> None:
+    """Restore a backup into the database directory of a configuration. slapd must not be running on it.
+
+    The backup is unpacked and checked beside the old database, then renamed into place: the directory
+    holds the old database or the restored one, never half of it. Owner and mode follow the directory
+    and the configuration.
+
+    \b
+    The latest one, replacing a broken database:
+      systemctl stop slapd
+      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace
+      systemctl start slapd
+    All databases of one moment, each into the directory that the configuration gives it:
+      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --all-databases --replace
+    Into another directory, to look at it:
+      ditseed backup restore latest -R /srv/backup --target /srv/look
+    """
+    if not is_given("config_path") and options.target is not None:
+        options = dataclasses.replace(options, config_path=None)  # the one of a profile
+    require_one(("--config", options.config_path), ("--target", options.target))
+    if not options.replace:
+        refuse_given(("discard",), "--replace")
+    require_alone(options.every, ("-b", options.suffix), ("--target", options.target))
+    which, progress = backup.which, shown.progress
+    with repository.at(options.repo, progress, scratch) as repo:
+        options = dataclasses.replace(options, repo=repo, which=which)
+        reports: Sequence[RestorePlan | RestoreReport] = (
+            restore.plan(options) if dry_run else restore.restore(options, progress)
+        )
+    if shown.as_json:
+        facts = [dataclasses.asdict(report) for report in reports]
+        show_json({"databases": facts} if options.every else facts[0])
+        return
+    for report in reports:
+        show_facts(_restored(report))
+
+
+def _restored(report: RestorePlan | RestoreReport) -> dict[str, object]:
+    facts: dict[str, object] = {"backup": report.backup.id, "suffix": report.backup.suffix, "target": report.target}
+    if isinstance(report, RestorePlan):
+        return facts | {
+            "needed / free": f"{units.size(report.needed)} / {units.size(report.free)}",
+            "in place now": "a database (replaced)" if report.replaces else "nothing",
+        }
+    return facts | {
+        "entries": "-" if report.entries is None else units.number(report.entries),
+        "shown / on disk": f"{units.size(report.bytes)} / {units.size(report.allocated)}",
+        "took": units.duration(report.seconds),
+        "verified": report.verified,
+        "indexed": ", ".join(report.indexed) or "none",
+        **({"old database": f"{report.kept} (remove it when nobody needs it)"} if report.kept else {}),
+    }
+
+
+@declare("verify")
+def verify_command(
+    names: Annotated[tuple[str, ...], Argument("[ID|latest]...")], options: VerifyOptions, shown: Shown
+) -> int:
+    """Compare stored backups with their checksums; all of them, unless some are named.
+
+    The result is written down beside each backup: `list`, `show`, `check` and `prune` use it. Exit status:
+    0 all are good, 1 one is damaged.
+
+    \b
+      ditseed backup verify -R /srv/backup --sample 5%
+      ditseed backup verify latest -R /srv/backup --verify pages --tmp /srv/scratch
+    """
+    if options.scratch is not None and options.level is None and isinstance(options.repo, Path):
+        raise UsageProblem(reason="--tmp is for --verify, and for a repository on another host")
+    progress = shown.progress
+    with repository.at(options.repo, progress, options.scratch) as repo:
+        options = dataclasses.replace(options, repo=repo, names=names or options.names)
+        proofs = verify.verify(options, progress)
+    if shown.as_json:
+        show_json({"verified": [dataclasses.asdict(proof) for proof in proofs]})
+    else:
+        rows = [(proof.backup, part_read(proof), proof.level, proof.problem or "good") for proof in proofs]
+        show_table(("id", "read", "level", "result"), rows)
+    return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
+
+
+@declare("drill")
+def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> int:
+    """Restore a backup into a scratch directory, start a real slapd on it, and search it.
+
+    The running slapd and its database are not touched: the drill's own listens on a private socket, without
+    network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN
+    with the manifest. The result, and how long the restore took, is written down beside the backup: `list`,
+    `show`, `check` and `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of
+    backups of one moment, all of it is drilled, one backup after the other, unless -b names a suffix.
+
+    \b
+      ditseed backup drill latest -R /srv/backup --tmp /srv/scratch
+    A backup that was taken without a configuration (--from):
+      ditseed backup drill latest -R /srv/backup --config /etc/ldap/slapd.d
+    """
+    which, progress = backup.which, shown.progress
+    with repository.at(options.repo, progress, options.scratch) as repo:
+        proofs = drill(dataclasses.replace(options, repo=repo, which=which), progress)
+    if shown.as_json:
+        facts = [dataclasses.asdict(proof) for proof in proofs]
+        show_json({"drills": facts} if len(facts) > 1 else facts[0])
+    else:
+        for proof in proofs:
+            show_facts(_drilled(proof))
+    return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
+
+
+def _drilled(proof: Drill) -> dict[str, object]:
+    return {
+        "backup": proof.backup,
+        "restored in": units.duration(proof.restore_seconds),
+        "slapd started in": units.duration(proof.start_seconds),
+        "entries": f"{units.number(proof.entries)}, counted in {units.duration(proof.search_seconds)}",
+        "looked up": units.number(proof.lookups),
+        "contextCSN": " ".join(proof.context_csns) or "none stored",
+        "result": proof.problem or "good",
+    }
+
+
+@declare("extract")
+def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode: ProgressMode = "auto") -> None:
+    """Write entries of a backup to standard output, as LDIF that ldapadd takes.
+
+    For the wrong delete at night: the server goes on running. A filter is evaluated by slapcat with the
+    configuration in the backup.
+
+    \b
+      ditseed backup extract latest -R /srv/backup --dn ou=sales,dc=example,dc=com > sales.ldif
+      ldapadd -H ldapi:/// -Y EXTERNAL -f sales.ldif
+    Single entries, wherever they are:
+      ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
+    """
+    standard.reserve_output()
+    which, progress = backup.which, progress_of(progress_mode)
+    with repository.at(options.repo, progress, options.scratch) as repo:
+        entries = extract(dataclasses.replace(options, repo=repo, which=which), progress)
+    if log.verbosity() >= 0:
+        tell(f"extracted: {units.number(entries)} entries")
