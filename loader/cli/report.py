@@ -1,6 +1,6 @@
 """What a verb prints: errors and hints on stderr, its report on stdout, as a table or as JSON.
 
-Only here and in loader/progress/show.py anything is printed (tests/test_floors.py holds it), and all of it through
+Only here and in loader/progress.py anything is printed (tests/test_floors.py holds it), and all of it through
 loader/plain.py: DNs, values and messages come from outside. JSON has its own escapes, and holds them as they are.
 """
 
