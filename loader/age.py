@@ -147,40 +147,29 @@ def _identities(path: Path) -> list[Any]:
     if content.startswith(_ENCRYPTED):
         made = "decrypt it into a file that only you can read: (umask 077; age -d FILE > OTHER)"
         raise UsageProblem(reason=f"{path} is an identity under a passphrase; {made}")
+    pyrage = _pyrage()
     if content.startswith(_SSH):
-        return [_ssh_identity(content, path)]
-    found = [_identity(text, place) for text, place in _lines(content, path)]
-    if not found:
+        try:
+            return [pyrage.ssh.Identity.from_buffer(content)]
+        except pyrage.IdentityError:
+            known = "an Ed25519 or RSA key without a passphrase (ssh-keygen -p takes one off a copy)"
+            raise UsageProblem(reason=f"{path} cannot be used as an identity: give {known}") from None
+    keys = []
+    for text, place in _lines(content, path):
+        try:
+            keys.append(pyrage.x25519.Identity.from_str(text))
+        except pyrage.IdentityError:
+            raise UsageProblem(reason=f"{place} is not an identity: AGE-SECRET-KEY-1...") from None
+    if not keys:
         raise UsageProblem(reason=f"{path} holds no identity")
-    return found
-
-
-def _identity(text: str, place: str) -> Any:
-    pyrage = _pyrage()
-    try:
-        return pyrage.x25519.Identity.from_str(text)
-    except pyrage.IdentityError:
-        raise UsageProblem(reason=f"{place} is not an identity: AGE-SECRET-KEY-1...") from None
-
-
-def _ssh_identity(content: bytes, path: Path) -> Any:
-    pyrage = _pyrage()
-    try:
-        return pyrage.ssh.Identity.from_buffer(content)
-    except pyrage.IdentityError:
-        known = "an Ed25519 or RSA key without a passphrase (ssh-keygen -p takes one off a copy)"
-        raise UsageProblem(reason=f"{path} cannot be used as an identity: give {known}") from None
+    return keys
 
 
 def _lines(content: bytes, path: Path) -> Iterator[tuple[str, str]]:
     """What stands in a file of keys, and where."""
-    for number, line in enumerate(_texts(content), 1):
-        if line and not line.startswith("#"):
-            yield line, f"{path}, line {number},"
-
-
-def _texts(content: bytes) -> Iterable[str]:
-    return (line.strip() for line in content.decode("ascii", "replace").splitlines())
+    for number, line in enumerate(content.decode("ascii", "replace").splitlines(), 1):
+        if line.strip() and not line.strip().startswith("#"):
+            yield line.strip(), f"{path}, line {number},"
 
 
 def _content(path: Path, secret: bool = False) -> bytes:

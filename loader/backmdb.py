@@ -1,24 +1,28 @@
-"""What of slapd's configuration decides what stands in a back-mdb database (slapd-mdb(5), slapd.conf(5)).
+"""The settings of slapd that decide the contents of a back-mdb database (slapd-mdb(5), slapd.conf(5)).
 
-Nothing of it is noted in the file: slapd trusts that keys were made as its configuration says.
+The file records none of them: slapd trusts that its keys were made as its configuration says. So ditseed refuses each
+setting whose effect on the file is not known. `slapd_settings.txt` has the settings of OpenLDAP 2.4 to 2.7 with their
+effects; a test compares it with the schema of each installed slapd.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Literal, NoReturn
 
 from loader import config as glue
 from loader import indexes
-from loader.config import Config, Database
-from loader.errors import NotProven
+from loader.config import NOT_SETTINGS, Config, Database
+from loader.errors import NotProven, SettingRefused
 from loader.values import Values
 
 IDLEXP = 16  # back-mdb/idl.h; the least, too
 INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
-SUBSTR = (2, 4, 4)  # slap.h: if_minlen, if_maxlen, any_len
+SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # slap.h
 OPTIONS = ("lang-",)  # ad.c
 PAGE_SIZE = 4096  # LMDB takes the machine's, if `dbpagesize` says nothing
 NO_LIMIT = 2**32 - 1  # of multival
@@ -39,7 +43,7 @@ Index = tuple[str, tuple[Kind, ...]]  # attribute description, kinds in the orde
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one database, with slapd's defaults where the configuration says nothing."""
+    """The settings of one database, with slapd's defaults for those that the configuration leaves out."""
 
     suffixes: tuple[str, ...]
     foreign: tuple[str, ...]  # suffixes below these that other databases have
@@ -61,93 +65,143 @@ class Settings:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """All attribute descriptions that are named, each once."""
+        """All attribute descriptions that the settings name, each once."""
         named = [name for name, _ in (*self.indexes, *self.multival)] + list(self.sortvals)
         return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
 
 
 def has_subentry(config: Config, database: Database) -> bool:
-    """Is contextCSN looked for in an entry of its own (`sync_use_subentry`), and not in that of the suffix?"""
+    """Whether slapd looks for contextCSN in an entry of its own (`sync_use_subentry`), not in the suffix entry."""
     return config.reader(database.entry_dn).flag("olcSyncUseSubentry", False)
 
 
 def settings(config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False) -> Settings:
-    """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree): that one's rootdn and
+    """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree). Its rootdn and
     lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
     own, everywhere = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
     named = superior or database
+    least, most, window = (everywhere.number(name, size) for name, size in SUBSTR.items())
+    # A setting without a word removes the default, too.
+    options = _all_words(everywhere, "olcAttributeOptions")
     return Settings(
         suffixes=database.suffixes,
         foreign=tuple(glue.suffixes_below(config, database)),
         root_dn=named.root_dn,
-        indexes=tuple(_with_classes(_indexes(database)) if of_2_7 else _indexes(database)),
+        indexes=tuple(_indexes(database, of_2_7)),
         hash64=everywhere.flag("olcIndexHash64", of_2_7),
         intlen=min(max(everywhere.number("olcIndexIntLen", INTLEN), INTLEN), LONGEST_INTLEN),
-        substr=_substr(everywhere),
+        substr=(least, most, window),
         multival=tuple(_multival(own)),
-        sortvals=tuple(_all_words(everywhere, "olcSortVals")),
+        sortvals=_all_words(everywhere, "olcSortVals"),
         idlexp=idlexp(config),
         max_entry_size=own.number("olcDbMaxEntrySize", 0),
         last_mod=config.reader(named.entry_dn).flag("olcLastMod", True),
         translucent="translucent" in database.overlays,
         subentry=has_subentry(config, database),
-        attribute_options=tuple(_options(everywhere)),
+        attribute_options=options if everywhere.stored("olcAttributeOptions") else OPTIONS,
         of_2_7=of_2_7,
         page_size=own.number("olcDbPageSize", PAGE_SIZE) or PAGE_SIZE,
     )
 
 
-def _indexes(database: Database) -> Iterator[Index]:
-    for index in indexes.configured(database.indexes).values():
+def _indexes(database: Database, of_2_7: bool) -> Iterator[Index]:
+    configured = indexes.configured(database.indexes)
+    for index in configured.values():
         meant = {kind_of(index.attribute, kind) for kind in index.kinds}
         yield index.attribute, tuple(kind for kind in _ORDER if kind in meant)
-
-
-def _with_classes(configured: Iterable[Index]) -> Iterator[Index]:
-    """slapd 2.7 adds an index of objectClass where none is configured (mdb_db_open)."""
-    found = list(configured)
-    yield from found
-    if not any(name.lower() == "objectclass" for name, _ in found):
+    if of_2_7 and "objectclass" not in configured:  # slapd 2.7 adds it (mdb_db_open)
         yield "objectClass", ("eq",)
 
 
 def kind_of(attribute: str, word: str) -> str:
-    """Of a word; empty for one that changes searches alone. Raises NotProven."""
+    """The kind of index that a word means; empty for a word that changes searches alone. Raises NotProven."""
     try:
         return _KINDS[word.lower()]
     except KeyError:
         raise NotProven(reason=f"index {attribute} {word}: an unknown kind of index") from None
 
 
-def _all_words(found: Values, name: str) -> Iterator[str]:
-    return (word for value in found.words(name) for word in value)
-
-
-def _options(everywhere: Values) -> Iterable[str]:
-    """A setting without a word takes away the default as well."""
-    given = everywhere.stored("olcAttributeOptions")
-    return _all_words(everywhere, "olcAttributeOptions") if given else OPTIONS
-
-
-def _substr(everywhere: Values) -> tuple[int, int, int]:
-    names = ("olcIndexSubstrIfMinLen", "olcIndexSubstrIfMaxLen", "olcIndexSubstrAnyLen")
-    least, most, window = map(everywhere.number, names, SUBSTR)
-    return least, most, window
+def _all_words(values: Values, name: str) -> tuple[str, ...]:
+    return tuple(word for value in values.words(name) for word in value)
 
 
 def _multival(own: Values) -> Iterator[tuple[str, int]]:
-    """Of "member,uniqueMember 100,50": from how many values on, exclusively, they are kept apart."""
+    """Of "member,uniqueMember 100,50": the number of values above which slapd keeps them apart, by attribute."""
     for names, limits in own.pairs("olcDbMultival"):
-        found = re.match(r"\+?([0-9]+),", limits)
-        if not found:
+        match = re.match(r"\+?([0-9]+),", limits)
+        if not match:
             raise NotProven(reason=f"multival {names} {limits}: not two numbers")
-        high = int(found[1]) & NO_LIMIT  # strtoul into an unsigned int
+        high = int(match[1]) & NO_LIMIT  # strtoul into an unsigned int
         yield from ((name, high) for name in names.split(",") if name and high != NO_LIMIT)
 
 
 def idlexp(config: Config) -> int:
-    """Of all databases: up to 2^idlexp - 1 entry IDs of an index key are a list."""
-    for name, _ in config.entries:
-        if re.match(r"olcBackend=(\{-?\d+\})?mdb,cn=config$", name, re.IGNORECASE):
-            return config.reader(name).number("olcBkMdbIdlExp", IDLEXP)
-    return IDLEXP
+    """The setting of all databases: an index key keeps up to 2^idlexp - 1 entry IDs as a list."""
+    name = next((name for name, _ in config.entries if _BACKEND.fullmatch(name)), None)
+    return IDLEXP if name is None else config.reader(name).number("olcBkMdbIdlExp", IDLEXP)
+
+
+# --- which settings there are ----------------------------------------------------------------------
+
+STORED, TOOLS, ENCRYPTS = "stored", "tools", "encrypts"  # effects, in slapd_settings.txt
+_BACKEND = re.compile(r"olcBackend=(\{-?\d+\})?mdb,cn=config", re.IGNORECASE)
+_PAGE_SIZES = (0, 4096, 8192, 16384, 32768, 65536)  # bytes; 0: the machine's
+_WITHOUT = (
+    "If it does not change what slapd stores, give --config a copy of the configuration without it. Otherwise load "
+    "with slapadd itself."
+)
+_WITH_SLAPADD = "Load with slapadd of that OpenLDAP itself."
+
+
+@cache
+def effects() -> dict[str, dict[str, str]]:
+    """Object class of slapd's configuration -> its settings and their effects."""
+    classes: dict[str, dict[str, str]] = {}
+    for line in Path(__file__).with_name("slapd_settings.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            object_class, name, effect, *_ = line.split()
+            classes.setdefault(object_class, {})[name] = effect
+    return classes
+
+
+def for_tools(*object_classes: str) -> tuple[str, ...]:
+    """The settings of these object classes that slapadd and slapindex need to store the same."""
+    of_classes = (effects()[one].items() for one in object_classes)
+    return tuple(name for settings in of_classes for name, effect in settings if effect in (STORED, TOOLS))
+
+
+def require(config: Config, *databases: Database) -> None:
+    """Raises SettingRefused for a setting that decides, or may decide, the contents of these databases, and that
+    ditseed does not follow."""
+    own = {one.entry_dn.lower() for one in databases}
+    for entry_dn, attributes in config.entries:
+        classes = _classes(entry_dn, own)
+        known = {name.lower(): effect for one in classes for name, effect in effects()[one].items()}
+        for name in attributes if known else ():
+            if known.get(name.lower()) == ENCRYPTS:
+                _refuse(config, entry_dn, name, "so slapd encrypts the data file, and opens no other", _WITH_SLAPADD)
+            if name.lower() not in known.keys() | NOT_SETTINGS | {"objectclass"}:
+                _refuse(config, entry_dn, name, "which is no setting of OpenLDAP 2.4 to 2.7", _WITHOUT)
+    for database in databases:
+        size = config.reader(database.entry_dn).number("olcDbPageSize", 0)
+        if size not in _PAGE_SIZES:
+            reason = f"{size} bytes, and ditseed reads no pages of less than 4096"
+            _refuse(config, database.entry_dn, "olcDbPageSize", reason, _WITH_SLAPADD)
+
+
+def _refuse(config: Config, entry_dn: str, name: str, reason: str, advice: str) -> NoReturn:
+    raise SettingRefused(config=config.where, entry=entry_dn, attribute=name, reason=reason, advice=advice)
+
+
+def _classes(entry_dn: str, databases: set[str]) -> tuple[str, ...]:
+    """The object classes that an entry of cn=config may have; none if the entry does not affect the databases."""
+    entry_dn = re.sub(r"(^|,)olcdatabase=frontend,", r"\1olcdatabase={-1}frontend,", entry_dn.lower())
+    first, _, parent = entry_dn.partition(",")
+    if entry_dn in ("cn=config", FRONTEND.lower()):
+        return ("olcGlobal", "olcDatabaseConfig", "olcFrontendConfig")
+    if entry_dn in databases:
+        return ("olcDatabaseConfig", "olcMdbConfig")
+    if first.startswith("olcoverlay=") and parent in {*databases, FRONTEND.lower()}:
+        overlays = (one for one, settings in effects().items() if STORED not in settings.values())
+        return tuple(one for one in overlays if one != "olcBackendConfig")
+    return ("olcBackendConfig", "olcMdbBkConfig") if _BACKEND.fullmatch(entry_dn) else ()

@@ -1,5 +1,7 @@
 """Child processes, and the signals that end a run: a child starts in a process group of its own and ends with us; a
-signal unwinds the stack of the main thread and leaves nothing half begun."""
+signal unwinds the stack of the main thread and leaves nothing half begun.
+
+Passwords never go into `argv`; give them through an inherited descriptor."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -22,6 +24,7 @@ from typing import IO, Any
 
 from loader import plain
 from loader.errors import ToolFailed, ToolMissing
+from loader.progress import alongside
 
 _came: list[int] = []  # while it was deferred
 _deferring = 0
@@ -57,18 +60,12 @@ def deferred() -> Iterator[list[Callable[[], None]]]:
             raise KeyboardInterrupt(name)
 
 
-# --- child -----------------------------------------------------------------------------------------------------------
-#
-# Child processes: started in a group of their own, ended with us, their last words kept.
-#
-# Knows nothing of LDAP. Passwords never go into `argv`; give them through an inherited descriptor.
-
-
 _log = logging.getLogger(__name__)
 _LOOK = 0.25  # seconds
 _SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two looks whether it has ended
 _SETPRIV = "setpriv"
-_LAST = 3  # words of a tool that a message has
+_LAST = 3  # lines of a tool that a message has
+_SILENT = "it said nothing"
 _FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
 
 
@@ -169,23 +166,20 @@ class Child:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
             if time.monotonic() - watched > _LOOK:
-                self._end_if_it_waits_for_fifo()
                 watched = time.monotonic()
+                if _waits_for_fifo(self.process.pid):
+                    self._words.append(_FIFO)
+                    self._kill_group()
         status = self.process.wait()
         self._kill_group()
         self._listener.join(timeout=5)
         return status
 
-    def _end_if_it_waits_for_fifo(self) -> None:
-        if _waits_for_fifo(self.process.pid):
-            self._words.append(_FIFO)
-            self._kill_group()
-
     def check(self) -> None:
         """Wait; raise ToolFailed with its last words unless it ended well."""
         status = self.wait()
         if status != 0:
-            reason = "; ".join(word for word in self.words[-_LAST:] if word) or "it said nothing"
+            reason = "; ".join(word for word in self.words[-_LAST:] if word) or _SILENT
             raise ToolFailed(tool=self.tool, status=_named(status), reason=reason)
 
     def kill(self) -> None:
@@ -193,13 +187,11 @@ class Child:
         self.process.wait()
 
     def _kill_group(self) -> None:
-        """Whoever is left of it; once, and as soon as the tool has ended, for later its number may be another's."""
+        """Kills the rest of the group: once, as soon as the tool has ended, for later its number may be another's."""
         if not self._group_ended:
             self._group_ended = True
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
     def __enter__(self) -> Child:
         return self
@@ -253,41 +245,30 @@ def run_detached(argv: Sequence[str]) -> Answer:
 
 @contextmanager
 def _watched(process: subprocess.Popen[bytes]) -> Iterator[list[str]]:
-    """End it when it waits for a FIFO; what there is to say about that."""
+    """Ends the process if it waits for a FIFO, and then yields a message about that."""
     words: list[str] = []
-    ended = threading.Event()
 
-    def watch() -> None:
+    def watch(ended: threading.Event) -> None:
         while not ended.wait(_LOOK):
             if _waits_for_fifo(process.pid):
                 words.append(_FIFO)
                 process.kill()
                 return
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     try:
-        yield words
+        with alongside(watch):
+            yield words
     except BaseException:
         process.kill()
         raise
-    finally:
-        ended.set()
-        watcher.join()
-
-
-def _told(words: Sequence[str]) -> str:
-    """Its last words, and the first: slapd says what is wrong before it prints the grammar of what would be right."""
-    found = [word.strip() for word in words if word.strip()]
-    if len(found) > _LAST:
-        found = [found[0], "...", *found[1 - _LAST :]]
-    return "; ".join(found) or "it said nothing"
 
 
 def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:
     """What a short-lived tool prints. Raises ToolMissing, ToolFailed."""
     answer = ask(argv, stdin=stdin)
     if answer.status != 0:
-        reason = _told(answer.words)
-        raise ToolFailed(tool=_tool(argv), status=_named(answer.status), reason=reason)
+        said = [word.strip() for word in answer.words if word.strip()]
+        # The first line, too: slapd says what is wrong before it prints the grammar of what would be right.
+        said = [said[0], "...", *said[1 - _LAST :]] if len(said) > _LAST else said
+        raise ToolFailed(tool=_tool(argv), status=_named(answer.status), reason="; ".join(said) or _SILENT)
     return answer.out

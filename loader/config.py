@@ -4,7 +4,7 @@ Files are read and written in server/."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -113,8 +113,7 @@ class Config:
 
     def values(self, entry_dn: str, attribute: str) -> tuple[str, ...]:
         """As stored in an entry of cn=config; none when the entry or the attribute is not there."""
-        found = self.reader(entry_dn).stored(attribute)
-        return tuple(found)
+        return tuple(self.reader(entry_dn).stored(attribute))
 
     def database(self, suffix: str | None) -> Database:
         """The mdb database that holds `suffix`; without one, the only mdb database there is."""
@@ -212,7 +211,7 @@ def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
             yield re.sub(r"^olcOverlay=(\{\d+\})?", "", name[: -len(below)], flags=re.IGNORECASE)
 
 
-# --- glue ------------------------------------------------------------------------------------------------------------
+# --- glued databases -------------------------------------------------------------------------------
 #
 # Glued databases (slapd.conf(5), `subordinate`): which database holds what, as slapd decides it.
 #
@@ -243,17 +242,12 @@ def subordinates(config: Config, database: Database) -> list[Database]:
 def suffixes_below(config: Config, database: Database) -> list[str]:
     """Suffixes of other databases below this one's, each once, in the order of the configuration: slapd looks for their
     entries there. Hidden and disabled databases answer for none (backend.c, select_backend)."""
-    return list({dn.key(suffix): suffix for suffix in _below(config, database)}.values())
-
-
-def _below(config: Config, database: Database) -> Iterator[str]:
+    below: dict[str, str] = {}
     for other in config.databases:
-        if other.entry_dn == database.entry_dn or _is_out(config, other):
+        reader = config.reader(other.entry_dn)
+        if other.entry_dn == database.entry_dn or any(reader.flag(one, False) for one in ("olcHidden", "olcDisabled")):
             continue
-        inner = (suffix for suffix in other.suffixes if dn.key(suffix))
-        yield from (one for one in inner if any(dn.is_below(one, own) for own in database.suffixes))
-
-
-def _is_out(config: Config, database: Database) -> bool:
-    found = config.reader(database.entry_dn)
-    return any(found.flag(name, False) for name in ("olcHidden", "olcDisabled"))
+        for suffix in filter(dn.key, other.suffixes):
+            if any(dn.is_below(suffix, own) for own in database.suffixes):
+                below[dn.key(suffix)] = suffix
+    return list(below.values())

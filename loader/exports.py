@@ -104,11 +104,11 @@ def _require_sums(found: Manifest) -> None:
 
 def require(directory: Path) -> Manifest:
     """That of an export that has ended. Raises ManifestBroken where it is not there any more."""
-    found = read(directory)
-    if found is None:
+    manifest = read(directory)
+    if manifest is None:
         reason = "is missing, though the export there has ended; --restart makes it again"
         raise ManifestBroken(path=directory / FILE, reason=reason)
-    return found
+    return manifest
 
 
 def require_there(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
@@ -126,13 +126,10 @@ def require_there(manifest: Manifest, directory: Path, which: Sequence[ShardFile
             raise ManifestBroken(path=path, reason=reason)
 
 
-# --- exports ---------------------------------------------------------------------------------------------------------
+# --- LDIF to be read -------------------------------------------------------------------------------
 #
-# LDIF as an operator names it: files, directories of them, and exports, which are held to their manifests.
-#
-# The one door for whoever reads LDIF. What a manifest tells without reading (names, sizes, sums) is looked at when
-# the files are listed; checksums are taken by the core while it reads, and compared when the reading has ended.
-
+# All LDIF is read through these functions. Names, sizes and sums are compared with a manifest when the files are
+# listed, and the checksums that the core takes while it reads when the reading has ended.
 
 RUN_DIR = ".ditseed"  # in the directory of an export: of the run that makes it
 
@@ -156,12 +153,12 @@ class _NamedInput:
 def files_of(given: Iterable[Path]) -> list[Path]:
     """LDIF files in loading order: a directory stands for the shards of its manifest, without one for the LDIF files in
     it, by name. Raises ManifestBroken, UsageProblem."""
-    return [path for one in _looked_at(given) for path in one.files()]
+    return [path for one in map(_look, given) for path in one.files()]
 
 
 def entries(given: Iterable[Path]) -> int | None:
     """How many there are, where manifests tell of all."""
-    told = [one.manifest.entries if one.manifest else None for one in _looked_at(given)]
+    told = [one.manifest.entries if one.manifest else None for one in map(_look, given)]
     return sum(one or 0 for one in told) if told and None not in told else None
 
 
@@ -179,7 +176,7 @@ def held(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
 
     Raises ManifestBroken after the body for a shard that was read otherwise than its manifest says, or not to its end.
     """
-    looked = _looked_at(given)
+    looked = [_look(path) for path in given]
     before = len(meter.files)
     yield [path for one in looked for path in one.files()]
     expected = {path: shard for one in looked for path, shard in one.shards()}
@@ -190,10 +187,6 @@ def held(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
             raise ManifestBroken(path=path, reason="is not as the manifest says: other checksum")
     for path in expected.keys() - {path for path, _, _ in read}:
         raise ManifestBroken(path=path, reason="was not read to its end")
-
-
-def _looked_at(given: Iterable[Path]) -> list[_NamedInput]:
-    return [_look(path) for path in given]
 
 
 def _look(path: Path) -> _NamedInput:

@@ -32,8 +32,12 @@ from loader.progress import Meter
 
 __all__ = ["Arrangement", "Counters", "Difference", "EntryDigests", "LearnResult", "ScanResult", "Shard"]
 
-# A version other than 1 is one of a file that is whole and readable, too.
-_SYNTAX = ("ldif.syntax", "ldif.url", "ldif.changetype", "ldif.version")
+_AT_A_LINE: dict[str, type[LoaderError]] = {
+    "ldif.truncated": LdifTruncated,
+    "ldif.include": IncludeRefused,
+    # A file of another version than 1 is whole and readable, too.
+    **dict.fromkeys(("ldif.syntax", "ldif.url", "ldif.changetype", "ldif.version"), LdifSyntax),
+}
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
 
 Translate = Callable[[_native.NativeError], LoaderError | None]
@@ -66,8 +70,8 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
     path, line, reason = error.path or origin, error.line or 0, error.message
     if error.code == "internal":
         raise error  # a bug, which the command line reports as one, with what led to it
-    if error.code in ("ldif.truncated", "ldif.include", *_SYNTAX):
-        return _at_a_line(error.code, path=path, line=line, reason=reason)
+    if error.code in _AT_A_LINE:
+        return _AT_A_LINE[error.code](path=path, line=line, reason=reason)
     if error.code == "ldif.encoding":
         return LdifEncoding(path=path, reason=reason)
     if error.code == "build.empty":
@@ -81,14 +85,6 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
     if of_the_disk(error):
         return SystemFailed(path=path, reason=reason)
     return LdifUnreadable(path=path, reason=reason)
-
-
-def _at_a_line(code: str, **facts: object) -> LoaderError:
-    if code == "ldif.truncated":
-        return LdifTruncated(**facts)
-    if code in _SYNTAX:
-        return LdifSyntax(**facts)
-    return IncludeRefused(**facts)
 
 
 def scan(paths: Sequence[Path], meter: Meter) -> ScanResult:
@@ -176,14 +172,13 @@ def records(
     keys = None if names is None else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
     with with_counters(Meter("records"), origin) as counters:
         found = _native.records(text, keys, most or len(keys or ()), counters)
-    return [(name, _by_description(lines)) for name, lines in found]
-
-
-def _by_description(lines: Sequence[tuple[str, bytes]]) -> dict[str, list[bytes]]:
-    found: dict[str, list[bytes]] = {}
-    for description, value in lines:
-        found.setdefault(description, []).append(value)
-    return found
+    parsed: list[tuple[str, Mapping[str, Sequence[bytes]]]] = []
+    for name, lines in found:
+        attributes: dict[str, list[bytes]] = {}
+        for description, value in lines:
+            attributes.setdefault(description, []).append(value)
+        parsed.append((name, attributes))
+    return parsed
 
 
 @contextmanager

@@ -39,19 +39,8 @@ class Overlay:
 
 _LOCKOUT = ("pwdFailureTime", "pwdAccountLockedTime", "pwdGraceUseTime", "pwdLastSuccess")
 _STORED = (
-    "auditlog",
-    "autogroup",
-    "constraint",
-    "deref",
-    "dyngroup",
-    "homedir",
-    "otp",
-    "refint",
-    "remoteauth",
-    "seqmod",
-    "smbk5pwd",
-    "sssvlv",
-    "unique",
+    *("auditlog", "autogroup", "constraint", "deref", "dyngroup", "homedir", "otp", "refint", "remoteauth"),
+    *("seqmod", "smbk5pwd", "sssvlv", "unique"),
 )
 
 OVERLAYS: tuple[Overlay, ...] = (

@@ -57,10 +57,7 @@ def _cut(text: str, most: int) -> str:
     return f"{text[: most - end]}[... {left_out:,} characters ...]{text[-end:]}"
 
 
-# --- naming ----------------------------------------------------------------------------------------------------------
-#
-# The names by which operators know what ditseed reaches through descriptors (/proc/PID/fd/N), for messages.
-
+# --- names of what is reached through descriptors --------------------------------------------------
 
 _names: dict[str, str] = {}  # path through a descriptor -> the name
 

@@ -60,13 +60,9 @@ def _limits(files: dict[str, str]) -> Iterator[str]:
                         yield from _content(place / files[controller])
 
 
-def _groups() -> Iterator[tuple[str, str]]:
+def _groups() -> list[tuple[str, str]]:
     """Controllers and path of each control group that we are in."""
-    for text in _content(_OWN):
-        for line in text.splitlines():
-            found = re.fullmatch(r"\d+:([^:]*):(/.*)", line)
-            if found:
-                yield found[1], found[2]
+    return [group for text in _content(_OWN) for group in re.findall(r"^\d+:([^:\n]*):(/.*)$", text, re.MULTILINE)]
 
 
 def _content(path: Path) -> Iterator[str]:

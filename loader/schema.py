@@ -14,13 +14,14 @@ _NAMES = re.compile(r"\(\s*(?P<oid>\S+)(?:\s+NAME\s+(?P<names>'[^']*'|\([^)]*\))
 Kind = Literal["macro", "syntax", "attribute", "class", "rule"]
 Definition = tuple[Kind, str, bool]  # text as in cn=config, whether it is compiled in
 
-_KINDS: tuple[tuple[str, Kind], ...] = (
-    ("olcObjectIdentifier", "macro"),
-    ("olcLdapSyntaxes", "syntax"),
-    ("olcAttributeTypes", "attribute"),
-    ("olcObjectClasses", "class"),
-    ("olcDitContentRules", "rule"),
-)
+_KINDS: dict[str, Kind] = {
+    "olcObjectIdentifier": "macro",
+    "olcLdapSyntaxes": "syntax",
+    "olcAttributeTypes": "attribute",
+    "olcObjectClasses": "class",
+    "olcDitContentRules": "rule",
+}
+DEFINITIONS = tuple(_KINDS)
 
 
 class Effects(TypedDict):
@@ -81,7 +82,7 @@ def protected(known: Iterable[Definition]) -> Iterator[str]:
 def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
     for _, attributes in entries:
         found = {name.lower(): values for name, values in attributes.items()}
-        for attribute, kind in _KINDS:
+        for attribute, kind in _KINDS.items():
             for value in found.get(attribute.lower(), ()):
                 # Only a DESC can hold what is no UTF-8.
                 yield kind, re.sub(r"^\{\d+\}", "", value.decode(errors="replace")), compiled_in

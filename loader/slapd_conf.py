@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import dn, indexes, values
-from loader import values as words
 from loader.config import Change, Entry
 from loader.indexes import Index, Indexes
-from loader.schema import ROOT
+from loader.schema import DEFINITIONS, ROOT
 from loader.values import Attributes
 
 TextOf = Callable[[Path], str | None]  # None: a file that cannot be read (a schema elsewhere)
@@ -177,10 +176,9 @@ def _joined(lines: Sequence[str], first: int) -> tuple[int, str]:
 
 def sections(found: Sequence[Statement]) -> Iterator[list[Statement]]:
     """From each `database` or `backend` on to the next. What follows a proxy cache configures the cache."""
-    starts = [place for place, one in enumerate(found) if one.keyword in ("database", "backend")]
+    starts = [at for at, one in enumerate(found) if one.keyword in ("database", "backend")]
     for start, end in itertools.pairwise([*starts, len(found)]):
-        caches = [at for at in range(start, end) if _is_cache(found[at])]
-        yield list(found[start : caches[0] if caches else end])
+        yield list(itertools.takewhile(lambda one: not _is_cache(one), found[start:end]))
 
 
 def _block(found: Sequence[Statement], suffix: str) -> list[Statement]:
@@ -232,7 +230,7 @@ def _ended(text: str) -> str:
 # - the quotes around a path with spaces (config.c, config_get_vals), so that slapd could not read its own conversion.
 
 
-_DEFINITIONS = ("olcLdapSyntaxes", "olcAttributeTypes", "olcObjectClasses", "olcDitContentRules")
+_DEFINITIONS = DEFINITIONS[1:]  # macros stay in cn=config: they depend on no other definition
 _OWN_SCHEMA = "slapd.conf"  # the name of their entry
 _INDEX, _OPTIONS = "olcDbIndex", "olcAttributeOptions"
 _PATHS = ("olcdbdirectory", "olcpidfile", "olcargsfile", "olcmodulepath", "olclogfile")
@@ -241,59 +239,48 @@ _NAMES = re.compile(r"\(\s*(\S+)\s+NAME\s+(?:'([^']*)'|\(([^)]*)\))")
 
 def require_readable(entries: Sequence[Entry]) -> list[Entry]:
     """As a running server shows them, which may have made them of a slapd.conf: paths are quoted where need be."""
-    return [(name, _with_paths(attributes, words.as_single)) for name, attributes in entries]
+    return [(name, _with_paths(attributes, values.as_single)) for name, attributes in entries]
 
 
 def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Entry]:
     """`converted`: the entries that slapcat made of these statements."""
-    told = _indexes(found, _names(converted))
-    entries = [(name, _mended(name, attributes, found, told)) for name, attributes in converted]
+    configured = _indexes(found, _names(converted))
+    has_options = any(one.keyword == "attributeoptions" for one in found)
+    entries = []
+    for name, attributes in converted:
+        mended = _with_paths(attributes, values.as_value)
+        # An overlay may have databases of its own: olcDatabase={1}ldap,olcOverlay={0}chain,...
+        number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
+        if number and number[1] in configured:
+            mended.update(_with_kinds_of_text(attributes.get(_INDEX, ()), configured[number[1]]))
+        if name == "cn=config" and has_options:
+            mended.setdefault(_OPTIONS, [b""])
+        entries.append((name, mended))
     return _in_order(entries)
 
 
-def _in_order(entries: Sequence[Entry]) -> list[Entry]:
-    """With the definitions of cn=config in a schema entry of their own, behind the others. Macros depend on none."""
+def _in_order(entries: Sequence[tuple[str, dict[str, Sequence[bytes]]]]) -> list[Entry]:
+    """Moves the definitions of cn=config to a schema entry of their own, behind the others."""
     schemas = [at for at, (name, _) in enumerate(entries) if name.lower().endswith("," + ROOT)]
-    own = {
-        key: values
-        for name, attributes in entries
-        for key, values in attributes.items()
-        if name.lower() == "cn=config" and key in _DEFINITIONS
-    }
-    if not schemas or not own:
-        return list(entries)
-    rest = [(name, _without(own, attributes)) for name, attributes in entries]
-    name = f"{{{len(schemas)}}}{_OWN_SCHEMA}"
-    made = {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **own}
-    rest.insert(schemas[-1] + 1, (f"cn={name},{ROOT}", made))
-    return rest
-
-
-def _without(own: Attributes, attributes: Attributes) -> Attributes:
-    return {key: values for key, values in attributes.items() if values is not own.get(key)}
-
-
-def _mended(name: str, attributes: Attributes, found: Sequence[Statement], told: Mapping[str, Indexes]) -> Attributes:
-    changed = _with_paths(attributes, words.as_value)
-    # An overlay may have databases of its own: olcDatabase={1}ldap,olcOverlay={0}chain,...
-    number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
-    if number and number[1] in told:
-        changed.update(_with_kinds_of_text(attributes.get(_INDEX, ()), told[number[1]]))
-    if name == "cn=config" and _OPTIONS not in changed and _has_options(found):
-        changed[_OPTIONS] = [b""]
-    return changed
+    ordered: list[Entry] = list(entries)
+    if not schemas:
+        return ordered
+    own: dict[str, Sequence[bytes]] = {}
+    for name, attributes in entries:
+        if name.lower() == "cn=config":
+            own |= {key: attributes.pop(key) for key in _DEFINITIONS if key in attributes}
+    if own:
+        name = f"{{{len(schemas)}}}{_OWN_SCHEMA}"
+        attributes = {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **own}
+        ordered.insert(schemas[-1] + 1, (f"cn={name},{ROOT}", attributes))
+    return ordered
 
 
 def _with_paths(attributes: Attributes, written: Callable[[str], str]) -> dict[str, Sequence[bytes]]:
-    paths = {key: values for key, values in attributes.items() if key.lower() in _PATHS}
     return {
-        **attributes,
-        **{key: [os.fsencode(written(os.fsdecode(value))) for value in values] for key, values in paths.items()},
+        key: [os.fsencode(written(os.fsdecode(one))) for one in each] if key.lower() in _PATHS else each
+        for key, each in attributes.items()
     }
-
-
-def _has_options(found: Sequence[Statement]) -> bool:
-    return any(one.keyword == "attributeoptions" for one in found)
 
 
 def _with_kinds_of_text(converted: Sequence[bytes], told: Indexes) -> dict[str, list[bytes]]:
@@ -308,18 +295,14 @@ def _indexes(found: Sequence[Statement], names: Mapping[str, str]) -> dict[str, 
     """Of each mdb database by its number: slapd counts them as they come, without frontend and config."""
     databases = [one for one in sections(found) if one[0].keyword == "database"]
     counted = [one for one in databases if one[0].said.lower() not in ("frontend", "config")]
-    return {
-        str(number): _of_section(section, names)
-        for number, section in enumerate(counted, start=1)
-        if section[0].said.lower() == "mdb"
-    }
-
-
-def _of_section(section: Sequence[Statement], names: Mapping[str, str]) -> Indexes:
-    lines = (" ".join(map(words.as_value, one.words[1:])) for one in section if one.keyword == "index")
-    given = indexes.parse(lines).values()
-    spelt = (Index(_canonical(one.attribute, names), one.kinds) for one in given)
-    return {one.key: one for one in spelt}
+    configured: dict[str, Indexes] = {}
+    for number, section in enumerate(counted, start=1):
+        if section[0].said.lower() == "mdb":
+            lines = (" ".join(map(values.as_value, one.words[1:])) for one in section if one.keyword == "index")
+            parsed = indexes.parse(lines).values()
+            written = (Index(_canonical(one.attribute, names), one.kinds) for one in parsed)
+            configured[str(number)] = {one.key: one for one in written}
+    return configured
 
 
 def _canonical(description: str, names: Mapping[str, str]) -> str:
@@ -330,13 +313,11 @@ def _canonical(description: str, names: Mapping[str, str]) -> str:
 
 def _names(entries: Sequence[Entry]) -> dict[str, str]:
     """Every name and OID of an attribute type, in lower case -> its first name."""
-    return {alias.lower(): names[0] for names in _of_types(entries) for alias in names}
-
-
-def _of_types(entries: Sequence[Entry]) -> Iterator[list[str]]:
+    first: dict[str, str] = {}
     for _, attributes in entries:
         for value in attributes.get("olcAttributeTypes", ()):
-            found = _NAMES.search(value.decode(errors="replace"))
-            if found:
-                several = re.findall(r"'([^']*)'", found[3] or "")
-                yield [*([found[2]] if found[2] else several), found[1]]
+            match = _NAMES.search(value.decode(errors="replace"))
+            if match:
+                names = [match[2]] if match[2] else re.findall(r"'([^']*)'", match[3] or "")
+                first |= {alias.lower(): [*names, match[1]][0] for alias in (*names, match[1])}
+    return first

@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loader import dn
-from loader import values as words
+from loader import dn, values
 from loader.config import Config, Database
 from loader.errors import SyncreplsDiffer, SyncreplUnreadable
 
@@ -17,13 +16,9 @@ ANYTHING = "(objectclass=*)"  # the default filter
 EVERYTHING = {"*", "+"}
 SCOPES = {  # libldap's words (ldap_pvt_str2scope), and ours
     "base": "base",
-    "one": "one",
-    "onelevel": "one",
-    "sub": "sub",
-    "subtree": "sub",
-    "subord": "subordinate",
-    "subordinate": "subordinate",
-    "children": "subordinate",
+    **dict.fromkeys(("one", "onelevel"), "one"),
+    **dict.fromkeys(("sub", "subtree"), "sub"),
+    **dict.fromkeys(("subord", "subordinate", "children"), "subordinate"),
 }
 
 # Options that decide how the provider is reached, how often, and as whom: not what the consumer holds.
@@ -103,11 +98,10 @@ def of_database(config: Config, database: Database, provider: str | None) -> Syn
     Where several fill it with different things, the one of the `provider` (a URI). Raises SyncreplUnreadable,
     SyncreplsDiffer.
     """
-    values = config.values(database.entry_dn, "olcSyncrepl")
-    found = [parse(value, config.where) for value in values]
+    found = [parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")]
     if len({one.content for one in found}) <= 1:
         return found[0] if found else None
-    asked = [one for one in found if provider and _same_server(one.provider, provider)]
+    asked = [one for one in found if provider and _server(one.provider) == _server(provider)]
     if len({one.content for one in asked}) != 1:
         rids = ", ".join(one.rid for one in found)
         raise SyncreplsDiffer(config=config.where, suffix=database.suffix, rids=rids)
@@ -125,7 +119,7 @@ class Account:
 
 def account(value: str) -> Account | None:
     """Of a value of olcSyncrepl; None of one that does not bind with a password."""
-    found = dict(_option(word) for word in words.of_value(words.unordered(value)))
+    found = dict(_option(word) for word in values.of_value(values.unordered(value)))
     if found.get("bindmethod", "").lower() != "simple" or not found.get("credentials"):
         return None
     start_tls = found.get("starttls", "no").lower() != "no"
@@ -135,7 +129,7 @@ def account(value: str) -> Account | None:
 def parse(value: str, where: str) -> Syncrepl:
     """`value`: of olcSyncrepl, with or without its {n}. Raises SyncreplUnreadable, naming the option but no secret."""
     found: dict[str, str] = {}
-    for word in words.of_value(words.unordered(value)):
+    for word in values.of_value(values.unordered(value)):
         name, text = _option(word)
         if name not in _MANNER | _CONTENT | _KIND:
             raise SyncreplUnreadable(where=where, reason=f"the option {name!r} is not known")
@@ -185,11 +179,7 @@ def _option(word: str) -> tuple[str, str]:
     return (name.lower(), text) if equals else ("(a word without =)", "")
 
 
-def _same_server(one: str, other: str) -> bool:
-    return _place(one) == _place(other)
-
-
-def _place(uri: str) -> tuple[str, str, str]:
+def _server(uri: str) -> tuple[str, str, str]:
     """Scheme, host and port of an LDAP URI, with the default port."""
     scheme, _, rest = uri.strip().lower().partition("://")
     host, _, port = rest.partition("/")[0].rpartition(":") if ":" in rest else (rest.rstrip("/"), "", "")

@@ -36,15 +36,13 @@ def of_line(line: str) -> list[str]:
 
 def of_value(value: str) -> list[str]:
     """Of a value in cn=config: only a quote at the end of a word closes one, and a backslash is a character."""
-    return list(_of_value(value))
-
-
-def _of_value(rest: str) -> Iterator[str]:
+    words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
         quoted = rest.startswith('"')
         word, rest = _first(rest[1:] if quoted else rest, quoted)
-        yield word
+        words.append(word)
+    return words
 
 
 def _first(text: str, quoted: bool) -> tuple[str, str]:
@@ -81,10 +79,7 @@ def unordered(value: str) -> str:
     return value[found.end() :] if found else value
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
-#
-# Values of cn=config, read as slapd reads them: cut into words (words.py), then as numbers, switches, DNs, modes.
-
+# --- values of cn=config, read as slapd reads them -------------------------------------------------
 
 Attributes = Mapping[str, Sequence[bytes]]
 
@@ -119,14 +114,13 @@ class Values:
 
     def word(self, name: str) -> str | None:
         """Of a setting that takes one word; None where it is not set. What slapd reads last holds."""
-        found = [self._single(name, value) for value in self.all(name)]
-        return found[-1] if found else None
-
-    def _single(self, name: str, value: str) -> str:
-        found = of_value(value)
-        if len(found) != 1:
-            self._refuse(name, value, "not a single word")
-        return found[0]
+        word = None
+        for value in self.all(name):
+            words = of_value(value)
+            if len(words) != 1:
+                self._refuse(name, value, "not a single word")
+            word = words[0]
+        return word
 
     def pairs(self, name: str) -> Iterator[tuple[str, str]]:
         """Of a setting that takes two words in each value."""

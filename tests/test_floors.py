@@ -18,7 +18,6 @@ FLOORS = {
     "loader.units": 0,
     "loader.log": 0,
     "loader.progress": 0,
-    "loader.progress.show": 0,
     "loader.child": 0,
     "loader.defaults": 0,
     "loader._native": 0,
@@ -133,7 +132,7 @@ def test_it_looked_at_the_whole_tree() -> None:
 # What comes from outside is written out on its way to a terminal (loader/plain.py), so only these print.
 PRINTING = {
     "loader.cli.report",
-    "loader.progress.show",
+    "loader.progress",
     "loader.log",
     "loader.mdb.isolated",  # to the process that asked
     "loader.cli.manual",  # no part of a run

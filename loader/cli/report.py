@@ -1,6 +1,6 @@
 """What a verb prints: errors and hints on stderr, its report on stdout, as a table or as JSON.
 
-Only this module and loader/progress/show.py print (tests/test_floors.py checks that), and all of it through
+Only this module and loader/progress.py print (tests/test_floors.py checks that), and all of it through
 loader/plain.py: DNs, values and messages come from outside. JSON escapes by its own rules and is complete.
 """
 

@@ -1,5 +1,5 @@
-"""A consistent copy of an environment, live or stopped: as it stands, compacting, sharing its blocks, or through a
-pipe.
+"""Consistent copies of an environment, live or stopped: as it stands, compacted, with shared blocks, through a pipe, or
+in packs of pages by their content.
 
 A reader slot is held (snapshot.py), and the native core reads the pages. No page of the snapshot is written to
 meanwhile, so pages may be read at leisure, in any order, or be shared with the copy by the file system at any moment;
@@ -15,18 +15,20 @@ import errno
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
-from loader import _native, units
-from loader._native import PageBlock, PageBlocks, Seen
-from loader.errors import FULL, NoReflink, NoSpace, StreamBroken, StreamRefused, SystemFailed
+from loader import _native, resources, units
+from loader._native import Counters, PageBlock, PageBlocks, Seen
+from loader.errors import FULL, BackupDamaged, NoReflink, NoSpace, StreamBroken, StreamRefused, SystemFailed
 from loader.ldif import with_counters
 from loader.mdb import meta
 from loader.mdb.snapshot import CopyableSnapshot, image
+from loader.piped import beside
 from loader.progress import Meter
 from loader.storage import files
 from loader.storage.held import private
@@ -75,21 +77,27 @@ class CopyMode:
 
 
 def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode()) -> Copied:
-    """Copy the environment in directory `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
+    """Copies the environment in `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
-    What an earlier run left there is overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
+    The remains of an earlier run there are overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
     NotLmdb, MdbProtected, MdbDamaged, NoReflink.
     """
+    forget(target)
     partial = target / PARTIAL
-    (target / JOURNAL).unlink(missing_ok=True)
-    partial.unlink(missing_ok=True)
     needed = 0 if how.reflink == "must" else require_space(source, target)
+    seen, shared = None, False
     try:
         with image(source) as held:
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            is_noted = how.noting and not how.compact
-            seen = noting(held.path, held.page) if is_noted else None
-            shared = _write(held, partial, meter, how, seen)
+            if how.compact:
+                compact(held.path, partial, held.page, meter)
+            else:
+                seen = noting(held.path, held.page) if how.noting else None
+                shared = how.reflink != "never" and _share(held, partial)
+                if how.reflink == "must" and not shared:
+                    raise NoReflink(path=held.path, target=target)
+                if not shared:
+                    plain(held.path, partial, held.head, held.facts.used, seen, meter)
     except NoSpace:  # somebody else has filled the disk meanwhile
         error = files.no_space(target, needed, files.free_bytes(target))
         partial.unlink(missing_ok=True)
@@ -97,28 +105,8 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    return Copied(
-        partial,
-        meta.read_meta(partial),
-        Sizes.of(meta.data_file(source)),
-        Sizes.of(partial),
-        shared,
-        None if shared else seen,
-        how.compact,
-    )
-
-
-def _write(held: CopyableSnapshot, partial: Path, meter: Meter, how: CopyMode, seen: Seen | None) -> bool:
-    if how.reflink != "never" and not how.compact:
-        if _share(held, partial):
-            return True
-        if how.reflink == "must":
-            raise NoReflink(path=held.path, target=partial.parent)
-    if how.compact:
-        compact(held.path, partial, held.page, meter)
-    else:
-        plain(held.path, partial, held.head, held.facts.used, seen, meter)
-    return False
+    facts, sizes = meta.read_meta(partial), Sizes.of(meta.data_file(source))
+    return Copied(partial, facts, sizes, Sizes.of(partial), shared, None if shared else seen, how.compact)
 
 
 _CANNOT_SHARE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
@@ -164,22 +152,10 @@ class SendResult:
     length: int
 
 
-@dataclass(frozen=True)
-class _StreamImage:
-    """head: both meta pages of the copy. compacted: it was compacted into `path`. origin: the data file for errors."""
-
-    path: Path
-    head: bytes
-    facts: meta.MetaPage
-    origin: Path
-    compacted: bool = False
-
-
 def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> SendResult:
     """Sends the environment in directory `source`. Raises StreamBroken when nobody listens any more."""
-    with image(source) as held:
-        what = _StreamImage(held.path, held.head, held.facts, held.path)
-        return _send(what, descriptor, token, meter)
+    with image(source) as held, _counted(meter, held.path) as counters:
+        return _send(held.path, held.path, held.head, descriptor, token, counters)
 
 
 @contextmanager
@@ -198,25 +174,21 @@ def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
 
 
 def send_compacted(source: Path, made: Path, descriptor: int, token: str | None, meter: Meter) -> SendResult:
-    """As `send`, of what `compacted` has made: the same bytes whenever it is made of the same snapshot."""
-    facts = meta.read_meta(made)
-    with made.open("rb") as file:
-        head = file.read(2 * facts.page_size)
-    what = _StreamImage(made, head, facts, meta.data_file(source), compacted=True)
-    return _send(what, descriptor, token, meter)
+    """As `send`, of the file `made` by `compacted`: the same bytes whenever it is made of the same snapshot."""
+    origin = meta.data_file(source)
+    with made.open("rb") as file, _counted(meter, origin) as counters:
+        return _send(origin, made, file.read(2 * meta.read_meta(made).page_size), descriptor, token, counters)
 
 
-def _send(what: _StreamImage, descriptor: int, token: str | None, meter: Meter) -> SendResult:
-    """Begins with the byte that `token` names if that is of the same copy, or else with the first."""
-    origin, facts = what.origin, what.facts
-    with with_counters(meter) as counters, _explained(origin, origin):
-        try:
-            skipped = _native.clone_send(
-                what.path, descriptor, what.head, facts.used, token, counters, compacted=what.compacted
-            )
-        except ValueError as error:
-            raise StreamRefused(path=origin, reason=f"{token}: {error}") from error
-    return SendResult(facts, skipped, min(facts.used, what.path.stat().st_size))
+def _send(origin: Path, file: Path, head: bytes, descriptor: int, token: str | None, counters: Counters) -> SendResult:
+    """Begins with the byte that `token` names if that is of the same copy, or else with the first. `head`: both meta
+    pages of the copy. `file` is another one than `origin` if it was compacted."""
+    facts = meta.parse(head, str(file))
+    try:
+        skipped = _native.clone_send(file, descriptor, head, facts.used, token, counters, compacted=file != origin)
+    except ValueError as error:
+        raise StreamRefused(path=origin, reason=f"{token}: {error}") from error
+    return SendResult(facts, skipped, min(facts.used, file.stat().st_size))
 
 
 def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
@@ -226,7 +198,7 @@ def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
     """
     partial = home / PARTIAL
     try:
-        with with_counters(meter) as counters, _explained(partial, partial):
+        with _counted(meter, partial) as counters:
             _native.clone_receive(descriptor, partial, home / JOURNAL, counters)
     except StreamBroken as error:
         raise StreamBroken(**error.facts | {"advice": advice(home, target)}) from error
@@ -268,9 +240,9 @@ def advice(home: Path, target: Path) -> str:
 
 
 def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter) -> None:
-    """Copy a data file as it stands, up to `length` and without its holes; `head`: both meta pages of the copy. `seen`
-    gets to know its pages."""
-    with with_counters(meter) as counters, _explained(source, target):
+    """Copies a data file as it stands, up to `length` and without its holes. `head`: both meta pages of the copy.
+    `seen` gets to know its pages."""
+    with _counted(meter, source, target) as counters:
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
@@ -281,17 +253,16 @@ def noting(source: Path, page: bytes) -> Seen:
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Write the snapshot that the meta page tells of again, its pages in order. What `verify` finds out at level pages
-    is found out on the way."""
-    with with_counters(meter) as counters, _explained(source, target):
+    """Writes the snapshot that the meta page tells of again, its pages in order. The problems that `verify` finds at
+    level pages are found on the way."""
+    with _counted(meter, source, target) as counters:
         _native.clone_compact(source, target, page, counters)
 
 
-def compact_in_pieces(source: Path, pieces: PageBlocks, page: bytes, meter: Meter) -> bytes:
-    """The same copy to whoever takes the pieces; returns its meta pages, which are not among them. Raises StreamBroken
-    when nobody takes them any more."""
-    with with_counters(meter) as counters, _explained(source, source):
-        return _native.compact_in_pieces(source, pieces, page, counters)
+@contextmanager
+def _counted(meter: Meter, source: Path, target: Path | None = None) -> Iterator[Counters]:
+    with with_counters(meter) as counters, _explained(source, target or source):
+        yield counters
 
 
 @contextmanager
@@ -306,10 +277,162 @@ def _explained(source: Path, target: Path) -> Iterator[None]:
             if error.code == "lmdb.misuse":
                 raise StreamRefused(path=target, reason=error.message) from error
             if error.code == "lmdb.stream" or error.errno == errno.EPIPE:
-                ended = "nobody receives it any more"
-                reason = error.message if error.code == "lmdb.stream" else ended
+                reason = error.message if error.code == "lmdb.stream" else "nobody receives it any more"
                 advice = "Look at the messages of the other side, which give the reason."
                 raise StreamBroken(path=target, reason=reason, advice=advice) from error
             if error.code == "lmdb.full":
                 raise SystemFailed(path=source, reason=error.message) from error
             raise
+
+
+# --- pages in packs, by their content --------------------------------------------------------------
+
+
+class PageStream:
+    """A snapshot compacted, in pieces. Read it once, to its end; then `head`, both meta pages, is there: LMDB's meta
+    pages tell what is known last. entries: of the snapshot."""
+
+    def __init__(self, blocks: PageBlocks, head: Future[bytes], held: CopyableSnapshot) -> None:
+        self._blocks, self._head = blocks, head
+        self.facts = held.facts
+        self.head_bytes = 2 * held.facts.page_size
+        self.entries = held.entries()
+        self.head = b""
+        self.size = self.head_bytes
+
+    def pieces(self) -> Iterator[PageBlock]:
+        """All pages but the two meta pages. Raises MdbDamaged."""
+        while (piece := self._blocks.take()) is not None:
+            self.size += len(piece)
+            yield piece
+        self.head = self._head.result()
+
+
+@contextmanager
+def paged(held: CopyableSnapshot, size: int, meter: Meter) -> Iterator[PageStream]:
+    """A snapshot in pieces of `size` bytes, a multiple of 64 KiB: without free pages, in the order of keys, and checked
+    on the way; `meter` counts what is read. Raises MdbDamaged."""
+    blocks = PageBlocks(size)
+
+    def make() -> bytes:
+        with _counted(meter, held.path) as counters:
+            return _native.compact_in_pieces(held.path, blocks, held.page, counters)
+
+    with beside(make, blocks.close, "compact") as head:
+        yield PageStream(blocks, head, held)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive pages of a backup: runs of pages of packs. own: the number of its own pack, of which so many pages
+    came `before`."""
+
+    runs: bytes
+    pages: int
+    own: int
+    before: int
+
+
+@dataclass(frozen=True)
+class PackFile:
+    """`name`: for errors. index: the entries of its frames, found to be the right ones."""
+
+    number: int
+    path: Path
+    name: Path
+    index: bytes
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """Consecutive pages as runs; the frames of the new ones, how many these are, and their entries for an index; XXH3
+    of all, 32 hexadecimal digits."""
+
+    runs: bytes
+    frames: bytes
+    entries: bytes
+    fresh: int
+    xxh3: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the pages of one snapshot. transaction: that every page bears, in format 3."""
+
+    page_size: int
+    transaction: int | None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A whole backup: both meta pages, then segments, with the XXH3 of each."""
+
+    head: bytes
+    segments: Sequence[Segment]
+    sums: Sequence[str]
+
+
+class Packs:
+    """The packs that a backup needs."""
+
+    def __init__(self, files: Sequence[PackFile], shape: Shape) -> None:
+        given = [(one.number, one.path, one.name, one.index) for one in files]
+        with _explained_packs(files[0].name.parent if files else Path()):
+            self.native = _native.PagePacks(given, shape.page_size, shape.transaction)
+
+    def restore(self, stored: Stored, out: BinaryIO, place: Path, meter: Meter) -> None:
+        """Write it to `out`, an empty file, holes where it has zeros. Raises BackupDamaged, of `place` where no pack is
+        to blame; OSError, of `out`."""
+        own = stored.segments[0].own if stored.segments else 0
+        pieces = [
+            (_fields(one), bytes.fromhex(digest)) for one, digest in zip(stored.segments, stored.sums, strict=True)
+        ]
+        threads, fd = resources.processors(), out.fileno()
+        with with_counters(meter) as counters, _explained_packs(place):
+            self.native.restore(stored.head, pieces, own, fd, threads, counters)
+
+
+class Known:
+    """The pages of an earlier backup: some 60 bytes of memory for each."""
+
+    def __init__(self, native: _native.KnownPages | None = None) -> None:
+        self._native = native or _native.KnownPages(None, (), 0, again=0)
+
+    @classmethod
+    def of(cls, packs: Packs, segments: Sequence[Segment], again: int) -> Known:
+        """`again`: so many pages at most shall be stored again, of frames that are used least. Raises BackupDamaged."""
+        own = segments[0].own if segments else 0
+        with _explained_packs(Path()):
+            fields = [_fields(one) for one in segments]
+            return cls(_native.KnownPages(packs.native, fields, own, again=again))
+
+    def sift(self, data: PageBlock, first: int, own: int, shape: Shape, level: int) -> Sifted:
+        """`data`: whole pages, of which the first has the number `first`; new ones are for pack `own`."""
+        with _explained_packs(Path()):
+            (runs, frames, entries, xxh3), fresh = self._native.sift(
+                data, first, own, page_size=shape.page_size, transaction=shape.transaction, level=level
+            )
+        return Sifted(runs, frames, entries, fresh, xxh3.hex())
+
+    def used(self) -> dict[int, int]:
+        """Of each pack, how many pages were found again, or are the base of one that is stored as a difference."""
+        return dict(self._native.used())
+
+
+def _fields(segment: Segment) -> tuple[bytes, int, int]:
+    return segment.runs, segment.before, segment.pages
+
+
+@contextmanager
+def _explained_packs(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except _native.NativeError as error:
+        if error.code in ("cancelled", "internal"):
+            raise
+        path = Path(error.path) if error.path is not None else place
+        if error.errno is not None and error.path is None:
+            raise OSError(error.errno, error.message) from error  # of a file that the caller knows
+        if error.errno is not None:
+            raise meta.system_error(error.errno, path) from error
+        raise BackupDamaged(path=path, reason=error.message) from error

@@ -1,23 +1,32 @@
-"""A snapshot of a database, held while others read its pages.
+"""Snapshots of databases, held while others read their pages.
 
 A process apart holds a reader slot through py-lmdb, which maps the file. The core reads the pages and maps nothing.
 While the slot is held, LMDB writes changed pages to other places (mdb_page_touch), and uses a page again only when all
 readers began after the transaction that freed it (mdb_find_oldest). A process that was killed keeps its slot until
 somebody opens the environment, as each process here does.
+
+`images` takes snapshots of several databases that show one moment, for a set of backups. An accesslog and its database
+are two environments, so no transaction spans both. slapd commits a write to the database first and then to the log,
+and the log has the writes in their order (slapo-accesslog). So the snapshot of the log is taken first: the database's
+then holds all writes of the log. The log lacks no write of the database if the first write that slapd logs after the
+log's snapshot is not in the database's snapshot. Otherwise both snapshots are taken again.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
+from loader import csn, dn
 from loader._native import Contents
-from loader.errors import LockUnheeded, MdbBusy, MdbDamaged
+from loader.errors import LockUnheeded, MdbBusy, MdbDamaged, NoCommonMoment
 from loader.mdb import isolated, meta
 from loader.mdb.environment import UNHEEDED, Environment, Transaction, explained, opened
 from loader.storage import files, holders
@@ -25,6 +34,8 @@ from loader.storage.held import checked_file
 
 if TYPE_CHECKING:
     from loader.child import Child
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,27 +87,33 @@ def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
         with checked_file(place) as path:
             yield Snapshot(path, txn)
         return
-    with slot(place) as reader, checked_file(meta.data_file(place)) as path:
-        yield Snapshot(path, reader.take("slot" if clears else "look")["txn"])
+    with slot(place) as reader:
+        reader.take("slot" if clears else "look")
+        yield Snapshot(reader.path, reader.txn)
 
 
 @contextmanager
 def image(place: Path) -> Iterator[CopyableSnapshot]:
     """As `held`, of an environment directory; raises MdbBusy too."""
-    with slot(place) as reader, reader.image() as image:
-        yield image
+    with slot(place) as reader:
+        reader.take("image")
+        yield reader.image()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Slot:
-    """A process that holds a reader slot of the environment directory `place`."""
+    """A process that holds a reader slot of the environment directory `place`. `path`: its data file, held open. `txn`,
+    `page`: the transaction and meta page of the snapshot that was taken last."""
 
     place: Path
+    path: Path
     child: Child
+    txn: int = 0
+    page: bytes = b""
 
-    def take(self, what: str) -> dict[str, Any]:
-        """Takes the present snapshot in the place of the one before. `what`: slot; image for its meta page, too; look,
-        which leaves slots of dead processes as they are."""
+    def take(self, what: Literal["slot", "image", "look"]) -> None:
+        """Takes the present snapshot in the place of the one before. `what`: image reads its meta page, too; look
+        leaves slots of dead processes as they are."""
         assert self.child.process.stdin is not None
         assert self.child.process.stdout is not None
         with suppress(BrokenPipeError):  # how it ended tells more
@@ -105,15 +122,15 @@ class Slot:
         line = self.child.process.stdout.readline()
         if not line:
             isolated.finish(self.child, meta.data_file(self.place))
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        answer = json.loads(line)
+        self.txn, self.page = answer["txn"], bytes.fromhex(answer["page"])
 
-    @contextmanager
-    def image(self, page: bytes | None = None) -> Iterator[CopyableSnapshot]:
-        """The snapshot of the meta page `page` that was taken, or the present one."""
-        page = page or bytes.fromhex(self.take("image")["page"])
-        with checked_file(meta.data_file(self.place)) as path:
-            yield CopyableSnapshot(path, page, meta.of_page(page, str(path)))
+    def image(self) -> CopyableSnapshot:
+        """The snapshot that was taken as an image."""
+        return CopyableSnapshot(self.path, self.page, meta.of_page(self.page, str(self.path)))
+
+    def explained(self) -> AbstractContextManager[None]:
+        return meta.explained(meta.data_file(self.place), self.path)
 
 
 @contextmanager
@@ -124,7 +141,8 @@ def slot(place: Path) -> Iterator[Slot]:
     with isolated.started(_hold, place) as child:
         assert child.process.stdin is not None
         try:
-            yield Slot(place, child)
+            with checked_file(meta.data_file(place)) as path:
+                yield Slot(place, path, child)
         except (MdbBusy, MdbDamaged):  # the pages of a snapshot that nobody heeds
             _release(child, place)
             raise
@@ -159,6 +177,94 @@ def unlocked(place: Path) -> Iterator[None]:
 def _require_unwritten(place: Path, before: int) -> None:
     if meta.read_meta(place).txnid != before and holders.locker(place) is None:
         raise LockUnheeded(path=meta.data_file(place), reason=UNHEEDED)
+
+
+# --- several databases at one moment ---------------------------------------------------------------
+
+PATIENCE = 60.0  # seconds to meet such a moment
+_LOOK = 0.01  # seconds
+_IDLE = 5.0  # seconds; what was committed longer ago is in the log, if it is logged at all
+_LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType: their CSN is in the database then
+_WRITES = _LEAVE_CSN | {"delete"}
+_MOST = 1000  # entries of a log that are read at once
+_ENTRY_CSN = "entryCSN"
+
+
+@dataclass(frozen=True)
+class AccessLog:
+    """The accesslog in the directory `log` is of the database `suffix` in the directory `database`."""
+
+    log: Path
+    database: Path
+    suffix: str
+
+
+@contextmanager
+def images(
+    places: Sequence[Path], logs: Sequence[AccessLog] = (), patience: float = PATIENCE
+) -> Iterator[list[CopyableSnapshot]]:
+    """The snapshots of environment directories, in use or not, in this order. Raises NoCommonMoment, and what `image`
+    raises."""
+    with ExitStack() as stack:
+        slots = {place: stack.enter_context(slot(place)) for place in places}
+        _take_together(slots, logs, patience)
+        for log in logs:
+            if not _has_csn_index(slots[log.database]):
+                text = "%s has no index of entryCSN, so it is not known whether its accesslog has the same last write"
+                _log.warning(text, log.suffix)
+        yield [slots[place].image() for place in places]
+
+
+def _take_together(slots: dict[Path, Slot], logs: Sequence[AccessLog], patience: float) -> None:
+    first = dict.fromkeys(log.log for log in logs)
+    rest = [place for place in slots if place not in first]
+    end = time.monotonic() + patience
+    while True:
+        for place in (*first, *rest):
+            slots[place].take("image")
+        behind = next((log for log in logs if not _agrees(log, slots)), None)
+        if behind is None:
+            return
+        if time.monotonic() > end:
+            raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
+
+
+def _has_csn_index(reader: Slot) -> bool:
+    with reader.explained():
+        return _ENTRY_CSN in Contents(reader.path, meta=reader.page).tables
+
+
+def _agrees(log: AccessLog, slots: dict[Path, Slot]) -> bool:
+    """Whether the log's snapshot is not behind the database's. While slapd writes nothing, it is known after a time."""
+    database = slots[log.database]
+    if not _has_csn_index(database):
+        return True
+    end = time.monotonic() + (_IDLE if holders.holder(log.log) is not None else 0.0)
+    while (write := _first_write(slots[log.log], log.suffix)) is None:
+        if time.monotonic() > end:
+            return True
+        time.sleep(_LOOK)
+    kind, text = write
+    server = csn.server_id(text)
+    if kind not in _LEAVE_CSN or server is None:
+        return False
+    with database.explained():
+        newest = csn.by_server(Contents(database.path, meta=database.page).newest_csns(text))
+    return newest.get(server, "") < text
+
+
+def _first_write(reader: Slot, suffix: str) -> tuple[str, str] | None:
+    """reqType and entryCSN of the first write below `suffix` that this log has got since its snapshot. The IDs of its
+    entries are in the order of time."""
+    with reader.explained():
+        after = Contents(reader.path, meta=reader.page).last_id()
+        contents = Contents(reader.path, txn=reader.txn)
+        while entries := contents.first_values(after, ["reqType", "reqDN", _ENTRY_CSN], _MOST):
+            for _, (kind, name, text) in entries:
+                if kind in _WRITES and text and dn.is_below(name, suffix):
+                    return kind, text
+            after = entries[-1][0]
+    return None
 
 
 # --- in the process apart ------------------------------------------------------------------------

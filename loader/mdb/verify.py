@@ -155,14 +155,7 @@ def audit(
     nothing else; 0: all. Damage is in the verdict; what is raised
     (NotPermitted, SystemFailed ...) keeps from looking.
     """
-    path = meta.data_file(place)
-    with (
-        _held(place) as txn,
-        checked_file(path) as pin,
-        with_counters(meter, str(path)) as counters,
-        meter.following(counters),
-        meta.explained(path, pin),
-    ):
+    with _reading(place, meter) as (pin, txn, counters), meter.following(counters):
         found = _native.audit(
             pin,
             counters,
@@ -176,10 +169,13 @@ def audit(
             jobs=means.jobs or resources.processors(),
             scratch=means.scratch or tempfile.gettempdir(),
         )
-    problems = (_problem(problem) for problem in found.problems)
-    return AuditReport(
-        found.entries, found.txn, tuple(problems), tuple(found.notes), tuple(found.drifted), tuple(found.left_out)
-    )
+        problems = tuple(Problem(one.kind, one.count, tuple(map(_finding, one.told))) for one in found.problems)
+        notes, drifted, left_out = tuple(found.notes), tuple(found.drifted), tuple(found.left_out)
+        return AuditReport(found.entries, found.txn, problems, notes, drifted, left_out)
+
+
+def _finding(found: _native.Finding) -> Finding:
+    return Finding(found.message, found.id, found.dn, found.attribute, found.table, found.page)
 
 
 def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT) -> list[tuple[str, str, str]]:
@@ -187,13 +183,7 @@ def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT
 
     Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull.
     """
-    path = meta.data_file(place)
-    with (
-        _held(place) as txn,
-        checked_file(path) as pin,
-        with_counters(meter, str(path)) as counters,
-        meta.explained(path, pin),
-    ):
+    with _reading(place, meter) as (pin, txn, counters):
         return _native.shared_uuids(
             pin,
             counters,
@@ -214,29 +204,32 @@ def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None)
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 
 
-def _problem(found: _native.Problem) -> Problem:
-    told = (Finding(one.message, one.id, one.dn, one.attribute, one.table, one.page) for one in found.told)
-    return Problem(found.kind, found.count, tuple(told))
+@contextmanager
+def _reading(place: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
+    """The data file, held open, the transaction of the reader slot, and the counters of a call of the core."""
+    path = meta.data_file(place)
+    with (
+        _held(place) as txn,
+        checked_file(path) as pin,
+        with_counters(meter, str(path)) as counters,
+        meta.explained(path, pin),
+    ):
+        yield pin, txn, counters
 
 
 @contextmanager
 def _held(place: Path) -> Iterator[int | None]:
-    """A reader's slot of an environment that others may write to: its transaction. None where nobody can."""
-    if not place.is_dir() or _head_is_damaged(place):
+    """Holds a reader slot of an environment that others may write to; yields its transaction. None where nobody can
+    write, and for a damaged meta page, of which the core tells what is wrong."""
+    try:
+        is_readable = place.is_dir() and bool(meta.read_meta(place))
+    except MdbDamaged:
+        is_readable = False
+    if not is_readable:
         yield None
-        return
-    if not (place / LOCK).exists():
+    elif (place / LOCK).exists():
+        with snapshot.held(place) as held:
+            yield held.txn
+    else:
         with snapshot.unlocked(place):
             yield None
-        return
-    with snapshot.held(place) as held:
-        yield held.txn
-
-
-def _head_is_damaged(place: Path) -> bool:
-    """Then the core tells what is wrong."""
-    try:
-        meta.read_meta(place)
-    except MdbDamaged:
-        return True
-    return False

@@ -18,7 +18,7 @@ from typing import Annotated
 
 from click import Choice
 
-from loader import ldif, plain, resources, settings, units
+from loader import backmdb, ldif, plain, resources, units
 from loader.common_options import Config, Placing, Sorting, SpaceCheck, Suffix, VerifyNew
 from loader.declared import Argument
 from loader.defaults import DYNAMIC_ATTRIBUTES, LEVELS
@@ -130,7 +130,7 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
     """Where the new database goes. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable, SettingRefused."""
     config = configuration.read(options.config_path)
     database = config.database_of(source.suffixes, "the source", options.suffix)
-    settings.require(config, database)
+    backmdb.require(config, database)
     return TargetDatabase(config, database, options.target.absolute(), options.replace)
 
 

@@ -33,8 +33,7 @@ from loader.mdb.verify import Verified
 from loader.operations import packaged
 from loader.operations.tune.target import apply_maxsize
 from loader.progress import Progress
-from loader.run.lock import exclusive
-from loader.run.log import Catalogue, Facts, killpoint, recorded
+from loader.run.log import Catalogue, Facts, exclusive, killpoint, recorded
 from loader.server import configuration, private, tools
 from loader.storage import files, held, holders
 from loader.storage.files import Owner

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from click import Choice
 
-from loader import backmdb, schema, settings, syncrepl, units
+from loader import backmdb, schema, syncrepl, units
 from loader import config as glue
 from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
@@ -255,7 +255,7 @@ def given_to_core(config: Config, database: Database, place: Path) -> mdb.Target
 def target_spec(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
     """The same, whether or not the core can make its index keys. Raises NotProven for words that no slapd up to 2.7
     knows, ConfigUnreadable, SettingRefused."""
-    settings.require(config, database)
+    backmdb.require(config, database)
     return mdb.TargetSpec(
         backmdb.settings(config, database, of_2_7=_is_of_2_7(place)),
         tuple(definitions_of(config)),

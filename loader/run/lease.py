@@ -29,8 +29,7 @@ import msgspec
 from loader import log
 from loader.defaults import state_dir
 from loader.errors import ConfigNotEditable, ConfigRefused, Locked, NotPermitted
-from loader.run.lock import exclusive, locking_process, shared
-from loader.run.log import Log, Row, killpoint
+from loader.run.log import Log, Row, exclusive, killpoint, locking_process, shared
 from loader.storage import files, held
 
 LEASES, CHANGES = "leases.log", "changes.log"

@@ -1,4 +1,4 @@
-"""An append-only log of sealed lines, and the log of a run: the steps and partitions that are done, and their facts.
+"""The files of a run: its lock, and an append-only log of the steps and partitions that are done, with their facts.
 
 A line is written after the result that it promises is durable, and it counts once it is durable itself. So after
 `kill -9` at any moment the lines that are there are true, and the rest is done again. A last line that was cut short
@@ -11,6 +11,7 @@ believed years later. Seals detect damage; whoever may write in the directory (m
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ import xxhash
 
 from loader import defaults, plain
 from loader.defaults import ENV_KILL_AT, ENV_STOP_AT
-from loader.errors import CatalogueDamaged, RunMismatch
+from loader.errors import CatalogueDamaged, Locked, NotPermitted, RunMismatch
 from loader.storage import files, held
 
 FILE = "run.log"
@@ -102,11 +103,6 @@ class Log:
     def of(self, kind: str) -> list[Row]:
         return [row for row in tuple(self.rows.values()) if row.kind == kind]
 
-    def facts(self, kind: str, name: str) -> Facts | None:
-        """A copy that the caller may change."""
-        row = self.rows.get((kind, name))
-        return None if row is None else deepcopy(row.facts)
-
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -172,8 +168,9 @@ class Catalogue(Log):
         return read > defaults.WORTH_READ or seconds > defaults.WORTH_KEEPING
 
     def found(self, step: str) -> Facts | None:
-        """The facts of a finished step; None while it is not done."""
-        return self.facts("step", step)
+        """A copy of the facts of a finished step; None while it is not done."""
+        row = self.rows.get(("step", step))
+        return None if row is None else deepcopy(row.facts)
 
     def finish(self, step: str, facts: Facts, entries: int, seconds: float) -> None:
         self.append(Row("step", step, facts, entries, seconds, time.time()))
@@ -229,3 +226,60 @@ def killpoint(name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if name in os.environ.get(ENV_STOP_AT, "").split(","):
         os.kill(os.getpid(), signal.SIGSTOP)
+
+
+# --- one ditseed at a time on a run directory or a backup repository -------------------------------
+
+
+def locking_process(path: Path) -> int | None:
+    """The ID of the process that holds the lock file `path`, None if none does. Reads /proc/locks and locks nothing."""
+    try:
+        status = path.stat()
+        pid = files.read(path).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
+    device, inode = status.st_dev, f":{status.st_ino}"
+    file = f"{os.major(device):02x}:{os.minor(device):02x}{inode}"
+    holders = []
+    for line in Path("/proc/locks").read_text().splitlines():
+        # NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ... The device of some file systems is another there.
+        # The process ID is that of our own namespace, and the file may have that of a container.
+        words = line.split()
+        if words[1:4:2] not in (["FLOCK", "WRITE"], ["FLOCK", "READ"]):
+            continue
+        if words[5] == file or (words[4] == pid and words[5].endswith(inode)):
+            holders.append(words[4])
+    return int(pid if pid in holders else holders[0]) if holders else None
+
+
+@contextmanager
+def exclusive(path: Path, wait: bool = False) -> Iterator[None]:
+    """Holds the lock file `path`, which is created if absent. The kernel drops the lock with the process. Raises
+    Locked, unless it is to `wait`."""
+    yield from _locked(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+@contextmanager
+def shared(path: Path) -> Iterator[None]:
+    """Holds the lock file as others may at the same time; waits for a process that has it `exclusive`."""
+    yield from _locked(path, fcntl.LOCK_SH)
+
+
+def _locked(path: Path, mode: int) -> Iterator[None]:
+    try:
+        with held.opened(path.parent) as directory:
+            descriptor = directory.found_or_made(path.name)
+    except PermissionError as error:
+        raise NotPermitted(action="lock", path=path, owner="root, as a rule") from error
+    try:
+        try:
+            fcntl.flock(descriptor, mode)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise Locked(path=path, pid=holder) from None
+        with held.named(path):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

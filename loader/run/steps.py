@@ -39,9 +39,8 @@ from loader.errors import (
     keeps_run_directory,
     of_system,
 )
-from loader.progress import Meter, Progress
-from loader.run.lock import exclusive, locking_process
-from loader.run.log import Catalogue, Facts, Row, forget, killpoint, recorded
+from loader.progress import Meter, Progress, alongside
+from loader.run.log import Catalogue, Facts, Row, exclusive, forget, killpoint, locking_process, recorded
 from loader.storage import files, held
 
 LIVE_FILE = "now.json"
@@ -144,8 +143,8 @@ class Run:
 
     def _warn_if_done_before(self) -> None:
         """Else the report of months ago would pass for one of today."""
-        before = self.told_before()
-        if before and not self.label:
+        before = {} if self.label else self.told_before()
+        if before:
             log.warning(
                 "nothing was done now: all this was done on %s (--restart does it again; %s remembers it)",
                 before["done_before"],
@@ -343,21 +342,17 @@ class Watch:
 def watching(meter: Meter, allowed: float | None, moved: Callable[[], None] | None = None) -> Iterator[None]:
     """Runs the body under a watch, which calls `moved` about once a second while the step moves. If the step is given
     up, StepTimeout replaces the error that the cancelling caused."""
-    watch, ended = Watch(meter, allowed), threading.Event()
+    watch = Watch(meter, allowed)
 
-    def loop() -> None:
+    def loop(ended: threading.Event) -> None:
         while not ended.wait(min(1.0, (allowed or 1.0) / 4)):
             if watch.look() and moved is not None:
                 moved()
 
-    watcher = threading.Thread(target=loop, daemon=True)
-    watcher.start()
     try:
-        yield
-    except BaseException as error:
-        if watch.error is not None and isinstance(error, Exception):
+        with alongside(loop):
+            yield
+    except Exception as error:
+        if watch.error is not None:
             raise watch.error from error
         raise
-    finally:
-        ended.set()
-        watcher.join()

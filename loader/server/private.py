@@ -1,7 +1,7 @@
 """A private configuration for slapd's offline tools, or a slapd of ours: one back-mdb database, and nothing else that
 they could open.
 
-It is made from the settings that decide what slapadd and slapindex accept and store (loader/settings.py). Others stay
+It is made from the settings that decide what slapadd and slapindex accept and store (loader/backmdb.py). Others stay
 behind: other databases and the glue between them, syncrepl, log files, TLS files, credentials, access rules, and every
 overlay but two. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database), except
 glue, which writes into subordinate databases. The schema that overlays and backends bring along is registered when
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from loader import config, schema
+from loader.backmdb import for_tools, require
 from loader.child import Child
 from loader.config import Config, Database, Entry
 from loader.errors import ServerDown, ToolFailed, UsageProblem
 from loader.server import configuration, tools
 from loader.server.options import Connection
-from loader.settings import DEFINITIONS, for_tools, require
 from loader.storage import files, temporary
 from loader.storage.files import Owner
 
@@ -85,7 +85,7 @@ def _entries(
             loads = _only(attributes, ("cn", *for_tools("olcModuleList")))
             yield _made(name, ("olcModuleList",), loads)
         if _SCHEMA.match(name):
-            definitions = _only(attributes, ("cn", *DEFINITIONS))
+            definitions = _only(attributes, ("cn", *schema.DEFINITIONS))
             yield _made(name, ("olcSchemaConfig",), definitions)
     sizes = _only(_named(source, _MDB), for_tools("olcMdbBkConfig"))
     if sizes:

@@ -13,7 +13,7 @@ from fixtures import openldap_27
 from fixtures.chroots import chroot, missing_chroot
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Installation, Settings
-from loader import config, settings
+from loader import backmdb, config
 from loader.config import Entry
 from loader.defaults import ENGINES
 from loader.errors import SettingRefused
@@ -114,7 +114,7 @@ def _is_known(object_class: str, name: str) -> bool:
     found = config.parse(Path("slapd.d"), entries[:1])
     changed = config.Config(found.path, found.databases, tuple(entries))
     try:
-        settings.require(changed, *found.databases)
+        backmdb.require(changed, *found.databases)
     except SettingRefused as error:
         return "is no setting" not in str(error)
     return True

@@ -51,7 +51,7 @@ from loader.operations.backup.restore import RestoreOptions, RestoreReport
 from loader.operations.backup.run import BackupOptions
 from loader.operations.publish import REPLACED
 from loader.progress import Progress
-from loader.run.lock import exclusive
+from loader.run.log import exclusive
 from loader.storage import files
 from loader.units import parse_size
 from tests.support.command import ditseed, start

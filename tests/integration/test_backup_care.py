@@ -30,7 +30,7 @@ from loader.operations.backup.prune import Policy
 from loader.operations.backup.run import BackupOptions
 from loader.operations.backup.verify import VerifyOptions
 from loader.progress import Meter, Progress
-from loader.run.lock import exclusive
+from loader.run.log import exclusive
 from loader.storage import files
 from tests.support.command import ditseed, start
 from tests.support.require import require

@@ -20,8 +20,8 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
 from loader.errors import BackupEncrypted, NoCommonMoment, NoSuchBackup, SetIncomplete, TargetInUse, UsageProblem
-from loader.mdb import one_moment
-from loader.mdb.one_moment import Log
+from loader.mdb import snapshot
+from loader.mdb.snapshot import AccessLog
 from loader.operations.backup import repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.run import BackupOptions
@@ -43,8 +43,8 @@ class Logged:
     log: Path
 
     @property
-    def pair(self) -> Log:
-        return Log(self.log, self.server.database_dir, self.server.suffix)
+    def pair(self) -> AccessLog:
+        return AccessLog(self.log, self.server.database_dir, self.server.suffix)
 
     def entries(self, suffix: str) -> dict[str, dict[str, list[bytes]]]:
         """By DN, as slapcat shows them."""
@@ -194,13 +194,13 @@ def test_where_entries_are_only_deleted(people_ldif: Path, tmp_path: Path) -> No
                 until(lambda: written(own.entries(LOG)), lambda: "nothing was deleted")
                 with (
                     pytest.raises(NoCommonMoment),
-                    one_moment.images([own.server.database_dir, own.log], [own.pair], 0.0),
+                    snapshot.images([own.server.database_dir, own.log], [own.pair], 0.0),
                 ):
                     pass
             finally:
                 ended.set()
                 work.join()
-            with one_moment.images([own.server.database_dir, own.log], [own.pair], 0.0) as found:
+            with snapshot.images([own.server.database_dir, own.log], [own.pair], 0.0) as found:
                 assert [one.facts.format for one in found] == [found[0].facts.format] * 2
 
 
@@ -208,8 +208,8 @@ def test_without_an_index_it_is_said(source: Logged, caplog: pytest.LogCaptureFi
     """In the index of entryCSN it is looked up which of both has the last write."""
     with closing(Slapd(Settings(indexes=("objectClass eq",)))) as plain:
         plain.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
-        pair = Log(source.log, plain.database_dir, plain.suffix)
-        with one_moment.images([plain.database_dir, source.log], [pair]):
+        pair = AccessLog(source.log, plain.database_dir, plain.suffix)
+        with snapshot.images([plain.database_dir, source.log], [pair]):
             pass
     assert "no index of entryCSN" in caplog.text
 

@@ -31,7 +31,7 @@ from loader.mdb import contents, copy, meta, readers
 from loader.operations.clone import CloneOptions, CloneReport, clone, plan
 from loader.operations.publish import WORKSHOP
 from loader.progress import Progress
-from loader.run.lock import exclusive
+from loader.run.log import exclusive
 from loader.storage import files
 from loader.units import parse_size
 from tests.support import nobody

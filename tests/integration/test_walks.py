@@ -46,8 +46,8 @@ def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
 ROOT = Path(__file__).parents[2]
 # Files of ours in which functions run, at most: whoever reads a verb has to open these. The numbers only go down.
 MOST_FILES = {
-    "backup check": 33, "backup list": 33, "backup restore": 47, "backup run": 51, "build": 54, "clone": 38,
-    "compare": 33, "generate tree": 32, "migrate": 53, "tune maxsize": 57, "verify": 32,
+    "backup check": 32, "backup list": 32, "backup restore": 43, "backup run": 47, "build": 53, "clone": 35,
+    "compare": 33, "generate tree": 30, "migrate": 51, "tune maxsize": 57, "verify": 30,
 }  # fmt: skip
 VERBS = (
     *("backup check", "backup list", "backup restore", "backup run", "build", "clone"),

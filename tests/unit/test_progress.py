@@ -16,7 +16,7 @@ import pytest
 
 from loader import progress
 from loader.ldif import Counters
-from loader.progress import Meter, Progress, Recorder, Sample, Sampler, show
+from loader.progress import Meter, Progress, Recorder, Sample, Sampler
 
 
 class Steady:
@@ -262,7 +262,7 @@ def test_a_bar_fits_into_80_columns(step: str, total: int | None, note: str) -> 
     large = Sample(step, note, done, 2**40, 1e6, 123_456.7, 0.0987, total)
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=False)
-    console.print(show._drawn(large))
+    console.print(progress._drawn(large))
     first, *more = out.getvalue().splitlines()
     assert max(map(len, [first, *more])) <= 80
     assert [line.strip() for line in more] == ([note] if note else [])
@@ -279,7 +279,7 @@ def test_a_narrow_terminal_keeps_the_name_and_the_time_left(width: int, total: i
     large = Sample("load", "", 2_505, 2**40, 1e6, 123_456.7, 3_720.0, total)
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=False)
-    console.print(show._drawn(large, width))
+    console.print(progress._drawn(large, width))
     (line,) = out.getvalue().splitlines()
     assert len(line) <= width
     assert line.startswith("load ")

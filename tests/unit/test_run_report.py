@@ -11,8 +11,7 @@ from loader.operations.reports import page
 from loader.operations.reports import report as prometheus
 from loader.operations.reports.page import rate_of
 from loader.operations.reports.report import RunReport
-from loader.progress import Meter, Recorder
-from loader.progress.recorder import Point, StepRecord
+from loader.progress import Meter, Point, Recorder, StepRecord
 from tests.support.pages import Page, outside
 
 HOSTILE = "</text></svg><script>alert(1)</script>\x1b[2J $\\frac$ 例"

@@ -1,4 +1,4 @@
-"""Every setting of slapd is in one group, and whatever is in none is refused by name."""
+"""Every setting of slapd has one known effect, and a setting that is not listed is refused by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import backmdb, config, settings
+from loader import backmdb, config, schema
 from loader.config import Config, Entry
 from loader.errors import SettingRefused
 
@@ -38,16 +38,6 @@ VALUES = {
 SEARCHES_ONLY = {"olcIndexSubstrAnyStep"}
 
 
-def listed() -> dict[str, set[str]]:
-    """The settings of each object class, of all releases."""
-    found: dict[str, set[str]] = {}
-    for line in (ROOT / "fixtures" / "slapd_settings.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            object_class, name, *_ = line.split()
-            found.setdefault(object_class, set()).add(name)
-    return found
-
-
 def of(*entries: tuple[str, dict[str, str]]) -> Config:
     """A configuration with one mdb database, whose entries have these attributes besides."""
     made: dict[str, dict[str, str]] = {
@@ -64,24 +54,25 @@ def of(*entries: tuple[str, dict[str, str]]) -> Config:
 
 def ask(*entries: tuple[str, dict[str, str]]) -> None:
     found = of(*entries)
-    settings.require(found, found.mdb_databases[0])
+    backmdb.require(found, found.mdb_databases[0])
 
 
-@pytest.mark.parametrize("object_class", listed())
-def test_every_setting_of_every_release_is_in_one_group(object_class: str) -> None:
-    known = settings.classed(object_class)
-    assert len({name.lower() for name in known}) == len(known)
-    assert set(known) == listed()[object_class]
+@pytest.mark.parametrize("object_class", backmdb.effects())
+def test_every_setting_is_listed_once_with_an_effect(object_class: str) -> None:
+    effects = backmdb.effects()[object_class]
+    assert len({name.lower() for name in effects}) == len(effects)
+    assert set(effects.values()) <= {backmdb.STORED, backmdb.TOOLS, backmdb.ENCRYPTS, "-"}
 
 
 def test_what_decides_what_is_stored_is_read_by_the_native_engine() -> None:
-    stored = {name for group in settings.STORED.values() for name in group}
-    beside = {*settings.DEFINITIONS, *settings.STORED["olcModuleList"], *SEARCHES_ONLY}
+    classes = backmdb.effects().values()
+    stored = {name for settings in classes for name, effect in settings.items() if effect == backmdb.STORED}
+    beside = {*schema.DEFINITIONS, "olcModulePath", "olcModuleLoad", *SEARCHES_ONLY}
     assert set(VALUES) == stored - beside
     plain = of()
     for name, value in VALUES.items():
         everywhere = "olcGlobal", "olcFrontendConfig"
-        dn = "cn=config" if any(name in settings.STORED[one] for one in everywhere) else DATABASE
+        dn = "cn=config" if any(name in backmdb.effects()[one] for one in everywhere) else DATABASE
         changed = of((BACKEND if name == "olcBkMdbIdlExp" else dn, {name: value}))
         one, other = (backmdb.settings(each, each.databases[0]) for each in (plain, changed))
         assert one != other, name

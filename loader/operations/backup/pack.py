@@ -36,8 +36,7 @@ from loader.age import Identities, Recipients
 from loader.declared import Size
 from loader.errors import BackupDamaged, BackupEncrypted, FileUnsafe, NoSuchPath
 from loader.mdb import meta
-from loader.mdb.copy import PageBlock
-from loader.mdb.pages import Known, PackFile, Packs, PageStream, Segment, Shape, Sifted, Stored
+from loader.mdb.copy import Known, PackFile, Packs, PageBlock, PageStream, Segment, Shape, Sifted, Stored
 from loader.operations.backup.manifest import CHUNK, MAP, PACK, PAGES, Backup, StoredFile
 from loader.progress import Meter
 from loader.run.log import killpoint

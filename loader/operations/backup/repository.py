@@ -42,7 +42,7 @@ from loader.errors import (
 from loader.operations.backup import manifest, pack
 from loader.operations.backup.manifest import PACK_NAME, PAGES, Backup
 from loader.progress import Progress
-from loader.run.lock import exclusive
+from loader.run.log import exclusive
 from loader.storage import files, held
 from loader.storage import remote as locations
 from loader.storage.files import PARTIAL, explained

@@ -27,10 +27,9 @@ from loader import dn, plain, resources, units
 from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
-from loader.mdb import contents, copy, meta, one_moment, readers, snapshot
-from loader.mdb.one_moment import Log
-from loader.mdb.pages import paged
-from loader.mdb.snapshot import CopyableSnapshot
+from loader.mdb import contents, copy, meta, readers, snapshot
+from loader.mdb.copy import paged
+from loader.mdb.snapshot import AccessLog, CopyableSnapshot
 from loader.operations.backup import manifest, pack, prune, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
 from loader.operations.backup.pack import PACKING, Earlier, Packing, StoredPages
@@ -106,7 +105,7 @@ class Origins:
     """Data first, then the accesslogs. logs: which are whose."""
 
     databases: tuple[Origin, ...]
-    logs: tuple[Log, ...] = ()
+    logs: tuple[AccessLog, ...] = ()
 
 
 def _origins(options: BackupOptions) -> Origins:
@@ -137,11 +136,11 @@ def directory_of(database: Database, path: Path) -> Path:
     return database.directory
 
 
-def _logs(config: Config) -> list[Log]:
+def _logs(config: Config) -> list[AccessLog]:
     """Those that are kept in an mdb database."""
     by_suffix = {dn.key(name): one for one in config.mdb_databases for name in one.suffixes}
     return [
-        Log(log.directory, database.directory, database.suffix)
+        AccessLog(log.directory, database.directory, database.suffix)
         for database, name in config.logs
         if (log := by_suffix.get(dn.key(name))) is not None
         and database in config.mdb_databases
@@ -373,12 +372,12 @@ class _Steps:
 
 
 @contextmanager
-def _images(places: Sequence[Path], logs: Sequence[Log]) -> Iterator[list[CopyableSnapshot]]:
+def _images(places: Sequence[Path], logs: Sequence[AccessLog]) -> Iterator[list[CopyableSnapshot]]:
     if len(places) == 1:
         with snapshot.image(places[0]) as found:
             yield [found]
     else:
-        with one_moment.images(places, logs) as every:
+        with snapshot.images(places, logs) as every:
             yield every
 
 

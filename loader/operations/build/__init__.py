@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 from types import ModuleType
 
-from loader import settings
+from loader import backmdb
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
@@ -51,7 +51,7 @@ def target_database(config_path: Path, suffix: str | None, replace: bool, target
         database = dataclasses.replace(database, directory=target.absolute())
     if database.directory is None:
         raise UsageProblem(reason=f"{config_path}: the database of {database.suffix} has no directory")
-    settings.require(config, database)
+    backmdb.require(config, database)
     return TargetDatabase(config, database, database.directory, replace)
 
 

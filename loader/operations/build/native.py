@@ -44,7 +44,6 @@ from loader.run.steps import Run
 from loader.schema import definitions, effects
 from loader.server import tools
 from loader.server.tools import Release
-from loader.settings import require as require_supported
 from loader.sinks import mdb
 from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Target, Transferred, schema_of
 from loader.storage import files
@@ -65,7 +64,7 @@ def proven_settings(
 ) -> Settings:
     """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven,
     SettingRefused."""
-    require_supported(config, database, superior or database)
+    backmdb.require(config, database, superior or database)
     found = backmdb.settings(config, database, superior, is_2_7())
     require_keys(found)
     for flag in database.env_flags:

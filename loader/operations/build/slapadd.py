@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loader import backmdb, ldif, resources, settings, units
+from loader import backmdb, ldif, resources, units
 from loader.child import Child
 from loader.defaults import ENGINES
 from loader.errors import EmptyInput, EntriesLost, LdifUnreadable, LoaderError, NotProven
@@ -84,7 +84,7 @@ def _shared(run: Run, work: _SlapaddSteps, sharing: ShardSteps, plan: Facts) -> 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
     """slapadd follows every setting that its private configuration has. Raises SettingRefused."""
-    settings.require(place.config, place.database, place.named)
+    backmdb.require(place.config, place.database, place.named)
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:

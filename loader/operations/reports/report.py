@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from loader import log
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
 from loader.operations import monitoring
-from loader.progress import Recorder, StepRecord
-from loader.progress.recorder import DONE_BEFORE
+from loader.progress import DONE_BEFORE, Recorder, StepRecord
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from loader.errors import Locked
-from loader.run.lock import exclusive, locking_process
+from loader.run.log import exclusive, locking_process
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from loader.run.lock import exclusive
+from loader.run.log import exclusive
 with exclusive(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

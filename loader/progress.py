@@ -1,0 +1,447 @@
+"""What a run is doing: how much is done, how fast, and how long still; on a terminal, as lines, or as JSON.
+
+A step hands its `Meter` to whoever works; native calls count into `Counters` that the meter adds up. Threads look at
+the meter from beside; nothing here is called once an entry.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import textwrap
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TextIO
+
+from loader import log, plain, units
+
+RECENT = 10.0  # seconds that the recent rate looks back
+WIDTH = 80  # columns of a terminal
+SCHEMA_VERSION = 1  # of the JSON records
+# The columns of the terminal display: the name of a step beside which all the rest fits into 80, and what it keeps.
+_NAME, _LEAST_NAME, _GAP, _LEAST_BAR = 20, 15, 2, 4
+_log = logging.getLogger(__name__)
+
+WholeFile = tuple[str, int, str]  # path, bytes and XXH3 of 128 bits of a file that was read to its end
+
+
+class Counting(Protocol):
+    """What a running native call offers (loader._native.Counters)."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def files(self) -> Sequence[WholeFile]: ...
+    @property
+    def open_ends(self) -> Sequence[str]: ...
+    def cancel(self) -> None: ...
+
+
+class Staged(Protocol):
+    """A native call that goes on when its entries are read."""
+
+    @property
+    def stage(self) -> tuple[str, int, int]:
+        """Its name, and how many of how many parts are done; 0 if nobody knows."""
+
+
+@contextmanager
+def alongside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Runs `watch` in a thread while the body runs. The event that it gets is set when the body has ended."""
+    ended = threading.Event()
+    watcher = threading.Thread(target=watch, args=(ended,), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+@dataclass
+class Meter:
+    """The work that one step has done so far. `total`: entries, None while unknown."""
+
+    name: str
+    total: int | None = None
+    note: str = ""
+    started: float = field(default_factory=time.monotonic)
+    files: list[WholeFile] = field(default_factory=list)  # LDIF that native calls have read
+    open_ends: list[str] = field(default_factory=list)  # those of them whose last line had no end
+    _entries: int = 0
+    _bytes: int = 0
+    _running: list[Counting] = field(default_factory=list)
+    _staged: Staged | None = None
+    _cancels: list[Callable[[], None]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def add(self, entries: int = 0, size: int = 0) -> None:
+        with self._lock:
+            self._entries += entries
+            self._bytes += size
+
+    @contextmanager
+    def counting(self, counters: Counting) -> Iterator[None]:
+        """Adds up `counters` while a native call runs; the counts of a call that fails are taken back."""
+        with self._lock:
+            self._running.append(counters)
+        if self.cancelled.is_set():
+            counters.cancel()
+        succeeded = False
+        try:
+            yield
+            succeeded = True
+        finally:
+            with self._lock:
+                self._running.remove(counters)
+                if succeeded:
+                    self._entries += counters.entries
+                    self._bytes += counters.bytes
+                    self.files += counters.files
+                    self.open_ends += counters.open_ends
+
+    @contextmanager
+    def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
+        """Calls `cancel` if the step is given up meanwhile (to kill a child, or shut a connection)."""
+        self._cancels.append(cancel)
+        if self.cancelled.is_set():
+            cancel()
+        try:
+            yield
+        finally:
+            self._cancels.remove(cancel)
+
+    def cancel(self) -> None:
+        """Gives the step up: ends the calls that run, and those that begin after this."""
+        self.cancelled.set()
+        for cancel in [*(counters.cancel for counters in list(self._running)), *self._cancels]:
+            cancel()
+
+    @property
+    def entries(self) -> int:
+        with self._lock:
+            return self._entries + sum(counters.entries for counters in self._running)
+
+    @property
+    def bytes(self) -> int:
+        with self._lock:
+            return self._bytes + sum(counters.bytes for counters in self._running)
+
+    @contextmanager
+    def following(self, staged: Staged) -> Iterator[None]:
+        """Tells the stages of a native call while it runs."""
+        self._staged = staged
+        try:
+            yield
+        finally:
+            self._staged = None
+
+    @property
+    def stage(self) -> tuple[str, int, int]:
+        return self._staged.stage if self._staged else ("", 0, 0)
+
+    @property
+    def noted(self) -> str:
+        """The note, or the stage and how far it is."""
+        name, done, total = self.stage
+        return self.note or (f"{name} {done / total:.0%}" if total else name)
+
+    @property
+    def moved(self) -> tuple[object, ...]:
+        """Another value whenever something was done."""
+        return self.entries, self.bytes, *self.stage
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a meter. `recent`, `average`: entries a second, over the last RECENT seconds and in all."""
+
+    step: str
+    note: str
+    entries: int
+    bytes: int
+    seconds: float
+    recent: float
+    average: float
+    total: int | None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds still to go by the average rate."""
+        if not self.total or not self.average:
+            return None
+        return max(0.0, (self.total - self.entries) / self.average)
+
+    @property
+    def moves_bytes(self) -> bool:
+        """Whether the step moves bytes and knows of no entries."""
+        return bool(self.bytes and not self.entries and not self.total)
+
+    def facts(self) -> Iterator[str]:
+        """The part done, the counts, the rate and the time left, as far as they are known."""
+        if self.moves_bytes:
+            yield units.size(self.bytes)
+            yield f"{units.size(self.bytes / self.seconds if self.seconds > 0 else 0.0)}/s"
+            return
+        if self.total:
+            yield f"{min(1.0, self.entries / self.total):.0%}"
+            yield f"{units.brief(self.entries)} of {units.brief(self.total)}"
+        else:
+            yield f"{units.brief(self.entries)} entries"
+        yield f"{units.brief(self.recent)}/s"
+        if self.left is not None:
+            yield f"{units.duration(self.left)} left"
+
+    def lines(self) -> list[str]:
+        """The same as lines no wider than WIDTH, with the note; a long note is below them."""
+        facts = list(self.facts())
+        if self.moves_bytes:
+            facts[-1] += " on average"
+        else:
+            if self.total:
+                part, count, *rest = facts
+                facts = [f"{count} ({part})", *rest]
+            facts.insert(2, f"average {units.brief(self.average)}/s")
+        indent, done, note = "  ", f"{self.step}: {', '.join(facts)}", plain.sentence(self.note)
+        together = f"{done} [{note}]"
+        if note and len(together) <= WIDTH:
+            return [together]
+        return [
+            *textwrap.wrap(done, WIDTH, subsequent_indent=indent),
+            *textwrap.wrap(note, WIDTH, initial_indent=indent, subsequent_indent=indent),
+        ]
+
+    def record(self) -> str:
+        return json.dumps({"schema_version": SCHEMA_VERSION, "event": "progress", **self.__dict__, "left": self.left})
+
+
+class Sampler:
+    """Turns looks at one meter into samples with a recent rate."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
+
+    def look(self) -> Sample:
+        meter, seconds, entries = self._meter, self._meter.seconds, self._meter.entries
+        self._seen.append((seconds, entries))
+        while len(self._seen) > 2 and self._seen[1][0] < seconds - RECENT:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        # The count shrinks when a native call fails.
+        recent = max(0.0, (entries - before) / (seconds - since)) if seconds > since else 0.0
+        average = entries / seconds if seconds > 0 else 0.0
+        return Sample(meter.name, meter.noted, entries, meter.bytes, seconds, recent, average, meter.total)
+
+
+# --- what the steps of a run did over time, for its report -----------------------------------------
+
+MOST = 1000  # points between the first and the last one of each step
+FIRST_INTERVAL = 0.05  # seconds between two points; twice as many whenever there are too many
+DONE, FAILED, DONE_BEFORE = "done", "failed", "done before"
+
+
+@dataclass(frozen=True)
+class Point:
+    """at: seconds since the run began."""
+
+    at: float
+    entries: int
+    bytes: int
+
+
+@dataclass
+class StepRecord:
+    """`begun`: seconds since the run began. The counts of a step that failed are those of the last look."""
+
+    name: str
+    begun: float
+    seconds: float = 0.0
+    entries: int = 0
+    bytes: int = 0
+    state: str = FAILED
+    points: list[Point] = field(default_factory=list)
+
+
+class Recorder:
+    """Looks at the meters of all steps, which may run beside each other. The memory it takes is bounded."""
+
+    def __init__(self, interval: float = FIRST_INTERVAL, most: int = MOST) -> None:
+        self.began = time.time()
+        self.steps: list[StepRecord] = []
+        self._started = time.monotonic()
+        self._interval, self._most = interval, most
+        self._lock = threading.Lock()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    @contextmanager
+    def following(self, meter: Meter) -> Iterator[None]:
+        """Records the step of that meter while it runs."""
+        step = self._begun(meter.name, meter.started - self._started)
+
+        def watch(ended: threading.Event) -> None:
+            while not ended.wait(self._interval):
+                self.look(step, meter)
+
+        try:
+            with alongside(watch):
+                try:
+                    yield
+                finally:
+                    step.seconds = meter.seconds
+            self.look(step, meter)
+            step.state = DONE
+        finally:
+            step.entries, step.bytes = step.points[-1].entries, step.points[-1].bytes
+
+    def passed_over(self, name: str) -> None:
+        """Records a step that an earlier run did."""
+        self._begun(name, self.seconds).state = DONE_BEFORE
+
+    def _begun(self, name: str, begun: float) -> StepRecord:
+        step = StepRecord(name, begun, points=[Point(begun, 0, 0)])
+        with self._lock:
+            self.steps.append(step)
+        return step
+
+    def look(self, step: StepRecord, meter: Meter) -> None:
+        """Adds a point. If there are too many, every other one of all steps goes."""
+        point = Point(self.seconds, meter.entries, meter.bytes)
+        with self._lock:
+            step.points.append(point)
+            if sum(max(0, len(one.points) - 2) for one in self.steps) > self._most:
+                self._interval *= 2
+                for one in self.steps:
+                    one.points[1:-1] = one.points[2:-1:2]
+
+
+# --- what a person or a program sees ---------------------------------------------------------------
+
+
+@contextmanager
+def _live_display(stream: TextIO) -> Iterator[Callable[[Sample], None]]:
+    """A function that shows a sample in the place of the one before. At the end the place is cleared."""
+    # Here, because rich takes longer to import than a small build.
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(file=stream)
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        yield lambda sample: live.update(_drawn(sample, console.width), refresh=True)
+
+
+def _drawn(sample: Sample, width: int = WIDTH) -> Any:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    cells: list[Any] = [Text(plain.sentence(sample.step))]
+    beside = width - min(_LEAST_NAME, cells[0].cell_len)
+    facts = _fitting(list(sample.facts()), beside - _GAP)
+    beside -= len(facts) + 2 * _GAP
+    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=_NAME)
+    has_bar = bool(sample.total) and beside >= _LEAST_BAR
+    if sample.total and has_bar:
+        grid.add_column(ratio=1)
+        cells.append(ProgressBar(sample.total, min(sample.entries, sample.total)))
+    grid.add_column(no_wrap=True, ratio=None if has_bar else 1)
+    grid.add_row(*cells, Text(facts))
+    note = plain.sentence(sample.note)
+    return Group(grid, Text(f"  {note}")) if note else grid
+
+
+def _fitting(facts: list[str], width: int) -> str:
+    """The facts that fit: the rate is left out first, then the counts; the part done and the time left stay."""
+    for place in (2, 1, 0):
+        if len("  ".join(facts)) <= width or len(facts) == 1:
+            break
+        del facts[min(place, len(facts) - 2)]
+    return "  ".join(facts)
+
+
+class Progress:
+    """Shows steps. `mode`: "terminal", "plain", "json" or "none"; "auto" picks by stderr. `recorder`: records them, in
+    every mode."""
+
+    def __init__(
+        self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0, recorder: Recorder | None = None
+    ) -> None:
+        self._recorder = recorder
+        self._stream = stream or sys.stderr
+        self._told: set[str] = set()  # files whose last line had no end
+        if mode == "auto":
+            moves_cursor = self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+            mode = "terminal" if moves_cursor else "plain"
+        self._mode = mode
+        self._every = {"terminal": 0.25, "json": 1.0}.get(mode, every)
+
+    @contextmanager
+    def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
+        meter = Meter(name, total)
+        _log.info("%s: started", name)
+        recorded = self._recorder.following(meter) if self._recorder else nullcontext()
+        shown = nullcontext() if self._mode == "none" else alongside(lambda ended: self._watch(meter, ended))
+        with recorded, shown:
+            yield meter
+        self._close(meter)
+
+    def passed_over(self, name: str) -> None:
+        """Reports a step that an earlier run did."""
+        if self._recorder:
+            self._recorder.passed_over(name)
+        self.say(f"{name}: done before")
+
+    def say(self, text: str) -> None:
+        """Prints a line for people; in the modes for machines it goes to the log only."""
+        _log.info("%s", plain.with_operator_paths(text), extra=log.SHOWN if self._mode != "none" else None)
+        if self._mode in ("terminal", "plain"):
+            self._print(plain.shortened(plain.with_operator_paths(text), plain.WHOLE))
+
+    def _print(self, *lines: str) -> None:
+        print("\n".join(lines), file=self._stream, flush=True)
+
+    def _watch(self, meter: Meter, ended: threading.Event) -> None:
+        sampler = Sampler(meter)
+        if self._mode == "terminal":
+            if ended.wait(self._every):
+                return  # a step that is done at once draws nothing
+            with _live_display(self._stream) as show:
+                show(sampler.look())
+                while not ended.wait(self._every):
+                    show(sampler.look())
+            return
+        while not ended.wait(self._every):
+            sample = sampler.look()
+            self._print(*([sample.record()] if self._mode == "json" else sample.lines()))
+
+    def _close(self, meter: Meter) -> None:
+        for path in dict.fromkeys(meter.open_ends):
+            if path not in self._told:
+                self._told.add(path)
+                self.say(f"{path}: note: the last line has no end; it is taken as it is, as slapadd does")
+        for path, size, _ in meter.files:
+            _log.info("%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size))
+        if self._mode == "json":
+            facts = {"event": "step", "step": meter.name, "entries": meter.entries, "seconds": meter.seconds}
+            self._print(json.dumps({"schema_version": SCHEMA_VERSION, **facts}))
+        speed = f", {units.rate(meter.entries, meter.seconds)}" if meter.entries else ""
+        count = f"{units.number(meter.entries)} entries in " if meter.entries else ""
+        self.say(f"{meter.name}: {count}{units.duration(meter.seconds)}{speed}")
