@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from loader import backmdb, dn, plain
 from loader.errors import ConfigUnreadable, LimitTooLow, LoaderError, NotProven, SchemaMissing, ServerRefused
+from loader.operations import sizing
 from loader.operations.build import native
-from loader.operations.build.options import BuildOptions
+from loader.operations.build.inputs import BuildOptions
 from loader.operations.made_with import SchemaFacts
 from loader.operations.publish import TargetDatabase
 from loader.operations.room import require_room
-from loader.operations.sizing import sampled
-from loader.operations.sizing.of_server import of_server
+from loader.operations.server_sample import of_server
 from loader.overlays import COMPUTED
 from loader.progress import Meter
 from loader.server import configuration, questions, subschema
@@ -129,13 +129,13 @@ def _needed(connection: Connection, place: TargetDatabase, options: BuildOptions
         return 0
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         sample = of_server(connection, _BUILT, scratch, Meter("sample"))
-        return sampled.forecast(sample, target, Meter("build"), timed=0.0).bytes
+        return sizing.forecast(sample, target, Meter("build"), timed=0.0).bytes
 
 
 def _largest(entries: Sequence[Attributes]) -> float:
     """Bytes that an entry takes in the database at most, as the first ones tell."""
     sizes = [_size(found) for found in entries]
-    return max(_UNSEEN, sampled.LARGEST * sum(sizes) / max(1, len(sizes)))
+    return max(_UNSEEN, sizing.LARGEST * sum(sizes) / max(1, len(sizes)))
 
 
 def _size(found: Attributes) -> int:

@@ -12,12 +12,11 @@ from pathlib import Path
 from loader import exports, ldif, resources
 from loader.errors import Cancelled, LoaderError, SchemaMissing
 from loader.mdb.meta import DATA
-from loader.operations import schema
-from loader.operations.build import native
+from loader.operations import sizing
+from loader.operations.build import native, steps
 from loader.operations.export import ExportOptions, plan_of
 from loader.operations.publish import TargetDatabase
-from loader.operations.sizing import sampled
-from loader.operations.sizing.model import Forecast
+from loader.operations.sizing import Forecast
 from loader.progress import Meter, Progress
 from loader.run.log import Facts
 from loader.server import configuration
@@ -136,19 +135,19 @@ def _build(place: TargetDatabase, sample: Sample, text: int, progress: Progress)
             found = ldif.scan([path], meter)
             rate = len(sample.text) / max(meter.seconds, 1e-3)
         names = (list(found.attributes), list(found.object_classes))
-        unknown = schema.unknown_names(place, *names, scratch)
+        unknown = steps.unknown_names(place, *names, scratch)
     if unknown:
         raise SchemaMissing(config=place.config.path, names=", ".join(unknown))
     with progress.step("build") as meter:
         target = native.sample_target(place.config, place.database)
-        forecast = sampled.forecast(sample, target, meter, disk=place.directory)
+        forecast = sizing.forecast(sample, target, meter, disk=place.directory)
     return Building(forecast, rate, text)
 
 
 def copy(database: Path, place: TargetDatabase, meter: Meter) -> Copying:
     """The beginning of the file, by the engine that copies it, to the consumer's disk."""
     size = files.allocated_bytes(database / DATA)
-    with sampled.unnamed_file(place.directory) as target:
+    with sizing.unnamed_file(place.directory) as target:
         return Copying(size, _rate(database / DATA, target, meter))
 
 
@@ -157,7 +156,7 @@ def _rate(path: Path, target: int, meter: Meter) -> float:
     rate = _SHORT / COPY_FOR
     for most in (_SHORT, COPY_MOST):
         began = time.monotonic()
-        written = sampled.write(path, target, min(most, round(rate * COPY_FOR)), meter)
+        written = sizing.write(path, target, min(most, round(rate * COPY_FOR)), meter)
         rate = written / max(time.monotonic() - began, 1e-3)
     return rate
 

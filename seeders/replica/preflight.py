@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loader import backmdb, csn, exports, syncrepl
 from loader.errors import UsageProblem
-from loader.operations import replicas
+from loader.operations import live
 from loader.run.log import Facts
 from loader.server.options import Connection
 from loader.server.session import session
@@ -93,7 +93,7 @@ def _require_source(strategy: Strategy) -> None:
         if not is_stream(one):
             files.require_readable(one)
         if strategy.reads_ldif and not strategy.options.allow_hidden:
-            replicas.require_whole(one)
+            live.require_whole(one)
 
 
 def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str]:
@@ -108,6 +108,6 @@ def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str
             # What is hidden is asked first: the look at sizes may read entries, which the same account may not.
             if not options.source and not options.allow_hidden:
                 own = consumer.database.overlays
-                replicas.require_all_visible(provider, base, wants, own=own)
+                live.require_all_visible(provider, base, wants, own=own)
             strategy.require_fitting(provider, base, consumer)
-    return replicas.lowest(told)
+    return live.lowest(told)

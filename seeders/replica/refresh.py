@@ -29,7 +29,7 @@ from loader.errors import (
     TreeRestless,
 )
 from loader.mdb import contents, meta
-from loader.operations import made_with, moved, replicas
+from loader.operations import live, made_with
 from loader.operations.build import target_database
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core, known_to_core
@@ -151,7 +151,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
         raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW, commands=())
     with session(options.connection) as provider:
         base = provider.spelt(suffix)
-        csns = moved.context_csns(provider, base) or provider.context_csns(base)
+        csns = live.context_csns(provider, base) or provider.context_csns(base)
         _require_answerable(provider, base, csns, reached, place)
         attributes = subschema.everything(provider)
     held = contents.entry_count(directory)
@@ -239,7 +239,7 @@ class RefreshSteps:
         if told.repeated:  # two entries share it, or one changed or moved during the answer
             uuids = [str(uuid.UUID(bytes=one)) for one in told.repeated]
             with session(self.provider) as provider:
-                moved.require_none(provider, asked.base, uuids, subentries=False)
+                live.require_none(provider, asked.base, uuids, subentries=False)
         claimed = csns_of(told.cookie.decode()) if told.cookie else self.start["reached"]
         return {
             "sent": told.entries,
@@ -253,7 +253,7 @@ class RefreshSteps:
         """Does the provider show all that it holds? That takes long, so it goes on beside the work."""
         if not self.allow_hidden:
             with session(self.provider) as provider:
-                replicas.require_all_visible(provider, self.start["base"], own=self.place.database.overlays)
+                live.require_all_visible(provider, self.start["base"], own=self.place.database.overlays)
 
     def apply(self, meter: Meter) -> Facts:
         """Until nothing moves meanwhile; then all of it in one transaction."""
@@ -358,13 +358,13 @@ class ChangedContainers:
         since = self._since or self.claimed
         for _ in range(LOOKS):
             with session(self.connection) as server:
-                now = moved.context_csns(server, self.base)
+                now = live.context_csns(server, self.base)
             tops = [] if now == list(since) else self._changed(since, now)
             if not tops:
                 self._since = now
                 return
             for top in tops:
-                self._below(top, moved.newer(reached, now))
+                self._below(top, live.newer(reached, now))
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
 
@@ -374,8 +374,8 @@ class ChangedContainers:
         asked, look = Search(self.base), self.directory / "again-look.ldif"
         where = (self.connection, asked, (since, now), look, self.meter)
         root = dn.key(self.base)
-        names = [name for name in moved.changed_containers(*where) if dn.key(name) != root]
-        return moved.topmost(names)
+        names = [name for name in live.changed_containers(*where) if dn.key(name) != root]
+        return live.topmost(names)
 
     def _below(self, top: str, where: str) -> None:
         """Reads again what changed there, the container itself among it."""

@@ -18,7 +18,7 @@ from loader.common_options import Limit, OptionalConfig
 from loader.config import Config
 from loader.declared import Duration
 from loader.errors import ConfigHidden, LoaderError, NoContextCSN, NoSuchBase, NoSuchSuffix, NotInSync
-from loader.operations import moved
+from loader.operations import live
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport, compare
 from loader.overlays import LOCAL
 from loader.progress import Meter, Progress
@@ -215,7 +215,7 @@ def newer(connections: tuple[Connection, Connection], bases: tuple[str, str]) ->
 
 def _provided(server: Session, base: str) -> Sequence[str]:
     """Of a base below the suffix the suffix tells."""
-    return moved.context_csns(server, base) or server.context_csns(base)
+    return live.context_csns(server, base) or server.context_csns(base)
 
 
 def _context(server: Session, base: str) -> dict[str, str]:

@@ -21,9 +21,9 @@ from loader.errors import GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix
 from loader.mdb import contents, copy, edits, meta, verify
 from loader.mdb.edits import cap_entry_csns
 from loader.mdb.meta import DATA
-from loader.operations import indexing, made_with, migrate
+from loader.operations import made_with, migrate
 from loader.operations.build import native
-from loader.operations.build.finish import INVALID
+from loader.operations.build.steps import INVALID
 from loader.operations.made_with import Fit, Origin
 from loader.operations.migrate import AGAIN, MigrateOptions, MigrateSteps
 from loader.operations.publish import TargetDatabase, publish_environment
@@ -82,7 +82,7 @@ class CloneSteps:
     def index(self, meter: Meter) -> Facts:
         """slapd trusts that the file has the indexes of its configuration; where they differ, make them so."""
         told = (self.run.catalogue.found("schema") or {}).get("rebuild", [])
-        made = indexing.rebuild(self.place, self.made, told, self.run.directory, meter)
+        made = made_with.rebuild(self.place, self.made, told, self.run.directory, meter)
         return {"indexed": told, **({"index_notes": list(made.notes)} if made.notes else {})}
 
     def check(self, meter: Meter) -> Facts:

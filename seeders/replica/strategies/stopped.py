@@ -17,7 +17,7 @@ from loader import exports, indexes, resources
 from loader.config import Config, Database
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
-from loader.operations import build, export, moved, packaged, replicas, stream_build
+from loader.operations import build, export, live, packaged, stream_build
 from loader.operations.build import BuildOptions, inputs, require, target_database
 from loader.operations.build.native import made_for
 from loader.operations.export import ExportOptions, export_steps, trial_plan
@@ -64,7 +64,7 @@ def read_provider(options: SeedOptions, asked: ExportOptions, run: Run) -> None:
     asked.output.mkdir(exist_ok=True)
     export_steps(asked, run)
     if not options.allow_hidden:
-        replicas.require_whole(asked.output)
+        live.require_whole(asked.output)
 
 
 def estimate(asked: ExportOptions, progress: Progress) -> Facts:
@@ -162,7 +162,7 @@ class StoppedConsumer(Strategy):
         """A strategy that is given the entries in files looks at those."""
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
-        return moved.context_csns(provider, base) or provider.context_csns(base)
+        return live.context_csns(provider, base) or provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Facts:
         facts = self.estimate(progress)
