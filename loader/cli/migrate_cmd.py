@@ -8,7 +8,7 @@ from loader.cli.report import show, show_facts, show_json
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import migrate as operation
-from loader.operations.build.finish import INVALID
+from loader.operations.build.steps import INVALID
 from loader.operations.migrate import AGAIN, MigrateOptions
 from loader.run.log import Facts
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from loader import dn
 from loader.errors import EmptyInput, LoaderError
 from loader.ldif import Difference, EntryDigests
-from loader.operations import replicas as sights
+from loader.operations import live
 from loader.overlays import COMPUTED, CONTEXT_CSN, MOVING
 from loader.progress import Meter, Progress
 from loader.server import visibility
@@ -137,13 +137,13 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
         subtrees=tuple(_subtrees(found)),
         ignored=options.ignore,
         seconds=time.monotonic() - started,
-        notes=tuple(f"{side.label}: {note}" for side, sight in unseen for note in sights.notes(sight)),
+        notes=tuple(f"{side.label}: {note}" for side, sight in unseen for note in live.hidden_notes(sight)),
         hidden=tuple(_hidden(side, sight) for side, sight in unseen if sight.hidden),
     )
 
 
 def _hidden(side: Comparable, found: VisibilityReport) -> Hidden:
-    return Hidden(side.label, found.who, tuple(sorted(found.hidden)), sights.rule(found.who))
+    return Hidden(side.label, found.who, tuple(sorted(found.hidden)), live.rule(found.who))
 
 
 def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:

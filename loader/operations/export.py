@@ -1,23 +1,24 @@
-"""What an export of a server reads, and where to."""
+"""Exports a running server: pieces of the tree are read in parallel and arranged into shards that load in order.
+
+Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica seed` too. While a piece is read, its
+files are named `try-...` with the connection that reads it; once it is whole and recorded, they are `part-PIECE-...`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from loader import csn, defaults, exports, ldif
 from loader.common_options import ExportLimits
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused
 from loader.exports import Manifest
 from loader.ldif import Arrangement, ArrangeTask
-from loader.operations import moved, packaged
-from loader.operations import replicas as sights
-from loader.operations.moved import MovedContainers, Reread
-from loader.operations.pieces import Pieces
-from loader.operations.replicas import Replicas, highest, lowest, require_like, require_same
+from loader.operations import live, packaged
+from loader.operations.live import MovedContainers, Replicas, Reread
 from loader.operations.shards import PARTS, Finished, ShardDirectory, into, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint
@@ -25,11 +26,15 @@ from loader.run.steps import Run
 from loader.server import questions, visibility
 from loader.server.options import Connection, Search
 from loader.server.session import Session, session
+from loader.server.wire import Part
 from loader.sources import ldap, planner
 from loader.sources import ldap as source
 from loader.sources.ldap import Narrowing
-from loader.sources.planner import Piece, Plan
+from loader.sources.planner import Callbacks, ConnectionSlot, Piece, Plan, RateLimit, rate_limit, schedule
 from loader.storage import files, held
+
+STEPS = ("start", "plan", "read", "late", "arrange", "shards")
+_TRY = "try"
 
 
 @dataclass(frozen=True)
@@ -54,16 +59,11 @@ class ExportOptions(ExportLimits):
         return {**self.connection.identity(), "pieces": self.pieces, "compress": self.compress, **more}
 
 
-# --- planning --------------------------------------------------------------------------------------------------------
-#
-# The plan of an export: from which contextCSN, in which pieces, and whether the servers let all of it be read.
-
-
 def start_of(options: ExportOptions) -> Facts:
-    """The base and the contextCSN, of several providers the least."""
-    found = [_start_of(options, one) for one in options.providers]
-    require_same(found)
-    return {**found[0], "context_csns": lowest([one["context_csns"] for one in found])}
+    """The base, and the contextCSN that all providers have reached."""
+    starts = [_start_of(options, one) for one in options.providers]
+    live.require_same(starts)
+    return {**starts[0], "context_csns": live.lowest([one["context_csns"] for one in starts])}
 
 
 def _start_of(options: ExportOptions, connection: Connection) -> Facts:
@@ -73,7 +73,7 @@ def _start_of(options: ExportOptions, connection: Connection) -> Facts:
         return {
             "base": base,
             "uuid": [one.decode("utf-8", "replace") for one in uuids],
-            "context_csns": moved.context_csns(server, base),
+            "context_csns": live.context_csns(server, base),
             # No search that a consumer makes shows them.
             "subentries": not options.narrowing and server.offers_subentries(base),
             "attributes": questions.everything(server),
@@ -82,125 +82,107 @@ def _start_of(options: ExportOptions, connection: Connection) -> Facts:
         }
 
 
-def plan_of_reading(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
-    """Look at the first entries, and cut; once more when the connection breaks."""
-    return source.with_retries(lambda: _plan(options, meter, start), meter)
-
-
 def trial_plan(options: ExportOptions, meter: Meter) -> Facts:
-    """For a dry run: the plan, if the servers' limits let all of it be read. A real reading is told of them at once.
-    Raises LimitTooLow."""
+    """The plan, for a dry run. Raises LimitTooLow if a provider's limits forbid to read any of the pieces; a real
+    reading meets these limits at once."""
     start = start_of(options)
     cut = plan_of_reading(options, meter, start)
-    _require_limits(options, str(start["base"]), plan_of(cut, options.page).partitions)
+    for connection in options.providers:
+        with session(connection) as server:
+            ldap.require_readable(server, start["base"], plan_of(cut, options.page).partitions, options.page)
     return {**start, **cut}
 
 
+def plan_of_reading(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
+    """Looks at the first entries and divides the tree into pieces; again if the connection breaks."""
+    return source.with_retries(lambda: _plan(options, meter, start), meter)
+
+
 def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
-    base = str(start["base"])
+    base, narrowing = str(start["base"]), options.narrowing
     replicas = Replicas(options.providers, base, meter)
     connection = replicas.living()
     with session(connection) as server:
         looked = planner.sample(server, base)
         if not looked.entries:
             raise EmptyInput(path=f"{connection.uri} {base}")
-        _require_like(options, server, looked, replicas)
-        jobs = options.jobs * len(options.providers)
-        pieces = options.pieces or (1 if looked.whole else jobs)
+        if options.replicas:  # each must show the same entries as the first
+            names = [name for name, _ in looked.entries]
+            for number, csns in replicas.told().items():
+                if options.providers[number] is not server.connection:
+                    with session(options.providers[number]) as other:
+                        live.require_like(server, other, names, csns)
+        pieces = options.pieces or (1 if looked.whole else options.jobs * len(options.providers))
         entries = planner.expected(server, base)
         cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
-        narrowing = options.narrowing
         partitions = [*cut.partitions, *planner.subentry_pieces(base, start["subentries"])]
+        attributes = start["attributes"]
         if narrowing:
-            partitions = list(narrowing.partitions(cut.partitions))
+            partitions, attributes = list(narrowing.partitions(cut.partitions)), narrowing.of(Search(base)).attributes
         return {
             "expected": entries,
             "how": cut.how,
             "containers": looked.containers(),
             "hidden": [] if options.looked else _hidden(server, base, looked, narrowing),
-            "attributes": (narrowing.of(Search(base)).attributes if narrowing else start["attributes"]),
-            "partitions": [_facts_of(one) for one in partitions],
+            "attributes": attributes,
+            "partitions": [
+                {
+                    "name": piece.name,
+                    "base": piece.search.base,
+                    "where": piece.search.where,
+                    "scope": piece.search.scope,
+                    "subentries": piece.search.subentries,
+                }
+                for piece in partitions
+            ],
         }
 
 
-def _require_limits(options: ExportOptions, base: str, partitions: Sequence[Piece]) -> None:
-    """Each provider may get any of the partitions. Raises LimitTooLow."""
-    for connection in options.providers:
-        with session(connection) as server:
-            ldap.require_readable(server, base, partitions, options.page)
+def plan_of(cut: Facts, page: int) -> Plan:
+    """The plan from the facts of its step."""
 
+    def piece(facts: Facts) -> Piece:
+        asked = (facts["base"], facts["where"], facts["scope"], tuple(cut["attributes"]), page)
+        return Piece(facts["name"], Search(*asked, subentries=facts["subentries"]))
 
-def _require_like(options: ExportOptions, leader: Session, looked: planner.Sample, replicas: Replicas) -> None:
-    """Of several providers: does each show the same, and as much as the first?"""
-    if not options.replicas:
-        return
-    names = [name for name, _ in looked.entries]
-    for number, csns in replicas.told().items():
-        if options.providers[number] is not leader.connection:
-            with session(options.providers[number]) as other:
-                require_like(leader, other, names, csns)
+    return Plan(tuple(piece(facts) for facts in cut["partitions"]), cut["how"])
 
 
 def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None) -> list[str]:
-    """What the server hides of what is wanted, as far as a sample tells."""
+    """What the server hides of the wanted entries, as far as a sample tells."""
     try:
         sight = visibility.compare_sample(server, base, narrowing.wants if narrowing else None)
     except (LimitTooLow, ServerRefused):
         sight = None
     if sight is not None:
-        return sights.notes(sight)
+        return live.hidden_notes(sight)
     if looked.lack_passwords() and (narrowing is None or narrowing.wants("userPassword")):
         return [f"no entry shows {server.connection.who} a userPassword: access control may hide it"]
     return []
 
 
 def notes(options: ExportOptions, meter: Meter, start: Facts, cut: Facts, entries: int) -> tuple[list[str], list[str]]:
-    """What the operator should know when so many entries were read: what the server hides or shows otherwise than it is
-    stored, and the rest."""
+    """Notes for the operator after `entries` were read: what the server hides or does not show as it is stored, and the
+    rest."""
     hidden = list(cut["hidden"])
     counted, calm = source.with_retries(lambda: _counted(options, meter, start), meter)
-    if options.narrowing:
-        return hidden, []
-    if packaged.is_empty(start["base"]) and start["context_csns"] and counted is not None:
+    if counted is not None and packaged.is_empty(start["base"]) and start["context_csns"]:
         counted = max(counted, entries)  # the root may not be stored yet
-    if counted is None or counted == entries:
+    if options.narrowing or counted is None or counted == entries:
         return hidden, []
     counts = f"the server counts {counted:,} entries"
     if not calm or counted < entries:
         return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
     others = "" if start["subentries"] else ", or they are subentries"
-    who = options.connection.who
-    return [*hidden, f"{counts}: access control hides the others from {who}{others}"], []
+    return [*hidden, f"{counts}: access control hides the others from {options.connection.who}{others}"], []
 
 
 def _counted(options: ExportOptions, meter: Meter, start: Facts) -> tuple[int | None, bool]:
-    """Entries that the server has, and whether nothing has changed since the start."""
+    """The server's number of entries, and whether nothing has changed since the start."""
     base = start["base"]
     with session(Replicas(options.providers, base, meter).living()) as server:
         counted = planner.expected(server, base)
-        return counted, moved.context_csns(server, base) == start["context_csns"]
-
-
-def _facts_of(partition: Piece) -> Facts:
-    search = partition.search
-    facts = {"base": search.base, "where": search.where, "scope": search.scope, "subentries": search.subentries}
-    return {"name": partition.name, **facts}
-
-
-def plan_of(cut: Facts, page: int) -> Plan:
-    attributes = tuple(cut["attributes"])
-
-    def partition(facts: dict[str, Any]) -> Piece:
-        asked = (facts["base"], facts["where"], facts["scope"], attributes, page)
-        search = Search(*asked, subentries=facts["subentries"])
-        return Piece(facts["name"], search)
-
-    return Plan(tuple(partition(facts) for facts in cut["partitions"]), cut["how"])
-
-
-# --- steps -----------------------------------------------------------------------------------------------------------
-#
-# The steps of an export of a server.
+        return counted, live.context_csns(server, base) == start["context_csns"]
 
 
 @dataclass(frozen=True)
@@ -218,9 +200,13 @@ class ExportSteps:
     def sink(self) -> ShardDirectory:
         return ShardDirectory(self.options.output, self.run)
 
+    @property
+    def compress(self) -> bool:
+        return self.options.compress != "none"
+
     def start(self, meter: Meter) -> Facts:
-        """Fix the base, and the contextCSN from which syncrepl will go on: read before the first entry is. What an
-        earlier run left is of another time."""
+        """Fixes the base, and the contextCSN from which syncrepl will go on: it is read before the first entry. Parts
+        of an earlier run are of another time."""
         files.remove_tree(self.parts)
         return start_of(self.options)
 
@@ -231,35 +217,55 @@ class ExportSteps:
         return Replicas(self.options.providers, start["base"], meter)
 
     def read(self, meter: Meter, plan: Plan) -> Facts:
-        """Partitions side by side; a finished one is never read again."""
+        """Reads the pieces side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
-        self._add_root()
-        done = self._pieces.done()
-        meter.add(sum(done.values()))
-        self._pieces.read([one for one in plan.partitions if one.name not in done], meter)
-        return {"entries": meter.entries}
-
-    @property
-    def _pieces(self) -> Pieces:
-        options = self.options
-        return Pieces(
-            self.parts,
-            self.run.catalogue,
-            options.providers,
-            options.jobs,
-            options.compress != "none",
-            options.max_rate,
-            options.max_latency,
-        )
-
-    def _add_root(self) -> None:
-        """What no search shows, and must be there to bear contextCSN."""
         start = self.run.catalogue.found("start") or {}
         if packaged.is_empty(start["base"]) and start["context_csns"]:
+            # No search shows the root, which must be there to bear contextCSN.
             packaged.write(self.parts / f"part-{packaged.FILE}")
+        done = self.run.catalogue.partitions("read")
+        meter.add(sum(facts["entries"] for facts in done.values()))
+        self._read([one for one in plan.partitions if one.name not in done], meter, range(len(self.options.providers)))
+        return {"entries": meter.entries}
+
+    def _read(self, wanted: Sequence[Piece], meter: Meter, among: Collection[int]) -> None:
+        """Reads pieces from these providers (by their numbers). Raises the errors of `schedule`."""
+        options, providers = self.options, sorted(among)
+        for path in self.parts.glob(f"{_TRY}-*"):
+            path.unlink()  # of an interrupted run
+        slots = [ConnectionSlot(number, n) for n in range(options.jobs) for number in providers]
+        pace = RateLimit(options.max_rate)
+
+        def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> Part:
+            connection, name = options.providers[slot.server], _try(slot, piece)
+            how = (connection, piece.search, self.parts, name)
+            return source.fetch_part(*how, compress=self.compress, meter=meter, pace=pace, retries=0)
+
+        with ExitStack() as watched:
+            for number in providers:
+                watched.enter_context(rate_limit(pace, options.providers[number], options.max_latency))
+            schedule(wanted, slots, Callbacks(read, self._keep, self._discard), meter)
+
+    def _keep(self, slot: ConnectionSlot, piece: Piece, part: Part) -> None:
+        def final(name: str) -> str:
+            return f"part-{piece.name}{name.removeprefix(_try(slot, piece))}"
+
+        for path in self.parts.glob(f"part-{piece.name}[-.]*"):
+            path.unlink()  # read before, and not recorded, or from a server that has died
+        for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
+            path.rename(path.with_name(final(path.name)))
+        files.make_durable(self.parts)
+        sums = dict(zip((final(Path(file).name) for file in part.files), part.sums, strict=True))
+        facts = {"entries": part.entries, "bytes": part.bytes, "sums": sums, "server": slot.server}
+        self.run.catalogue.finish_partition("read", piece.name, facts)
+        killpoint("read.partition")
+
+    def _discard(self, slot: ConnectionSlot, piece: Piece) -> None:
+        for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
+            path.unlink()
 
     def late(self, meter: Meter, start: Facts) -> Facts:
-        """Read again what moved meanwhile; nothing did where the contextCSN still is that of the start."""
+        """Reads again what moved meanwhile. Nothing did if the contextCSN is still that of the start."""
         for _ in self.options.replicas:
             try:
                 return self._late(meter, start)
@@ -290,34 +296,39 @@ class ExportSteps:
         replicas = self._replicas(meter, start)
         while True:
             told = replicas.told()
-            lost = self._lost(told)
-            if lost:
-                self._pieces.read(lost, meter, told)
+            if lost := self._lost(told):
+                self._read(lost, meter, told)
                 continue
-            looker = replicas.covering(highest(told.values()))
+            looker = replicas.covering(live.highest(told.values()))
             if looker is not None:
                 return told, looker
             if replicas.told().keys() >= told.keys():
                 raise replicas.apart()
 
     def _lost(self, living: Collection[int]) -> list[Piece]:
-        """Pieces that were read from others than these."""
-        names = self._pieces.read_elsewhere(living)
-        if not names:
-            return []
+        """Pieces that were read from other providers than these."""
+        done = self.run.catalogue.partitions("read")
+        names = {name for name, facts in done.items() if facts.get("server", 0) not in living}
         cut = self.run.catalogue.found("plan")
-        assert cut is not None, "pieces were read"
+        if not names or cut is None:
+            return []
         return [one for one in plan_of(cut, self.options.page).partitions if one.name in names]
 
     def containers(self, meter: Meter, start: Facts, looker: Connection) -> MovedContainers:
-        options = self.options
-        where = (looker, start["base"], options.page, options.compress != "none")
-        began = start["context_csns"]
-        subentries = start["subentries"]
-        return MovedContainers(*where, self.parts, began, meter, subentries, options.narrowing)
+        return MovedContainers(
+            looker,
+            start["base"],
+            self.options.page,
+            self.compress,
+            self.parts,
+            start["context_csns"],
+            meter,
+            start["subentries"],
+            self.options.narrowing,
+        )
 
     def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
-        """Each entry once, parents first. Nothing that was read may go missing on the way."""
+        """Arranges each entry once, parents first. Nothing that was read may go missing on the way."""
         since = late["context_csns"]
         replicas = self._replicas(meter, start)
         looker = replicas.covering(csn.by_server(since))
@@ -326,8 +337,8 @@ class ExportSteps:
         containers = self.containers(meter, start, looker)
         narrowing = self.options.narrowing
         if narrowing:
-            # Whoever builds puts glue in the place of parents that are not wanted, so an orphan shows nothing, and the
-            # containers are looked at once more in any case.
+            # A build puts glue in the place of parents that are not wanted. So orphans show nothing, and the containers
+            # are looked at once more in any case.
             if since and not narrowing.is_flat:
                 containers.settle(since)
             return self._arranged(self._arrange(containers, {**start, "context_csns": []}, False))
@@ -349,7 +360,7 @@ class ExportSteps:
             again=self._files("late"),
             root=start["base"],
             context_csns=start["context_csns"],
-            compress=self.options.compress != "none",
+            compress=self.compress,
             drop_orphans=drop_orphans,
             name_orphans=self.options.narrowing is None,
         )
@@ -362,8 +373,9 @@ class ExportSteps:
         return sorted(path for paths in found for path in paths)
 
     def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
-        """Move the shards to their place, and write the manifest."""
-        read = self._pieces.sums()  # of shards that are files as they were read
+        """Moves the shards to their place, and writes the manifest."""
+        done = self.run.catalogue.partitions("read").values()
+        read = {name: one for facts in done for name, one in facts["sums"].items()}  # of shards that are parts as read
         sums = {name: read.get(part) for name, part in arranged["taken"].items()}
         self.sink.take([name for name, *_ in arranged["files"]])
         shards = [
@@ -374,14 +386,8 @@ class ExportSteps:
         return self.sink.finish(whole, shards, start["uri"], cut["how"], hidden, others)
 
 
-# --- export ----------------------------------------------------------------------------------------------------------
-#
-# Export a running server: pieces are read in parallel and arranged into shards that load in order, with a manifest.
-#
-# Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica seed` too.
-
-
-STEPS = ("start", "plan", "read", "late", "arrange", "shards")
+def _try(slot: ConnectionSlot, piece: Piece) -> str:
+    return f"{_TRY}-{slot}-of-{piece.name}"
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:

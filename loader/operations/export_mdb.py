@@ -1,6 +1,6 @@
-"""Export a database directory: its pages read by several workers, slapd running or not; into a directory or a stream.
+"""Exports a database directory: several workers read its pages, slapd running or not; into a directory or a stream.
 
-Steps: read, shards. What is read is one snapshot, so a step that was broken off begins anew.
+Steps: read, shards. What is read is one snapshot, so an interrupted step begins anew.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loader import defaults, exports, standard, units
-from loader.exports import Manifest, ShardFile
+from loader.exports import ShardFile
 from loader.mdb.contents import entry_count
 from loader.operations.shards import Finished, ShardDirectory, into, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Facts
-from loader.run.steps import Run
 from loader.sources import mdb
 from loader.sources.mdb import Exported, Part
 from loader.storage import held
@@ -38,7 +37,7 @@ class DumpOptions:
 
 
 def plan(part: Part, output: Path | None) -> Facts:
-    """What an export would do: can the database be read, and is the output free (None: a stream)?"""
+    """Checks that the database can be read and that the output is free. `output`: None for a stream."""
     mdb.require_database(part.directory)
     facts: Facts = {"database": str(part.directory), "base": part.base}
     if part.base is None:
@@ -52,27 +51,23 @@ def plan(part: Part, output: Path | None) -> Facts:
 def export_database(
     options: DumpOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False
 ) -> Finished:
-    """Run or resume an export into a directory."""
+    """Runs or resumes an export into a directory."""
     mdb.require_database(options.part.directory)
     with (
         into(options.output, options.identity(), progress, timeouts, restart) as run,
         held.opened(options.output) as output,
     ):
-        return Finished(_steps(options, ShardDirectory(output.path, run), run), run.told_before())
-
-
-def _steps(options: DumpOptions, sink: ShardDirectory, run: Run) -> Manifest:
-    known = sink.done_before()
-    if known is not None:
-        return known
-    read = run.do("read", lambda meter: _read(options, sink, meter))
-    run.do("shards", lambda meter: _publish(options, sink, read))
-    return exports.require(sink.output)
+        sink = ShardDirectory(output.path, run)
+        known = sink.done_before()
+        if known is None:
+            read = run.do("read", lambda meter: _read(options, sink, meter))
+            run.do("shards", lambda meter: _publish(options, sink, read))
+        return Finished(known or exports.require(sink.output), run.told_before())
 
 
 @dataclass(frozen=True)
 class StreamReport:
-    """What went out. checksum: as of a manifest; bytes: before compression."""
+    """What was sent. `content_checksum`: as of a manifest; `bytes`: before compression."""
 
     base: str
     entries: int
@@ -84,30 +79,19 @@ class StreamReport:
 
 
 def stream_database(part: Part, jobs: int, compress: bool, progress: Progress) -> StreamReport:
-    """LDIF to standard output. Whatever ends it early begins anew with the same command."""
+    """Writes LDIF to standard output. If it is interrupted, the same command begins anew."""
     descriptor = standard.output("packed LDIF" if compress else "LDIF", readable=not compress)
     mdb.require_database(part.directory)
     with progress.step("read") as meter:
         found = mdb.stream(part, descriptor, compress, jobs, meter)
         seconds = meter.seconds
-    return StreamReport(
-        base=found.base,
-        entries=found.entries,
-        content_checksum=found.checksum,
-        context_csns=tuple(found.context_csns),
-        bytes=found.bytes,
-        seconds=seconds,
-        notes=tuple(_notes(found, "come last")),
-    )
+    csns, notes = tuple(found.context_csns), tuple(_notes(found, "come last"))
+    return StreamReport(found.base, found.entries, found.checksum, csns, found.bytes, seconds, notes)
 
 
 def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> Facts:
     arranged, started = sink.empty_arranged(), now()
     found = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
-    shards = [
-        [name, (arranged / name).stat().st_size, checksum, entries, content]
-        for name, checksum, entries, content in found.files
-    ]
     return {
         "started": started,
         "base": found.base,
@@ -116,18 +100,20 @@ def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> Facts:
         "context_csns": found.context_csns,
         "ranges": found.ranges,
         "notes": _notes(found, "stand in the last shards"),
-        "shards": shards,
+        "shards": [
+            [name, (arranged / name).stat().st_size, checksum, entries, content]
+            for name, checksum, entries, content in found.files
+        ],
     }
 
 
 def _notes(found: Exported, late: str) -> list[str]:
-    """What the operator should know of what was exported, and what not. late: where late entries are."""
+    """What the operator should know of the exported entries. `late`: where late entries are."""
     notes = []
     if found.holes:
-        notes.append(
-            f"{units.number(found.holes)} entries are missing though others are below them: slapadd was given those "
-            "without their parents"
-        )
+        holes = units.number(found.holes)
+        below = "are missing though others are below them: slapadd was given those without their parents"
+        notes.append(f"{holes} entries {below}")
     if found.late:
         notes.append(f"{units.number(found.late)} entries {late}, for a newer entry is above them")
     return notes

@@ -1,29 +1,53 @@
-"""Would this configuration have made this file? slapd trusts that it did. Compares the schemas where both are known,
-and has the core look entries up in every index."""
+"""Would this configuration have made this file? slapd trusts that it did, and nothing in the file tells.
+
+If the configuration that the file was made with is known, the two are compared. In any case the core checks entries
+against the configuration and looks them up in every index: all entries of a file that is read in seconds, else a sample
+that includes the newest ones. Index tables can be made again, by the core, or by slapindex where the core is not
+proven. Every other difference is refused by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader import indexes
+from loader import indexes, resources, units
 from loader.backmdb import INTLEN, Settings
+from loader.child import Child
 from loader.config import Config, Database
-from loader.errors import ConfigUnreadable, MadeOtherwise, NotProven, SchemaMissing, SettingRefused
-from loader.mdb import contents, meta, verify
-from loader.mdb.verify import AuditReport, Problem, Resources
+from loader.errors import ConfigUnreadable, MadeOtherwise, MapFull, NotProven, SchemaMissing, SettingRefused, ToolFailed
+from loader.mdb import contents, edits, meta, verify
+from loader.mdb.verify import AuditReport, Resources
 from loader.operations.build import native
-from loader.operations.verify import target_spec
+from loader.operations.publish import TargetDatabase
+from loader.operations.verify import given_to_core, target_spec
 from loader.progress import Meter
-from loader.sinks import mdb
-from loader.sinks.mdb import Schema, Target
+from loader.server import tools
+from loader.sinks import changing, mdb
+from loader.sinks.changing import IndexTask
+from loader.sinks.mdb import Schema, Target, TargetSpec
+
+SAMPLE = 2048  # entries
+ALL_UP_TO = 512 << 20  # bytes of a file all entries of which are checked: seconds
+ROOM = 4  # times the file, for the transaction; LMDB does not make the file larger for it
+_REPORTED = 10_000  # problems of a kind that the core reports
+_SHOWN = 5
+# The schema, or what values are sorted by, is another one.
+_OTHER = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.name")
+# Values are in the entry that `multival` puts into id2v: the next change of the entry makes slapd lose them. Or equal
+# values are where `sortvals` has slapd put them in order: it cannot read the entry.
+_SETTINGS = ("indexes.multival", "indexes.sortvals")
+# There was no equality rule when the entries were written. Overlays store values so, too: if the configuration that the
+# file was made with is known, the rules themselves are compared.
+_WITHOUT_RULE = "indexes.no_normal_form"
+_SCHEMA = "indexes.schema"
 
 
 @dataclass(frozen=True)
 class Definition:
-    """builtin: compiled into slapd. stored: what decides how values are stored; keys: what besides decides their index
-    keys."""
+    """`builtin`: compiled into slapd. `stored`: what decides how values are stored; `keys`: what besides decides their
+    index keys."""
 
     name: str
     builtin: bool
@@ -37,14 +61,6 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """index_only: values are stored as before, and index keys are made otherwise."""
-
-    text: str
-    index_only: bool
-
-
-@dataclass(frozen=True)
 class SchemaFacts:
     """By all names and the OID, in lower case."""
 
@@ -55,68 +71,23 @@ class SchemaFacts:
     def of(cls, schema: Schema) -> SchemaFacts:
         found: dict[str, dict[str, Definition]] = {"attribute": {}, "class": {}}
         for kind, name, aliases, builtin, stored, keys in schema.facts():
-            one = Definition(name, builtin, stored, keys)
-            found[kind] |= {text.lower(): one for text in aliases}
+            definition = Definition(name, builtin, stored, keys)
+            found[kind] |= {text.lower(): definition for text in aliases}
         return cls(found["attribute"], found["class"])
 
     def is_builtin(self, description: str) -> bool:
-        one = self.attributes.get(_base(description))
-        return one is not None and one.builtin
+        definition = self.attributes.get(_base(description))
+        return definition is not None and definition.builtin
 
     def called(self, description: str) -> str:
-        """In lower case, with the first name of the type; as it is, if the type is unknown."""
+        """In lower case, with the first name of the type; unchanged if the type is unknown."""
         base, semicolon, options = description.lower().partition(";")
-        one = self.attributes.get(base)
-        return f"{one.name.lower() if one else base}{semicolon}{options}"
-
-    def lacks_class(self, before: SchemaFacts) -> bool:
-        return any(name not in self.classes for name in before.classes)
-
-    def differences(self, before: SchemaFacts, used: Iterable[str]) -> tuple[Difference, ...]:
-        """Of the attributes that are `used`, and of object classes, which have other superiors."""
-        found = [self._difference(before, _base(name)) for name in used]
-        superiors = [
-            Difference(f"object class {one.name}", True)
-            for name, one in before.classes.items()
-            if name in self.classes and one.differs(self.classes[name])
-        ]
-        return (*(one for one in found if one is not None), *superiors)
-
-    def _difference(self, before: SchemaFacts, name: str) -> Difference | None:
-        one, other = before.attributes.get(name), self.attributes.get(name)
-        if one is None or other is None or not one.differs(other):
-            return None
-        text = f"{other.name} is stored by {one.stored}, and the configuration has {other.stored}"
-        return Difference(text, one.stored == other.stored)
+        definition = self.attributes.get(base)
+        return f"{definition.name.lower() if definition else base}{semicolon}{options}"
 
 
 def _base(description: str) -> str:
     return description.partition(";")[0].lower()
-
-
-# --- made with -------------------------------------------------------------------------------------------------------
-#
-# Is this file what this configuration would have made? slapd trusts that it is, and nothing in the file tells.
-#
-# Where the configuration that it was made with is known, the two are compared; and in any case entries are held
-# against the configuration and looked for in every index: all of them in a file that is read in seconds, else a
-# sample, the newest entries among them. Index tables can be made again (indexing.py). What else differs is refused by
-# name.
-
-
-SAMPLE = 2048  # entries
-ALL_UP_TO = 512 << 20  # bytes of a file all entries of which are looked at: seconds
-_TOLD = 10_000  # problems of a kind that are looked through
-_SHOWN = 5
-# The schema, or what values are sorted by, is another one.
-_OTHER = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.name")
-# Values stand in the entry that `multival` puts into id2v: the next change of the entry makes slapd lose them. Or there
-# are equal ones where `sortvals` has slapd put them in order: it cannot read the entry.
-_SETTINGS = ("indexes.multival", "indexes.sortvals")
-# No equality rule was there when the entries were written. Overlays store values so, too: where the configuration that
-# the file was made with is known, the rules themselves are compared.
-_WITHOUT_RULE = "indexes.no_normal_form"
-_SCHEMA = "indexes.schema"
 
 
 @dataclass(frozen=True)
@@ -129,9 +100,9 @@ class Origin:
 
 @dataclass(frozen=True)
 class Fit:
-    """rebuild: index tables that have to be made again. unknown: attribute types and object classes that the
-    configuration lacks. otherwise: what was made in another way and cannot be mended in place. entries: how many were
-    looked at. left_out: index tables that could not be, which are in `rebuild` too unless nothing differs."""
+    """`rebuild`: index tables that have to be made again. `unknown`: attribute types and object classes that the
+    configuration lacks. `otherwise`: differences that cannot be mended in place. `entries`: how many were checked.
+    `left_out`: index tables that could not be checked; they are in `rebuild`, too, unless nothing differs."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -156,54 +127,54 @@ def _listed(found: tuple[str, ...]) -> str:
 def look(
     place: Path, config: Config, database: Database, meter: Meter, origin: Origin | None = None, *, whole: bool = True
 ) -> Fit:
-    """Of an environment directory, beside a running slapd if need be, or a data file that nobody writes to. Without
-    `whole` never more than a sample is looked at."""
-    facts = meta.read_meta(place)
+    """Checks an environment directory, beside a running slapd if need be, or a data file that nobody writes to. Without
+    `whole` never more than a sample is checked."""
+    used_bytes = meta.read_meta(place).used
     target = _target(config, database, place)
     if target is None:
-        return Fit(rebuild=_configured(database))
-    followed = _followed(target)
-    known, used = SchemaFacts.of(target.schema), contents.attributes(place)
-    before = _before(origin, place)
-    compared = _Comparison.of(before, target.settings, known, used)
-    every = compared.asks_for_all or (whole and not compared.is_equal and facts.used <= ALL_UP_TO)
-    found = verify.audit(
-        place, "indexes", Resources(limit=_TOLD), meter, mdb.database(followed), sample=0 if every else SAMPLE
-    )
+        configured = indexes.configured(database.indexes).values()
+        return Fit(rebuild=tuple(one.attribute for one in configured))
+    checked = target
+    try:
+        native.require_keys(target.settings)
+    except NotProven:  # the core cannot make the keys of its indexes; entries are checked all the same
+        checked = replace(target, settings=replace(target.settings, indexes=(), intlen=INTLEN))
+    schema, used, before = SchemaFacts.of(target.schema), contents.attributes(place), None
+    if origin is not None:
+        try:
+            made = _target(origin.config, origin.database, place)
+            before = None if made is None else (made.settings, SchemaFacts.of(made.schema))
+        except (ConfigUnreadable, SettingRefused):
+            pass
+    compared = _compare(before, target.settings, schema, used)
+    every = compared.asks_for_all or (whole and not compared.is_equal and used_bytes <= ALL_UP_TO)
+    limits = Resources(limit=_REPORTED)
+    found = verify.audit(place, "indexes", limits, meter, mdb.database(checked), sample=0 if every else SAMPLE)
     unproven = () if compared.is_equal else found.left_out
-    all_indexes = compared.all_indexes or followed is not target
-    every_index = tuple(name for name, _ in target.settings.indexes)
-    rebuild = every_index if all_indexes else compared.indexes
+    rebuild = compared.indexes
+    if compared.all_indexes or checked is not target:
+        rebuild = tuple(name for name, _ in target.settings.indexes)
     return Fit(
         rebuild=tuple(dict.fromkeys((*rebuild, *found.drifted, *unproven))),
-        unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *_classes(found)))),
-        otherwise=(*compared.otherwise, *_otherwise(found, known, of_unknown=before is None)),
+        unknown=tuple(dict.fromkeys((*target.schema.unknown(used), *_unknown_classes(found)))),
+        otherwise=(*compared.otherwise, *_otherwise(found, schema, of_unknown=before is None)),
         entries=found.entries if every else min(SAMPLE, found.entries),
         left_out=found.left_out,
     )
 
 
 def _target(config: Config, database: Database, place: Path) -> Target | None:
-    """What the configuration says of the file; None where it cannot be told."""
+    """The database as the configuration describes it; None if that is not proven."""
     try:
         return target_spec(config, database, place).target()
     except NotProven:
         return None
 
 
-def _followed(target: Target) -> Target:
-    """Without its indexes, if the core cannot make their keys: entries are looked at all the same."""
-    try:
-        native.require_keys(target.settings)
-    except NotProven:
-        return replace(target, settings=replace(target.settings, indexes=(), intlen=INTLEN))
-    return target
-
-
 @dataclass(frozen=True)
 class _Comparison:
-    """Of two configurations. indexes: those whose keys are made otherwise. asks_for_all: only a look at every entry
-    tells whether what differs matters. is_equal: both are known, and make the same."""
+    """Of two configurations. `indexes`: those whose keys are made otherwise. `asks_for_all`: only a check of every
+    entry tells whether the differences matter. `is_equal`: both are known, and make the same file."""
 
     is_equal: bool = False
     asks_for_all: bool = False
@@ -211,74 +182,136 @@ class _Comparison:
     indexes: tuple[str, ...] = ()
     otherwise: tuple[str, ...] = ()
 
-    @classmethod
-    def of(
-        cls, before: tuple[Settings, SchemaFacts] | None, now: Settings, known: SchemaFacts, used: Sequence[str]
-    ) -> _Comparison:
-        if before is None:
-            return cls(asks_for_all=bool(now.multival or now.sortvals))
-        settings, schema = before
-        differing = known.differences(schema, used)
-        changed, lacks = tuple(_changed(settings, now)), known.lacks_class(schema)
-        resorted = set(now.sortvals) - set(settings.sortvals)
-        return cls(
-            is_equal=not (differing or changed or lacks),
-            asks_for_all=lacks or settings.multival != now.multival or bool(resorted),
-            all_indexes=any(one.index_only for one in differing),
-            indexes=changed,
-            otherwise=tuple(one.text for one in differing if not one.index_only),
-        )
 
-
-def _configured(database: Database) -> tuple[str, ...]:
-    return tuple(one.attribute for one in indexes.configured(database.indexes).values())
-
-
-def _before(origin: Origin | None, place: Path) -> tuple[Settings, SchemaFacts] | None:
-    """What the configuration of the origin says; None where it cannot be told."""
-    if origin is None:
-        return None
-    try:
-        target = _target(origin.config, origin.database, place)
-    except (ConfigUnreadable, SettingRefused):
-        return None
-    return None if target is None else (target.settings, SchemaFacts.of(target.schema))
+def _compare(
+    before: tuple[Settings, SchemaFacts] | None, now: Settings, schema: SchemaFacts, used: Iterable[str]
+) -> _Comparison:
+    """`used`: the attributes that the database has."""
+    if before is None:
+        return _Comparison(asks_for_all=bool(now.multival or now.sortvals))
+    settings, former = before
+    pairs = [(former.attributes.get(name), schema.attributes.get(name)) for name in map(_base, used)]
+    attributes = [(old, new) for old, new in pairs if old is not None and new is not None and new.differs(old)]
+    classes = [new.differs(former.classes[name]) for name, new in schema.classes.items() if name in former.classes]
+    changed, lacks = tuple(_changed(settings, now)), not former.classes.keys() <= schema.classes.keys()
+    resorted = set(now.sortvals) - set(settings.sortvals)
+    return _Comparison(
+        is_equal=not (attributes or any(classes) or changed or lacks),
+        asks_for_all=lacks or settings.multival != now.multival or bool(resorted),
+        # Classes with other superiors, and rules of keys alone, change index keys.
+        all_indexes=any(classes) or any(old.stored == new.stored for old, new in attributes),
+        indexes=changed,
+        otherwise=tuple(
+            f"{new.name} is stored by {old.stored}, and the configuration has {new.stored}"
+            for old, new in attributes
+            if old.stored != new.stored
+        ),
+    )
 
 
 def _changed(before: Settings, now: Settings) -> Iterator[str]:
-    """Indexes whose keys were made otherwise, or not at all. Keys that no longer would be made do no harm."""
-    width = (before.hash64, before.intlen, before.attribute_options)
-    all_of_them = width != (now.hash64, now.intlen, now.attribute_options)
-    all_of_them |= now.idlexp < before.idlexp
+    """Indexes whose keys were made otherwise, or not at all. Superfluous keys do no harm."""
+    every = (before.hash64, before.intlen, before.attribute_options) != (now.hash64, now.intlen, now.attribute_options)
+    every |= now.idlexp < before.idlexp
     kinds = {name.lower(): set(kinds) for name, kinds in before.indexes}
     for name, wanted in now.indexes:
         lengths = "sub" in wanted and before.substr != now.substr
-        if all_of_them or lengths or set(wanted) - kinds.get(name.lower(), set()):
+        if every or lengths or set(wanted) - kinds.get(name.lower(), set()):
             yield name
 
 
-def _classes(found: AuditReport) -> Iterator[str]:
-    """Object classes that the schema does not know; attribute types are in ad2i."""
+def _unknown_classes(found: AuditReport) -> Iterator[str]:
+    """Object classes that the schema lacks; attribute types are in ad2i."""
     for problem in found.problems:
         if problem.kind == _SCHEMA:
-            told = (one.message for one in problem.told if one.attribute == "objectClass")
-            yield from (message.rpartition(" ")[2] for message in told)
+            messages = (one.message for one in problem.told if one.attribute == "objectClass")
+            yield from (message.rpartition(" ")[2] for message in messages)
 
 
-def _otherwise(found: AuditReport, facts: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
-    """What is compiled into slapd no configuration changes; slapd and its overlays store some of that otherwise.
-    of_unknown: nothing is known of the configuration that the file was made with."""
+def _otherwise(found: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
+    """The first problem of each attribute. No configuration changes what is compiled into slapd; slapd and its overlays
+    store some of that otherwise. `of_unknown`: the configuration that the file was made with is unknown."""
     for problem in found.problems:
-        if problem.kind in _OTHER:
-            yield from _of(problem, lambda attribute: not facts.is_builtin(attribute))
-        elif problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
-            yield from _of(problem)
+        other = problem.kind in _OTHER
+        if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
+            firsts = {one.attribute: one for one in reversed(problem.told)}
+            for attribute in dict.fromkeys(one.attribute for one in problem.told):
+                if attribute is None or not other or not schema.is_builtin(attribute):
+                    yield str(firsts[attribute])
 
 
-def _of(problem: Problem, counts: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
-    """The first of each attribute that counts."""
-    attributes = dict.fromkeys(one.attribute for one in problem.told)
-    for attribute in attributes:
-        if attribute is None or counts(attribute):
-            first = next(one for one in problem.told if one.attribute == attribute)
-            yield str(first)
+# --- indexes made again ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """`attributes`: whose indexes were made again. `notes`: the tool that made them, if that was not the core."""
+
+    attributes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> Rebuilt:
+    """Makes indexes again in a copy of the database in `directory`, which nobody else uses. Raises MapFull, NoSpace,
+    ToolFailed."""
+    if not attributes:
+        return Rebuilt()
+    room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
+    try:
+        spec = replace(given_to_core(place.config, place.database, directory), map_size=room)
+        by_core(spec, directory, attributes, scratch, meter)
+        return Rebuilt(tuple(attributes))
+    except NotProven as error:
+        _by_slapindex(place, directory, attributes, room, scratch, meter)
+        return Rebuilt(tuple(attributes), (by_slapindex_because(error),))
+
+
+def by_core(spec: TargetSpec, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
+    """Makes all of the indexes or changes nothing; `spec.map_size` is how large the file may become. Raises NotProven
+    before it changes anything, MapFull, NoSpace, MdbDamaged, TargetInUse."""
+    means = changing.Resources(resources.sorting_memory(), resources.processors(), scratch)
+    changing.rebuild(IndexTask(directory, spec, tuple(attributes), means), meter)
+
+
+def by_slapindex_because(error: NotProven) -> str:
+    """A note."""
+    return f"slapindex made the indexes, which takes longer: {error.facts['reason']}"
+
+
+def _by_slapindex(
+    place: TargetDatabase, directory: Path, attributes: Sequence[str], room: int, scratch: Path, meter: Meter
+) -> None:
+    """Empties the tables first, because slapindex only adds. Not synced."""
+    edits.empty_indexes(directory, [name.partition(";")[0] for name in attributes])
+    settings: dict[str, Sequence[bytes]] = {
+        "olcDbDirectory": [str(directory).encode()],
+        "olcDbMaxSize": [str(room).encode()],
+        "olcDbEnvFlags": [],  # writemap makes the file as long as its map
+    }
+    meter.note = f"slapindex {' '.join(attributes)}"
+    if lines := only(place.database.indexes, attributes):
+        settings["olcDbIndex"] = lines
+    with place.private_configuration(scratch, settings) as copy:
+        command = tools.server_tool("slapindex", "-q", "-F", str(copy), "-b", place.database.suffix)
+        run_slapindex(command, directory, room, meter)
+
+
+def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter: Meter) -> None:
+    """Raises MapFull, ToolFailed."""
+    with Child(command) as child, meter.cancelling(child.kill):
+        try:
+            child.check()
+        except ToolFailed as error:
+            if "MDB_MAP_FULL" in " ".join(child.words):
+                raise MapFull(path=directory, map_size=units.size(map_size)) from error
+            raise ToolFailed(**{**error.facts, "tool": "slapindex"}) from error
+
+
+def only(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:
+    """The configured indexes of these attributes, in place of arguments of slapindex: given several, it sorts them by
+    address unless the first is the one of the lowest address, and then makes only part of them. Empty, for all indexes,
+    if one is configured by another name."""
+    wanted, configured = {name.lower() for name in attributes}, indexes.parse(lines)
+    if not wanted <= configured.keys():
+        return []
+    return [str(one).encode() for key, one in configured.items() if key in wanted]

@@ -1,7 +1,8 @@
-"""A database made again for another slapd: of another version, with another LMDB, or of another configuration.
+"""Makes a database again for another slapd: of another version, with another LMDB, or of another configuration.
 
 Steps: look, config, load, check, compare, publish. The records are copied from the pages of the old database, or its
-entries go straight to the native core, which makes the new one as the new slapd's slapadd would; no LDIF is in between.
+entries go straight to the native core, which builds the new one as the new slapd's slapadd would; no LDIF is in
+between.
 """
 
 from __future__ import annotations
@@ -30,20 +31,18 @@ from loader.errors import (
     MdbDamaged,
     MissingParents,
     NotProven,
-    SchemaMissing,
     UsageProblem,
 )
 from loader.mdb import contents, meta, readers, snapshot
 from loader.mdb.contents import DatabaseSummary
 from loader.operations import compare as comparing
-from loader.operations import schema
-from loader.operations.build import native
+from loader.operations import sizing
+from loader.operations.build import native, steps
+from loader.operations.build.inputs import FULL, BuildOptions
 from loader.operations.build.native import NativeSteps, made_for
-from loader.operations.build.options import FULL, BuildOptions
 from loader.operations.publish import TargetDatabase, existing, head_digest
 from loader.operations.room import choose_maxsize, require_room
-from loader.operations.sizing import sampled
-from loader.operations.sizing.model import BY_KEYS
+from loader.operations.sizing import BY_KEYS
 from loader.piped import piped
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, recorded
@@ -60,7 +59,7 @@ RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that pub
 # Among the facts of the step `load`.
 SOURCE, MADE_FOR = "source_as_read", "made_for"
 AGAIN = "made_again"  # why entries could not be copied as they are stored
-_SHOWN = 10  # names in a message
+_SHOWN = 10  # entries in a message
 _COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
 _SIZE = SampleSize(10_000, 0.0)
 _ALIKE = 0.1  # by so much of it may the pages of entries be others than the sample tells
@@ -161,7 +160,7 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     try:
         target = native.target_of(options.building(place), place)
         sample = sampling.of_database(options.source, _SIZE, meter)
-        found = sampled.forecast(sample, target, meter, timed=0.0)
+        found = sizing.forecast(sample, target, meter, timed=0.0)
     except (NotProven, EmptyInput):
         return in_use
     if target.settings.page_size != facts.page_size:
@@ -177,16 +176,16 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
 
 
 def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> Facts:
-    """None is foreseen where the first entries cannot stand alone, or are refused."""
+    """Seconds and bytes; None if the first entries cannot stand alone, or are refused."""
+    options, place, building = work.options, work.place, work.build_options
     facts: Facts = {"problems": [], "seconds": None, "needed": None, "maxsize": None}
-    text, is_all = _first_records(work.options)
+    text, is_all = _first_records(options)
     try:
         facts["seconds"] = round(_seconds_an_entry(work, text, meter) * entries, 1)
-        facts["needed"] = size = needed(work.options, work.place, Meter("room"))
-        facts["maxsize"] = work.place.database.maxsize
-        changing = work.build_options.target is None
-        facts["maxsize"] = choose_maxsize(work.place, size, work.options.maxsize, changing)
-        require_room(native.limits_of(work.build_options, work.place), lambda: size)
+        facts["needed"] = size = needed(options, place, Meter("room"))
+        facts["maxsize"] = place.database.maxsize
+        facts["maxsize"] = choose_maxsize(place, size, options.maxsize, changing=building.target is None)
+        require_room(native.limits_of(building, place), lambda: size)
     except LoaderError as error:
         if isinstance(error, MissingParents) and not is_all:
             return facts  # an entry was moved below one that is younger
@@ -197,23 +196,23 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> F
 
 
 def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
-    """To build the first entries, with as large a map as it takes, and to read them again."""
+    """Builds the first entries, with as large a map as it takes, and reads them again."""
+
+    def write(descriptor: int) -> None:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(text)
+
     work = dataclasses.replace(work, options=dataclasses.replace(work.options, maxsize="auto"))
     began = time.monotonic()
-    with piped(lambda descriptor: _write(text, descriptor), "sample") as (descriptor, _):
-        made = work.building.make(meter, [descriptor], None)
+    with piped(write, "sample") as (descriptor, _):
+        built = work.building.make(meter, [descriptor], None)
     with ldif.digesting((), Meter("digest")) as tree:
         mdb.digest(Part(work.building.made), tree, Meter("digest"))
-    return (time.monotonic() - began) / int(made["entries"])
-
-
-def _write(text: bytes, descriptor: int) -> None:
-    with os.fdopen(os.dup(descriptor), "wb") as file:
-        file.write(text)
+    return (time.monotonic() - began) / int(built["entries"])
 
 
 def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
-    """Whole records, from the beginning of the database; are these all?"""
+    """Whole records, from the beginning of the database, and whether these are all."""
 
     def write(descriptor: int) -> mdb.Exported:
         return mdb.stream(options.part, descriptor, False, options.jobs or 1, Meter("sample"))
@@ -233,93 +232,80 @@ def state_of(source: Path) -> list[int | str]:
 
 @dataclass(frozen=True)
 class MigrateSteps:
+    """The bodies of the steps. Each can be repeated from its beginning."""
+
     options: MigrateOptions
     run: Run
     place: TargetDatabase
 
     @cached_property
-    def building(self) -> NativeSteps:
-        return NativeSteps(self.build_options, self.run, self.place)
-
-    @cached_property
     def build_options(self) -> BuildOptions:
         return self.options.building(self.place)
 
+    @cached_property
+    def building(self) -> NativeSteps:
+        return NativeSteps(self.build_options, self.run, self.place)
+
     def load(self, meter: Meter) -> Facts:
-        """One snapshot of the source. Its records are copied as they are, unless the new slapd would store an entry
+        """Reads one snapshot of the source. Its records are copied unchanged, unless the new slapd would store an entry
         otherwise: then the entries are made again."""
         state = state_of(self.options.source)
         try:
-            found = self._copied(meter)
+            with snapshot.held(self.options.source) as held:
+                loaded = self.building.transfer(meter, held)
+            context_csns = contents.summarise(self.building.made, newest=False).context_csns
+            loaded |= {"context_csns": list(context_csns), "late": 0}
         except NotProven as error:
-            found = {**self._made_again(meter), AGAIN: str(error.facts["reason"])}
+            loaded = {**self._made_again(meter), AGAIN: str(error.facts["reason"])}
         made = made_for(self.place.config, self.place.database, self.build_options)
-        return {**found, SOURCE: state, MADE_FOR: made}
-
-    def _copied(self, meter: Meter) -> Facts:
-        with snapshot.held(self.options.source) as held:
-            made = self.building.transfer(meter, held)
-        context_csns = contents.summarise(self.building.made, newest=False).context_csns
-        return {**made, "context_csns": list(context_csns), "late": 0}
+        return {**loaded, SOURCE: state, MADE_FOR: made}
 
     def _made_again(self, meter: Meter) -> Facts:
-        """Entries are read by one native call and written by another."""
-        inner = Meter("read")
+        """One native call reads the entries, another one writes them. Raises SchemaMissing, MadeOtherwise."""
+        inner, options = Meter("read"), self.options
 
         def read(descriptor: int) -> mdb.Exported:
-            jobs = self.options.jobs or resources.processors()
-            scratch = self.options.scratch or Path(tempfile.gettempdir())
-            return mdb.stream(self.options.part, descriptor, False, jobs, inner, scratch)
+            jobs, scratch = options.jobs or resources.processors(), options.scratch or Path(tempfile.gettempdir())
+            return mdb.stream(options.part, descriptor, False, jobs, inner, scratch)
 
         with meter.cancelling(inner.cancel), piped(read, "read") as (descriptor, reading):
-            made = self._make(meter, descriptor)
-        found, completed = reading.result(), made.pop("completed")
+            try:
+                loaded = self.building.make(meter, [descriptor], None, account=True)
+            except EntryRefused as error:
+                classes = list(ldif.scan([self.building.rejects], Meter("schema")).object_classes)
+                steps.require_none_lacking(self.place.config, self.lacking(used(options.source), classes))
+                rejects = plain.with_operator_paths(str(self.building.rejects))
+                advice = (
+                    "Correct that entry in the old server, or the new configuration (schema, multival, dbpagesize); "
+                    f"the entry is in {rejects}."
+                )
+                config = self.place.config.path
+                raise MadeOtherwise(path=options.source, config=config, reason=error, advice=advice) from error
+        source, completed = reading.result(), loaded.pop("completed")
+        total = (int(source.checksum, 16) + int(completed, 16)) % 2**128  # the checksum of two trees together
         return {
-            **made,
-            "in_source": found.entries,
-            "checksum": _sum(found.checksum, completed),
-            "context_csns": list(found.context_csns),
-            "late": found.late,
+            **loaded,
+            "in_source": source.entries,
+            "checksum": f"{total:032x}",
+            "context_csns": list(source.context_csns),
+            "late": source.late,
         }
-
-    def _make(self, meter: Meter, descriptor: int) -> Facts:
-        try:
-            return self.building.make(meter, [descriptor], None, account=True)
-        except EntryRefused as error:
-            self._require_schema()
-            raise MadeOtherwise(
-                path=self.options.source,
-                config=self.place.config.path,
-                reason=error,
-                advice="Correct that entry in the old server, or the new configuration (schema, multival, dbpagesize); "
-                f"the entry is in {plain.with_operator_paths(str(self.building.rejects))}.",
-            ) from error
-
-    def _require_schema(self) -> None:
-        """Name all that the old database uses and the new configuration lacks. Raises SchemaMissing."""
-        found = ldif.scan([self.building.rejects], Meter("schema"))
-        lacking = self.lacking(used(self.options.source), list(found.object_classes))
-        if lacking:
-            more = [f"and {len(lacking) - _SHOWN} more"] if len(lacking) > _SHOWN else []
-            named = ", ".join([*lacking[:_SHOWN], *more])
-            raise SchemaMissing(config=self.place.config.path, names=named)
 
     def lacking(self, attributes: Sequence[str], classes: Sequence[str]) -> list[str]:
         """Names that the new configuration does not know."""
-        return schema.unknown_names(self.place, attributes, classes, self.run.directory)
+        return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 
     def compare(self, meter: Meter, loaded: Facts) -> Facts:
-        """Every entry of the new database against what was read of the old one: number and checksum of all that they
-        hold, in whatever order, and what slapadd adds to them or leaves out; or every record, where they were copied.
-        Raises MdbDamaged."""
+        """Compares every entry of the new database with what was read of the old one: number and checksum of all that
+        they hold, in whatever order, with what slapadd adds to them or leaves out; or every record, if they were
+        copied. Raises MdbDamaged."""
         if loaded.get("records"):
-            if self.building.records_checksum(meter) != loaded["records"]:
-                raise self._differing(loaded)
-            return {"compared": "equal"}
-        made = self.building.made
-        with ldif.digesting((), meter) as tree:
-            mdb.digest(Part(made), tree, meter)
-        if (tree.entries, tree.checksum) != (loaded["in_source"], loaded["checksum"]):
+            equal = self.building.records_checksum(meter) == loaded["records"]
+        else:
+            with ldif.digesting((), meter) as tree:
+                mdb.digest(Part(self.building.made), tree, meter)
+            equal = (tree.entries, tree.checksum) == (loaded["in_source"], loaded["checksum"])
+        if not equal:
             raise self._differing(loaded)
         return {"compared": "equal"}
 
@@ -344,45 +330,31 @@ def used(source: Path) -> list[str]:
     return list(contents.attributes(source))
 
 
-def _sum(one: str, other: str) -> str:
-    """Of two checksums of trees."""
-    total = (int(one, 16) + int(other, 16)) % 2**128
-    return f"{total:032x}"
-
-
 def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
-    """Run or resume a migration; what its steps found."""
+    """Runs or resumes a migration; returns the facts of its steps."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
-        return _migrate(options, source, progress, timeouts, restart)
-
-
-def _migrate(
-    options: MigrateOptions, source: DatabaseSummary, progress: Progress, timeouts: dict[str, float], restart: bool
-) -> Facts:
-    place = place_of(options, source)
-    run_dir, identity = place.directory / RUN_DIR, options.identity()
-    stale = _is_out_of_date(options, place, run_dir)
-    anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
-    with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
-        return {**_steps(options, run, place, source), **run.told_before()}
+        place = place_of(options, source)
+        run_dir, identity = place.directory / RUN_DIR, options.identity()
+        stale = _is_out_of_date(options, place, run_dir)
+        anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
+        with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
+            return {**_steps(options, run, place, source), **run.told_before()}
 
 
 def _is_out_of_date(options: MigrateOptions, place: TargetDatabase, run_dir: Path) -> bool:
-    """Was the source written to, or the new slapd or its configuration changed, since the run there read the source?
-    Then what it made is of no use, published or not."""
+    """Whether the source was written to, or the new slapd or its configuration changed, since the run there read the
+    source. Then its result is of no use, published or not."""
     with recorded(run_dir) as catalogue:
         loaded = catalogue.found("load") if catalogue else None
     if loaded is None:
         return False
     made = made_for(place.config, place.database, options.building(place))
-    now = state_of(options.source), made
-    return now != (loaded[SOURCE], loaded[MADE_FOR])
+    return (state_of(options.source), made) != (loaded[SOURCE], loaded[MADE_FOR])
 
 
 def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary) -> Facts:
-    if run.catalogue.found("publish") is None:
-        place.require_free(run.catalogue.found("check"))
+    place.require_still_free(run)
     work = MigrateSteps(options, run, place)
     looked = run.do("look", lambda meter: examine(options, source))
     run.do("config", work.building.config)
@@ -414,24 +386,20 @@ def examine(options: MigrateOptions, source: DatabaseSummary) -> Facts:
 
 
 def plan(options: MigrateOptions, progress: Progress) -> Facts:
-    """What `migrate` would do; `accepted` is false where it would not begin. Nothing is written but in a temporary
+    """What `migrate` would do; `accepted` is false if it would not begin. Nothing is written but in a temporary
     directory; a missing TARGET exists meanwhile, because slapd's tools refuse a configuration that names it."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
-        return _plan(options, source, progress)
-
-
-def _plan(options: MigrateOptions, source: DatabaseSummary, progress: Progress) -> Facts:
-    told = configuration.slaptest(options.config_path)
-    facts: Facts = {
-        **examine(options, source),
-        "directory": str(options.target),
-        "entries": source.entries,
-        "slaptest": told.lines,
-        "accepted": told.accepted,
-        "problems": [],
-        "dry_run": "nothing was written",
-    }
-    if told.accepted:
-        facts |= planned(options, place_of(options, source), source, progress)
-    return facts
+        slaptest = configuration.slaptest(options.config_path)
+        facts: Facts = {
+            **examine(options, source),
+            "directory": str(options.target),
+            "entries": source.entries,
+            "slaptest": slaptest.lines,
+            "accepted": slaptest.accepted,
+            "problems": [],
+            "dry_run": "nothing was written",
+        }
+        if slaptest.accepted:
+            facts |= planned(options, place_of(options, source), source, progress)
+        return facts

@@ -33,7 +33,8 @@ from loader.mdb.verify import Verified
 from loader.operations import packaged
 from loader.operations.tune.target import apply_maxsize
 from loader.progress import Progress
-from loader.run.log import Catalogue, Facts, exclusive, killpoint, recorded
+from loader.run.log import Facts, exclusive, killpoint, recorded
+from loader.run.steps import Run
 from loader.server import configuration, private, tools
 from loader.storage import files, held, holders
 from loader.storage.files import Owner
@@ -41,7 +42,6 @@ from loader.storage.files import Owner
 PUBLISHED = "published"  # among the facts of the step `publish`
 REPLACED = f"{DATA}.replaced-"  # and a time: the name under which an old data file is kept
 WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
-_REPLACED = "Give the same command again with --replace."
 _KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
 
 
@@ -78,6 +78,11 @@ class TargetDatabase:
         """As `require_target`; a database that this run published before it was killed may be there."""
         require_target(self.directory, self.replace or self.holds(checked))
 
+    def require_still_free(self, run: Run) -> None:
+        """The same until the run has published its database."""
+        if run.catalogue.found("publish") is None:
+            self.require_free(run.catalogue.found("check"))
+
     def holds(self, checked: Facts | None) -> bool:
         """Is the database in place the one that the step `check` saw?"""
         if checked is None or not self.data.exists():
@@ -85,10 +90,10 @@ class TargetDatabase:
         return bool(files.identity(self.data) == checked["identity"])
 
     def begins_anew(self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool) -> bool:
-        """Whether the run in `run_dir` is none to go on with. Then the target is asked before the run is forgotten.
+        """Whether the run in `run_dir` is not to be resumed. Then the target is checked before the run is forgotten.
 
-        It is none when it has ended and what it published is gone, or when it had other options and has ended or
-        had hardly begun: whoever mends a mistake in a command just gives it again.
+        It is not resumed if it has ended and what it published is gone, or if it had other options and has ended or had
+        hardly begun: whoever corrects a mistake in a command just repeats it. Raises ChangedSince.
         """
         anew = restart or self._is_over(run_dir, verb, options)
         if anew:
@@ -99,64 +104,43 @@ class TargetDatabase:
         with recorded(run_dir) as catalogue:
             if catalogue is None:
                 return True
-            differ = bool(catalogue.differences(verb, options))
-            if catalogue.found("publish") is None:
+            differ, published = bool(catalogue.differences(verb, options)), catalogue.found("publish")
+            if published is None:
                 return differ and not catalogue.has_work()
             if differ or not self.holds(catalogue.found("check")):
                 return True
-            self._require_as_published(catalogue)
+            require_as_published(self.directory, published[PUBLISHED], units.moment(catalogue.ended() or 0))
             return False
-
-    def _require_as_published(self, catalogue: Catalogue) -> None:
-        """Raises ChangedSince."""
-        facts = catalogue.found("publish") or {}
-        finished = units.moment(catalogue.ended() or 0)
-        require_as_published(self.directory, facts[PUBLISHED], finished)
 
 
 def published(data: Path, entries: int) -> Facts:
-    """What tells later whether a database was written to, or is another one. The entries are for people."""
+    """Tells later whether a database was written to, or is another one. The entries are for people."""
     with held.checked_file(data) as pin:
-        facts = meta.read_meta(pin)
-        length = 2 * facts.page_size
-        return {"entries": entries, "head": [length, head_digest(pin, length)], **_written(pin)}
+        length, status = 2 * meta.read_meta(pin).page_size, pin.stat()
+        head = [length, head_digest(pin, length)]
+        return {"entries": entries, "head": head, "size": status.st_size, "modified": status.st_mtime_ns}
 
 
 def head_digest(data: Path, length: int) -> str:
-    """Of both meta pages, `length` bytes."""
+    """The checksum of both meta pages, `length` bytes."""
     with files.reading(data) as file:
         return xxhash.xxh3_128_hexdigest(file.read(length))
 
 
-def _written(data: Path) -> Facts:
-    status = data.stat()
-    return {"size": status.st_size, "modified": status.st_mtime_ns}
-
-
 def require_as_published(directory: Path, before: Facts, finished: str) -> None:
-    """Raises ChangedSince where the database was written to since it was `published`, by LMDB or by anything else."""
-    if not _is_as_published(directory, before):
-        then = units.number(before["entries"])
-        now = _entries_now(directory)
-        raise ChangedSince(path=directory / DATA, finished=finished, then=then, now=now)
-
-
-def _is_as_published(directory: Path, before: Facts) -> bool:
-    """With MDB_WRITEMAP (envflags writemap) the file gets the length of its map when it is opened, and a new mtime."""
+    """Raises ChangedSince if the database was written to since it was `published`, by LMDB or by anything else. With
+    MDB_WRITEMAP (envflags writemap) the file gets the length of its map when it is opened, and a new mtime."""
     with held.checked_file(directory / DATA) as pin:
         length, digest = before["head"]
-        now = _written(pin)
-        if head_digest(pin, length) != digest:
-            return False
-    grown = bool(now["size"] > before["size"])
-    return grown or now == {name: before[name] for name in now}
-
-
-def _entries_now(directory: Path) -> str:
+        status, same = pin.stat(), head_digest(pin, length) == digest
+    grown = status.st_size > before["size"]
+    if same and (grown or (status.st_size, status.st_mtime_ns) == (before["size"], before["modified"])):
+        return
     try:
-        return units.number(contents.entry_count(directory))
+        now = units.number(contents.entry_count(directory))
     except (MdbDamaged, NotLmdb):
-        return "none that can be read"
+        now = "none that can be read"
+    raise ChangedSince(path=directory / DATA, finished=finished, then=units.number(before["entries"]), now=now)
 
 
 def publish_environment(made: Path, place: TargetDatabase, checked: Facts, entries: int, maxsize: int) -> Facts:
@@ -184,30 +168,26 @@ def publish_environment(made: Path, place: TargetDatabase, checked: Facts, entri
 
 
 def require_target(directory: Path, replace: bool) -> None:
-    """Refuse a directory that is in use, not ours to write, or holds entries (unless `replace`)."""
+    """Refuses a directory that is in use, not ours to write, or holds entries (unless `replace`)."""
     if directory.exists() and not directory.is_dir():
         raise UsageProblem(reason=f"{directory} is not a directory")
     files.require_writable(directory)
     holders.require_unused(directory)
     data = directory / DATA
-    if data.exists() and not replace and holds_entries(directory):
-        raise _not_empty(directory, units.size(files.allocated_bytes(data)))
-
-
-def _not_empty(directory: Path, size: str) -> TargetNotEmpty:
-    """With what the package of slapd leaves there told from data that somebody may need."""
-    try:
+    if replace or not data.exists() or not holds_entries(directory):
+        return
+    what, advice = f"a database ({units.size(files.allocated_bytes(data))})", _KEPT
+    with suppress(LoaderError):
         suffix = packaged.suffix_in(directory)
-    except LoaderError:
-        suffix = None
-    if suffix is None:
-        return TargetNotEmpty(path=directory, what=f"a database ({size})", advice=_KEPT)
-    what = f"the database of {suffix} that installing slapd made, without any entry of yours"
-    return TargetNotEmpty(path=directory, what=what, advice=_REPLACED)
+        if suffix is not None:
+            what = f"the database of {suffix} that installing slapd made, without any entry of yours"
+            advice = "Give the same command again with --replace."
+    raise TargetNotEmpty(path=directory, what=what, advice=advice)
 
 
 def holds_entries(directory: Path) -> bool:
-    """A slapd that was started once leaves a database without an entry; that is nothing to lose. In doubt: yes."""
+    """Whether there is something to lose: a slapd that was started once leaves a database without an entry. True if the
+    file cannot be read."""
     try:
         return contents.entry_count(directory) > 0
     except LoaderError:
@@ -228,77 +208,71 @@ def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | N
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
-    """Put a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
-    no stale lock.mdb. `keep`: the old one stays under another name, if it holds entries; its path.
+    """Puts a finished data file, of a private directory, into an environment directory: the directory's owner, `mode`,
+    no stale lock.mdb. `keep`: the old file, if it holds entries, gets another name, which is returned.
 
     Raises TargetInUse, TargetNotEmpty: somebody may have come meanwhile.
     """
     with held.opened(directory) as target:
-        _give(partial, Owner.told(target.status), mode)
+        with held.opened(partial.parent) as source:
+            descriptor = source.open(partial.name, os.O_RDWR)
+        try:
+            Owner.told(target.status).give(descriptor)
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         killpoint("publish.middle")
         require_target(target.path, replace)
         old = _keep(target) if keep else None
-        target.remove(LOCK)  # of the database that was there before
+        target.remove(LOCK)  # of the old database
         target.take(partial, DATA)
         return old
 
 
 def _keep(target: held.Directory) -> Path | None:
-    """The directory has a data file at every moment: the old one has two names until the new one takes `DATA`. After a
-    kill in between it still has both; the second one is then removed first, when the same is done again."""
+    """The directory has a data file at every moment: the old one has two names until the new one takes `DATA`. If a
+    kill left both names, the next call removes the second one first."""
     if not target.exists(DATA) or not holds_entries(target.path):
         return None
     old = os.stat(DATA, dir_fd=target.descriptor, follow_symlinks=False)
-    others = [one for one in os.listdir(target.descriptor) if one.startswith(REPLACED)]
-    for one in others:
-        found = os.stat(one, dir_fd=target.descriptor, follow_symlinks=False)
-        if os.path.samestat(old, found):
-            target.remove(one)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    name = next(one for one in _names(REPLACED + stamp) if one not in others)
+    others = [name for name in os.listdir(target.descriptor) if name.startswith(REPLACED)]
+    for name in others:
+        if os.path.samestat(old, os.stat(name, dir_fd=target.descriptor, follow_symlinks=False)):
+            target.remove(name)
+    name = first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    numbers = itertools.count(2)
+    while name in others:  # of the same second
+        name = f"{first}-{next(numbers)}"
     target.link(DATA, name)
     killpoint("restore.kept")
     return target.name / name
 
 
-def _names(first: str) -> Iterator[str]:
-    """For files that are kept in the same second: `first`, `first`-2, ..."""
-    yield first
-    yield from (f"{first}-{number}" for number in itertools.count(2))
-
-
-def _give(finished: Path, owner: Owner, mode: int) -> None:
-    with held.opened(finished.parent) as place:
-        descriptor = place.open(finished.name, os.O_RDWR)
-    try:
-        owner.give(descriptor)
-        os.fchmod(descriptor, mode)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @dataclass(frozen=True)
 class BuildDirectory:
-    """Where a data file is made that goes to `target`: a private directory inside of it, `home`."""
+    """Where a data file is built that goes to `target`: `home`, a private directory inside of it."""
 
     target: Path
     home: Path
 
 
 def workshop_of(directory: Path) -> Path:
-    """What stands of an interrupted run is there."""
+    """The directory in which an interrupted run leaves its files."""
     return directory / WORKSHOP
 
 
 @contextmanager
 def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
-    """Make the directory where it is missing, owned as `like` is, and keep other clones out of it meanwhile. What is
-    left in the workshop stays, for a run that goes on. Raises Locked, DirectoryUnsafe."""
+    """Makes the directory if it is missing, owned as `like` is, and keeps other clones out of it meanwhile. Files in
+    the workshop stay for a run that goes on. Raises Locked, DirectoryUnsafe."""
     with existing(directory, like), held.opened(directory) as target:
         try:
-            with held.private(target.path / WORKSHOP) as home:
-                yield from _locked(target, home)
+            with held.private(target.path / WORKSHOP) as home, exclusive(home.path / "lock"):
+                try:
+                    yield BuildDirectory(target.path, home.path)
+                finally:
+                    home.remove("lock")
         finally:
             with suppress(OSError):  # not empty: for a run that goes on
                 os.rmdir(WORKSHOP, dir_fd=target.descriptor)
@@ -306,7 +280,7 @@ def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
 
 @contextmanager
 def existing(directory: Path, like: Path) -> Iterator[None]:
-    """Makes the directory where it is missing, owned as `like` is. If nothing is put into it, it is removed again, with
+    """Makes the directory if it is missing, owned as `like` is. If nothing is put into it, it is removed again, with
     the parents that were missing."""
     missing = [one for one in (directory, *directory.parents) if not one.exists()]
     if missing:
@@ -314,21 +288,13 @@ def existing(directory: Path, like: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError, DirectoryUnsafe):  # it is not empty: the database is there
+        with suppress(OSError, DirectoryUnsafe):  # not empty: it holds the database
             for one in missing:
                 held.remove_empty(one)
 
 
-def _locked(target: held.Directory, home: held.Directory) -> Iterator[BuildDirectory]:
-    with exclusive(home.path / "lock"):
-        try:
-            yield BuildDirectory(target.path, home.path)
-        finally:
-            home.remove("lock")
-
-
 def make_directory(directory: Path, owner: Owner) -> None:
-    """An empty one for a database, of that account and for nobody else."""
+    """Makes an empty directory for a database, which belongs to that account and is closed to others."""
     held.make_directories(directory, 0o700)
     with held.opened(directory) as made:
         held.require_private(made.status, made.name)

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from loader import ldif, resources
 from loader.errors import Cancelled, EntryRefused
-from loader.operations import moved, replicas, schema
-from loader.operations.build import native
+from loader.operations import live
+from loader.operations.build import native, steps
+from loader.operations.build.inputs import BuildOptions
 from loader.operations.build.native import NativeSteps as Building
-from loader.operations.build.options import BuildOptions
 from loader.operations.export import ExportOptions, ExportSteps, notes, plan_of
-from loader.operations.moved import Reread
+from loader.operations.live import Reread
 from loader.operations.publish import TargetDatabase
 from loader.operations.shards import clear
 from loader.progress import Meter
@@ -85,7 +85,7 @@ class _StreamStep:
         meter.add(entries=facts["read"] - meter.entries)
         hidden, _ = notes(self.reading.options, meter, start, cut, facts["entries"])
         if not self.allow_hidden:
-            replicas.require_nothing_hidden(start["uri"], hidden)
+            live.require_nothing_hidden(start["uri"], hidden)
         return {**facts, "context_csns": start["context_csns"]}
 
     def _make(self, meter: Meter, fed: Sequence[Input], start: Facts, beside: LiveSource) -> Facts:
@@ -102,7 +102,7 @@ class _StreamStep:
         """If entries were refused because the consumer's schema lacks something, say what. Raises SchemaMissing."""
         found = ldif.scan([rejects], Meter("schema"))
         names = (found.attributes, found.object_classes)
-        schema.require_known(self.place, *names, self.run.directory)
+        steps.require_known(self.place, *names, self.run.directory)
 
     def _read_head(self, meter: Meter, start: Facts, cut: Facts) -> list[Path]:
         """Containers that stand among the first entries: where parents come before their children, the core writes
@@ -137,7 +137,7 @@ class _StreamStep:
                 feed.repeat()
             tried.add(piece.name)
             copy = self._copy(piece) if keeps else None
-            notes = self.reading.parts / f"part-{piece.name}{moved.INNER_NOTES}"
+            notes = self.reading.parts / f"part-{piece.name}{live.INNER_NOTES}"
             how = (options.connection, piece.search, feed, notes)
             return source.feed(*how, copy=copy, meter=meter, pace=pace)
 

@@ -21,8 +21,8 @@ from loader.defaults import LADDER
 from loader.errors import IndexesUnknown, MdbDamaged, NoSuchPath, NotProven, SyncreplUnreadable, UsageProblem
 from loader.mdb import contents, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
-from loader.operations import member_of
 from loader.operations.build import native
+from loader.operations.build.steps import member_of_notes
 from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.server import configuration
@@ -173,7 +173,7 @@ def _others(options: VerifyOptions, subject: _Subject) -> Iterator[str]:
 def _without_member_of(subject: _Subject, verdict: AuditReport) -> list[str]:
     if subject.configured is None or not verdict.sound:
         return []
-    return member_of.notes(*subject.configured, subject.place)
+    return member_of_notes(*subject.configured, subject.place)
 
 
 def _mending(subject: _Subject, verdict: AuditReport) -> str | None:

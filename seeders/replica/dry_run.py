@@ -22,13 +22,12 @@ from loader.config import Config
 from loader.errors import Cancelled, LoaderError, NotProven, SchemaMissing
 from loader.mdb import contents
 from loader.mdb.meta import DATA
-from loader.operations import schema, stream_build
-from loader.operations.build import native
+from loader.operations import sizing, stream_build
+from loader.operations.build import native, steps
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ExportOptions, plan_of, trial_plan
 from loader.operations.room import require_room
-from loader.operations.sizing import sampled
-from loader.operations.sizing.model import Forecast
+from loader.operations.sizing import Forecast
 from loader.progress import Meter, Progress
 from loader.run.log import Facts
 from loader.server import configuration, questions
@@ -353,12 +352,12 @@ def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Pro
         with progress.step("scan") as meter:
             scan = ldif.scan([path], meter)
             rate = len(sample.text) / max(meter.seconds, 1e-3)
-        unknown = schema.unknown_names(place, list(scan.attributes), list(scan.object_classes), scratch)
+        unknown = steps.unknown_names(place, list(scan.attributes), list(scan.object_classes), scratch)
     if unknown:
         raise SchemaMissing(config=place.config.path, names=", ".join(unknown))
     with progress.step("build") as meter:
         target = native.sample_target(place.config, place.database)
-        forecast = sampled.forecast(sample, target, meter, disk=place.directory)
+        forecast = sizing.forecast(sample, target, meter, disk=place.directory)
     return Building(forecast, round(round(text) / rate, 3), rate)
 
 
@@ -366,10 +365,10 @@ def _copy(strategy: Clone, meter: Meter) -> Copying:
     """The beginning of the file, by the engine that copies it, to the consumer's disk: of a short copy, and then of one
     that takes `_COPY_FOR`, since a short one is mostly its fsync."""
     path, rate = strategy.source / DATA, _COPY_FIRST / _COPY_FOR
-    with sampled.unnamed_file(strategy.place.directory) as target:
+    with sizing.unnamed_file(strategy.place.directory) as target:
         for most in (_COPY_FIRST, _COPY_MOST):
             began = time.monotonic()
-            written = sampled.write(path, target, min(most, round(rate * _COPY_FOR)), meter)
+            written = sizing.write(path, target, min(most, round(rate * _COPY_FOR)), meter)
             rate = written / max(time.monotonic() - began, 1e-3)
     return Copying(files.allocated_bytes(path), rate)
 

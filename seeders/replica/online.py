@@ -20,9 +20,9 @@ from loader import csn, exports, ldif
 from loader.config import Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
-from loader.operations import bound, packaged
+from loader.operations import packaged
+from loader.operations.add import LOADED, AddOptions, add, is_still_loaded, lending, loaded_database
 from loader.operations.add import STEPS as ADD_STEPS
-from loader.operations.add import AddOptions, add, lending
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.tune.target import opened
 from loader.progress import Meter, Progress
@@ -92,7 +92,7 @@ class Online(Strategy):
             return True
         with recorded(self.run_dir) as catalogue:
             done = catalogue.found("claim") if catalogue else None
-        if done is None or bound.is_there(self.server, done):
+        if done is None or is_still_loaded(self.server, done):
             return False
         self.consumer()
         return True
@@ -130,7 +130,7 @@ class Online(Strategy):
         facts = run.catalogue.found("claim") or work.load()
         files.remove_tree(run.directory / "export")
         work.joined.unlink(missing_ok=True)
-        return {**{name: value for name, value in facts.items() if name != bound.BOUND}, "next": _NEXT}
+        return {**{name: value for name, value in facts.items() if name != LOADED}, "next": _NEXT}
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
@@ -206,4 +206,4 @@ class _OnlineSteps:
         killpoint("claim.middle")
         with session(self.server) as server:
             server.replace(suffix, {"contextCSN": [text.encode() for text in facts["context_csns"]]})
-        return {**facts, bound.BOUND: bound.found(self.server, suffix)}
+        return {**facts, LOADED: loaded_database(self.server, suffix)}

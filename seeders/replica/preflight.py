@@ -29,12 +29,11 @@ from loader.errors import (
     ServerRefused,
     UsageProblem,
 )
-from loader.operations import leases, replicas
+from loader.operations import leases, live, sizing
 from loader.operations.build import native
 from loader.operations.made_with import SchemaFacts
 from loader.operations.room import require_room
-from loader.operations.sizing import sampled
-from loader.operations.sizing.of_server import of_server
+from loader.operations.server_sample import of_server
 from loader.overlays import COMPUTED
 from loader.progress import Meter
 from loader.run import lease
@@ -79,7 +78,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
         if not is_stream(path):
             files.require_readable(path)
         if strategy.reads_ldif and not options.allow_hidden:
-            replicas.require_whole(path)
+            live.require_whole(path)
     provider = options.connection
     if provider is None:
         catchup.without_provider()
@@ -110,10 +109,10 @@ def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str
             # What is hidden is asked first: the look at sizes may read entries, which the same account may not.
             if not options.source and not options.allow_hidden:
                 own = consumer.database.overlays
-                replicas.require_all_visible(provider, base, wants, own=own)
+                live.require_all_visible(provider, base, wants, own=own)
             if isinstance(strategy, Search) and strategy.partial is None:
                 _require_fitting(strategy, provider, base)
-    return replicas.lowest(csns)
+    return live.lowest(csns)
 
 
 # Does the consumer's schema know what the provider's entries use, and is there room in its map and on its disk?
@@ -131,7 +130,7 @@ def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
         of_suffix = dn.key(provider.context_of(base)) == dn.key(base)
         count = questions.entries(provider, base, sampled=True) or 0 if of_suffix else 0
     sizes = [sum(len(name) + len(value) + 3 for name, values in entry.items() for value in values) for entry in entries]
-    largest = max(_UNSEEN, sampled.LARGEST * sum(sizes) / max(1, len(sizes)))
+    largest = max(_UNSEEN, sizing.LARGEST * sum(sizes) / max(1, len(sizes)))
     limits = native.limits_of(strategy.building(), strategy.place)
     require_room(limits, lambda: _needed(strategy, base), count * largest if count else math.inf)
 
@@ -192,7 +191,7 @@ def _needed(strategy: Search, base: str) -> int:
         return 0
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         sample = of_server(replace(strategy.options.connection, base=base), _BUILT, scratch, Meter("sample"))
-        return sampled.forecast(sample, target, Meter("build"), timed=0.0).bytes
+        return sizing.forecast(sample, target, Meter("build"), timed=0.0).bytes
 
 
 # --prepare-provider.

@@ -30,7 +30,7 @@ from loader.errors import (
     TreeRestless,
 )
 from loader.mdb import contents, meta
-from loader.operations import made_with, moved, replicas
+from loader.operations import live, made_with
 from loader.operations.build import target_database
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core, known_to_core
@@ -140,7 +140,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
         raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW, commands=())
     with session(options.connection) as provider:
         base = provider.spelt(suffix)
-        csns = moved.context_csns(provider, base) or provider.context_csns(base)
+        csns = live.context_csns(provider, base) or provider.context_csns(base)
         if not csn.is_covered_by(csn.by_server(reached), csn.by_server(csns)):
             reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"
             raise _refused(place, reason, "Give the provider that it was filled from.")
@@ -220,7 +220,7 @@ class RefreshSteps:
         if told.repeated:  # two entries share it, or one changed or moved during the answer
             uuids = [str(uuid.UUID(bytes=one)) for one in told.repeated]
             with session(self.provider) as provider:
-                moved.require_none(provider, asked.base, uuids, subentries=False)
+                live.require_none(provider, asked.base, uuids, subentries=False)
         claimed = csns_of(told.cookie.decode()) if told.cookie else self.start["reached"]
         return {
             "sent": told.entries,
@@ -234,7 +234,7 @@ class RefreshSteps:
         """Does the provider show all that it holds? That takes long, so it goes on beside the work."""
         if not self.allow_hidden:
             with session(self.provider) as provider:
-                replicas.require_all_visible(provider, self.start["base"], own=self.place.database.overlays)
+                live.require_all_visible(provider, self.start["base"], own=self.place.database.overlays)
 
     def apply(self, meter: Meter) -> Facts:
         """Until nothing moves meanwhile; then all of it in one transaction."""
@@ -335,14 +335,14 @@ class ChangedContainers:
         since = self._since or self.claimed
         for _ in range(LOOKS):
             with session(self.connection) as server:
-                now = moved.context_csns(server, self.base)
+                now = live.context_csns(server, self.base)
             tops = [] if now == list(since) else self._changed(since, now)
             if not tops:
                 self._since = now
                 return
             for top in tops:
                 with suppress(NoSuchBase):  # it moved once more, which the next look finds
-                    self._read(Search(top, moved.newer(reached, now)))
+                    self._read(Search(top, live.newer(reached, now)))
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
 
@@ -350,8 +350,8 @@ class ChangedContainers:
         """DNs of the containers that changed after the first of two contextCSNs. The suffix is none: it cannot be
         renamed, and all is below it."""
         look, root = self.directory / "again-look.ldif", dn.key(self.base)
-        names = moved.changed_containers(self.connection, Search(self.base), (since, now), look, self.meter)
-        return moved.topmost([name for name in names if dn.key(name) != root])
+        names = live.changed_containers(self.connection, Search(self.base), (since, now), look, self.meter)
+        return live.topmost([name for name in names if dn.key(name) != root])
 
     def _read(self, asked: Search) -> None:
         path = self.directory / f"again-{len(self.files):05}.ldif"

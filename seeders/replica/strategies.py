@@ -37,9 +37,9 @@ from loader.errors import GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, 
 from loader.mdb import contents, copy, edits, meta, verify
 from loader.mdb.edits import cap_entry_csns
 from loader.mdb.meta import DATA
-from loader.operations import build, export, indexing, made_with, migrate, moved, packaged, replicas, stream_build
+from loader.operations import build, export, live, made_with, migrate, packaged, stream_build
 from loader.operations.build import BuildOptions, inputs, native
-from loader.operations.build.finish import INVALID
+from loader.operations.build.steps import INVALID
 from loader.operations.export import ExportOptions, export_steps, trial_plan
 from loader.operations.made_with import Fit, Origin
 from loader.operations.migrate import AGAIN, MigrateOptions, MigrateSteps
@@ -202,7 +202,7 @@ def read_provider(options: SeedOptions, exporting: ExportOptions, run: Run) -> N
     exporting.output.mkdir(exist_ok=True)
     export_steps(exporting, run)
     if not options.allow_hidden:
-        replicas.require_whole(exporting.output)
+        live.require_whole(exporting.output)
 
 
 def estimate(exporting: ExportOptions, progress: Progress) -> Facts:
@@ -311,7 +311,7 @@ class StoppedConsumer(Strategy):
         build.require(self.building(), self.place)
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
-        return moved.context_csns(provider, base) or provider.context_csns(base)
+        return live.context_csns(provider, base) or provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Facts:
         facts = self.estimate(progress)
@@ -614,7 +614,7 @@ class CloneSteps:
 
     def index(self, meter: Meter, rebuild: list[str]) -> Facts:
         """slapd trusts that the file has the indexes of its configuration; where they differ, make them so."""
-        result = indexing.rebuild(self.clone.place, self.made, rebuild, self.run.directory, meter)
+        result = made_with.rebuild(self.clone.place, self.made, rebuild, self.run.directory, meter)
         return {"indexed": rebuild, **({"index_notes": list(result.notes)} if result.notes else {})}
 
     def check(self, meter: Meter) -> Facts:

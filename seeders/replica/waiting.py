@@ -18,7 +18,7 @@ from loader import csn, units
 from loader.common_options import Limit, OptionalConfig
 from loader.declared import Duration
 from loader.errors import ConfigHidden, LoaderError, NoContextCSN, NoSuchBase, NoSuchSuffix, NotInSync
-from loader.operations import moved
+from loader.operations import live
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport, compare
 from loader.overlays import LOCAL
 from loader.progress import Meter, Progress
@@ -83,7 +83,7 @@ def _monitored(server: Session, attribute: str) -> str:
 
 def _provided(server: Session, base: str) -> dict[str, str]:
     """The contextCSN of a base below the suffix is that of the suffix."""
-    return csn.by_server(moved.context_csns(server, base) or server.context_csns(base))
+    return csn.by_server(live.context_csns(server, base) or server.context_csns(base))
 
 
 def catch_up(

@@ -18,7 +18,7 @@ from loader import indexes
 from loader.errors import NotProven
 from loader.mdb import contents, edits
 from loader.mdb.meta import DATA
-from loader.operations.indexing import by_core
+from loader.operations.made_with import by_core
 from loader.operations.verify import given_to_core
 from loader.progress import Meter
 from loader.server import configuration

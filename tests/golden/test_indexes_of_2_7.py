@@ -21,8 +21,7 @@ from loader.errors import OtherFormat
 from loader.mdb import contents, edits, meta
 from loader.mdb.verify import AuditReport, Resources, audit, verify
 from loader.operations import made_with
-from loader.operations.indexing import by_core
-from loader.operations.made_with import Fit
+from loader.operations.made_with import Fit, by_core
 from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter
 from loader.server import configuration

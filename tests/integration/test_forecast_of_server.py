@@ -11,7 +11,7 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.mdb import meta
-from loader.operations.sizing import of_server
+from loader.operations import server_sample
 from loader.progress import Meter
 from loader.server.options import Connection
 from loader.sources import planner
@@ -87,23 +87,23 @@ def test_few_entries_are_all_read(provider: Slapd, consumer: Slapd, wanted: str)
 def test_of_many_a_part_is_read_however_their_uuids_lie(
     provider: Slapd, clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: int | None
 ) -> None:
-    monkeypatch.setattr(of_server, "_READ_WHOLE", 1000)
+    monkeypatch.setattr(server_sample, "_READ_WHOLE", 1000)
     monkeypatch.setattr(planner, "expected", lambda *_: expected)
     for server in (provider, clustered):
         account = Connection(server.uri, server.root_dn, password_file=str(server.password_file))
         account = replace(account, base=server.suffix)
-        found = of_server.of_server(account, SampleSize(2000, 0.0), tmp_path, Meter("sample"))
+        found = server_sample.of_server(account, SampleSize(2000, 0.0), tmp_path, Meter("sample"))
         assert (found.total, found.is_counted) == (ENTRIES, True)
         assert 500 <= len(found.names) <= 5000, found.how
 
 
 def test_a_count_that_takes_too_long_is_none(clustered: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_server, "_READ_WHOLE", 0)
-    monkeypatch.setattr(of_server, "_COUNT_FOR", 0.0)
+    monkeypatch.setattr(server_sample, "_READ_WHOLE", 0)
+    monkeypatch.setattr(server_sample, "_COUNT_FOR", 0.0)
     monkeypatch.setattr(planner, "expected", lambda *_: None)
     account = Connection(clustered.uri, clustered.root_dn, password_file=str(clustered.password_file))
     account = replace(account, base=clustered.suffix)
-    found = of_server.of_server(account, SampleSize(2000, 0.0), tmp_path, Meter("sample"))
+    found = server_sample.of_server(account, SampleSize(2000, 0.0), tmp_path, Meter("sample"))
     assert found.total >= len(found.names) > 0
     assert found.is_counted == (found.how.endswith("all of it was read"))
     assert not [*tmp_path.glob("*names*")]

@@ -17,7 +17,7 @@ from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Installation, Settings
 from loader.config import Config
 from loader.defaults import ENGINES
-from loader.operations import schema
+from loader.operations.build import steps
 from loader.operations.publish import TargetDatabase
 from loader.server import configuration, private
 from tests.support.command import ditseed
@@ -149,8 +149,8 @@ def test_every_name_of_the_schema_is_known(module: Module, tmp_path: Path) -> No
         attributes, classes = (_names(config, "olcAttributeTypes"), _names(config, "olcObjectClasses"))
         assert len(attributes) > 200
         assert len(classes) > 50
-        assert schema.unknown_names(place, attributes, classes, tmp_path) == []
-        assert "noSuchThing" in schema.unknown_names(place, ["noSuchThing"], [], tmp_path)
+        assert steps.unknown_names(place, attributes, classes, tmp_path) == []
+        assert "noSuchThing" in steps.unknown_names(place, ["noSuchThing"], [], tmp_path)
 
 
 def _names(config: Config, attribute: str) -> list[str]:

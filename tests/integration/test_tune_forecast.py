@@ -17,8 +17,8 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import meta
+from loader.operations import sizing
 from loader.operations.build import native
-from loader.operations.sizing import sampled
 from loader.operations.tune.maxsize import Load, LoadPlan, plan_load
 from loader.operations.tune.target import Online, opened
 from loader.progress import Meter, Progress
@@ -195,7 +195,7 @@ def _skewed(kind: str, suffix: str) -> str:
 @pytest.mark.parametrize("kind", ["tiny", "group", "groupfirst", "photos", "photos only"])
 def test_a_few_large_entries_count_for_themselves(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_LARGE", 512 << 10)
-    monkeypatch.setattr(sampled, "_OF_FILES", SampleSize(200, 0.0))
+    monkeypatch.setattr(sizing, "_OF_FILES", SampleSize(200, 0.0))
     indexes = ("objectClass,entryUUID,entryCSN,member eq", "cn,sn eq,sub")
     plain, compressed = tmp_path / "all.ldif", tmp_path / "all.ldif.zst"
     with closing(Slapd(Settings(indexes=indexes, maxsize=1 << 30))) as made:
@@ -206,7 +206,7 @@ def test_a_few_large_entries_count_for_themselves(kind: str, tmp_path: Path, mon
         with opened(made.config_path) as target:
             build = native.sample_target(target.config, target.config.database(None))
         for path in (plain, compressed):
-            found = sampled.of_files(build, LdifFiles((path,)), Meter("sample"))
+            found = sizing.of_files(build, LdifFiles((path,)), Meter("sample"))
             assert found.entries == plain.read_bytes().count(b"dn: ")
             assert found.bytes == pytest.approx(used, rel=0.15)
 
@@ -228,19 +228,19 @@ def test_a_disk_is_asked_how_fast_it_writes_and_keeps_nothing(
     server: Slapd, built: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = server.database_dir / meta.DATA
-    monkeypatch.setattr(sampled, "_LEAST", built // 4)
-    rate = sampled.rate_for(data, tmp_path, 8 * built, Meter("disk"))
+    monkeypatch.setattr(sizing, "_LEAST", built // 4)
+    rate = sizing.rate_for(data, tmp_path, 8 * built, Meter("disk"))
     assert rate is not None
     assert 1 << 20 < rate < 1 << 40
-    assert sampled.rate_for(data, tmp_path, built, Meter("disk")) is None  # too little to tell
-    assert sampled.rate_for(data, tmp_path / "none", 8 * built, Meter("disk")) is None
+    assert sizing.rate_for(data, tmp_path, built, Meter("disk")) is None  # too little to tell
+    assert sizing.rate_for(data, tmp_path / "none", 8 * built, Meter("disk")) is None
     server.start()
-    assert sampled.rate_for(data, server.database_dir, 8 * built, Meter("disk")) is None
+    assert sizing.rate_for(data, server.database_dir, 8 * built, Meter("disk")) is None
     server.stop()
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_load_takes_as_long_as_its_disk(server: Slapd, ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampled, "rate_for", lambda *_: 1 << 20)
+    monkeypatch.setattr(sizing, "rate_for", lambda *_: 1 << 20)
     load = plan(server, ldif).load
     assert load.seconds == pytest.approx(load.bytes / (1 << 20))

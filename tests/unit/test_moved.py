@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.operations import moved
+from loader.operations import live
 
 BULK = "20260101000000.000000Z#000000#000#000000"
 BEFORE = "20260601120000.000000Z#000000#001#000000"
@@ -29,4 +29,4 @@ OLD_NEXT = "20260301000001.000000Z#000000#003#000000"
     ],
 )
 def test_what_may_have_changed(since: list[str], now: list[str], where: str) -> None:
-    assert moved.newer(since, now) == where
+    assert live.newer(since, now) == where

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loader.mdb.contents import IndexCounts, TableSizes
-from loader.operations.sizing import model
-from loader.operations.sizing.model import Growth, TableForecast
+from loader.operations import sizing
+from loader.operations.sizing import Growth, TableForecast
 
 PAGE = 4096
 LONGEST = 65_535
@@ -16,7 +16,7 @@ def forecast(keys: dict[int, int], own: int, factor: int = 100) -> dict[str, Tab
     after = TableSizes(1000 + own, PAGE, {"id2e": 500, "x": own}, {"x": IndexCounts(keys, 4)})
     before = TableSizes(20, PAGE, {"id2e": 4, "x": 1}, {"x": IndexCounts({}, 4)})
     growth = Growth(before, after, 10_000, 10_000 * factor, LONGEST)
-    return {one.name: one for one in model.tables(growth)}
+    return {one.name: one for one in sizing.tables(growth)}
 
 
 def test_what_the_parents_take_does_not_grow() -> None:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import struct
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,27 +20,26 @@ import click
 import xxhash
 from click import Choice, IntRange
 
-from loader import defaults, dn, exports, ldif, overlays, units
+from loader import csn, defaults, dn, exports, ldif, overlays, units
 from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
-from loader.config import Config, Database
 from loader.defaults import state_dir
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
 from loader.ldif import ScanResult
-from loader.operations import bound, room
+from loader.operations import room, sizing
 from loader.operations.add import lending
 from loader.operations.build import native
-from loader.operations.room import Reader, Room
-from loader.operations.sizing import sampled
+from loader.operations.build.inputs import Loaded
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run, RunStatus, open_run, status_of
 from loader.server import configuration, questions, visibility
 from loader.server.options import Connection
 from loader.server.questions import SubschemaInfo
-from loader.server.session import Session, session
+from loader.server.session import Session, first_value, session
 from loader.sinks import ldap as sink
-from loader.sinks.ldap import AddRules, Journal, Loaded
-from loader.sources import Source, names
+from loader.sinks.ldap import AddRules, Journal
+from loader.sinks.ldap import Loaded as Counts
+from loader.sources import names
 from loader.sources.dit import Synthetic
 from loader.sources.ldap import with_retries
 from loader.sources.location import LdifFiles, is_stream
@@ -55,6 +53,7 @@ LOOSER = 1.5  # times: slapd leaves pages half full where it inserts, and the co
 _RECORD = struct.Struct("<4Q")
 _SETTLED = (2, 3, 4)  # added, present, replaced
 JOURNAL = "journal"
+LOADED = "bound"  # among the facts of the last step: what identifies the loaded database
 STEPS = ("start", "scan", "load")
 # Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
 # and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
@@ -81,7 +80,7 @@ class Batch(click.ParamType[int]):
 
 
 @dataclass(frozen=True)
-class AddOptions(Rejecting):
+class AddOptions(Rejecting, Loaded):
     """LDIF files (or directories of them), or a `tree`, into a running server.
 
     `batch`: entries a transaction, 0 finds out, 1 makes none. `max_rate`: entries/s, 0 is without limit.
@@ -114,16 +113,8 @@ class AddOptions(Rejecting):
     tree: Synthetic | None = None  # in the place of inputs
 
     @property
-    def files(self) -> LdifFiles:
-        return LdifFiles(self.inputs)
-
-    @property
-    def source(self) -> Source:
-        return self.tree or self.files
-
-    @property
     def directory(self) -> Path:
-        """Where the run keeps its state: for the same files and server the same."""
+        """The directory of the run's state: the same one for the same files and server."""
         if self.run_dir is not None:
             return self.run_dir.absolute()
         text = json.dumps([self.connection.uri, self._names() or self._tree()])
@@ -157,49 +148,34 @@ class AddOptions(Rejecting):
         self.files.require_fitting(self.rejects)
 
 
-def require(connection: Connection, given: LdifFiles, first: str | None) -> None:
-    """`first`: DN of the first entry. Raises MaxsizeTooSmall. What cannot be asked (a server elsewhere, a configuration
-    that is hidden or that the core is not proven for) is not."""
+def require(connection: Connection, ldif: LdifFiles, first: str | None) -> None:
+    """Checks that the server's map has room. `first`: DN of the first entry. Raises MaxsizeTooSmall. Nothing is checked
+    of a server elsewhere, or of a configuration that is hidden or for which the core is not proven."""
     try:
-        found = _local(connection, first)
-        if found is None:
+        with session(connection) as server:
+            if not server.uri.lower().startswith("ldapi:"):
+                return
+            config = configuration.read_online(server)
+        databases = [one for one in config.mdb_databases if first and dn.is_below(first, one.suffix)]
+        if not databases:
             return
-        config, database = found
+        database = max(databases, key=lambda one: len(one.suffix))
         seen, readers = room.look(database)
-        if given.streamed or sampled.at_most(given) < seen.available:
+        if ldif.streamed or sizing.at_most(ldif) < seen.available:
             return
-        needed = sampled.of_files(native.sample_target(config, database), given, Meter("sample")).bytes
+        needed = sizing.of_files(native.sample_target(config, database), ldif, Meter("sample")).bytes
     except (LoaderError, OSError) as error:
         log.info("room in the map was not looked at: %s", error)
         return
-    _judge(database, seen, readers, needed)
-
-
-def _local(connection: Connection, first: str | None) -> tuple[Config, Database] | None:
-    with session(connection) as server:
-        if not server.uri.lower().startswith("ldapi:"):
-            return None
-        config = configuration.read_online(server)
-    found = [one for one in config.mdb_databases if first and dn.is_below(first, one.suffix)]
-    if not found:
-        return None
-    return config, max(found, key=lambda one: len(one.suffix))
-
-
-def _judge(database: Database, seen: Room, readers: tuple[Reader, ...], needed: int) -> None:
-    suffix, available = database.suffix, units.size(seen.available)
+    suffix = database.suffix
     if needed > seen.available and seen.held:
-        oldest = max(readers, key=lambda reader: reader.lag)
-        process, held = oldest.process or "a dead reader", units.size(seen.held)
-        log.warning(
-            "%s: %s (process %d) keeps %s of free pages from being used again", suffix, process, oldest.pid, held
-        )
+        oldest, held = max(readers, key=lambda reader: reader.lag), units.size(seen.held)
+        message = "%s: %s (process %d) keeps %s of free pages from being used again"
+        log.warning(message, suffix, oldest.process or "a dead reader", oldest.pid, held)
     room.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
     if needed * LOOSER > seen.available:
-        log.warning(
-            "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map",
-            *(suffix, units.size(needed), available),
-        )
+        message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
+        log.warning(message, suffix, units.size(needed), units.size(seen.available))
 
 
 def loads_of(uri: str) -> list[RunStatus]:
@@ -212,25 +188,57 @@ def loads_of(uri: str) -> list[RunStatus]:
 def settled(load: RunStatus) -> int:
     """Entries that are done: on the server, or rejected once the load is through."""
     done = load.found("load")
-    return done["read"] if done is not None else sum(_runs(load.directory / JOURNAL))
+    if done is not None:
+        return int(done["read"])
+    try:
+        content = (load.directory / JOURNAL).read_bytes()
+    except FileNotFoundError:
+        return 0
+    entries, whole = 0, len(content) // _RECORD.size * _RECORD.size  # the last record may be half written
+    for at in range(0, whole, _RECORD.size):
+        kind, first, end, check = _RECORD.unpack_from(content, at)
+        if kind in _SETTLED and xxhash.xxh3_64_intdigest(content[at : at + 24]) == check:
+            entries += end - first
+    return entries
 
 
 def expected(load: RunStatus) -> int | None:
-    """Entries of the input; None while that is not known."""
+    """Entries of the input; None while that is unknown."""
     scan = load.found("scan")
     return scan["entries"] if scan else None
 
 
-def _runs(journal: Path) -> Iterator[int]:
-    try:
-        content = journal.read_bytes()
-    except FileNotFoundError:
-        return
-    whole = len(content) // _RECORD.size * _RECORD.size  # the last record may be half written
-    for at in range(0, whole, _RECORD.size):
-        kind, first, end, check = _RECORD.unpack_from(content, at)
-        if kind in _SETTLED and xxhash.xxh3_64_intdigest(content[at : at + 24]) == check:
-            yield end - first
+def loaded_database(connection: Connection, name: str, first: str = "") -> Facts | None:
+    """Facts that identify the database with the entry `name`, and with the entry `first` in it; None if they are
+    missing. An entryUUID is "" if the account may not read it; `entries` is None if the monitor does not count."""
+    with session(connection) as server:
+        suffix = server.context_of(name)
+        names = [one for one in (suffix, first) if one]
+        if not all(map(server.exists, names)):
+            return None
+        return {
+            "suffix": suffix,
+            "first": first,
+            "uuids": [first_value(server.read(one, ["entryUUID"]), "entryuuid") for one in names],
+            "context_csns": server.shown_csns(suffix),
+            "entries": server.counted(suffix),
+        }
+
+
+def is_still_loaded(connection: Connection, facts: Facts) -> bool:
+    """Whether the database of a finished load is still there: a server may have been made anew, or got another
+    database, under the same URI. Others may have written to it since."""
+    before = facts.get(LOADED)
+    if before is None:
+        return True  # of an input without a first entry
+    now = loaded_database(connection, before["suffix"], before["first"])
+    if now is None or (now["suffix"], now["uuids"]) != (before["suffix"], before["uuids"]):
+        return False
+    then, today = csn.by_server(before["context_csns"]), csn.by_server(now["context_csns"])
+    if not csn.is_covered_by(then, today):
+        return False  # an older state of it, from a backup for instance
+    counts = {before["entries"], now["entries"]}
+    return not then or then != today or None in counts or len(counts) == 1
 
 
 def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
@@ -249,7 +257,7 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
         with work.lease():
             facts = run.do("load", lambda meter: work.load(meter, start, scan), scan.get("entries"))
         work.journal.unlink(missing_ok=True)
-        told = {name: value for name, value in facts.items() if name != bound.BOUND}
+        told = {name: value for name, value in facts.items() if name != LOADED}
         return {**told, **run.told_before()}
 
 
@@ -302,7 +310,7 @@ def _begins_anew(options: AddOptions, directory: Path, identity: Facts) -> bool:
         done = catalogue.found("load")
         if differ or done is None:
             return bool(differ) and (differ == ["files"] or done is not None)
-    return not bound.is_there(options.connection, done)
+    return not is_still_loaded(options.connection, done)
 
 
 def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
@@ -369,14 +377,14 @@ class _AddSteps:
         killpoint("load.middle")
         told = {**counted, "seconds": round(meter.seconds, 3)}
         there = with_retries(partial(self._bound, scan.get("first_dn")), meter)
-        return {**told, bound.BOUND: there}
+        return {**told, LOADED: there}
 
     def _bound(self, first: str | None) -> Facts | None:
         """By the suffix alone where the first entry was refused."""
         if first is None:
             return None
         server = self.options.connection
-        return bound.found(server, first, first) or bound.found(server, first)
+        return loaded_database(server, first, first) or loaded_database(server, first)
 
     def _rules(self, scan: Facts) -> AddRules:
         options = self.options
@@ -414,7 +422,7 @@ class _AddSteps:
         rejects, patience = self.options.reject_file, defaults.SERVER_PATIENCE
         return Journal(self.journal, rejects, start["uncertain"], patience)
 
-    def _told(self, loaded: Loaded) -> Facts:
+    def _told(self, loaded: Counts) -> Facts:
         """The facts, when every entry is accounted for."""
         if loaded.stopped:
             raise self._refused(loaded)
@@ -438,7 +446,7 @@ class _AddSteps:
             "reconnects": loaded.reconnects,
         }
 
-    def _refused(self, loaded: Loaded) -> AddRefused:
+    def _refused(self, loaded: Counts) -> AddRefused:
         first = loaded.rejections[0]
         where = f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}"
         counts = {"rejected": loaded.rejected, "added": loaded.added}

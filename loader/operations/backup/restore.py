@@ -20,14 +20,13 @@ from loader.config import DEFAULT_MODE, Config, Database, Entry
 from loader.errors import BackupDamaged, LoaderError, UsageProblem
 from loader.mdb import copy, meta
 from loader.mdb.verify import Verified
-from loader.operations import indexing, made_with
+from loader.operations import made_with
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
 from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository, Which
 from loader.operations.backup.run import directory_of, machine
 from loader.operations.clone import require_space
-from loader.operations.indexing import Rebuilt
-from loader.operations.made_with import Origin
+from loader.operations.made_with import Origin, Rebuilt
 from loader.operations.publish import (
     BuildDirectory,
     TargetDatabase,
@@ -331,7 +330,7 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
     if found.rebuild:
         database = TargetDatabase(target.config, target.database, target.directory)
         with progress.step("index") as meter, _as_environment(partial) as made:
-            return indexing.rebuild(database, made, found.rebuild, partial.parent, meter)
+            return made_with.rebuild(database, made, found.rebuild, partial.parent, meter)
     return Rebuilt()
 
 

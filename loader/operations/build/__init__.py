@@ -1,20 +1,20 @@
-"""Build a database from LDIF, offline, beside its place; published only when it is whole and checked.
+"""Build a database from LDIF, offline, beside its place; it is published only when it is whole and checked.
 
-Which steps that takes is the engine's: native.py or slapadd.py. `build_steps` serves `replica seed` too.
+The engine's module, native.py or slapadd.py, has the steps. `build_steps` serves `replica seed` and `restore`, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from types import ModuleType
 
 from loader import backmdb
 from loader.defaults import ENGINES
 from loader.errors import UsageProblem
 from loader.operations.build import glued, native, slapadd
+from loader.operations.build.inputs import FULL, BuildOptions
 from loader.operations.build.native import made_for
-from loader.operations.build.options import FULL, BuildOptions
+from loader.operations.build.steps import Engine
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
 from loader.run.log import Facts
@@ -22,20 +22,19 @@ from loader.run.steps import Run, open_run
 from loader.server import configuration
 from loader.storage import temporary
 
-__all__ = ["FULL", "STEPS", "BuildOptions", "build", "build_steps", "find_place", "plan", "require"]
+__all__ = ["FULL", "STEPS", "BuildOptions", "build", "build_steps", "plan", "require", "target_database"]
 
-_BY_NAME = {"native": native, "slapadd": slapadd}
+_ENGINES: dict[str, Engine] = {"native": native, "slapadd": slapadd}
 STEPS = tuple(dict.fromkeys(glued.STEPS + native.STEPS + slapadd.STEPS))
 RUN_DIR = ".ditseed-build"  # in the database directory: the same file system, so that publishing is a rename
 
 
 def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
-    """Run or resume a build; the facts of its steps."""
+    """Runs or resumes a build; returns the facts of its steps."""
     options.require_fitting()
     place = target_database(options.config_path, options.suffix, options.replace, options.target)
     options = options.below(place.database.suffix)
-    made = made_for(place.config, place.database, options)
-    identity = {**options.identity(), "configuration": made}
+    identity = {**options.identity(), "configuration": made_for(place.config, place.database, options)}
     run_dir = place.directory / RUN_DIR
     # What came from a stream is gone, and nobody knows whether the next one brings the same.
     anew = place.begins_anew(run_dir, "build", identity, restart or options.files.streamed)
@@ -44,7 +43,7 @@ def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float],
 
 
 def target_database(config_path: Path, suffix: str | None, replace: bool, target: Path | None = None) -> TargetDatabase:
-    """The database directory that a configuration means, or `target` for a database like that one."""
+    """The database directory of a configuration, or `target` for a database like that one."""
     config = configuration.read(config_path)
     database = config.database(suffix)
     if target is not None:
@@ -58,8 +57,7 @@ def target_database(config_path: Path, suffix: str | None, replace: bool, target
 def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:
     """The named steps of a build, within a run that may have more."""
     options.require_fitting()
-    if run.catalogue.found("publish") is None:
-        place.require_free(run.catalogue.found("check"))
+    place.require_still_free(run)
     engine = _engine(options)
     if glued.subordinates(options, place):
         facts, seconds = glued.build(options, run, place, engine)
@@ -70,8 +68,8 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """What is refused for the configuration alone, whatever the input is: for callers that have to get that first.
-    Raises UsageProblem, NotProven, GlueRefused, TargetNotEmpty."""
+    """Refuses a configuration before any input is there. Raises UsageProblem, NotProven, GlueRefused,
+    TargetNotEmpty."""
     options.require_fitting()
     engine = _engine(options)
     if glued.subordinates(options, place):
@@ -80,16 +78,15 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
         engine.require(options, place)
 
 
-def _engine(options: BuildOptions) -> ModuleType:
+def _engine(options: BuildOptions) -> Engine:
     try:
-        return _BY_NAME[options.engine]
+        return _ENGINES[options.engine]
     except KeyError:
-        known = ", ".join(ENGINES)
-        raise UsageProblem(reason=f"engine {options.engine}: this version has {known}") from None
+        raise UsageProblem(reason=f"engine {options.engine}: this version has {', '.join(ENGINES)}") from None
 
 
 def plan(options: BuildOptions, progress: Progress) -> Facts:
-    """What a build would do: every check that needs no writing in the database directory, in a scratch place."""
+    """What a build would do: every check that writes nothing into the database directory."""
     options.require_fitting(dry=True)
     place = target_database(options.config_path, options.suffix, options.replace, options.target)
     place.require_free()
@@ -99,7 +96,8 @@ def plan(options: BuildOptions, progress: Progress) -> Facts:
         open_run(Path(scratch), "plan", {}, progress) as run,
     ):
         if options.engine == "native":
-            native.plan(options, run, place)
+            native.require_numbers(options.source.entries(), options)
+            run.do("config", native.NativeSteps(options, run, place).config)
         if glued.subordinates(options, place):
             facts = glued.plan(options, run, place, _engine(options))
         else:

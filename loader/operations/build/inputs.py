@@ -1,4 +1,4 @@
-"""The LDIF that a build reads: in which order, whether it is whole, what contextCSN it brings.
+"""What a build is asked to do, and the LDIF that it reads: whether that is whole, and what contextCSN it brings.
 
 Streams are put into files first for an engine that reads its input more than once.
 """
@@ -8,65 +8,189 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from click import Choice, IntRange
 
 from loader import csn, exports, ldif, standard, units
-from loader.defaults import ENV_EPOCH
-from loader.errors import EmptyInput, NoContextCSN
-from loader.ldif import ScanResult
-from loader.operations import schema
-from loader.operations.build.options import BuildOptions
+from loader.common_options import (
+    Config,
+    Engine,
+    Placing,
+    Rejecting,
+    Sorting,
+    SpaceCheck,
+    Suffix,
+    Target,
+    VerifyNew,
+    WriteContextCsn,
+)
+from loader.defaults import ENGINES, ENV_EPOCH, LADDER, LEVELS
+from loader.errors import EmptyInput, NoContextCSN, UsageProblem
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
-from loader.schema import definitions, synonyms
-from loader.server import configuration
-from loader.sources import dit, names
-from loader.sources.location import STDIN, is_stream
+from loader.sources import Source, dit, names
+from loader.sources.dit import Synthetic
+from loader.sources.location import STDIN, LdifFiles, is_stream
 from loader.storage import files
 
-STEP = "spool"
+FULL = LADDER[-1]  # a level of --verify: every entry is read again, every index made again
+MOST_SHARDS = 256
+SPOOL = "spool"  # a step, and its directory in the run directory
 NO_CONTEXT = "Give -w if the LDIF is the output of slapcat, or use that of `ditseed export`, which always has one."
+_NATIVE = {
+    "memory": "--memory",
+    "jobs": "--jobs",
+    "scratch": "--tmp",
+    "max_rejects": "--max-rejects",
+    "rejects": "--rejects",
+    "file_urls": "--allow-file-urls",
+}
+
+
+class Loaded:
+    """Options of a verb that loads LDIF files, or a generated tree in their place."""
+
+    inputs: tuple[Path, ...]
+    tree: Synthetic | None
+
+    @property
+    def files(self) -> LdifFiles:
+        return LdifFiles(self.inputs)
+
+    @property
+    def source(self) -> Source:
+        return self.tree or self.files
+
+
+@dataclass(frozen=True)
+class BuildOptions(Placing, Sorting, Rejecting, Loaded):
+    """What to load (LDIF files, directories of them, or a `tree`), and into the database of which configuration.
+
+    `maxsize`: None keeps the configured one; "auto" and a number change a slapd.d, unless `target` replaces the
+    configured directory. `seeding`: the database is for a consumer, so it must have a contextCSN (of the LDIF, or with
+    `write_context` of its entries), and nothing in it may be newer.
+    """
+
+    config_path: Config
+    inputs: tuple[Path, ...] = ()
+    suffix: Suffix = None
+    target: Target = None
+    glue: Annotated[bool, "-g --no-glue", "Do not build the databases glued to it (subordinate), as slapadd -g."] = True
+    engine: Engine = ENGINES[0]
+    verify: Annotated[VerifyNew, Choice([*LEVELS, FULL])] = "quick"
+    write_context: Annotated[WriteContextCsn, "Write contextCSN from the entries' entryCSN, as slapadd -w."] = False
+    server_id: Annotated[
+        int | None, "-S --server-id", IntRange(0, 4095), "Server ID for generated entryCSNs (default: olcServerID)."
+    ] = None
+    shards: Annotated[
+        int | None,
+        IntRange(1, MOST_SHARDS),
+        "With --engine slapadd: number of slapadds to run in parallel (default: by size, processors and memory).",
+    ] = None
+    check_values: Annotated[
+        bool, "--no-value-check", "Accept values that violate their syntax, as slapadd does by default."
+    ] = True
+    file_urls: Annotated[
+        bool,
+        "--allow-file-urls",
+        "Allow `attribute:< file:///path` and `include: file:///path` to read files of this host.",
+    ] = False
+    check_space: SpaceCheck = True
+    seeding: bool = False
+    check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
+    complete_naming: bool = True  # entries that lack a value of their RDN get it, as slapadd has it
+    tree: Synthetic | None = None  # in the place of inputs
+    # Of a part of a glued tree:
+    now: str | None = None  # the time of generated attributes; None: `input_time` derives it
+    claimed: tuple[str, ...] | None = None  # the contextCSN of a seeding; None: it is in the input
+    first: int = 0  # the number of the first generated entryCSN
+    reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w covers, too
+
+    def below(self, suffix: str) -> BuildOptions:
+        """The same, with the tree in the database of that suffix."""
+        if self.tree is None:
+            return self
+        return dataclasses.replace(self, tree=self.tree.below(suffix))
+
+    def identity(self) -> dict[str, object]:
+        """What must not change between a run and its resumption: options, and the inputs as they are now."""
+        return {
+            "inputs": self.files.fingerprints(),
+            "tree": self.tree.identity() if self.tree else None,
+            "config": str(self.config_path.absolute()),
+            "suffix": self.suffix,
+            "target": str(self.target.absolute()) if self.target else None,
+            "maxsize": self.maxsize,
+            "write_context": self.write_context,
+            "engine": self.engine,
+            "shards": self.shards,
+            "server_id": self.server_id,
+            "max_rejects": self.max_rejects,
+            "checks": [self.check_values, self.file_urls],
+            "glue": self.glue,
+            **({} if self.check_schema else {"check_schema": False}),
+            **({} if self.complete_naming else {"complete_naming": False}),
+        }
+
+    def require_fitting(self, dry: bool = False) -> None:
+        """Raises UsageProblem for options that do not go together."""
+        unknown: list[str] = []
+        if self.engine == "slapadd":
+            default = BuildOptions(Path())
+            unknown = [option for name, option in _NATIVE.items() if getattr(self, name) != getattr(default, name)]
+            unknown += [f"--verify {FULL}"] if self.verify == FULL else []
+        if unknown:
+            raise UsageProblem(reason=f"--engine slapadd does not know {', '.join(unknown)}")
+        if self.shards and self.engine != "slapadd":
+            raise UsageProblem(reason="--shards works with --engine slapadd only")
+        if self.shards and self.tree:
+            reason = (
+                "--shards cuts files, and --from makes a stream: leave it out, or `ditseed generate TEMPLATE -o DIR`"
+            )
+            raise UsageProblem(reason=f"{reason} first")
+        if self.files.streamed and (self.seeding or dry):
+            once = "--dry-run and a replica read the input more than once: put the stream into a file first"
+            raise UsageProblem(reason=f"{self.inputs[0]} is not a file: {once}")
+        self.files.require_fitting(self.rejects)
 
 
 def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Facts:
-    """Read it all once: is every file whole, how many entries, which names do they use?"""
+    """Reads all input once: is every file whole, how many entries and which names does it have?"""
     with options.source.reading(meter) as read:
         found = ldif.scan(names(read), meter)
     exports.require_entries(options.inputs, found.entries)
     if not found.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
+    claimed: list[str] | None = None  # the contextCSN that no entry may exceed; None: entries are loaded as they are
+    if options.seeding and options.claimed is not None:
+        claimed = list(options.claimed)
+    elif options.seeding:
+        csns = csn.by_server(found.context_csns)
+        if not csns and options.write_context:
+            csns = dict(found.max_csns)
+        if not csns:
+            where, suffix = options.inputs[0], place.database.suffix
+            raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT, commands=())
+        claimed = sorted(csns.values())
     return {
         "entries": found.entries,
         "bytes": found.bytes,
         "attributes": found.attributes,
         "object_classes": found.object_classes,
         "first_dn": found.first_dn,
-        "claimed": _claimed(options, place, found),
+        "claimed": claimed,
     }
 
 
-def require_schema(place: TargetDatabase, scan: Facts, scratch: Path) -> None:
-    """Does the configuration know every attribute and object class? Raises NoSuchSuffix, SchemaMissing."""
-    if place.superior is None:  # a part of a glued tree was chosen by its suffix
-        schema.require_suffix(place, scan["first_dn"])
-    schema.require_known(place, scan["attributes"], scan["object_classes"], scratch)
-
-
-def aliases(place: TargetDatabase, scan: Facts) -> dict[str, str]:
-    """Names of attributes in the LDIF that have another one there -> that one."""
-    known = definitions(place.config, configuration.read_compiled_schema(place.config))
-    return dict(synonyms(known, scan["attributes"]))
-
-
 def input_time(options: BuildOptions) -> str:
-    """As in createTimestamp: what the options say, or the age of the newest input: the same input, the same database.
-
-    A stream is as old as the present, a tree of no age. SOURCE_DATE_EPOCH (reproducible-builds.org) goes before all.
-    """
+    """The time of generated attributes, as in createTimestamp: that of the newest input file, so that the same input
+    makes the same database. A stream has the present time, a tree a fixed one. SOURCE_DATE_EPOCH
+    (reproducible-builds.org) overrides all of these."""
     if options.now is not None:
         return options.now
     seconds = os.environ.get(ENV_EPOCH)
@@ -75,82 +199,52 @@ def input_time(options: BuildOptions) -> str:
     elif options.tree is not None:
         return dit.MOMENT
     else:
-        found = options.files.paths()
-        ages = [path.stat().st_mtime for path in found if path.is_file()]
-        known = bool(ages) and len(ages) == len(found)
-        moment = min([time.time(), max(ages)] if known else [time.time()])
+        paths, moment = options.files.paths(), time.time()
+        if paths and all(path.is_file() for path in paths):
+            moment = min(moment, max(path.stat().st_mtime for path in paths))
     return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
 
-def _claimed(options: BuildOptions, place: TargetDatabase, found: ScanResult) -> list[str] | None:
-    """The contextCSN to stamp and not to exceed; None: all is loaded as it stands."""
-    if not options.seeding:
-        return None
-    if options.claimed is not None:
-        return list(options.claimed)
-    known = csn.by_server(found.context_csns)
-    if not known and options.write_context:
-        known = dict(found.max_csns)
-    if not known:
-        where, suffix = options.inputs[0], place.database.suffix
-        raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT, commands=())
-    return sorted(known.values())
-
-
 def spooled(options: BuildOptions, run: Run) -> BuildOptions:
-    """The same, with files in the place of streams: packed, mode 0600, in the run directory. They stay until `remove`,
-    so that what is refused can be looked up."""
+    """The options with files in the place of streams: packed, mode 0600, in the run directory. They stay until the
+    load has ended, so that a refused record can be looked up."""
     if not options.files.streamed:
         return options
-    made = run.do(STEP, lambda meter: _spool(options, run, meter))
+    spool = run.directory / SPOOL
+
+    def work(meter: Meter) -> Facts:
+        files.remove_tree(spool)
+        spool.mkdir(mode=0o700)
+        free = units.size(files.free_bytes(spool))
+        run.progress.say(f"{SPOOL}: what comes is kept packed in {spool} until it is loaded ({free} free)")
+        try:
+            inputs = [
+                _keep(path, spool / f"{number}.ldif.zst", meter) if is_stream(path) else path
+                for number, path in enumerate(options.inputs, 1)
+            ]
+        except BaseException:
+            files.remove_tree(spool)
+            raise
+        killpoint("spool.middle")
+        return {"inputs": [str(path) for path in inputs]}
+
+    spooled_inputs = run.do(SPOOL, work)["inputs"]
     inputs = (
-        _home(run) / Path(text).name if is_stream(given) else given
-        for text, given in zip(made["inputs"], options.inputs, strict=True)
+        spool / Path(text).name if is_stream(path) else path
+        for text, path in zip(spooled_inputs, options.inputs, strict=True)
     )
     return dataclasses.replace(options, inputs=tuple(inputs))
 
 
-def remove(run: Run) -> None:
-    """They are loaded."""
-    files.remove_tree(_home(run))
-
-
-def _home(run: Run) -> Path:
-    return run.directory / STEP
-
-
-def _spool(options: BuildOptions, run: Run, meter: Meter) -> Facts:
-    home = _home(run)
-    files.remove_tree(home)
-    home.mkdir(mode=0o700)
-    free = units.size(files.free_bytes(home))
-    run.progress.say(f"{STEP}: what comes is kept packed in {home} until it is loaded ({free} free)")
-    try:
-        inputs = [
-            _kept(given, home / f"{number}.ldif.zst", meter) if is_stream(given) else given
-            for number, given in enumerate(options.inputs, 1)
-        ]
-    except BaseException:
-        files.remove_tree(home)
-        raise
-    killpoint("spool.middle")
-    return {"inputs": [str(path) for path in inputs]}
-
-
-def _kept(stream: Path, path: Path, meter: Meter) -> Path:
-    """Lines are counted as they stand in `path`, where comments are left out and long lines are whole."""
-    name = "standard input" if str(stream) == STDIN else str(stream)
-    with _opened(stream) as descriptor:
-        made = ldif.shard(descriptor, path, (), meter, name)
-    if not made.entries:
+def _keep(stream: Path, path: Path, meter: Meter) -> Path:
+    """Messages name lines of `path`, in which comments are left out and long lines are whole."""
+    if str(stream) == STDIN:
+        name = "standard input"
+        shard = ldif.shard(standard.input("the LDIF"), path, (), meter, name)
+    else:
+        name = str(stream)
+        with files.explained(stream), stream.open("rb", buffering=0) as file:
+            shard = ldif.shard(file.fileno(), path, (), meter, name)
+    if not shard.entries:
         raise EmptyInput(path=name)
     return path
-
-
-@contextmanager
-def _opened(stream: Path) -> Iterator[int]:
-    if str(stream) == STDIN:
-        yield standard.input("the LDIF")
-        return
-    with files.explained(stream), stream.open("rb", buffering=0) as file:
-        yield file.fileno()

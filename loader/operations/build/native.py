@@ -22,7 +22,6 @@ from loader.config import Config, Database
 from loader.errors import (
     AllRejected,
     EmptyInput,
-    EntriesLost,
     IncludeRefused,
     LdifEncoding,
     LdifSyntax,
@@ -33,11 +32,12 @@ from loader.errors import (
 from loader.mdb import edits, meta, verify
 from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
-from loader.operations.build import finish, inputs
-from loader.operations.build.options import FULL, BuildOptions
+from loader.operations import sizing
+from loader.operations.build import inputs
+from loader.operations.build.inputs import FULL, BuildOptions
+from loader.operations.build.steps import INVALID, BuildSteps
 from loader.operations.publish import TargetDatabase
 from loader.operations.room import Limits, choose_maxsize, require_room
-from loader.operations.sizing import sampled
 from loader.progress import Meter
 from loader.run.log import Facts, killpoint
 from loader.run.steps import Run
@@ -49,12 +49,12 @@ from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Ta
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
-LARGEST = 1 << 46  # bytes of the map, within what a process can map, if maxsize is chosen after the load
-OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # proven from the one on, and before the other
-MOST_ENTRIES = 2**32 - 3  # as positions.rs of the core has it
-LONGEST_INTLEN = 8  # bytes of a key; longer ones were never compared
+LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map that much
+OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first proven release, and the first unproven one after it
+MOST_ENTRIES = 2**32 - 3  # in a database; positions.rs of the core has the same limit
+LONGEST_INTLEN = 8  # bytes of an integer key; longer keys were never compared with slapd's
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
-# Settings of cn=config that say who may do what, and nothing about the data.
+# Settings of cn=config about access, which do not change how entries are stored.
 _INDIFFERENT = ("olcaccess", "olclimits", "olcrootpw", "olcsyncrepl")
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
 
@@ -62,39 +62,38 @@ _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # sl
 def proven_settings(
     config: Config, database: Database, options: BuildOptions, superior: Database | None = None
 ) -> Settings:
-    """What the configuration says of the database, as `backmdb.settings` has it. Raises NotProven,
-    SettingRefused."""
+    """The settings of the database, as `backmdb.settings` returns them. Raises NotProven, SettingRefused."""
     backmdb.require(config, database, superior or database)
-    found = backmdb.settings(config, database, superior, is_2_7())
-    require_keys(found)
+    settings = backmdb.settings(config, database, superior, is_2_7())
+    require_keys(settings)
     for flag in database.env_flags:
         if flag.lower() not in _ENV_FLAGS:
             raise NotProven(reason=f"envflags {flag}")
-    if found.subentry and options.write_context:
+    if settings.subentry and options.write_context:
         raise NotProven(reason="sync_use_subentry puts contextCSN into an entry of its own")
-    return found
+    return settings
 
 
-def require_keys(found: Settings) -> None:
-    """Are the index keys of such settings known, on this host? Raises NotProven."""
+def require_keys(settings: Settings) -> None:
+    """Raises NotProven if the core does not know how slapd makes index keys with such settings on this host."""
     if sys.byteorder != "little" or struct.calcsize("P") != 8:
         raise NotProven(reason="this host is not a 64-bit one with the low byte first")
-    if found.intlen > LONGEST_INTLEN:
-        raise NotProven(reason=f"index_intlen is {found.intlen}, more than {LONGEST_INTLEN}")
+    if settings.intlen > LONGEST_INTLEN:
+        raise NotProven(reason=f"index_intlen is {settings.intlen}, more than {LONGEST_INTLEN}")
 
 
 def require_numbers(entries: int | None, options: BuildOptions, source: str = "") -> None:
-    """Before the first of so many entries is read; None: nobody knows. `source`: where they are, if that is no file.
-    Raises TooManyEntries."""
+    """Raises TooManyEntries before the first entry is read; None if the number is unknown. `source`: where the entries
+    are, if not in files."""
     if entries is not None and entries > MOST_ENTRIES:
-        inputs = source or ", ".join(map(str, options.inputs)) or "the template"
+        path = source or ", ".join(map(str, options.inputs)) or "the template"
         counts = f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
-        raise TooManyEntries(path=inputs, reason=counts)
+        raise TooManyEntries(path=path, reason=counts)
 
 
 def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> None:
-    """`foreign`: attribute types of the schema, with a matching rule or syntax that is not OpenLDAP's own.
-    `unproven`: those that the settings name (index, multival, sortvals), with one that the core does not follow."""
+    """Raises NotProven. `foreign`: attribute types of the schema with a matching rule or syntax that is not OpenLDAP's.
+    `unproven`: those that the settings name (index, multival, sortvals) with a rule that the core does not follow."""
     for name, rule in sorted(foreign.items()):
         raise NotProven(reason=f"{name} has {rule}, which a module brings that is not OpenLDAP's")
     for name, rule in sorted(unproven.items()):
@@ -102,12 +101,13 @@ def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> No
 
 
 def tables() -> tuple[Table, ...]:
-    """Which of the tables that not every slapd has are there with the installed one."""
+    """The tables that the installed slapd has, of those that not every slapd has. Raises NotProven."""
     release = tools.release()
     if release is None:
         raise NotProven(reason="slapd -VV does not say which OpenLDAP this is")
     if not OLDEST <= release < NEWEST:
-        raise NotProven(reason=f"OpenLDAP {_text(release)}; it is from {_text(OLDEST)} up to 2.7")
+        name, oldest = (".".join(map(str, one)) for one in (release, OLDEST))
+        raise NotProven(reason=f"OpenLDAP {name}; it is from {oldest} up to 2.7")
     return tuple(name for name, since in _SINCE.items() if release >= since)
 
 
@@ -116,13 +116,9 @@ def is_2_7() -> bool:
     return (tools.release() or OLDEST) >= (2, 7, 0)
 
 
-def _text(release: Release) -> str:
-    return ".".join(map(str, release))
-
-
 def made_for(config: Config, database: Database, options: BuildOptions) -> str:
-    """Checksum of what decides how entries are stored: the release of slapd, the schema, and the settings that the data
-    depend on, or all settings if the core does not follow them. A run does not go on under another one."""
+    """Checksum of what decides how entries are stored: slapd's release, the schema, and the settings that the data
+    depend on (all settings if the core does not follow them). A run is not resumed under another one."""
     try:
         settings: object = proven_settings(config, database, options)
     except NotProven:
@@ -132,7 +128,7 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
 
 
 def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
-    """The steps up to a database that is made and checked; the call that publishes it. Each is done once."""
+    """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
     work = NativeSteps(options, run, place)
     run.do("config", work.config)
     scan: Facts = {}
@@ -146,34 +142,28 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
     return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(loaded, checked))}
 
 
-def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> None:
-    """Is it proven that the core makes what slapd would?"""
-    require_numbers(options.source.entries(), options)
-    run.do("config", NativeSteps(options, run, place).config)
-
-
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """The same, without a step. Raises NotProven."""
-    assert target_of(options, place)
+    """Raises NotProven if the core may not write what slapd would."""
+    target_of(options, place)
 
 
 def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
-    """What the configuration says now. Raises NotProven."""
-    maxsize = place.database.maxsize if options.maxsize is None else options.maxsize
+    """The database that the configuration describes now. Raises NotProven."""
+    maxsize = limits_of(options, place).maxsize
     settings = proven_settings(place.config, place.database, options, place.superior)
-    known = schema_of(place.config, place.named, settings.attribute_options, seeding=options.seeding)
-    require_rules(known.foreign(), known.unproven(settings.attributes))
+    schema = schema_of(place.config, place.named, settings.attribute_options, seeding=options.seeding)
+    require_rules(schema.foreign(), schema.unproven(settings.attributes))
     return Target(
         settings=settings,
-        schema=known,
+        schema=schema,
         tables=tables(),
-        map_size=LARGEST if isinstance(maxsize, str) else maxsize,
-        server_id=finish.server_id(options, place),
+        map_size=LARGEST if maxsize is None else maxsize,
+        server_id=(place.config.server_id or 0) if options.server_id is None else options.server_id,
     )
 
 
 def sample_target(config: Config, database: Database) -> Target:
-    """For builds of a sample: the database as it is configured, wherever its directory is. Raises NotProven."""
+    """The configured database, for builds of a sample in another directory. Raises NotProven."""
     place = TargetDatabase(config, database, database.directory or Path())
     return target_of(BuildOptions(config.path, suffix=database.suffix), place)
 
@@ -185,17 +175,8 @@ def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
 
 
 @dataclass(frozen=True)
-class NativeSteps:
-    """The steps' bodies. Each can be done again from its beginning."""
-
-    options: BuildOptions
-    run: Run
-    place: TargetDatabase
-
-    @property
-    def made(self) -> Path:
-        """The environment being made."""
-        return self.run.directory / "environment"
+class NativeSteps(BuildSteps):
+    """The bodies of the steps. `make`, `transfer` and `check` serve other verbs, too."""
 
     @property
     def rejects(self) -> Path:
@@ -206,195 +187,167 @@ class NativeSteps:
         return target_of(self.options, self.place)
 
     def config(self, meter: Meter) -> Facts:
-        """What is refused is refused here, before anything is read."""
+        """Refuses a configuration, or a place for the rejects, before anything is read."""
         with files.explained(self.rejects):
             self.rejects.parent.stat()
         files.require_writable(self.rejects.parent)
         return {"tables": self.target.tables}
 
-    def scan(self, meter: Meter) -> Facts:
-        return inputs.scan(self.options, self.place, meter)
-
     def schema(self, scan: Facts) -> Facts:
-        inputs.require_schema(self.place, scan, self.run.directory)
+        self.require_schema(scan)
         return {}
 
     def load(self, meter: Meter, scan: Facts) -> Facts:
-        """One native call; what it could not take is told, or refused."""
-        self._require_room()
-        with self.options.source.reading(meter) as read:
+        """Reads the input with one native call. Raises MaxsizeTooSmall or NoSpace before that if a sample shows that
+        there is no room; a stream cannot be sampled."""
+        options = self.options
+        if options.tree is None and not options.files.streamed:
+            at_most = sizing.at_most(options.files)
+            require_room(limits_of(options, self.place), self._predicted, at_most)
+        with options.source.reading(meter) as read:
             loaded = self.make(meter, read, scan.get("claimed"))
-        exports.require_entries(self.options.inputs, loaded["read"])
+        exports.require_entries(options.inputs, loaded["read"])
         return loaded
+
+    def _predicted(self) -> int:
+        """Bytes of the database; 0 for faulty input, because the load reports the fault with its line."""
+        try:
+            return sizing.of_files(self.target, self.options.files, Meter("sample")).bytes
+        except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
+            return 0
 
     def make(
         self,
         meter: Meter,
         read: Sequence[mdb.Input],
         claimed: Sequence[str] | None,
-        beside: LiveSource | None = None,
+        live: LiveSource | None = None,
         account: bool = False,
     ) -> Facts:
-        """The database of what is read. `claimed`, `beside` and `account` as in `loader.sinks.mdb`."""
-        with self._making() as (partial, means):
-            how = (self._rules(claimed, account), means, meter)
-            built = mdb.build(self.target, read, partial, *how, beside=beside)
-        self._require_accepted(built)
-        if built.stale:
-            edits.remove_entries(self.made, built.stale)
-        return {**self._told(built), **({"completed": built.completed} if account else {})}
-
-    def _require_accepted(self, built: Built) -> None:
-        """However many may be rejected: a database without entries must not replace another one. Raises AllRejected."""
-        if built.rejected and not built.entries:
-            first = built.rejections[0]
-            raise AllRejected(
-                path=", ".join(map(str, self.options.inputs)) or "the input",
-                rejected=units.number(built.rejected),
-                dn=first.dn,
-                reason=first.reason,
-                rejects=self.rejects,
-            )
-
-    def transfer(self, meter: Meter, source: Snapshot) -> Facts:
-        """The database of the records of another one, as they are. Raises NotProven where they would be others."""
-        with self._making() as (partial, means):
-            made = mdb.transfer(self.target, source, partial, means, meter)
-        return {
-            "read": made.entries,
-            "entries": made.entries,
-            "rejected": 0,
-            "left_out": 0,
-            "records": made.checksum,
-            "tables": made.tables,
-            **_misfits(made),
-        }
-
-    def records_checksum(self, meter: Meter) -> str:
-        """Of what `transfer` made, as the disk has it."""
-        jobs = self.options.jobs or resources.processors()
-        return mdb.records_checksum(self.made / DATA, jobs, meter)
-
-    @contextmanager
-    def _making(self) -> Iterator[tuple[Path, Resources]]:
-        """A place for the new file, which is there under its own name afterwards, and what may be used."""
-        files.remove_tree(self.made)
-        self.made.mkdir(mode=0o700)
-        with files.explained(self.rejects):
-            self.rejects.unlink(missing_ok=True)
-        partial = self.made / (DATA + files.PARTIAL)
-        with self._scratch() as scratch:
-            yield partial, self._means(scratch)
-        killpoint("load.middle")
-        files.publish(partial, self.made / DATA)
-
-    def _require_room(self) -> None:
-        """Raises MaxsizeTooSmall or NoSpace before the load; `--maxsize auto` chooses the size afterwards. A stream
-        cannot be sampled."""
-        given = self.options.files
-        if self.options.tree is None and not given.streamed:
-            require_room(limits_of(self.options, self.place), self._predicted, sampled.at_most(given))
-
-    def _predicted(self) -> int:
-        """0 for faulty input: the load reports the fault with its line."""
-        try:
-            return sampled.of_files(self.target, self.options.files, Meter("sample")).bytes
-        except (EmptyInput, LdifSyntax, LdifTruncated, LdifEncoding, IncludeRefused):
-            return 0
-
-    def _rules(self, claimed: Sequence[str] | None, account: bool) -> BuildRules:
+        """Builds the database of the inputs. `claimed`, `live` and `account` as in `loader.sinks.mdb`. Raises
+        AllRejected, because a database without entries must not replace another one."""
         options = self.options
-        return BuildRules(
+        if options.seeding or options.claimed is not None:  # a consumer gets what its provider has, invalid or not
+            value_check: mdb.ValueCheck = "count"
+        else:
+            value_check = "refuse" if options.check_values else "skip"
+        rules = BuildRules(
             now=inputs.input_time(options),
             first=options.first,
-            value_check=self._value_check(),
+            value_check=value_check,
             check_schema=options.check_schema,
             complete_naming=options.complete_naming,
             account=account,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
-            write_context=options.write_context and not options.seeding,
+            write_context=self.writes_context,
             claimed=claimed,
         )
-
-    def _value_check(self) -> mdb.ValueCheck:
-        """A consumer gets what its provider has, whatever got in there long ago."""
-        if self.options.seeding or self.options.claimed is not None:  # the latter: a part of one
-            return "count"
-        return "refuse" if self.options.check_values else "skip"
-
-    def _means(self, scratch: Path) -> Resources:
-        options = self.options
-        return Resources(
-            memory=options.memory or resources.sorting_memory(),
-            jobs=options.jobs or resources.processors(),
-            scratch=scratch,
-            rejects=self.rejects,
-        )
-
-    @contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        """A place for what does not fit into memory; of the same name each time, so that a kill leaves nothing long."""
-        name = "sort-" + hashlib.sha256(bytes(self.run.name)).hexdigest()[:12]
-        place = (self.options.scratch or self.run.directory) / name
-        files.remove_tree(place)
-        with files.explained(place):
-            place.mkdir(mode=0o700)
-        try:
-            yield place
-        finally:
-            files.remove_tree(place)
-
-    def _told(self, built: Built) -> Facts:
-        kept = {"rejects": str(self.rejects)} if built.rejected else {}
-        return {
+        with self._making() as (partial, means):
+            built = mdb.build(self.target, read, partial, rules, means, meter, beside=live)
+        if built.rejected and not built.entries:
+            first = built.rejections[0]
+            raise AllRejected(
+                path=", ".join(map(str, options.inputs)) or "the input",
+                rejected=units.number(built.rejected),
+                dn=first.dn,
+                reason=first.reason,
+                rejects=self.rejects,
+            )
+        if built.stale:
+            edits.remove_entries(self.made, built.stale)
+        facts: Facts = {
             "read": built.read,
             "entries": built.entries,
             "rejected": built.rejected,
             "left_out": built.duplicates + built.dropped,
-            **({"read_twice": built.duplicates} if built.duplicates else {}),
-            **({"without_parent": built.dropped} if built.dropped else {}),
-            **({"stale": len(built.stale)} if built.stale else {}),
             "rejections": [ldif.rejected(one) for one in built.rejections],
             "phases": built.phases,
             "tables": built.tables,
-            **kept,
-            **_misfits(built),
+            **_invalid(built),
+        }
+        optional = {
+            "read_twice": built.duplicates,
+            "without_parent": built.dropped,
+            "stale": len(built.stale),
+            "rejects": str(self.rejects) if built.rejected else "",
+        }
+        facts |= {name: value for name, value in optional.items() if value}
+        return {**facts, "completed": built.completed} if account else facts
+
+    def transfer(self, meter: Meter, source: Snapshot) -> Facts:
+        """Builds the database of the records of another one, unchanged. Raises NotProven if the new slapd would store
+        them otherwise."""
+        with self._making() as (partial, means):
+            copied = mdb.transfer(self.target, source, partial, means, meter)
+        return {
+            "read": copied.entries,
+            "entries": copied.entries,
+            "rejected": 0,
+            "left_out": 0,
+            "records": copied.checksum,
+            "tables": copied.tables,
+            **_invalid(copied),
         }
 
+    def records_checksum(self, meter: Meter) -> str:
+        """The checksum of the records that `transfer` wrote, read from the disk."""
+        jobs = self.options.jobs or resources.processors()
+        return mdb.records_checksum(self.made / DATA, jobs, meter)
+
+    @contextmanager
+    def _making(self) -> Iterator[tuple[Path, Resources]]:
+        """Yields the path of the new file, which gets its own name afterwards, and the resources to build it."""
+        files.remove_tree(self.made)
+        self.made.mkdir(mode=0o700)
+        with files.explained(self.rejects):
+            self.rejects.unlink(missing_ok=True)
+        partial = self.made / (DATA + files.PARTIAL)
+        with self._means() as means:
+            yield partial, means
+        killpoint("load.middle")
+        files.publish(partial, self.made / DATA)
+
+    @contextmanager
+    def _means(self) -> Iterator[Resources]:
+        """Memory, threads, and a directory for what does not fit into memory. It has the same name each time, so that
+        the next run removes what a killed one left."""
+        options = self.options
+        name = "sort-" + hashlib.sha256(bytes(self.run.name)).hexdigest()[:12]
+        scratch = (options.scratch or self.run.directory) / name
+        files.remove_tree(scratch)
+        with files.explained(scratch):
+            scratch.mkdir(mode=0o700)
+        memory, jobs = options.memory or resources.sorting_memory(), options.jobs or resources.processors()
+        try:
+            yield Resources(memory, jobs, scratch, self.rejects)
+        finally:
+            files.remove_tree(scratch)
+
     def check(self, meter: Meter, loaded: Facts) -> Facts:
-        """Every entry that was read is in the database or among the rejects, and the database is sound."""
-        finish.complete(self.options, self.made, self.place, meter)
-        facts = meta.read_meta(self.made)
-        changing = self.options.target is None
+        """Every entry that was read is in the database or among the rejects, and the database is sound. At the level
+        `none` the core's own count is believed."""
+        notes, level = self.complete(meter), self.options.verify
+        facts, changing = meta.read_meta(self.made), self.options.target is None
         maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
         if maxsize != facts.map_size:
             edits.set_map_size(self.made / DATA, maxsize)
-        written = self._verified(meter, loaded)
-        expected = loaded["read"] - loaded["rejected"] - loaded["left_out"]
-        if expected != written or loaded["entries"] != written:
-            raise EntriesLost(read=loaded["read"], written=written, log=self.run.directory)
-        told = finish.notes(self.place, self.made)
-        return {"identity": files.identity(self.made / DATA), "maxsize": maxsize, **told}
-
-    def _verified(self, meter: Meter, loaded: Facts) -> int:
-        """Entries as counted in the file; at level `none` as told."""
-        level = self.options.verify
+        written = int(loaded["entries"])
         if level in verify.DEEPER:
             verify.verify(self.made, level, meter)
-        if level == "none":
-            return int(loaded["entries"])
-        with self._scratch() as scratch:
-            means = self._means(scratch)
-            new = not loaded.get("stale")
-            return mdb.verify(self.target, self.made / DATA, level == FULL, means, meter, new)
+        if level != "none":
+            with self._means() as means:
+                unchanged = not loaded.get("stale")
+                written = mdb.verify(self.target, self.made / DATA, level == FULL, means, meter, unchanged)
+        expected = loaded["read"] - loaded["rejected"] - loaded["left_out"]
+        self.require_entries(loaded["read"], expected, loaded["entries"], written)
+        return {"identity": self.identity(), "maxsize": maxsize, **notes}
 
     def publish(self, loaded: Facts, checked: Facts) -> Facts:
-        counts = (loaded["entries"], checked["maxsize"])
-        return finish.publish(self.options, self.place, self.made, checked, *counts)
+        return self.put_into_place(checked, loaded["entries"], checked["maxsize"])
 
 
-def _misfits(built: Built | Transferred) -> Facts:
-    """Values that their syntax forbids, as the report shows them."""
-    told = [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]
-    return {finish.INVALID: told} if told else {}
+def _invalid(built: Built | Transferred) -> Facts:
+    """Values that violate their syntax, as the report shows them."""
+    counts = [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]
+    return {INVALID: counts} if counts else {}

@@ -21,9 +21,9 @@ from loader.config import Database
 from loader.errors import EmptyInput, NotProven, UsageProblem
 from loader.indexes import Index
 from loader.mdb import contents, meta
+from loader.operations import sizing
 from loader.operations.build import native
-from loader.operations.sizing import sampled
-from loader.operations.sizing.model import TableForecast
+from loader.operations.sizing import TableForecast
 from loader.operations.tune.target import Target
 from loader.progress import Meter, Progress
 from loader.sinks.mdb import Target as BuildTarget
@@ -178,7 +178,7 @@ def _prices(
         with progress.step("sample") as meter:
             sample = sampling.of_database(directory, SampleSize(), meter)
         with progress.step("build") as meter:
-            found = sampled.forecast(sample, native.sample_target(target.config, asked), meter, timed=0.0)
+            found = sizing.forecast(sample, native.sample_target(target.config, asked), meter, timed=0.0)
     except (NotProven, EmptyInput) as error:
         return {}, (f"what their tables would take is not known: {error}",)
     return {one.name.lower(): one.bytes for one in found.tables}, ()
@@ -392,7 +392,7 @@ def bytes_of(
     for row in zip_longest(*(table.kinds for table in shared.values())):  # of each table one kind, until none is left
         kinds = {name: kind for name, kind in zip(shared, row, strict=True) if kind is not None}
         asked = replace(database, indexes=tuple(kind.name for kind in kinds.values()))
-        found = sampled.forecast(sample, native.sample_target(target.config, asked), meter, timed=0.0)
+        found = sizing.forecast(sample, native.sample_target(target.config, asked), meter, timed=0.0)
         tables = {one.name.lower(): one for one in found.tables}
         for name in kinds:
             alone[name].append(tables[name])
@@ -426,8 +426,8 @@ def shares(target: Target, database: Database, sample: Sample, meter: Meter) -> 
     given = native.sample_target(target.config, database)
     none = native.sample_target(target.config, replace(database, indexes=()))
     timed = [_with_idlexp(given, _scaled(given.settings.idlexp, sample)), none]
-    all_of_them, without = sampled.costs(sample, timed, meter, _ROUNDS)
-    (counted,) = sampled.costs(sample, [_with_idlexp(given, _LISTS)], meter, 1)
+    all_of_them, without = sizing.costs(sample, timed, meter, _ROUNDS)
+    (counted,) = sizing.costs(sample, [_with_idlexp(given, _LISTS)], meter, 1)
     keys = {name: count for name, count in counted.tables.items() if name not in without.tables}
     part = max(0.0, 1 - without.processor / all_of_them.processor)
     total = sum(keys.values())

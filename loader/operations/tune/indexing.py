@@ -18,7 +18,7 @@ from loader.errors import NotProven, ServerRunning
 from loader.indexes import Indexes
 from loader.mdb import contents
 from loader.mdb.meta import DATA
-from loader.operations import indexing
+from loader.operations import made_with
 from loader.operations.tune.target import Outcome, Plan, State, Target, carry_out, changed, databases_of, slapd_on
 from loader.operations.verify import given_to_core
 from loader.progress import Progress
@@ -206,13 +206,13 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
         return ()
     except NotProven as error:
         _by_slapindex(config, plan, directory, progress)
-        return (indexing.by_slapindex_because(error),)
+        return (made_with.by_slapindex_because(error),)
 
 
 def _by_core(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
     given = given_to_core(config, _with_both(plan), directory)
     with progress.step("index") as meter, _workshop(directory) as scratch:
-        indexing.by_core(given, directory, plan.index, scratch, meter)
+        made_with.by_core(given, directory, plan.index, scratch, meter)
 
 
 def _with_both(plan: Plan) -> Database:
@@ -241,7 +241,7 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
     owner = _owner(directory)
     changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
     lines = [value.decode() for value in changed.get("olcDbIndex", [])]
-    if chosen := indexing.only(lines, plan.index):
+    if chosen := made_with.only(lines, plan.index):
         changed["olcDbIndex"] = chosen
     settings = {"olcDbDirectory": [bytes(directory)], **changed}
     with (
@@ -252,7 +252,7 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
         words = ["-q", "-F", str(copy), "-b", plan.database.suffix]
         command = tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words)
         with progress.step("slapindex") as meter:
-            indexing.run_slapindex(command, directory, plan.database.maxsize, meter)
+            made_with.run_slapindex(command, directory, plan.database.maxsize, meter)
 
 
 def _owner(directory: Path) -> Owner:

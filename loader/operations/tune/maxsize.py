@@ -17,11 +17,10 @@ from loader.config import Database
 from loader.errors import LoaderError, UsageProblem
 from loader.mdb import contents, meta, readers
 from loader.mdb.meta import MetaPage
-from loader.operations import room
+from loader.operations import room, sizing
 from loader.operations.build import native
 from loader.operations.room import GIB
-from loader.operations.sizing import sampled
-from loader.operations.sizing.model import Forecast
+from loader.operations.sizing import Forecast
 from loader.operations.tune.target import Outcome, Target, carry_out, databases_of, maxsize_plan
 from loader.progress import Meter, Progress
 from loader.server import configuration
@@ -180,7 +179,7 @@ class Load:
         """Raises what reading the source raises."""
         found = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
         if self.provider is not None:
-            from loader.operations.sizing.of_server import of_server  # python-ldap takes 40 ms to load
+            from loader.operations.server_sample import of_server  # python-ldap takes 40 ms to load
 
             provider = replace(self.provider, base=self.provider.base or database.suffix)
             with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
@@ -204,7 +203,7 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
         sample = load.take(database, meter)
     with progress.step("build") as meter:
         build = native.sample_target(target.config, database)
-        forecast = sampled.forecast(sample, build, meter, disk=directory)
+        forecast = sizing.forecast(sample, build, meter, disk=directory)
     there = _there(directory)
     used = there.used if there else 0
     keeps = used if used and directory and _keeps(directory, load) else 0

@@ -14,13 +14,13 @@ from typing import Any
 
 from loader import backmdb, config, exports, indexes, ldif, schema, syncrepl, typed
 from loader.config import Config, Database
-from loader.operations import replicas
+from loader.operations import live
 from loader.operations.backup import check, repository
 from loader.operations.backup import manifest as backup_manifest
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.restore import plan as restore_plan
 from loader.operations.build import native
-from loader.operations.build.options import BuildOptions
+from loader.operations.build.inputs import BuildOptions
 from loader.progress import Meter
 from loader.run.log import FILE, Catalogue
 from loader.run.steps import status_of
@@ -83,7 +83,7 @@ class Export(Target):
         path.write_bytes(mutate.json_text(chance, self.facts))
         meter = Meter("scan")
         strategies.context_csns_of_ldif([self.home])
-        replicas.require_whole(self.home)
+        live.require_whole(self.home)
         with exports.held([self.home], meter) as paths:
             found = ldif.scan(paths, meter)
         exports.require_entries([self.home], found.entries)

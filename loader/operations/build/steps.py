@@ -1,0 +1,169 @@
+"""What the engines of a build share: which names the schema lacks, and the end of a build.
+
+slapadd is asked for unknown names, with one probe record for each. An engine is a module: native.py or slapadd.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from loader import child, csn, dn
+from loader.config import Config, Database
+from loader.errors import EntriesLost, NoSuchSuffix, SchemaMissing
+from loader.mdb import contents, edits, verify
+from loader.mdb.meta import DATA
+from loader.operations.build import inputs
+from loader.operations.build.inputs import BuildOptions
+from loader.operations.publish import TargetDatabase, publish_environment
+from loader.progress import Meter
+from loader.run.log import Facts
+from loader.run.steps import Run
+from loader.server import tools
+from loader.storage import files
+
+INVALID = "invalid values"  # in the report: values that violate their syntax and were loaded
+NOTES = "notes"  # in the report, and in the facts of the step `check`
+FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line of its first use
+_SHOWN = 10  # names in a message
+_UNKNOWN = re.compile(r"str2ad\(([^)]+)\): attribute type undefined|unrecognized objectClass '([^']+)'", re.IGNORECASE)
+
+
+class Engine(Protocol):
+    """A module that builds databases."""
+
+    def require(self, options: BuildOptions, place: TargetDatabase) -> None:
+        """Raises SettingRefused or NotProven for a configuration that the engine does not follow."""
+
+    def prepared(self, options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
+        """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
+        ...
+
+
+@dataclass(frozen=True)
+class BuildSteps:
+    """The bodies of the steps that both engines have. Each can be repeated from its beginning."""
+
+    options: BuildOptions
+    run: Run
+    place: TargetDatabase
+
+    @property
+    def made(self) -> Path:
+        """The new environment, beside its place."""
+        return self.run.directory / "environment"
+
+    @property
+    def server_id(self) -> int:
+        """The server ID of generated entryCSNs."""
+        configured = self.place.config.server_id or 0
+        return configured if self.options.server_id is None else self.options.server_id
+
+    @property
+    def writes_context(self) -> bool:
+        return self.options.write_context and not self.options.seeding
+
+    def scan(self, meter: Meter) -> Facts:
+        return inputs.scan(self.options, self.place, meter)
+
+    def require_schema(self, scan: Facts) -> None:
+        """Raises NoSuchSuffix, SchemaMissing."""
+        if self.place.superior is None:  # a part of a glued tree was chosen by its suffix
+            suffixes = self.place.database.suffixes
+            if not any(dn.is_below(scan["first_dn"], suffix) for suffix in suffixes):
+                config, first = self.place.config.path, scan["first_dn"]
+                raise NoSuchSuffix(config=config, suffix=f"of {first}", known=", ".join(suffixes))
+        require_known(self.place, scan["attributes"], scan["object_classes"], self.run.directory)
+
+    def complete(self, meter: Meter) -> Facts:
+        """Refuses what a consumer cannot hold, gives -w of a glued tree its contextCSN, and returns the facts that
+        `publish` needs. Raises SharedUuid."""
+        options, suffix = self.options, self.place.database.suffix
+        if options.seeding or options.claimed is not None:
+            verify.require_unique_uuids(self.made, meter, self.run.directory)
+        if options.reached and not options.seeding:
+            # The superior's contextCSN covers what the other databases hold (slapcommon.c).
+            stored = contents.context_csns(self.made, suffix)
+            wanted = sorted(csn.by_server([*stored, *options.reached]).values())
+            if sorted(stored) != wanted:
+                edits.stamp(self.made, suffix, wanted)
+        notes = member_of_notes(self.place.config, self.place.database, self.made)
+        return {NOTES: notes} if notes else {}
+
+    def require_entries(self, read: int, expected: int, reported: int, written: int) -> None:
+        """Raises EntriesLost."""
+        if not expected == reported == written:
+            raise EntriesLost(read=read, written=written, log=self.run.directory)
+
+    def identity(self) -> list[int]:
+        return files.identity(self.made / DATA)
+
+    def put_into_place(self, checked: Facts, entries: int, maxsize: int) -> Facts:
+        """Publishes the environment. A `target` beside the configured directory leaves the configuration alone."""
+        place = self.place
+        if self.options.target is not None:
+            place = dataclasses.replace(place, database=dataclasses.replace(place.database, maxsize=maxsize))
+        published = publish_environment(self.made, place, checked, entries, maxsize)
+        files.remove_tree(self.made)
+        return {**published, **({NOTES: checked[NOTES]} if NOTES in checked else {})}
+
+
+def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path) -> None:
+    """Raises SchemaMissing with every attribute and class that the configuration lacks, and its first use."""
+    unknown, uses = (
+        unknown_names(place, list(attributes), list(object_classes), scratch),
+        {**object_classes, **attributes},
+    )
+    if unknown:
+        require_none_lacking(place.config, [f"{name} ({uses[name][0]}, line {uses[name][1]})" for name in unknown])
+
+
+def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
+    """Raises SchemaMissing."""
+    if lacking:
+        more = [f"and {len(lacking) - _SHOWN} more"] if len(lacking) > _SHOWN else []
+        raise SchemaMissing(config=config.path, names=", ".join([*lacking[:_SHOWN], *more]))
+
+
+def unknown_names(
+    place: TargetDatabase, attributes: Sequence[str], object_classes: Sequence[str], scratch: Path
+) -> list[str]:
+    """Names that slapadd does not know. With `-u -c` it writes nothing, and goes on after each complaint."""
+
+    def probes() -> Iterator[bytes]:
+        """Records that fail in many ways, but complain of a name only if it is unknown."""
+        for name in attributes:
+            yield f"dn: {place.database.suffix}\nobjectClass: top\n{name}: x\n\n".encode()
+        for name in object_classes:
+            yield f"dn: {place.database.suffix}\nobjectClass: {name}\n\n".encode()
+
+    with place.private_configuration(scratch) as copy:
+        command = tools.server_tool("slapadd", "-u", "-c", "-F", str(copy), "-b", place.database.suffix)
+        answer = child.ask(command, stdin=b"".join(probes()))
+    complained = {(one or other).lower() for one, other in _UNKNOWN.findall("\n".join(answer.words))}
+    # The value of a probe can look like a name, too ("x" where a DN is wanted): only the names of the probes count.
+    return [name for name in (*attributes, *object_classes) if name.lower() in complained]
+
+
+def member_of_notes(config: Config, database: Database, environment: Path) -> list[str]:
+    """A note for each instance of slapo-memberof for which `environment` has members, and no memberOf: the overlay does
+    not run during an offline load. Settings and defaults: slapo-memberof(5)."""
+    notes = []
+    for name, _ in config.entries:
+        rdn, _, above = name.lower().partition(",")
+        if above != database.entry_dn.lower() or rdn.partition("}")[2] != "memberof":
+            continue
+        member = next(iter(config.values(name, "olcMemberOfMemberAD")), "member")
+        member_of = next(iter(config.values(name, "olcMemberOfMemberOfAD")), "memberOf")
+        stored = {one.lower().split(";")[0] for one in contents.attributes(environment)}
+        if member.lower() in stored and member_of.lower() not in stored:
+            notes.append(
+                f"the LDIF had {member} but no {member_of}, and slapo-memberof does not run during an offline load, "
+                f"just as with slapadd: searches for {member_of} find nothing. Once slapd runs, have it write the "
+                f'{member} of each group again: docs/build.md, "memberOf", has the command'
+            )
+    return notes

@@ -1,0 +1,491 @@
+"""Reading one tree from running servers: are several providers the same tree, what do they hide, and what moved
+meanwhile?
+
+Whoever renames a container moves all its children, and those keep their entryCSN: syncrepl does not send them. The
+reading notes where it met each container (`NAME.inner` beside a part); one whose entryCSN is not newer than the
+contextCSN of before stood there all the time. After the reading, the subtrees of containers that have moved since, or
+whose former place is unknown, are read again, until a look finds no new one. A container that merely changed costs
+nothing: syncrepl sends it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from loader import csn, dn, exports, overlays
+from loader.errors import (
+    HiddenFromAccount,
+    LoaderError,
+    MissingParents,
+    NoContextCSN,
+    NoSuchBase,
+    NotAsStored,
+    OtherTree,
+    ReplicasApart,
+    ServerDown,
+    SharedUuid,
+    TreeRestless,
+)
+from loader.progress import Meter
+from loader.run.log import Facts, killpoint
+from loader.server import visibility
+from loader.server.options import Connection, Search
+from loader.server.session import Attributes, Session, first_value, session
+from loader.server.visibility import VisibilityReport, Wanted
+from loader.sinks.mdb import Orphan
+from loader.sources import ldap as source
+from loader.sources import location
+from loader.sources.ldap import Narrowing
+
+LOOK = "look.ldif"  # among the parts: the containers that changed
+INNER_NOTES = ".inner"
+INNER = "(hasSubordinates=TRUE)"
+LOOKS = 20  # a tree whose containers still move after so many looks is being rebuilt, not used
+AT_ONCE = 200  # entryUUIDs in one search
+COVERING = 60.0  # seconds that a provider may take to receive what another one has shown
+_LATELY = datetime.timedelta(hours=1)
+_NAMES_ONLY = ("entryUUID", "entryCSN")
+_INTERVAL = 0.25  # seconds between two looks
+_COMPARED = 12  # entries of a sample
+_TRIES = 5  # looks at an entry that others change meanwhile
+_NAMED = 8  # attributes named in one message
+
+Answer = TypeVar("Answer")
+
+
+def context_csns(server: Session, base: str) -> list[str]:
+    """contextCSN of the suffix that holds `base`; empty on a server that keeps none."""
+    for suffix in server.naming_contexts():
+        if dn.is_below(base, suffix):
+            try:
+                return server.context_csns(suffix)
+            except NoContextCSN:
+                return []
+    return []
+
+
+# --- what moved ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class MovedContainers:
+    """Reads again what moved, into `late-NNNNN` files in `parts`, where the notes are; a later file is newer.
+
+    `began`: the contextCSN of before the reading. `subentries`: the server shows them on request. `narrowing`: what of
+    the tree is wanted at all.
+    """
+
+    connection: Connection
+    base: str
+    page: int
+    compress: bool
+    parts: Path
+    began: Sequence[str]
+    meter: Meter
+    subentries: bool
+    narrowing: Narrowing | None = None
+    _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> where it was read again
+
+    def context_csns(self) -> list[str]:
+        """As the server has it now."""
+        return self._ask(lambda server: context_csns(server, self.base))
+
+    def settle(self, since: Sequence[str]) -> list[str]:
+        """Looks until every container is where its children were read; returns the contextCSN of the last look.
+
+        `since`: a contextCSN of before the last look. Raises TreeRestless.
+        """
+        for _ in range(LOOKS):
+            now = self.context_csns()
+            asked, look = Search(self.base, page=self.page), self.parts / LOOK
+            moved = self._moved(changed_containers(self.connection, asked, (since, now), look, self.meter))
+            if not moved:
+                return now
+            for top in topmost(list(moved)):
+                if self.read_below(top):
+                    self._placed |= {uuid: dn.key(name) for name, uuid in moved.items() if dn.is_below(name, top)}
+            since = now
+        raise TreeRestless(base=self.base, passes=LOOKS)
+
+    def _ask(self, question: Callable[[Session], Answer]) -> Answer:
+        """Puts a small question to the server, again if the connection breaks."""
+
+        def attempt() -> Answer:
+            with session(self.connection) as server:
+                return question(server)
+
+        return source.with_retries(attempt, self.meter)
+
+    def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
+        """DN -> entryUUID of the containers that are not where they were when the reading began, or when they were read
+        again. The former place of a container that had changed before it was met is unknown."""
+        places, seen = {}, csn.by_server(self.began)
+        for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if changed else ():
+            for name, entry in location.find(path, list(changed)).items():
+                if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
+                    places[first_value(entry, "entryuuid")] = name
+        places |= self._placed
+        root = dn.key(self.base)
+        return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (places.get(uuid), root)}
+
+    def read_below(self, top: str) -> bool:
+        """Reads the whole subtree again. Returns False if there is no such entry any more: it was deleted, or it moved
+        on, which the next look shows."""
+        found = False
+        for subentries in (True, False) if self.subentries else (False,):
+            asked = Search(top, page=self.page, subentries=subentries)
+            if self.narrowing:
+                asked = self.narrowing.of(asked)
+            name = f"late-{len(list(self.parts.glob(f'late-*{INNER_NOTES}'))):05}"
+            try:
+                source.fetch_part(self.connection, asked, self.parts, name, compress=self.compress, meter=self.meter)
+                found = True
+            except NoSuchBase:
+                found = False
+        return found
+
+    def missed(self, orphans: Sequence[Orphan], since: Sequence[str]) -> list[str]:
+        """The subtrees to read again for entries whose parent is missing: a container was renamed there and back.
+
+        Syncrepl sends an entry that was deleted, or that moved by itself. An entry that is still where it was read has
+        a hidden parent, and to leave it out would lose it: MissingParents.
+        """
+        hidden, again = [], []
+        found = self._ask(lambda server: [self._find(server, orphan) for orphan in orphans])
+        for (parent, name, _), places in zip(orphans, found, strict=True):
+            for place, own in places:
+                if dn.key(place) == dn.key(name):
+                    hidden.append(parent)
+                elif csn.is_covered_by(own, csn.by_server(since)):
+                    again.append(dn.parent(place))
+        if hidden:
+            raise MissingParents(count=len(hidden), first=hidden[0])
+        return topmost(list(dict.fromkeys(again)))
+
+    def require_renamed(self, uuids: Sequence[str]) -> None:
+        """Each of these entryUUIDs, which were met under several DNs, must be that of one entry. Raises SharedUuid."""
+        distinct = list(dict.fromkeys(uuids))
+        self._ask(lambda server: require_none(server, self.base, distinct, self.subentries))
+
+    def _find(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
+        """The DNs of the entry now, with its entryCSN; empty if it was deleted."""
+        _, name, uuid = orphan
+        if not uuid:
+            return [(name, {})] if server.exists(name) else []
+        asked = (self.base, f"(entryUUID={uuid})", ["entryCSN"])
+        found = server.find(*asked)
+        if not found and self.subentries:
+            found = server.find(*asked, subentries=True)
+        return [(place, csn.by_server(value.decode() for value in entry.get("entrycsn", []))) for place, entry in found]
+
+
+def changed_containers(
+    connection: Connection, asked: Search, between: tuple[Sequence[str], Sequence[str]], look: Path, meter: Meter
+) -> dict[str, str]:
+    """DN -> entryUUID of the containers that changed after the first of two contextCSNs; the second is of before this
+    look. `asked`: the base, and the size of a page. `look`: a file for what is found."""
+    since, now = between
+    where = f"(&{newer(since, now)}{INNER})"
+    source.fetch(connection, replace(asked, where=where, attributes=_NAMES_ONLY), look, meter)
+    seen = csn.by_server(since)
+    return {
+        name: first_value(entry, "entryuuid")
+        for name, entry in location.entries(look)
+        if not csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen)
+    }
+
+
+def newer(since: Sequence[str], now: Sequence[str]) -> str:
+    """A filter that matches whatever changed between two contextCSNs, and little else.
+
+    An entry that changed has a CSN of a server ID whose CSN in the contextCSN has advanced, and a later one than stood
+    there (syncprov takes no earlier one). A server ID that was not in the contextCSN may bring changes of any age: they
+    come from another provider. If none has advanced, a change may be visible a moment before the contextCSN tells.
+
+    slapd is quick to find the latest entryCSNs in its index, and slow to gather those of months; behind a NOT it looks
+    at every entry instead (sources/planner.py).
+    """
+    before = csn.by_server(since)
+    changed = {sid for sid, one in csn.by_server(now).items() if before.get(sid) != one}
+    if not changed <= before.keys():
+        return "(objectClass=*)"
+    newest = max(before.values())
+    oldest = min((before[sid] for sid in changed), default=newest)
+    if csn.time(newest) - csn.time(oldest) < _LATELY:
+        return f"(entryCSN>={oldest})"
+    return f"(!(!(entryCSN>={oldest})))"
+
+
+def topmost(names: Sequence[str]) -> list[str]:
+    """The names without those below another one: their subtree is read with it."""
+    return [name for name in names if not any(other != name and dn.is_below(name, other) for other in names)]
+
+
+def require_none(server: Session, base: str, uuids: Sequence[str], subentries: bool) -> None:
+    """Raises SharedUuid if two entries share one of these entryUUIDs. No server makes such entries, but slapadd takes
+    them. A reading that meets an entryUUID under two DNs takes it for one entry that was renamed; only the server can
+    tell. `subentries`: it shows them on request."""
+    for at in range(0, len(uuids), AT_ONCE):
+        places: dict[str, list[str]] = {}
+        where = "(|{})".format("".join(f"(entryUUID={uuid})" for uuid in uuids[at : at + AT_ONCE]))
+        for shown in (False, True) if subentries else (False,):
+            for name, entry in server.find(base, where, ["entryUUID"], subentries=shown):
+                places.setdefault(first_value(entry, "entryuuid"), []).append(name)
+        for uuid, names in places.items():
+            # A search that goes through the tree while an entry is renamed may have met it twice.
+            still = [name for name in dict.fromkeys(names) if len(names) > 1 and _has_uuid(server, name, uuid)]
+            if len(still) > 1:
+                raise SharedUuid(uuid=uuid, first=still[0], dn=still[1])
+
+
+def _has_uuid(server: Session, name: str, uuid: str) -> bool:
+    try:
+        return server.matches(name, f"(entryUUID={uuid})")
+    except NoSuchBase:
+        return False
+
+
+@dataclass
+class Reread:
+    """Reads again what moved while a server was read: once when all is read, and for orphans. Each call returns the
+    files that it added. A builder calls it as `loader.sinks.mdb.LiveSource` says.
+
+    `began`: the contextCSN of before the reading. `since`: that of before the last look; empty if the server has none.
+    """
+
+    containers: MovedContainers
+    began: Sequence[str]
+    since: Sequence[str]
+    _known: set[Path] = field(default_factory=set)
+    _rounds: int = 0
+
+    def __post_init__(self) -> None:
+        self._new()
+
+    def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
+        if orphans:
+            return self.for_orphans(orphans)
+        killpoint("stream.read")
+        if self.containers.context_csns() != self.since:
+            self._settle()
+        killpoint("stream.settled")
+        return self._new()
+
+    def for_orphans(self, orphans: Sequence[Orphan]) -> list[Path]:
+        """Returns no files if nothing can be done for them: syncrepl will tell the consumer. Raises MissingParents,
+        TreeRestless."""
+        self._rounds += 1
+        if self._rounds > LOOKS:
+            raise TreeRestless(base=self.containers.base, passes=LOOKS)
+        if self._rounds == 1:
+            # A change is visible a moment before the contextCSN tells, and that moment may have been this one.
+            self._settle()
+            if new := self._new():
+                return new
+        again = self.containers.missed(orphans, self.began)
+        for top in again:
+            self.containers.read_below(top)
+        if again:
+            self._settle()
+        return self._new()
+
+    def _settle(self) -> None:
+        if self.since:
+            self.since = self.containers.settle(self.since)
+
+    def _new(self) -> list[Path]:
+        """Files that no call has returned yet, in the order in which they were read."""
+        late = sorted(path for path in self.containers.parts.glob("late-*.ldif*") if path.suffix in (".ldif", ".zst"))
+        new = [path for path in late if path not in self._known]
+        self._known.update(new)
+        return new
+
+
+# --- several providers -----------------------------------------------------------------------------------------------
+
+
+def lowest(told: Iterable[Sequence[str]]) -> list[str]:
+    """What every one of these contextCSNs covers. A server ID that one lacks is left out: that provider has seen
+    nothing of it, and to claim less is always right."""
+    by_sid = [csn.by_server(one) for one in told]
+    common = set.intersection(*(set(one) for one in by_sid))
+    return sorted(min(one[sid] for one in by_sid) for sid in common)
+
+
+def highest(told: Iterable[Sequence[str]]) -> dict[str, str]:
+    """What at least one of them covers."""
+    return csn.by_server(one for csns in told for one in csns)
+
+
+def require_same(starts: Sequence[Facts]) -> None:
+    """Compares the names, the entryUUIDs and the contextCSNs of the providers' bases. Raises OtherTree."""
+    first, *others = starts
+    for one in others:
+        reason = None
+        if dn.key(one["base"]) != dn.key(first["base"]):
+            reason = f"it holds {one['base']}, not {first['base']}"
+        elif one["uuid"] != first["uuid"]:
+            reason = f"its entry {first['base']} has another entryUUID"
+        elif not lowest([one["context_csns"], first["context_csns"]]):
+            reason = "their contextCSNs have no server ID in common"
+        if reason:
+            raise OtherTree(uri=one["uri"], other=first["uri"], reason=reason)
+
+
+def require_like(leader: Session, other: Session, names: Sequence[str], told: Sequence[str]) -> None:
+    """The other provider must show these entries as the leader does. `told`: its contextCSN. Raises OtherTree."""
+    for name in names[:: max(1, len(names) // _COMPARED)]:
+        difference = None
+        for again in range(_TRIES):
+            difference = _difference(leader, other, name, told)
+            if difference is None:
+                break
+            time.sleep(_INTERVAL * again)
+        if difference:
+            raise OtherTree(uri=other.uri, other=leader.uri, reason=difference)
+
+
+def _difference(leader: Session, other: Session, name: str, told: Sequence[str]) -> str | None:
+    """None if nothing differs but what was changed after `told`."""
+    theirs, ours = _read(other, name), _read(leader, name)
+    if ours is None:
+        return None
+    stamps = csn.by_server(value.decode() for value in ours.get("entrycsn", []))
+    if theirs is None:
+        return f"it does not show {name}" if csn.is_covered_by(stamps, csn.by_server(told)) else None
+    if theirs.get("entrycsn") != ours.get("entrycsn"):
+        return None
+    both = (ours.keys() | theirs.keys()) - visibility.NOT_ASKED
+    differing = [one for one in both if set(ours.get(one, ())) != set(theirs.get(one, ()))]
+    return f"it shows another {min(differing)} of {name}" if differing else None
+
+
+def _read(server: Session, name: str) -> Attributes | None:
+    try:
+        return server.read(name)
+    except NoSuchBase:
+        return None
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The providers of a reading, by their numbers. A single one is asked patiently; of several the living ones
+    count."""
+
+    connections: Sequence[Connection]
+    base: str
+    meter: Meter
+
+    def told(self) -> dict[int, list[str]]:
+        """The contextCSN of each that answers. Raises the error of the last one when none does."""
+        return source.with_retries(self._told, self.meter)
+
+    def _told(self) -> dict[int, list[str]]:
+        found, lost = {}, None
+        for number, connection in enumerate(self.connections):
+            try:
+                with session(connection) as server:
+                    found[number] = context_csns(server, self.base)
+            except LoaderError as error:
+                if not error.retryable:
+                    raise
+                lost = error
+        if not found:
+            raise lost or ServerDown(uri="", reason="no provider")
+        return found
+
+    def living(self) -> Connection:
+        """The first that answers."""
+        number = min(self.told()) if len(self.connections) > 1 else 0
+        return self.connections[number]
+
+    def covering(self, wanted: Mapping[str, str]) -> Connection | None:
+        """A provider that has seen all this; None if none has within COVERING."""
+        if len(self.connections) == 1:
+            return self.connections[0]
+        until = time.monotonic() + COVERING
+        while not self.meter.cancelled.wait(_INTERVAL):
+            for number, csns in self.told().items():
+                if csn.is_covered_by(wanted, csn.by_server(csns)):
+                    return self.connections[number]
+            if time.monotonic() > until:
+                break
+        return None
+
+    def apart(self) -> ReplicasApart:
+        """The error if no provider covers what others have shown."""
+        uris = ", ".join(str(one.uri) for one in self.connections)
+        return ReplicasApart(seconds=f"{COVERING:g}", uris=uris)
+
+
+# --- what a server hides ---------------------------------------------------------------------------------------------
+
+
+def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()) -> None:
+    """A search must show all that a replica needs. Raises HiddenFromAccount, NotAsStored.
+
+    `wanted` tells which attributes the replica stores (None: all). `own`: the overlays of the replica's database, which
+    are assumed of a provider that does not show its own.
+    """
+    sight = visibility.compare_sample(server, base, wanted)
+    if sight is None:
+        return
+    differing = list(_distorted(sight))
+    for one in () if sight.tells_overlays else overlays.overlays_that_change_searches(own):
+        differing.append(
+            f"the replica's configuration has the overlay {one.name}; if the provider has it as well, it changes "
+            f"what a search shows: {one.why}"
+        )
+    if differing:
+        raise NotAsStored(uri=server.uri, what="; ".join(differing))
+    if hidden := list(_hidden(sight)):
+        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=rule(sight.who))
+
+
+def require_whole(directory: Path) -> None:
+    """Raises HiddenFromAccount if the export in a directory has noted that something was hidden."""
+    made = exports.read(directory) if directory.is_dir() else None
+    if made is not None:
+        require_nothing_hidden(made.source, made.hidden)
+
+
+def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
+    """`hidden`: the notes of a reading of that server. Raises HiddenFromAccount."""
+    if hidden:
+        raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"))
+
+
+def rule(who: str) -> str:
+    """The first rule of a database, which shows everything to `who` and leaves others to the next rules."""
+    return f"{{0}}to * by {who} read by * break"
+
+
+def hidden_notes(sight: VisibilityReport) -> list[str]:
+    """For the operator of an export or a comparison."""
+    return [*_hidden(sight), *_distorted(sight)]
+
+
+def _hidden(sight: VisibilityReport) -> Iterator[str]:
+    if sight.hidden:
+        example = next(iter(sight.hidden.values()))
+        yield f"access control hides {_listed(list(sight.hidden))} from {sight.who} (for instance of {example})"
+    for name in sight.below[:1]:
+        yield f"access control hides the entries below {name} from {sight.who}"
+
+
+def _distorted(sight: VisibilityReport) -> Iterator[str]:
+    for one in sight.distorting:
+        yield f"the overlay {one.name} changes what a search shows: {one.why}"
+    if sight.computed and not sight.distorting:
+        example = next(iter(sight.computed.values()))
+        yield f"an overlay computes {_listed(list(sight.computed))} for the answer (for instance of {example})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

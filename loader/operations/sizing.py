@@ -1,0 +1,409 @@
+"""Forecasts the size and the build time of a database from builds of a sample of its entries.
+
+The core builds the sample in a scratch directory. Parents that the sample lacks are replaced by entries of the class
+glue, as slapd itself has them. They are built alone, too: the difference of the two builds is due to the sample.
+
+Most tables grow with the entries. An index does not: an ID in a key that many entries have takes 8 bytes, a key of its
+own some 26, and a key of more than 65,535 entries becomes a range of three numbers (idlexp). So each index is computed
+from the numbers of IDs of its keys. How many keys there will be is what ecologists ask of species: the numbers of keys
+that were met once and twice tell how many more are to come (Chao's estimator as extrapolated by Colwell et al. 2012,
+Journal of Plant Ecology 5).
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from loader import dn, resources
+from loader.errors import Cancelled, EmptyInput, LoaderError
+from loader.mdb import contents, copy, meta
+from loader.mdb.contents import IndexCounts, TableSizes
+from loader.mdb.meta import DATA
+from loader.progress import Meter
+from loader.server import configuration
+from loader.sinks import mdb
+from loader.sinks.mdb import BuildRules, Target
+from loader.sources import sampling
+from loader.sources.location import LdifFiles
+from loader.sources.sampling import Sample, SampleSize, SizeClass
+from loader.storage import files, held, holders, temporary
+
+BY_KEYS, LINEAR = "by its keys", "linear"  # how a table was forecast
+LARGEST = 24  # times the LDIF: no database takes more, with every attribute indexed
+TIMED = 1.0  # seconds
+LONGEST = 5.0  # seconds for which the disk is measured
+MOST = 2 << 30  # bytes that are written to measure it
+_HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes: mdb.c, page, node, MDB_db
+_RANGE = 3  # IDs of a range: 0, first, last
+_EMPTY = 1 << 20  # bytes of a database with all tables and no entries, at most
+_COMPRESSED = 20  # times smaller than LDIF its compressed form may be
+_OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
+_ROOM = 1 << 44  # bytes: maxsize of the sample's database
+_TIMED_SHARE, _TIMED_MOST = (0.1, 3.0)  # of the whole build; seconds: a long build is worth a better answer
+_NOW = "20260101000000Z"
+_GLUE = """objectClass: glue
+structuralObjectClass: glue
+entryUUID: {uuid}
+entryCSN: 20000101000000.000000Z#000000#000#000000
+createTimestamp: 20000101000000Z
+modifyTimestamp: 20000101000000Z
+
+"""
+_LEAST = 64 << 20  # bytes: the time of a smaller write is mostly its fsync
+_DISK_SHARE = 8  # this part of a load is written
+_PREFIX = ".ditseed-write-"
+
+
+@dataclass(frozen=True)
+class TableForecast:
+    """`how`: LINEAR or BY_KEYS. `sample`: bytes in the sample. `degenerated`: keys that become ranges. `with_tree`:
+    keys whose IDs have a tree of their own; `trees`: bytes of these trees, which `bytes` includes."""
+
+    name: str
+    sample: int
+    bytes: int
+    how: str
+    degenerated: int = 0
+    trees: int = 0
+    with_tree: int = 0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """`bytes`: of the finished file. `seconds`: of its build. `how`: in which way the sample was taken."""
+
+    entries: int
+    is_counted: bool
+    sampled: int
+    rejected: int
+    how: str
+    bytes: int
+    seconds: float
+    tables: tuple[TableForecast, ...]
+
+    @property
+    def largest_index(self) -> int:
+        return max((table.bytes for table in self.tables if table.how == BY_KEYS), default=0)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """`before`: tables of the parents alone; None without parents. `sampled`, `wanted`: entries besides the parents in
+    the sample, and in the whole. `longest`: IDs of a key that is no range. `is_added`: the forecast is added to one
+    that includes the parents."""
+
+    before: TableSizes | None
+    after: TableSizes
+    sampled: int
+    wanted: int
+    longest: int
+    is_added: bool = False
+
+    @property
+    def factor(self) -> float:
+        return self.wanted / self.sampled
+
+
+def tables(growth: Growth) -> tuple[TableForecast, ...]:
+    """Forecasts each index, id2e, and the rest."""
+    before, after, longest = growth.before, growth.after, growth.longest
+    id2e = _linear("id2e", before.own.get("id2e", 0) if before else 0, after.own["id2e"], growth)
+    # The rest is dn2i above all. The trees of parents' keys are not counted in the indexes of the sample.
+    remaining = _remaining(after, longest) - (_trees(before, longest) if before else 0)
+    rest = _linear("dn2i and others", _remaining(before, longest) if before else 0, remaining, growth)
+    return (id2e, rest, *(_index(name, counts, growth) for name, counts in after.indexes.items()))
+
+
+def added(tables: Sequence[TableForecast], more: Sequence[TableForecast]) -> Iterator[TableForecast]:
+    """Tables with what other entries add to them."""
+    others = {table.name: table for table in more}
+    for table in tables:
+        other = others.pop(table.name, None)
+        sums = ("sample", "bytes", "degenerated", "trees", "with_tree") if other else ()
+        yield replace(table, **{name: getattr(table, name) + getattr(other, name) for name in sums})
+    yield from others.values()
+
+
+def _remaining(sizes: TableSizes, longest: int) -> int:
+    """Pages that are neither id2e's nor an index's. No table counts the pages of keys' trees as its own."""
+    own = sum(sizes.own[name] for name in sizes.indexes)
+    return sizes.pages - sizes.own.get("id2e", 0) - own - _trees(sizes, longest)
+
+
+def _trees(sizes: TableSizes, longest: int) -> int:
+    return sum(_tree_pages(counts, sizes.page_size, longest) for counts in sizes.indexes.values())
+
+
+def _linear(name: str, before: int, after: int, growth: Growth) -> TableForecast:
+    size = growth.after.page_size
+    pages = (0 if growth.is_added else before) + (after - before) * growth.factor
+    return TableForecast(name, after * size, round(pages * size), LINEAR)
+
+
+def _index(name: str, counts: IndexCounts, growth: Growth) -> TableForecast:
+    size, longest, key_bytes = growth.after.page_size, growth.longest, counts.key_bytes
+    predicted, degenerated = _predicted(counts.keys, growth)
+    now = growth.after.own[name] + _tree_pages(counts, size, longest)
+    # The model's error for the sample itself: parents, half-full last pages.
+    modelled = _pages(counts.keys, key_bytes, size, longest)
+    fixed = 0.0 if growth.is_added else min(max(0.0, now - modelled), 4.0)
+    then = _pages(predicted, key_bytes, size, longest) + fixed
+    trees = [(_tree(ids, key_bytes, size, longest), keys) for ids, keys in predicted.items()]
+    return TableForecast(
+        name,
+        now * size,
+        round(then * size),
+        BY_KEYS,
+        degenerated,
+        trees=round(sum(pages * keys for pages, keys in trees) * size),
+        with_tree=round(sum(keys for pages, keys in trees if pages)),
+    )
+
+
+def _predicted(keys: Mapping[int, int], growth: Growth) -> tuple[dict[float, float], int]:
+    """IDs of a key -> number of such keys, in the whole; and how many keys become ranges."""
+    many = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
+    degenerated = sum(count for ids, count in many.items() if ids > growth.longest)
+    seldom = growth.factor * (keys.get(1, 0) + 2 * keys.get(2, 0))  # IDs of keys that were met once or twice
+    if seldom:
+        mean = max(1.0, seldom / max(1.0, _distinct(keys, growth) - sum(many.values())))
+        number = seldom / mean
+        # A key with one ID has no page of values, so no key has between one ID and two.
+        shared = {mean: number} if mean >= 2 else {1.0: 2 * number - seldom, 2.0: seldom - number}
+        for ids, count in shared.items():
+            many[ids] = many.get(ids, 0.0) + count
+    return many, round(degenerated)
+
+
+def _distinct(keys: Mapping[int, int], growth: Growth) -> float:
+    """A lower bound of the number of keys of the whole."""
+    once, twice, seen = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
+    unseen = once * once / (2 * twice) if twice else once * (once - 1) / 2
+    if not once or not unseen:
+        return seen
+    share = once / (growth.sampled * unseen + once)
+    return seen - unseen * math.expm1((growth.wanted - growth.sampled) * math.log1p(-share))
+
+
+def _pages(keys: Mapping[float, float] | Mapping[int, int], key_bytes: int, page_size: int, longest: int) -> float:
+    """Pages of an index as the core writes it: full ones."""
+    room = page_size - _HEADER
+    total = squares = trees = 0.0
+    for ids, count in keys.items():
+        if ids > longest:
+            value = float(_HEADER + _RANGE * _ID)
+        elif _has_tree(ids, key_bytes, page_size):
+            value = _RECORD
+        else:
+            value = _HEADER + ids * _ID if ids > 1 else _ID
+        node = _POINTER + _NODE + key_bytes + value
+        total, squares = total + count * node, squares + count * node * node
+        trees += count * _tree(ids, key_bytes, page_size, longest)
+    if not total:
+        return trees
+    leaves = total / (room - squares / total / 2)
+    return leaves + leaves * (_POINTER + _NODE + key_bytes) / room + trees
+
+
+def _has_tree(ids: float, key_bytes: int, page_size: int) -> bool:
+    """A node takes half a page at most."""
+    return _NODE + key_bytes + _HEADER + ids * _ID > (page_size - _HEADER) // 2 - _POINTER
+
+
+def _tree(ids: float, key_bytes: int, page_size: int, longest: int) -> float:
+    """Pages of the tree that the IDs of one key have of their own."""
+    if ids > longest or not _has_tree(ids, key_bytes, page_size):
+        return 0
+    leaves = math.ceil(ids * _ID / (page_size - _HEADER))
+    return leaves if leaves == 1 else leaves + math.ceil(leaves * 18 / (page_size - _HEADER))
+
+
+def _tree_pages(counts: IndexCounts, page_size: int, longest: int) -> int:
+    """Pages of the trees of all keys of an index as it is."""
+    return round(sum(count * _tree(ids, counts.key_bytes, page_size, longest) for ids, count in counts.keys.items()))
+
+
+@dataclass(frozen=True)
+class SampleBuild:
+    """A finished build. `processor`: seconds of all threads. `tables`: values in each."""
+
+    directory: Path
+    entries: int
+    rejected: int
+    seconds: float
+    processor: float
+    tables: Mapping[str, int]
+
+
+def at_most(ldif: LdifFiles) -> int:
+    """Bytes that a database of these files cannot exceed, from their sizes alone."""
+    paths = ldif.paths()
+    factor = _COMPRESSED if any(map(sampling.is_compressed, paths)) else 1
+    return _EMPTY + sum(path.stat().st_size for path in paths) * factor * LARGEST
+
+
+def of_files(target: Target, ldif: LdifFiles, meter: Meter) -> Forecast:
+    """Forecasts the size only. Raises EmptyInput, NotProven, and the errors of reading LDIF."""
+    sample = sampling.of_files(ldif.paths(), ldif.entries(), _OF_FILES, meter)
+    return forecast(sample, target, meter, timed=0.0)
+
+
+def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED, disk: Path | None = None) -> Forecast:
+    """Builds the sample twice for `timed` / 2 seconds, or longer for a large whole: the duration of one short build
+    says little about the next one. With `timed` 0 it is built once. `disk`: the directory whose writing speed is
+    measured, once the caches in front of the disk are full. Raises EmptyInput if no entry of the sample belongs into
+    the database, NotProven, NoSpace."""
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        builds = _SampleBuilds(sample, target, scratch, meter, timed)
+        if builds.growth is None:
+            raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
+        forecasts = tables(builds.growth)
+        sampled, rejected, larger, apart = builds.sampled, builds.after.rejected, 0.0, scratch / "larger"
+        apart.mkdir(mode=0o700)
+        for size_class in sample.larger:  # entries of another size
+            more = _SampleBuilds(size_class, target, apart, meter, 0.0)
+            rejected += more.after.rejected
+            if more.growth is not None:
+                forecasts = tuple(added(forecasts, tables(replace(more.growth, is_added=True))))
+                fixed = more.before.seconds if more.before else 0.0
+                larger += max(0.0, more.after.seconds - fixed) * more.growth.factor
+                sampled += more.sampled
+        size, seconds = sum(table.bytes for table in forecasts), builds.seconds(builds.after) + larger
+        if timed:
+            rate = rate_for(builds.after.directory / DATA, disk, size, meter) if disk else None
+            # At another moment: how fast a processor of a shared host is changes from second to second.
+            later = builds.timed(builds.inputs, "sample", sample.factor)
+            seconds = (builds.seconds(builds.after) + builds.seconds(later)) / 2 + larger
+            # A sample fits into the caches in front of a disk; the whole need not.
+            seconds = max(seconds, size / rate if rate else 0.0)
+    return Forecast(sample.total, sample.is_counted, sampled, rejected, sample.how, size, seconds, forecasts)
+
+
+class _SampleBuilds:
+    """A build of a sample with the parents that it lacks, and one of these parents alone (None without any).
+    `growth`: None if no entry of the sample was accepted."""
+
+    def __init__(self, sample: Sample | SizeClass, target: Target, scratch: Path, meter: Meter, timed: float) -> None:
+        self.target, self.scratch, self.meter, self._timed = target, scratch, meter, timed
+        parents, self.inputs = _inputs(sample, target, scratch)
+        factor, total = (sample.factor, sample.common) if isinstance(sample, Sample) else (1.0, sample.total)
+        self.before = self.timed(parents, "parents", 1.0) if parents else None
+        self.after = self.timed(self.inputs, "sample", factor)
+        self.sampled = self.after.entries - (self.before.entries if self.before else 0)
+        self.growth: Growth | None = None
+        if self.sampled > 0:
+            before = self.before.directory if self.before else None
+            self.growth = Growth(
+                before=contents.table_sizes(before) if before else None,
+                after=contents.table_sizes(self.after.directory, before),
+                sampled=self.sampled,
+                wanted=max(self.sampled, total),
+                longest=(1 << target.settings.idlexp) - 1,
+            )
+
+    def seconds(self, after: SampleBuild) -> float:
+        """Of a build of the whole; the parents are built once."""
+        fixed = self.before.seconds if self.before else 0.0
+        return fixed + (after.seconds - fixed) * (self.growth.factor if self.growth else 0.0)
+
+    def timed(self, inputs: list[Path], name: str, factor: float) -> SampleBuild:
+        """The last of several builds, with the seconds that three of four take at most: a long build meets slow
+        moments, too. The first build counts only if it is the only one, because it finds nothing ready. `factor`: by
+        how much the whole is larger."""
+        directory = self.scratch / name
+        build, began = _build(self.target, inputs, directory, self.meter), time.monotonic()
+        if not self._timed:
+            return build
+        limit = max(self._timed, min(_TIMED_MOST, _TIMED_SHARE * factor * build.seconds)) / 2
+        builds: list[SampleBuild] = []
+        while not builds or time.monotonic() - began < limit:
+            builds.append(_build(self.target, inputs, directory, self.meter))
+        durations = sorted(build.seconds for build in builds)
+        return replace(builds[-1], seconds=durations[3 * (len(durations) - 1) // 4])
+
+
+def costs(sample: Sample, targets: Sequence[Target], meter: Meter, rounds: int) -> list[SampleBuild]:
+    """For each of `targets` the build with the least processor time of `rounds`, which take turns. Values are checked,
+    as in a real build, because that takes time, too. Raises NotProven, NoSpace."""
+    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
+        _, inputs = _inputs(sample, targets[0], scratch)
+        place = scratch / "sample"
+        builds = [[_build(target, inputs, place, meter, "count") for target in targets] for _ in range(rounds)]
+    return [min(column, key=lambda build: build.processor) for column in zip(*builds, strict=True)]
+
+
+def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], list[Path]]:
+    """LDIF files of the parents that the sample lacks, and of these and the sample."""
+    parents, text, missing = scratch / "parents.ldif", scratch / "sample.ldif", []
+    for name in sampling.parents(sample.names, target.settings.suffixes[0]):
+        coded = base64.b64encode(name.encode("utf-8", "surrogateescape")).decode()
+        missing.append(f"dn:: {coded}\n{_GLUE.format(uuid=uuid.uuid5(uuid.NAMESPACE_X500, dn.key(name)))}".encode())
+    files.write_durably(parents, b"".join(missing), 0o600)
+    files.write_durably(text, sample.text, 0o600)
+    above = [parents] if missing else []
+    return above, [*above, text]
+
+
+def _build(
+    target: Target, inputs: list[Path], place: Path, meter: Meter, value_check: mdb.ValueCheck = "skip"
+) -> SampleBuild:
+    files.remove_tree(place)
+    place.mkdir(mode=0o700)
+    memory, jobs = resources.sorting_memory(), resources.processors()
+    means = mdb.Resources(memory, jobs, scratch=place, rejects=place / "rejects.ldif")
+    rules = BuildRules(now=_NOW, value_check=value_check, check_schema=False, max_rejects=1 << 31)
+    started, used = time.monotonic(), time.process_time()
+    built = mdb.build(replace(target, map_size=_ROOM), inputs, place / DATA, rules, means, meter)
+    seconds, used = time.monotonic() - started, time.process_time() - used
+    return SampleBuild(place, built.entries, built.rejected, seconds, used, built.tables)
+
+
+@contextmanager
+def unnamed_file(directory: Path) -> Iterator[int]:
+    """Yields the descriptor of a new file in `directory`, which slapd's account may own. Its name is removed before
+    anything is written, so its blocks end with the process, however that ends. Raises LoaderError, OSError."""
+    with held.scratch(directory, _PREFIX) as scratch:
+        descriptor = scratch.create("written")
+        scratch.remove("written")
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def write(data: Path, target: int, most: int, meter: Meter) -> int:
+    """Copies the beginning of a data file there, by the engine that clones, fsync included; returns the bytes."""
+    facts = meta.read_meta(data)
+    pages = max(min(facts.used, most) // facts.page_size, 2)
+    place, head = Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size)
+    copy.plain(data, place, head, pages * facts.page_size, None, meter)
+    return pages * facts.page_size
+
+
+def rate_for(data: Path, directory: Path, load: int, meter: Meter) -> float | None:
+    """Bytes a second of a load of `load` bytes, of which an eighth is written: `data`, again and again. None if that is
+    too little to tell, a slapd would have to wait for it, there is no room, or nothing can be written there. Raises
+    Cancelled."""
+    wanted = min(load // _DISK_SHARE, MOST)
+    inner = Meter(meter.name)
+    try:
+        if wanted < _LEAST or files.free_bytes(directory) < 2 * MOST:
+            return None
+        holders.require_unused(directory)
+        with unnamed_file(directory) as target, meter.cancelling(inner.cancel):
+            began, written = time.monotonic(), 0
+            while written < wanted and time.monotonic() - began < LONGEST:
+                written += write(data, target, wanted - written, inner)
+            return written / max(time.monotonic() - began, 1e-3)
+    except Cancelled:
+        raise
+    except (LoaderError, OSError):
+        return None

@@ -1,1 +1,0 @@
-"""How large a database will be, and how long a build of it takes: from a sample that is built."""
