@@ -1,8 +1,8 @@
-"""What both say of a run."""
+"""A run that has ended, as its report and its metrics tell it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rejection:
-    """path: None for standard input."""
+    """`path`: None for standard input."""
 
     path: str | None
     line: int | None
@@ -28,8 +28,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class RunReport:
-    """Of a run that has ended. facts: those of --json, none where it failed. planned: seconds that a plan gave each
-    step."""
+    """`facts`: those of --json, none if the run failed. `planned`: seconds that a plan gave each step."""
 
     verb: str
     recorder: Recorder
@@ -45,12 +44,12 @@ class RunReport:
 
     @property
     def seconds_by_step(self) -> dict[str, float]:
-        """Of those that this run did; those of one name are added up."""
-        found: dict[str, float] = {}
+        """Of the steps that this run did; steps of one name are added up."""
+        seconds: dict[str, float] = {}
         for step in self.steps:
             if step.state != DONE_BEFORE:
-                found[step.name] = found.get(step.name, 0.0) + step.seconds
-        return found
+                seconds[step.name] = seconds.get(step.name, 0.0) + step.seconds
+        return seconds
 
     @property
     def is_done(self) -> bool:
@@ -60,11 +59,8 @@ class RunReport:
     @property
     def entries(self) -> int:
         """As --json has them; of a run that failed, those that its last step had counted."""
-        if self.is_done:
-            for name in ("entries", "read"):
-                if name in self.facts:
-                    return int(self.facts[name])
-        return self.steps[-1].entries if self.steps else 0
+        counted = self.steps[-1].entries if self.steps else 0
+        return int(self.facts.get("entries", self.facts.get("read", counted))) if self.is_done else counted
 
     @property
     def bytes(self) -> int:
@@ -73,10 +69,10 @@ class RunReport:
 
     @property
     def rejected(self) -> int | None:
-        """None where nobody counted them: the error that ended the run names one then, if it was for a reject."""
+        """None if nobody counted them. An error that ended the run because of a reject has their number."""
         of_error = self.error.facts.get("rejected") if self.error else 0
-        found = self.facts.get("rejected", of_error)
-        return found if isinstance(found, int) else None
+        count = self.facts.get("rejected", of_error)
+        return count if isinstance(count, int) else None
 
     @property
     def rejections(self) -> list[Rejection]:
@@ -87,46 +83,39 @@ class RunReport:
         ]
 
 
-# --- prometheus ------------------------------------------------------------------------------------------------------
-#
-# A run, for Prometheus.
+# --- metrics -------------------------------------------------------------------------------------
 
 
-_NAME = "ditseed_run"
-_GAUGES: Mapping[str, tuple[str, Callable[[RunReport], float | None]]] = {
-    "success": ("1 if the run was done, with rejects or without; else 0.", lambda one: one.is_done),
-    "exit_status": ("As docs/errors.md lists them.", lambda one: one.status),
-    "start_timestamp_seconds": ("When the run began, as Unix time.", lambda one: one.recorder.began),
-    "end_timestamp_seconds": ("When the run ended, as Unix time.", lambda one: one.recorder.began + one.seconds),
-    "duration_seconds": ("Seconds from the beginning to the end.", lambda one: one.seconds),
-    "entries": (
-        "Entries of the report; of a run that failed, those that its last step had counted.",
-        lambda one: one.entries,
-    ),
-    "bytes": ("Bytes of the step that read or wrote the most.", lambda one: one.bytes),
-    "rejects": (
-        "Entries that were rejected; none of a run that failed before they were counted.",
-        lambda one: one.rejected,
-    ),
-}
-_OF_STEP = "Seconds that a step took in this run; steps that run beside each other are added up."
+def _gauges(run: RunReport) -> Iterator[tuple[str, str, float | None]]:
+    """Name, help text, and value; None if it is not known."""
+    began = run.recorder.began
+    yield "success", "1 if the run was done, with rejects or without; else 0.", run.is_done
+    yield "exit_status", "As docs/errors.md lists them.", run.status
+    yield "start_timestamp_seconds", "When the run began, as Unix time.", began
+    yield "end_timestamp_seconds", "When the run ended, as Unix time.", began + run.seconds
+    yield "duration_seconds", "Seconds from the beginning to the end.", run.seconds
+    counted = "Entries of the report; of a run that failed, those that its last step had counted."
+    yield "entries", counted, run.entries
+    yield "bytes", "Bytes of the step that read or wrote the most.", run.bytes
+    rejects = "Entries that were rejected; none of a run that failed before they were counted."
+    yield "rejects", rejects, run.rejected
 
 
-def families(report: RunReport) -> Iterator[Metric]:
+def families(run: RunReport) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
-    for name, (said, value) in _GAUGES.items():
-        family = GaugeMetricFamily(f"{_NAME}_{name}", said, labels=["verb"])
-        found = value(report)
-        if found is not None:
-            family.add_metric([report.verb], float(found))
+    for name, text, value in _gauges(run):
+        family = GaugeMetricFamily(f"ditseed_run_{name}", text, labels=["verb"])
+        if value is not None:
+            family.add_metric([run.verb], float(value))
         yield family
-    steps = GaugeMetricFamily(f"{_NAME}_step_seconds", _OF_STEP, labels=["verb", "step"])
-    for step, seconds in report.seconds_by_step.items():
-        steps.add_metric([report.verb, step], seconds)
+    text = "Seconds that a step took in this run; steps that run beside each other are added up."
+    steps = GaugeMetricFamily("ditseed_run_step_seconds", text, labels=["verb", "step"])
+    for step, seconds in run.seconds_by_step.items():
+        steps.add_metric([run.verb, step], seconds)
     yield steps
 
 
-def write(report: RunReport, path: Path) -> None:
+def write(run: RunReport, path: Path) -> None:
     """Whole or not at all."""
-    monitoring.write(families(report), path)
+    monitoring.write(families(run), path)
