@@ -21,7 +21,7 @@ from loader.mdb import contents
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
 from loader.operations.publish import PUBLISHED
-from loader.operations.reports.report import RunReport
+from loader.operations.reports import RunReport
 from loader.progress import StepRecord
 from loader.server import tools
 from loader.storage import files, held

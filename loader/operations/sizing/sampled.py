@@ -13,7 +13,7 @@ import functools
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,14 +59,12 @@ _PREFIX = ".ditseed-write-"
 
 @dataclass(frozen=True)
 class SampleBuild:
-    """A finished one. `processor`: seconds of all threads. `tables`: values in each."""
+    """A finished one."""
 
     directory: Path
     entries: int
     rejected: int
     seconds: float
-    processor: float
-    tables: Mapping[str, int]
 
 
 def at_most(given: LdifFiles) -> int:
@@ -155,16 +153,6 @@ def _seconds(before: SampleBuild | None, after: SampleBuild, factor: float) -> f
     return fixed + (after.seconds - fixed) * factor
 
 
-def costs(sample: Sample, targets: Sequence[Target], meter: Meter, rounds: int) -> list[SampleBuild]:
-    """For each of `targets` the build with the least processor time of `rounds`, which take turns. Values are checked,
-    as in a real build, because that takes time, too. Raises NotProven, NoSpace."""
-    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        above, text = _inputs(sample, targets[0], scratch)
-        inputs, place = [*above, text], scratch / "sample"
-        builds = [[_built(target, inputs, place, meter, "count") for target in targets] for _ in range(rounds)]
-    return [min(column, key=lambda build: build.processor) for column in zip(*builds, strict=True)]
-
-
 def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], Path]:
     """The parents that it lacks, if there are any, and itself."""
     missing = sampling.parents(sample.names, target.settings.suffixes[0])
@@ -207,20 +195,17 @@ def _timed(target: Target, inputs: list[Path], place: Path, meter: Meter, timed:
     return replace(found[-1], seconds=taken[3 * (len(taken) - 1) // 4])
 
 
-def _built(
-    target: Target, inputs: list[Path], place: Path, meter: Meter, value_check: mdb.ValueCheck = "skip"
-) -> SampleBuild:
+def _built(target: Target, inputs: list[Path], place: Path, meter: Meter) -> SampleBuild:
     files.remove_tree(place)
     place.mkdir(mode=0o700)
     means = mdb.Resources(
         memory=resources.sorting_memory(), jobs=resources.processors(), scratch=place, rejects=place / "rejects.ldif"
     )
     target = replace(target, map_size=_ROOM)
-    rules = BuildRules(now=_NOW, value_check=value_check, check_schema=False, max_rejects=1 << 31)
-    started, used = time.monotonic(), time.process_time()
+    rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
+    started = time.monotonic()
     built = mdb.build(target, inputs, place / DATA, rules, means, meter)
-    seconds, used = time.monotonic() - started, time.process_time() - used
-    return SampleBuild(place, built.entries, built.rejected, seconds, used, built.tables)
+    return SampleBuild(place, built.entries, built.rejected, time.monotonic() - started)
 
 
 @contextmanager
