@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
 from loader.operations import doctor
 from loader.operations.doctor import Report, Request
+from loader.operations.doctor.looking import Database
 
 
 @declare("doctor")
@@ -53,7 +54,7 @@ def command(
         return _checked(config_path, request, as_json)
     report = doctor.examine(config_path, request)
     if is_fix:
-        report = doctor.fixed(report, request)
+        report = doctor.fixed(report)
     if as_json:
         show_json(_facts(report))
     else:
@@ -75,23 +76,34 @@ def _checked(config: Path | None, request: Request, as_json: bool) -> int:
 
 
 def _facts(report: Report) -> Mapping[str, object]:
-    members = msgspec.to_builtins(report)
-    facts = members["facts"]
-    return {
+    server = report.server
+    facts = {
         "well": report.is_well,
-        "findings": members["findings"],
-        "fixed": members["fixed"],
-        "not_looked_at": facts.pop("unseen"),
-        **facts,
+        "findings": report.findings,
+        "fixed": report.fixed,
+        "not_looked_at": server.unseen,
+        "left_out": server.left_out,
+        "config": server.path,
+        "release": server.release,
+        "leases": server.leases,
+        "slapd": server.slapd,
+        "databases": [_database(one) for one in server.databases],
     }
+    return cast(Mapping[str, object], msgspec.to_builtins(facts))
+
+
+def _database(database: Database) -> dict[str, object]:
+    names = ("name", "suffix", "directory", "format", "damage", "slots", "room", "readers", "replication")
+    return {"maxsize": database.configured.maxsize, **{name: getattr(database, name) for name in names}}
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield report.facts.config
-    for database in report.facts.databases:
-        used = f"  {units.size(database.room.used)} in use" if database.room else ""
-        yield f"└─ {database.suffix}  {database.directory}{used}, maxsize {units.size(database.maxsize)}"
+    server = report.server
+    yield server.path
+    for one in server.databases:
+        used = f"  {units.size(one.room.used)} in use" if one.room else ""
+        yield f"└─ {one.suffix}  {one.directory}{used}, maxsize {units.size(one.configured.maxsize)}"
     yield ""
     yield from (f"fixed: {done}" for done in report.fixed)
-    yield from findings(report.findings, report.facts.unseen)
-    yield from (f"left out: {part.what} ({part.why})" for part in report.facts.left_out)
+    yield from findings(report.findings, server.unseen)
+    yield from (f"left out: {one.what} ({one.why})" for one in server.left_out)

@@ -127,7 +127,7 @@ class _Recording:
 
     def write(self, end: Ending) -> None:
         """The metrics first, because they need less."""
-        from loader.operations.reports import report as reports  # few runs are recorded
+        from loader.operations import reports  # few runs are recorded
 
         seconds = self.recorder.seconds
         report = reports.RunReport(

@@ -24,12 +24,19 @@ from loader.declared import Duration, Share, Size, Written
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.add import lending
-from loader.operations.tune import index_costs, indexing, maxsize, syncing
-from loader.operations.tune.index_costs import Asked, Costs, IndexCost, IndexUse, Unindexed, Usage
-from loader.operations.tune.indexing import IndexChange, IndexSettings
+from loader.operations.tune import EDIT, Outcome, State, Target, indexing, maxsize, opened, syncing
+from loader.operations.tune.indexing import (
+    Costs,
+    IndexChange,
+    IndexCost,
+    IndexSettings,
+    IndexUse,
+    SearchSources,
+    Unindexed,
+    Usage,
+)
 from loader.operations.tune.maxsize import Load, LoadPlan, MapUsage
 from loader.operations.tune.syncing import SyncSettings
-from loader.operations.tune.target import EDIT, Outcome, State, Target, opened
 from loader.progress import Progress
 from loader.run import lease
 from loader.server.options import Connection
@@ -390,7 +397,7 @@ _SHOWN = 20  # rows of a table
 def indexes_command(
     wish: IndexChange,
     no_reindex: Annotated[bool, "Offline: only change the configuration, and print the slapindex command to run."],
-    asked: Asked,
+    asked: SearchSources,
     with_costs: Annotated[
         bool,
         "--costs",
@@ -426,13 +433,13 @@ def indexes_command(
 
 
 def _costs_and_use(
-    target: Target, suffix: str | None, asked: Asked, with_costs: bool, progress: Progress
+    target: Target, suffix: str | None, asked: SearchSources, with_costs: bool, progress: Progress
 ) -> Iterator[_Further]:
     """What the indexes of one database cost, and which are used."""
     database, where = target.config.database(suffix), target.place
-    use = index_costs.usage(target, database, asked, progress) if asked else None
+    use = indexing.usage(target, database, asked, progress) if asked else None
     if with_costs:
-        costs = index_costs.costs(target, database, use, progress)
+        costs = indexing.costs(target, database, use, progress)
         yield _Further("costs", costs, lambda: _show_costs(costs, where))
     if use is not None:
         yield _Further("use", use, lambda: _show_usage(use, where))
@@ -451,7 +458,7 @@ def _show_costs(costs: Costs, where: Sequence[str]) -> None:
     """`where`: the options that name the target."""
     total = units.size(sum(table.bytes for table in costs.tables))
     show("", f"the indexes of {costs.suffix} take {total} of {units.size(costs.used)} in use")
-    headings = ("index", "takes", "of the file", "of a load", "keys", "records", "ranges", "")
+    headings = ("index", "takes", "of the file", "keys", "records", "ranges", "")
     show_table(headings, [row for table in costs.tables for row in _cost_rows(table, costs.used)])
     show(*_cost_notes(costs))
     unused = [name for table in costs.tables for name in table.unused or ()]
@@ -474,7 +481,6 @@ def _cost_rows(table: IndexCost, used: int) -> Iterator[tuple[str, ...]]:
         ", ".join(table.indexes) or table.attribute,
         units.size(table.bytes),
         f"{table.share:.1%}",
-        "" if table.of_load is None else f"{table.of_load:.0%}",
         units.number(table.keys),
         units.number(table.records),
         units.number(table.ranges),

@@ -31,7 +31,7 @@ from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
 from loader.mdb.verify import Verified
 from loader.operations import packaged
-from loader.operations.tune.target import apply_maxsize
+from loader.operations.tune import apply_maxsize
 from loader.progress import Progress
 from loader.run.log import Facts, exclusive, killpoint, recorded
 from loader.run.steps import Run

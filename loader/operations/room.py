@@ -20,7 +20,7 @@ from loader.defaults import MAXSIZE_FACTOR
 from loader.errors import MaxsizeTooSmall
 from loader.mdb import meta
 from loader.mdb.meta import MetaPage
-from loader.operations.tune.target import require_stopped
+from loader.operations.tune import require_stopped
 from loader.storage import files, holders
 
 if TYPE_CHECKING:

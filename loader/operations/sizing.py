@@ -233,14 +233,12 @@ def _tree_pages(counts: IndexCounts, page_size: int, longest: int) -> int:
 
 @dataclass(frozen=True)
 class SampleBuild:
-    """A finished build. `processor`: seconds of all threads. `tables`: values in each."""
+    """A finished build."""
 
     directory: Path
     entries: int
     rejected: int
     seconds: float
-    processor: float
-    tables: Mapping[str, int]
 
 
 def at_most(ldif: LdifFiles) -> int:
@@ -330,16 +328,6 @@ class _SampleBuilds:
         return replace(builds[-1], seconds=durations[3 * (len(durations) - 1) // 4])
 
 
-def costs(sample: Sample, targets: Sequence[Target], meter: Meter, rounds: int) -> list[SampleBuild]:
-    """For each of `targets` the build with the least processor time of `rounds`, which take turns. Values are checked,
-    as in a real build, because that takes time, too. Raises NotProven, NoSpace."""
-    with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        _, inputs = _inputs(sample, targets[0], scratch)
-        place = scratch / "sample"
-        builds = [[_build(target, inputs, place, meter, "count") for target in targets] for _ in range(rounds)]
-    return [min(column, key=lambda build: build.processor) for column in zip(*builds, strict=True)]
-
-
 def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], list[Path]]:
     """LDIF files of the parents that the sample lacks, and of these and the sample."""
     parents, text, missing = scratch / "parents.ldif", scratch / "sample.ldif", []
@@ -352,18 +340,15 @@ def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[
     return above, [*above, text]
 
 
-def _build(
-    target: Target, inputs: list[Path], place: Path, meter: Meter, value_check: mdb.ValueCheck = "skip"
-) -> SampleBuild:
+def _build(target: Target, inputs: list[Path], place: Path, meter: Meter) -> SampleBuild:
     files.remove_tree(place)
     place.mkdir(mode=0o700)
     memory, jobs = resources.sorting_memory(), resources.processors()
     means = mdb.Resources(memory, jobs, scratch=place, rejects=place / "rejects.ldif")
-    rules = BuildRules(now=_NOW, value_check=value_check, check_schema=False, max_rejects=1 << 31)
-    started, used = time.monotonic(), time.process_time()
+    rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
+    started = time.monotonic()
     built = mdb.build(replace(target, map_size=_ROOM), inputs, place / DATA, rules, means, meter)
-    seconds, used = time.monotonic() - started, time.process_time() - used
-    return SampleBuild(place, built.entries, built.rejected, seconds, used, built.tables)
+    return SampleBuild(place, built.entries, built.rejected, time.monotonic() - started)
 
 
 @contextmanager

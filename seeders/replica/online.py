@@ -24,7 +24,7 @@ from loader.operations import packaged
 from loader.operations.add import LOADED, AddOptions, add, is_still_loaded, lending, loaded_database
 from loader.operations.add import STEPS as ADD_STEPS
 from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.operations.tune.target import opened
+from loader.operations.tune import opened
 from loader.progress import Meter, Progress
 from loader.run.log import Facts, killpoint, recorded
 from loader.run.steps import Run

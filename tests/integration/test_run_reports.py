@@ -286,7 +286,7 @@ def test_an_export_of_a_database(both: Pair, tmp_path: Path, to: str) -> None:
 def test_a_seeding_and_its_plan(both: Pair, tmp_path: Path) -> None:
     where = (*both.bind, "--config", both.consumer.config_path, "-b", both.consumer.suffix)
     plan = tmp_path / "plan"
-    ditseed("replica", "plan", *where, "-o", plan, "--json").ok()
+    ditseed("replica", "seed", "--dry-run", *where, "-o", plan, "--json").ok()
     done = ditseed("replica", "seed", "--plan", plan, *where, "--json", *wanted(tmp_path)).ok()
     page = page_of(tmp_path)
     assert_agree(tmp_path, page, done.facts, "replica seed")

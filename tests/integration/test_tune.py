@@ -42,9 +42,8 @@ from loader.errors import (
 )
 from loader.mdb import contents, meta, verify
 from loader.operations.room import recommended_size
-from loader.operations.tune import indexing, maxsize, syncing
+from loader.operations.tune import Outcome, State, apply_maxsize, indexing, maxsize, maxsize_plan, opened, syncing
 from loader.operations.tune.indexing import IndexChange
-from loader.operations.tune.target import Outcome, State, apply_maxsize, maxsize_plan, opened
 from loader.progress import Meter
 from loader.run import lease
 from loader.server import configuration
@@ -744,7 +743,7 @@ def test_somebody_else_is_not_overwritten() -> None:
     server = Slapd()
     try:
         with opened(server.config_path) as target:
-            plan = maxsize_plan(target.config, target.config.database(None), 3 * GIB)
+            plan = maxsize_plan(target, target.config.database(None), 3 * GIB)
             prepared = target.prepare(plan)
             assert prepared.publish
             (file,) = server.config_path.rglob("*mdb.ldif")

@@ -19,8 +19,8 @@ from loader.errors import EmptyInput, MaxsizeTooSmall
 from loader.mdb import meta
 from loader.operations import sizing
 from loader.operations.build import native
+from loader.operations.tune import Target, opened
 from loader.operations.tune.maxsize import Load, LoadPlan, plan_load
-from loader.operations.tune.target import Online, opened
 from loader.progress import Meter, Progress
 from loader.sources import sampling
 from loader.sources.location import LdifFiles
@@ -82,7 +82,7 @@ def test_from_the_database_that_is_there(server: Slapd, built: int) -> None:
 def test_over_ldap_what_is_there_is_not_known(server: Slapd, ldif: Path, built: int) -> None:
     with opened(server.config_path) as here:
         database = here.config.database(None)
-        there = Online(None, here.config, (), local=False)  # type: ignore[arg-type]
+        there = Target(here.config, (), local=False)
         found = plan_load(there, database, Load(str(ldif), SMALL, 0.5), Progress())
     assert found.now == 0
     assert "what is there now is not counted" in found.notes[-1]
@@ -98,7 +98,7 @@ def test_pages_of_a_reader_are_those_of_slapd(server: Slapd, ldif: Path) -> None
             for name, values in config.entries
         ]
         other = replace(config, entries=tuple(entries))
-        there = Online(None, other, (), local=False)  # type: ignore[arg-type]
+        there = Target(other, (), local=False)
         found = plan_load(there, other.database(None), Load(str(ldif), SMALL, 0.5), Progress())
         (term,) = (one for one in found.terms if one.what == "longest reader")
         return term.bytes

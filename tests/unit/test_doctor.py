@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from loader.config import DEFAULT_MAXSIZE, Config
+from loader.config import Database as Configured
 from loader.operations import doctor
 from loader.operations.doctor import rules
-from loader.operations.doctor.facts import Certificate, Database, Facts, Replication
+from loader.operations.doctor.looking import Replication, Request, Server
+from loader.operations.doctor.rules import Certificate
 from loader.operations.monitoring import Status
 from loader.operations.room import Room
 from loader.operations.storage.findings import Finding
@@ -21,22 +25,35 @@ from loader.storage.volumes import Unseen
 
 GIB = 1 << 30
 ROOM = Room(maxsize=10 * GIB, used=3 * GIB, reusable=0, held=0, disk_free=50 * GIB, growth=None)
-DATABASE = Database("mdb1", "dc=example,dc=com", "/srv/ldap", 10 * GIB, False)
+DATABASE = Configured("olcDatabase={1}mdb,cn=config", "mdb", ("dc=example,dc=com",), None, 10 * GIB)
 OWN = "20261120000000.000000Z#000000#001#000000"
 LATER = "20261120001000.000000Z#000000#001#000000"
 ELSEWHERE = "20261120000000.000000Z#000000#002#000000"
+CONFIGURED = {"suffixes", "maxsize", "indexes", "env_flags", "nosync", "overlays", "checkpoint"}
+UNSEEN = {"damage": "", "data": None, "tables": None, "nosync_holder": "", "idlexp": 16, "readers": ()}
 
 
-def facts(**of_database: Any) -> Facts:
-    database = replace(DATABASE, **{"room": ROOM, **of_database})
-    return Facts("/etc/ldap/slapd.d", "-H ldapi:/// -Y EXTERNAL", False, (database,))
+def facts(**of_database: Any) -> Server:
+    """A server of which nothing but these facts of its database is there to be seen."""
+    stated = {name: of_database.pop(name) for name in CONFIGURED & of_database.keys()}
+    config = Config(Path("/etc/ldap/slapd.d"), (dataclasses.replace(DATABASE, **stated),), ())
+    server = seen(Server(config, Request()), release=(2, 4, 57), leases=(), slapd=None)
+    seen(server, tune_options=("-H ldapi:/// -Y EXTERNAL", "--apply"), unseen=[])
+    seen(server.databases[0], **{**UNSEEN, "room": ROOM, **of_database})
+    return server
 
 
-def found(of: Facts, rule: str) -> list[Finding]:
+def seen(of: Any, **facts: Any) -> Any:
+    """`of`, which has looked at these facts already."""
+    vars(of).update(facts)
+    return of
+
+
+def found(of: Server, rule: str) -> list[Finding]:
     return [one for one in doctor.judged(of) if one.rule == rule]
 
 
-def severities(of: Facts, rule: str) -> list[str]:
+def severities(of: Server, rule: str) -> list[str]:
     return [one.severity.value for one in found(of, rule)]
 
 
@@ -53,7 +70,7 @@ def severities(of: Facts, rule: str) -> list[str]:
     ],
 )
 def test_bugs_of_a_release_are_told_of_that_alone(release: tuple[int, int, int], rules: set[str]) -> None:
-    told = doctor.judged(replace(facts(), release=release))
+    told = doctor.judged(seen(facts(), release=release))
     assert {one.rule for one in told if one.rule.startswith("release.")} == rules
     assert all(one.mend for one in told if one.rule.startswith("release."))
 
@@ -63,7 +80,7 @@ def test_bugs_of_a_release_are_told_of_that_alone(release: tuple[int, int, int],
     [((2, 6, 10), 1, "ok"), ((2, 6, 10), 3, "critical"), ((2, 7, 0), 3, "ok"), ((2, 7, 0), 1, "critical")],
 )
 def test_a_file_that_slapd_does_not_read(release: tuple[int, int, int], data_format: int, severity: str) -> None:
-    of = replace(facts(format=data_format), release=release)
+    of = seen(facts(format=data_format), release=release)
     assert severities(of, "format") == [severity]
 
 
@@ -93,7 +110,7 @@ def test_a_disk_without_room_is_not_mended_by_maxsize() -> None:
     (one,) = found(facts(room=replace(ROOM, used=9 * GIB)), "maxsize")
     where = "-H ldapi:/// -Y EXTERNAL -b dc=example,dc=com"
     assert one.mend == (f"ditseed tune maxsize {where} --maxsize auto --apply",)
-    by_hand = replace(facts(room=replace(ROOM, used=9 * GIB)), server="--config x", by_hand=True)
+    by_hand = seen(facts(room=replace(ROOM, used=9 * GIB)), tune_options=("--config x", ""))
     assert not any("--apply" in line for line in found(by_hand, "maxsize")[0].mend)
 
 
@@ -123,7 +140,7 @@ def test_what_a_crash_would_lose(changes: dict[str, Any], severity: str) -> None
 )
 def test_how_far_a_consumer_is_behind(shown: tuple[str, ...] | None, lag: float | None, severity: str) -> None:
     one = Replication("ldap://provider", (OWN,), shown, 1.0)
-    assert rules.lag(one) == lag
+    assert one.lag == lag
     assert severities(facts(replication=(one,)), "replication") == [severity]
 
 
@@ -131,8 +148,11 @@ def test_how_far_a_consumer_is_behind(shown: tuple[str, ...] | None, lag: float 
     ("days", "many", "severity"),
     [(60, False, "ok"), (20, False, "warning"), (3, False, "critical"), (-1, True, "warning")],
 )
-def test_certificates(days: float, many: bool, severity: str) -> None:
-    of = replace(facts(), certificates=(Certificate("/c.pem", "CN=x", days * 86400, many),))
+def test_certificates(days: float, many: bool, severity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "certificates_of", lambda _: [Certificate("CN=x", days * 86400, many)])
+    entry = ("cn=config", {"olcTLSCertificateFile": [b"/c.pem"]})
+    of = facts()
+    of.config = dataclasses.replace(of.config, entries=(entry,))
     assert severities(of, "certificate") == [severity]
 
 
@@ -140,17 +160,17 @@ def test_long_lists_and_limits() -> None:
     assert severities(facts(idlexp=16), "idlexp") == []
     assert severities(facts(idlexp=20), "idlexp") == ["note"]
     assert severities(facts(overlays=("syncprov",)), "limits") == ["note"]
-    lifted = ("{0}dn.exact=cn=r size.prtotal=unlimited",)
+    lifted = ("{0}dn.exact=cn=r size.prtotal=unlimited", "")
     assert severities(facts(overlays=("syncprov",), limits=lifted), "limits") == []
     for size_limit in ("unlimited", "-1", "size.soft=10 size.hard=unlimited"):
-        of = facts(overlays=("syncprov",), size_limit=size_limit)
+        of = facts(overlays=("syncprov",), limits=(size_limit,))
         assert severities(of, "limits") == []
-    assert severities(facts(overlays=("syncprov",), size_limit="1000"), "limits") == ["note"]
+    assert severities(facts(overlays=("syncprov",), limits=("1000",)), "limits") == ["note"]
 
 
 def test_a_session_log_that_is_kept_is_a_note() -> None:
     leases = tuple(Lease(kind, "ldap://x", "o=x", "undo", taken="2026") for kind in ("sessionlog", "nosync"))
-    assert severities(replace(facts(), leases=leases), "lease") == ["warning", "note"]
+    assert severities(seen(facts(), leases=leases), "lease") == ["warning", "note"]
 
 
 @pytest.mark.parametrize(
@@ -186,19 +206,19 @@ def test_a_provider_that_cannot_be_reached() -> None:
 def test_what_the_configuration_lacks() -> None:
     lacking = {"entryCSN eq": ("entryCSN eq",), "entryUUID eq": ("entryCSN eq", "entryUUID eq")}
     for name, indexes in lacking.items():
-        (one,) = found(facts(lacking=indexes), "indexes.sync")
+        (one,) = found(facts(lacking_indexes=indexes, is_replicated=True), "indexes.sync")
         assert f"no index {name}" in one.what
         assert f"--add '{name}'" in one.mend[0]
     assert severities(facts(), "indexes.sync") == []
-    assert severities(facts(is_maxsize_set=False), "maxsize.unset") == ["warning"]
+    assert severities(facts(maxsize=DEFAULT_MAXSIZE), "maxsize.unset") == ["warning"]
     multi = facts(is_multi_provider=True)
     assert severities(multi, "server_id") == ["critical"]
-    assert severities(replace(multi, has_server_id=True), "server_id") == []
+    assert severities(seen(multi, has_id=True), "server_id") == []
 
 
 @pytest.mark.parametrize(("taken", "severity"), [(0, []), (112, []), (114, ["warning"]), (126, ["critical"])])
 def test_reader_slots(taken: int, severity: list[str]) -> None:
-    assert severities(facts(slots=126, slots_taken=taken), "readers.full") == severity
+    assert severities(facts(slots=(126, taken)), "readers.full") == severity
     assert severities(facts(), "readers.full") == []
 
 
@@ -207,17 +227,16 @@ ROW = re.compile(r"^\| `([\w.*]+)` \| ((?:(?:note|warning|critical)(?:, )?)+) \|
 
 
 def _rules() -> dict[str, set[str]]:
-    """The rules of the code, and the severities that stand beside their names."""
-    by_name: dict[str, set[str]] = {"storage.*": set()}  # those of storage check
-    for path in DOCTOR.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
-                severity, rule = node.args[:2]
-                assert isinstance(rule, ast.Constant), ast.unparse(node)
-                named = re.findall(r"Severity\.([A-Z]+)", ast.unparse(severity))
-                if "_graded" in ast.unparse(severity):
-                    named = ["WARNING", "CRITICAL"]
-                by_name.setdefault(rule.value, set()).update(map(str.lower, named))
+    """The rules of the code, and the severities that stand in them."""
+    by_name: dict[str, set[str]] = {}
+    for node in ast.parse((DOCTOR / "rules.py").read_text()).body:
+        for mark in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+            assert isinstance(mark, ast.Call)
+            assert isinstance(mark.args[0], ast.Constant), ast.unparse(mark)
+            named = re.findall(r"\b(NOTE|WARNING|CRITICAL)\b", ast.unparse(node))
+            if "graded" in ast.unparse(node):
+                named += ["WARNING", "CRITICAL"]
+            by_name[str(mark.args[0].value)] = set(map(str.lower, named))
     return by_name
 
 
@@ -232,7 +251,7 @@ def test_each_rule_has_a_row_and_each_row_a_rule() -> None:
 
 def test_the_plugin_keeps_its_line_whole() -> None:
     """A bar in what is told would begin performance data."""
-    of = facts(suffix="o=a|b", room=replace(ROOM, used=10 * GIB))
+    of = facts(suffixes=("o=a|b",), room=replace(ROOM, used=10 * GIB))
     first, *_ = doctor.check(doctor.Report(of, doctor.judged(of))).text()
     assert first.startswith("DOCTOR CRITICAL - o=a/b: 0 B of maxsize")
     assert first.count("|") == 1
@@ -240,10 +259,10 @@ def test_the_plugin_keeps_its_line_whole() -> None:
 
 def test_what_was_not_looked_at_is_not_ok() -> None:
     unseen = (Unseen("certificates of /c.pem", "why"),)
-    blind = replace(facts(), unseen=unseen)
+    blind = seen(facts(), unseen=list(unseen))
     report = doctor.Report(blind, doctor.judged(blind))
     assert (doctor.check(report).status, report.is_well) == (Status.UNKNOWN, False)
-    left_out = replace(facts(), left_out=unseen)
+    left_out = seen(facts(), left_out=list(unseen))
     report = doctor.Report(left_out, doctor.judged(left_out))
     assert (doctor.check(report).status, report.is_well) == (Status.OK, True)
     assert "left out: certificates of /c.pem (why)" in doctor.check(report).text()

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from loader.errors import AddRefused, EntryRefused
-from loader.operations.reports import page
-from loader.operations.reports import report as prometheus
+from loader.operations import reports as prometheus
+from loader.operations.reports import RunReport, page
 from loader.operations.reports.page import rate_of
-from loader.operations.reports.report import RunReport
 from loader.progress import Meter, Point, Recorder, StepRecord
 from tests.support.pages import Page, outside
 

@@ -20,8 +20,7 @@ from functools import partial
 from loader.config import Change, Config, Database
 from loader.errors import LeaseStands, LoaderError, NotAReplica, ServerRefused, UsageProblem
 from loader.operations import leases
-from loader.operations.tune import syncing
-from loader.operations.tune.target import opened
+from loader.operations.tune import opened, syncing
 from loader.run import lease
 from loader.run.lease import Lease
 from loader.server import configuration, tools

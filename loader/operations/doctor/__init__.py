@@ -1,12 +1,11 @@
 """`doctor`: everything that is wrong with the databases of one OpenLDAP server here, each with what mends it.
 
-`looking` gathers the facts, `rules` judges them. A new rule is a field of facts.py that looking.py fills, a function in
-rules.py, and a row in docs/doctor.md.
+A new rule is a function in rules.py and a row in docs/doctor.md. What several rules judge is a property in looking.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,13 +14,11 @@ from loader import units
 from loader.errors import ConfigUnreadable, LoaderError
 from loader.mdb import readers
 from loader.operations.add import lending
-from loader.operations.doctor import looking, rules
-from loader.operations.doctor.facts import Database, Facts
-from loader.operations.doctor.looking import Request
+from loader.operations.doctor import rules
+from loader.operations.doctor.looking import Database, Request, Server, server
 from loader.operations.monitoring import Status
 from loader.operations.storage.findings import Finding, Severity
 from loader.run import lease
-from loader.server.options import Connection
 
 __all__ = ["Check", "Report", "Request", "check", "examine", "failed", "fixed", "judged"]
 
@@ -29,43 +26,39 @@ __all__ = ["Check", "Report", "Request", "check", "examine", "failed", "fixed", 
 class Report(msgspec.Struct, frozen=True):
     """`findings`: the worst first. `fixed`: what --fix has done."""
 
-    facts: Facts
+    server: Server
     findings: tuple[Finding, ...]
     fixed: tuple[str, ...] = ()
 
     @property
-    def worst(self) -> Severity:
-        return self.findings[0].severity if self.findings else Severity.OK
-
-    @property
     def is_well(self) -> bool:
         """What could not be looked at is not well."""
-        return self.worst.rank < Severity.WARNING.rank and not self.facts.unseen
+        return not self.server.unseen and all(one.severity.rank < Severity.WARNING.rank for one in self.findings)
 
 
 def examine(config: Path | None, request: Request) -> Report:
     """Changes nothing. Raises LoaderError if the configuration cannot be read, or has no such database."""
-    facts = looking.facts(config or looking.usual_place(), request)
-    return Report(facts, judged(facts))
+    examined = server(config, request)
+    return Report(examined, judged(examined))
 
 
-def judged(facts: Facts) -> tuple[Finding, ...]:
-    findings = [finding for rule in rules.RULES for finding in rule(facts)]
-    return tuple(sorted(findings, key=lambda one: -one.severity.rank))
+def judged(server: Server) -> tuple[Finding, ...]:
+    findings = [finding for rule in rules.RULES for finding in rule(server)]
+    return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
 
 
-def fixed(report: Report, request: Request) -> Report:
+def fixed(report: Report) -> Report:
     """Mends what is safe to mend, and looks at everything again. All else stays a command that is printed."""
-    done = tuple(_fix(report.facts, request.access))
+    done = tuple(_fix(report.server))
     if not done:
         return report
-    facts = looking.facts(Path(report.facts.config), request)
-    return Report(facts, judged(facts), done)
+    again = examine(report.server.config.path, report.server.request)
+    return Report(again.server, again.findings, done)
 
 
-def _fix(facts: Facts, access: Connection) -> Iterator[str]:
-    for database in facts.databases:
-        if any(not one.is_alive for one in database.readers):
+def _fix(server: Server) -> Iterator[str]:
+    for database in server.databases:
+        if any(not reader.is_alive for reader in database.readers):
             try:
                 count = units.number(readers.clear(Path(database.directory)))
                 yield f"{database.suffix}: slots of dead readers cleared: {count}"
@@ -73,7 +66,7 @@ def _fix(facts: Facts, access: Connection) -> Iterator[str]:
                 yield f"{database.suffix}: slots of dead readers could not be cleared ({error})"
     for one in lease.left():
         if one.kind in lending.KINDS and lending.is_left(one):
-            yield f"{one.kind} of {one.database} at {one.target}: {lending.put_back(one, access)}"
+            yield f"{one.kind} of {one.database} at {one.target}: {lending.put_back(one, server.request.access)}"
 
 
 # --- as a monitoring plugin ---------------------------------------------------------------------
@@ -101,24 +94,19 @@ def failed(error: LoaderError) -> Check:
 
 def check(report: Report) -> Check:
     """UNKNOWN if nothing is wrong as far as can be seen, and something could not be looked at."""
+    server, count = report.server, len(report.server.databases)
     bad = [one for one in report.findings if one.severity.rank >= Severity.WARNING.rank]
-    unseen = [f"not looked at: {one.what} ({one.why})" for one in report.facts.unseen]
-    count = len(report.facts.databases)
-    lines: Sequence[str]
+    lines = [f"{one.severity.value.upper()}: {one.subject}: {one.what}" for one in bad[1:]]
+    lines += [f"not looked at: {one.what} ({one.why})" for one in server.unseen]
     if bad:
-        is_critical = report.worst is Severity.CRITICAL
-        status = Status.CRITICAL if is_critical else Status.WARNING
-        summary = f"{bad[0].subject}: {bad[0].what}"
-        more = [f"{one.severity.value.upper()}: {one.subject}: {one.what}" for one in bad[1:]]
-        lines = [*more, *unseen]
-    elif unseen:
-        status, summary, lines = Status.UNKNOWN, unseen[0], unseen[1:]
+        status, summary = Status[bad[0].severity.name], f"{bad[0].subject}: {bad[0].what}"
+    elif lines:
+        status, summary = Status.UNKNOWN, lines.pop(0)
     else:
-        status = Status.OK
-        summary = f"{count} database{'' if count == 1 else 's'}, nothing worse than a note"
-        lines = [f"left out: {one.what} ({one.why})" for one in report.facts.left_out]
-    numbers = [word for one in report.facts.databases for word in _numbers(one)]
-    numbers.append(f"leases={len(report.facts.leases)};0;;0")
+        status, summary = Status.OK, f"{count} database{'' if count == 1 else 's'}, nothing worse than a note"
+        lines = [f"left out: {one.what} ({one.why})" for one in server.left_out]
+    numbers = [word for database in server.databases for word in _numbers(database)]
+    numbers.append(f"leases={len(server.leases)};0;;0")
     return Check(status, _without_bar(summary), tuple(map(_without_bar, lines)), tuple(numbers))
 
 
@@ -130,15 +118,11 @@ def _without_bar(text: str) -> str:
 def _numbers(database: Database) -> Iterator[str]:
     name, room = database.name, database.room
     if room is not None:
-        size = room.maxsize
-        warning = round(rules.AVAILABLE_WARNING * size)
-        critical = round(rules.AVAILABLE_CRITICAL * size)
-        yield f"{name}_available={room.available}B;{warning}:;{critical}:;0;{size}"
-        yield f"{name}_used={room.used}B;;;0;{size}"
-        yield f"{name}_held={room.held}B;;;0;{size}"
+        limits = [round(share * room.maxsize) for share in (rules.AVAILABLE_WARNING, rules.AVAILABLE_CRITICAL)]
+        yield f"{name}_available={room.available}B;{limits[0]}:;{limits[1]}:;0;{room.maxsize}"
+        yield f"{name}_used={room.used}B;;;0;{room.maxsize}"
+        yield f"{name}_held={room.held}B;;;0;{room.maxsize}"
         yield f"{name}_lag={database.lag};;;0"
-    lags = [rules.lag(one) for one in database.replication]
-    finite = [one for one in lags if one is not None and one < float("inf")]
+    finite = [one.lag for one in database.replication if one.lag is not None and one.lag < float("inf")]
     if finite:
-        limits = f"{rules.BEHIND_WARNING:.0f};{rules.BEHIND_CRITICAL:.0f}"
-        yield f"{name}_behind={max(finite):.0f}s;{limits};0"
+        yield f"{name}_behind={max(finite):.0f}s;{rules.BEHIND_WARNING:.0f};{rules.BEHIND_CRITICAL:.0f};0"

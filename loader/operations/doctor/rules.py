@@ -1,53 +1,95 @@
-"""The rules of `doctor`: each judges the facts that looking.py gathered, and has a row in docs/doctor.md.
+"""The rules of `doctor`. Each is one function that judges what looking.py sees, and has a row in docs/doctor.md.
 
 The causes come before their effects, because findings of one severity are printed in the order of the rules.
 """
 
 from __future__ import annotations
 
+import os
+import pwd
+import re
 import shlex
+import ssl
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from loader import csn, units
-from loader.operations.doctor.facts import Barred, Database, Drift, Facts, Replication
+from loader import child, csn, units
+from loader.config import DEFAULT_MAXSIZE
+from loader.errors import ToolFailed, UsageProblem
+from loader.mdb import meta, verify
+from loader.operations.backup import check as backup_check
+from loader.operations.doctor.looking import Database, Server
 from loader.operations.monitoring import Status
-from loader.operations.room import Reader, Room
+from loader.operations.publish import REPLACED
+from loader.operations.room import Room
+from loader.operations.storage import check as storage_check
 from loader.operations.storage.findings import Finding, Severity
+from loader.progress import Meter
+from loader.server import tools
+from loader.storage import files
 
 Findings = Iterator[Finding]
-RULES: list[Callable[[Facts], Findings]] = []
+RULES: list[Callable[[Server], Findings]] = []
+CRITICAL, WARNING, NOTE, OK = Severity.CRITICAL, Severity.WARNING, Severity.NOTE, Severity.OK
 
-_SHOWN = 5  # names in one finding
-_DAY = 86_400.0
 AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # of maxsize
 BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds, by contextCSN
+BACKUP_AGE = 26 * 3600.0  # seconds
+_SHOWN = 5  # names in one finding
+_DAY = 86_400.0
 _MDB_5 = "slapd-mdb(5)"
 _CONFIG_5 = "slapd-config(5)"
+_VERIFY = "ditseed verify --verify indexes looks at every entry"
+_LOG = "journalctl -u slapd -n 50"
 
 
-def _rule(function: Callable[[Facts], Findings]) -> Callable[[Facts], Findings]:
-    RULES.append(function)
-    return function
+def rule(name: str, source: str = "") -> Callable[[Callable[[Server], Findings]], None]:
+    """Registers a rule. Its findings are of the configuration unless they name another subject."""
+
+    def register(judge: Callable[[Server], Findings]) -> None:
+        def judged(server: Server) -> Findings:
+            for one in judge(server):
+                yield replace(
+                    one, rule=one.rule or name, subject=one.subject or server.path, source=one.source or source
+                )
+
+        RULES.append(judged)
+
+    return register
 
 
-def _database_rule(function: Callable[[Facts, Database], Findings]) -> None:
-    def of_each(facts: Facts) -> Findings:
-        for database in facts.databases:
-            yield from function(facts, database)
+def database_rule(name: str, source: str = "") -> Callable[[Callable[[Database], Findings]], None]:
+    """Registers a rule that judges each database by itself."""
 
-    RULES.append(of_each)
+    def register(judge: Callable[[Database], Findings]) -> None:
+        @rule(name, source)
+        def _of_each(server: Server) -> Findings:
+            for database in server.databases:
+                for one in judge(database):
+                    yield replace(one, subject=database.suffix)
+
+    return register
 
 
-def _graded(is_critical: bool, is_warning: bool) -> Severity:
+def finding(severity: Severity, what: str, why: str = "", *mend: str, subject: str = "") -> Finding:
+    """A finding of the rule that yields it. `mend`: commands. What is in order needs neither them nor a reason."""
+    return Finding(severity, "", subject, what) if severity is OK else Finding(severity, "", subject, what, why, mend)
+
+
+def graded(is_critical: bool, is_warning: bool = True) -> Severity:
     if is_critical:
-        return Severity.CRITICAL
-    return Severity.WARNING if is_warning else Severity.OK
+        return CRITICAL
+    return WARNING if is_warning else OK
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
@@ -55,513 +97,515 @@ def _listed(names: Sequence[str]) -> str:
 # --- slapd and its files ------------------------------------------------------------------------
 
 
-@_database_rule
-def _data(facts: Facts, database: Database) -> Findings:
-    if not database.damage:
-        return
-    words = ("--config", facts.config, "-b", database.suffix, "--replace")
-    repo = database.backup.repo if database.backup else "REPO"
-    directory = shlex.quote(database.directory)
-    yield Finding(
-        Severity.CRITICAL,
-        "data",
-        database.suffix,
-        database.damage,
-        "slapd does not start on such a file, starts with an empty database, or answers with errors. If the volume of "
-        "the database is not mounted, mount it; otherwise restore the file.",
-        (
+@database_rule("data", "docs/backup.md")
+def _data(database: Database) -> Findings:
+    if database.damage:
+        server, directory = database.server, quote(database.directory)
+        words = ("-R", str(server.request.repo or "REPO"), "--config", server.path, "-b", database.suffix, "--replace")
+        yield finding(
+            CRITICAL,
+            database.damage,
+            "slapd does not start on such a file, starts with an empty database, or answers with errors. If the volume "
+            "of the database is not mounted, mount it; otherwise restore the file.",
             f"findmnt -T {directory}; ls -l {directory}",
             "systemctl stop slapd",
-            shlex.join(["ditseed", "backup", "restore", "latest", "-R", repo, *words]),
+            shlex.join(["ditseed", "backup", "restore", "latest", *words]),
             "systemctl start slapd",
-        ),
-        "docs/backup.md",
-    )
+        )
 
 
-@_rule
-def _access(facts: Facts) -> Findings:
-    for subject in dict.fromkeys(one.subject for one in facts.barred):
+class Barred(NamedTuple):
+    """A file that slapd's account cannot "read" or "write". `subject`: a suffix, "configuration" or "TLS". `is_own`: it
+    belongs to the account."""
+
+    subject: str
+    verb: str
+    path: str
+    is_own: bool
+
+
+@rule("access", "slapd(8), -u")
+def _access(server: Server) -> Findings:
+    account, barred = server.look("whether slapd may reach its files", lambda: _barred(server)) or ("", [])
+    for subject in dict.fromkeys(one.subject for one in barred):
         for verb in ("read", "write"):
-            files = [one for one in facts.barred if (one.subject, one.verb) == (subject, verb)]
-            if files:
-                yield _barred(subject, verb, files)
+            chosen = [one for one in barred if (one.subject, one.verb) == (subject, verb)]
+            if chosen:
+                is_mild = subject == "configuration" and verb == "write"
+                yield finding(
+                    WARNING if is_mild else CRITICAL,
+                    f"slapd's account {account} cannot {verb} {listed([one.path for one in chosen])}",
+                    "Its changes of cn=config fail."
+                    if is_mild
+                    else "slapd does not start again. A tool that root ran without `runuser -u` leaves such files.",
+                    *_grants(account, chosen),
+                    subject=subject,
+                )
 
 
-def _barred(subject: str, verb: str, files: Sequence[Barred]) -> Finding:
-    account = files[0].account
-    is_mild = subject == "configuration" and verb == "write"
-    return Finding(
-        Severity.WARNING if is_mild else Severity.CRITICAL,
-        "access",
-        subject,
-        f"slapd's account {account} cannot {verb} {_listed([one.path for one in files])}",
-        "Its changes of cn=config fail."
-        if is_mild
-        else "slapd does not start again. A tool that root ran without `runuser -u` leaves such files.",
-        tuple(_grants(subject, account, files)),
-        "slapd(8), -u",
-    )
-
-
-def _grants(subject: str, account: str, files: Sequence[Barred]) -> Iterator[str]:
-    if subject == "TLS":
-        yield from (f"setfacl -m u:{account}:r {shlex.quote(one.path)}" for one in files)
+def _grants(account: str, barred: Sequence[Barred]) -> Iterator[str]:
+    if barred[0].subject == "TLS":
+        yield from (f"setfacl -m u:{account}:r {quote(one.path)}" for one in barred)
         return
-    foreign = [one.path for one in files if not one.is_own]
-    own = [one.path for one in files if one.is_own]
+    foreign = [one.path for one in barred if not one.is_own]
+    own = [one.path for one in barred if one.is_own]
     if foreign:
         yield shlex.join(["chown", "-h", f"{account}:", "--", *foreign])
     if own:
         yield shlex.join(["chmod", "u+rwX", "--", *own])
 
 
-@_rule
-def _slapd(facts: Facts) -> Findings:
-    slapd, log = facts.slapd, "journalctl -u slapd -n 50"
+def _barred(server: Server) -> tuple[str, list[Barred]]:
+    """slapd's account, and files that it cannot read or write, but should."""
+    config = server.config
+    by_suffix = {
+        one.suffix: [directory, directory / meta.DATA, directory / "lock.mdb"]
+        for one in server.databases
+        if (directory := one.configured.directory) is not None
+    }
+    account = _account(server, [path for paths in by_suffix.values() for path in paths])
+    if account is None:
+        return "", []
+    if os.geteuid() not in (0, account.pw_uid):
+        raise UsageProblem(reason=f"only root, or {account.pw_name} itself, can tell")
+    itself = ("-maxdepth", "0")
+    barred: list[Barred] = []
+    for suffix, paths in by_suffix.items():
+        if paths[0].is_dir():
+            barred += _barred_of(account, suffix, paths, *itself)
+    own = list(_barred_of(account, "configuration", [config.path]))
+    # slapd writes neither to slapd.conf nor to a slapd.d that is read-only as a whole, nor to TLS files.
+    is_closed = any((one.path, one.verb) == (server.path, "write") for one in own)
+    if is_closed or not config.is_directory:
+        own = [one for one in own if one.verb == "read"]
+    tls = _barred_of(account, "TLS", _tls_files(server, "Certificate", "CertificateKey", "CACertificate"), *itself)
+    return account.pw_name, [*barred, *own, *(one for one in tls if one.verb == "read")]
+
+
+def _account(server: Server, of_databases: Sequence[Path]) -> pwd.struct_passwd | None:
+    """The account of the slapd that runs, else the one that most of its files belong to; None if that is root."""
+    config = server.config
+    pid = tools.slapd_on(config)
+    uid = None if pid is None else tools.account_of(pid)
+    if uid is None:
+        own = [config.path, config.path / "cn=config.ldif", *of_databases]
+        owners = Counter(path.stat().st_uid for path in own if path.exists())
+        uid = max(owners, key=lambda one: (one != 0, owners[one]), default=0)
+    try:
+        return pwd.getpwuid(uid) if uid else None
+    except KeyError:
+        raise UsageProblem(reason=f"user ID {uid}, as which slapd runs, has no name here") from None
+
+
+def _barred_of(account: pwd.struct_passwd, subject: str, paths: Sequence[Path], *options: str) -> Iterator[Barred]:
+    """Has find(1) test the files as the account, because access(2) knows ACLs and read-only mounts."""
+    present = [path for path in paths if path.exists()]
+    if not present:
+        return
+    # One letter in front of each path for what the account may not do with it.
+    tests = "! -readable -printf r%p\\0 -o ! -writable -printf w%p\\0 -o -type d ! -executable -printf x%p\\0"
+    command = ["find", "-H", *map(str, present), *options, *tests.split(" ")]
+    if os.geteuid() != account.pw_uid:
+        ids = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
+        command = ["setpriv", *ids, "--pdeathsig=KILL", "--", *command]
+    answer = child.ask(command)
+    lines = [os.fsdecode(line) for line in answer.out.split(b"\0") if line]
+    if answer.status != 0:
+        # find ends with 1 if a directory above keeps the account out, and names the file; so may setpriv, for itself.
+        out = [f"r{path}" for path in present if any(f"{path}" in word for word in answer.words)]
+        if answer.status != 1 or not (lines or out):
+            reason = "; ".join(answer.words[-2:])
+            raise ToolFailed(tool="find", status=answer.status, reason=reason)
+        lines = lines or out
+    for line in lines:
+        path, verb = line[1:], "write" if line[0] == "w" else "read"
+        yield Barred(subject, verb, path, Path(path).lstat().st_uid == account.pw_uid)
+
+
+@rule("slapd", "slapd(8)")
+def _slapd(server: Server) -> Findings:
+    slapd = server.slapd
     if slapd is None:
         return
     if slapd.pid is None:
         died = f"; its pid file {slapd.pid_file} is still there: it did not stop, it died"
-        yield Finding(
-            _graded(facts.is_check or bool(slapd.pid_file), True),
-            "slapd",
-            facts.config,
+        yield finding(
+            graded(server.request.quick or bool(slapd.pid_file)),
             "slapd is not running" + (died if slapd.pid_file else ""),
             "No process of this host was started on this configuration.",
-            (f"systemctl status slapd; {log}", "systemctl start slapd"),
-            "slapd(8)",
+            f"systemctl status slapd; {_LOG}",
+            "systemctl start slapd",
         )
     elif slapd.silence:
-        yield Finding(
-            Severity.CRITICAL,
-            "slapd",
-            facts.config,
+        yield finding(
+            CRITICAL,
             f"slapd (process {slapd.pid}) does not answer: {slapd.silence}",
             "It was asked for the root DSE at the URIs of its option -h.",
-            (log, f"# what it waits for: gdb -p {slapd.pid} -batch -ex bt"),
-            "slapd(8)",
+            _LOG,
+            f"# what it waits for: gdb -p {slapd.pid} -batch -ex bt",
         )
     else:
-        what = f"slapd (process {slapd.pid}) runs and answers"
-        yield Finding(Severity.OK, "slapd", facts.config, what)
-    for suffix, words in slapd.failed:
-        yield Finding(
-            Severity.CRITICAL,
-            "slapd.database",
-            suffix,
+        yield finding(OK, f"slapd (process {slapd.pid}) runs and answers")
+
+
+@rule("slapd.database", "slapd's log tells LMDB's error")
+def _slapd_database(server: Server) -> Findings:
+    for suffix, words in server.slapd.failed if server.slapd else ():
+        yield finding(
+            CRITICAL,
             f"slapd cannot read the database: {words}",
             "slapd answers, but a search for the entry of the suffix fails.",
-            (log,),
-            "slapd's log tells LMDB's error",
+            _LOG,
+            subject=suffix,
         )
 
 
 # --- the map and its readers --------------------------------------------------------------------
 
 
-@_database_rule
-def _room(facts: Facts, database: Database) -> Findings:
-    room = database.room
+@database_rule("maxsize", f"{_MDB_5}, maxsize; lmdb.h, MDB_MAP_FULL")
+def _room(database: Database) -> Findings:
+    room, maxsize = database.room, database.configured.maxsize
     if room is None:
         return
     share = room.available / room.maxsize if room.maxsize else 0.0
     # Only while a reader lags does the file grow by every transaction.
     seconds = room.available / room.growth if room.growth else float("inf")
-    severity = _graded(
+    severity = graded(
         share < AVAILABLE_CRITICAL or seconds < 300.0,
-        share < AVAILABLE_WARNING or seconds < 900.0 or database.maxsize < room.used,
+        share < AVAILABLE_WARNING or seconds < 900.0 or maxsize < room.used,
     )
-    yield Finding(
-        severity,
-        "maxsize",
-        database.suffix,
-        _available(database, room, share, seconds),
-        "slapd refuses every write (MDB_MAP_FULL) once there are neither unused pages nor free ones that it may use "
-        "again. Pages that were freed since the oldest reader began are not among those.",
-        () if severity is Severity.OK else tuple(_more_room(facts, database, room)),
-        f"{_MDB_5}, maxsize; lmdb.h, MDB_MAP_FULL",
-    )
-
-
-def _available(database: Database, room: Room, share: float, seconds: float) -> str:
-    text = (
+    what = (
         f"{units.size(room.available)} of maxsize {units.size(room.maxsize)} are available ({100 * share:.0f} %): "
         f"{units.size(room.unused)} unused, {units.size(room.reusable)} free to be used again"
     )
     if room.held:
-        text += f"; {units.size(room.held)} more once the oldest reader ends"
+        what += f"; {units.size(room.held)} more once the oldest reader ends"
     if room.disk_free < room.maxsize - room.used:
-        text += f"; the disk has room for {units.size(room.disk_free)} only"
+        what += f"; the disk has room for {units.size(room.disk_free)} only"
     if seconds < float("inf"):
-        text += f"; full in about {units.duration(seconds)} at the present rate of writes"
-    if database.maxsize < room.used:
-        text += f"; {units.size(database.maxsize)} are configured, less than what is used, which LMDB maps in any case"
-    return text
-
-
-def _more_room(facts: Facts, database: Database, room: Room) -> Iterator[str]:
-    if room.held:
-        yield "# end the oldest reader (below): it gives back the pages that it keeps"
-    if room.disk_free < room.maxsize - room.used:
-        yield f"df -h {shlex.quote(database.directory)}  # make room there"
-        return
-    wanted = "auto" if room.maxsize < room.used * 3 else f"{2 * room.maxsize >> 20}M"
-    yield from facts.tuned("maxsize", "-b", shlex.quote(database.suffix), "--maxsize", wanted)
-
-
-@_database_rule
-def _reader_slots(facts: Facts, database: Database) -> Findings:
-    used, slots = database.slots_taken, database.slots
-    if used >= 0.90 * slots > 0:
-        yield Finding(
-            _graded(used >= slots, True),
-            "readers.full",
-            database.suffix,
-            f"{used} of {slots} reader slots are taken by processes that run",
-            "Without a free slot slapd answers searches with an error (MDB_READERS_FULL), and no tool can read the "
-            "database. maxreaders of the database sets their number when slapd starts, and nobody else has it open.",
-            (
-                f"fuser -v {shlex.quote(f'{database.directory}/lock.mdb')}  # who reads? end those that are not wanted",
-                "# or set a greater olcDbMaxReaders (maxreaders), then: systemctl restart slapd",
-            ),
-            "lmdb.h, MDB_READERS_FULL",
-        )
-    dead = [one for one in database.readers if not one.is_alive]
-    if dead:
-        lag = max(one.lag for one in dead)
-        pids = ", ".join(dict.fromkeys(str(one.pid) for one in dead))
-        yield Finding(
-            # A slot that does not lag keeps no page: a process that is killed now and then leaves one.
-            Severity.WARNING if lag else Severity.NOTE,
-            "readers.dead",
-            database.suffix,
-            f"reader slots of processes that are gone ({pids}), the oldest {units.number(lag)} transactions behind",
-            "A process that was killed while it read (slapcat, a backup) keeps its slot, and with it every page that "
-            "was freed since, until somebody has LMDB look for it. slapd itself only does that when no slot is free.",
-            (shlex.join(["ditseed", "doctor", "--config", facts.config, "--fix"]),),
-            "lmdb.h, mdb_reader_check",
-        )
-
-
-@_database_rule
-def _oldest_reader(_facts: Facts, database: Database) -> Findings:
-    room, alive = database.room, [one for one in database.readers if one.is_alive]
-    if not alive:
-        return
-    oldest = max(alive, key=lambda one: one.lag)
-    is_much = room is not None and room.held >= 0.10 * room.maxsize
-    held = f", keeps {units.size(room.held)} from being used again" if room and room.held else ""
-    yield Finding(
-        Severity.WARNING if is_much else Severity.OK,
-        "readers.oldest",
-        database.suffix,
-        f"the oldest reader, {oldest.process or 'a process'} (process {oldest.pid}), is "
-        f"{units.number(oldest.lag)} transactions behind{held}",
-        "LMDB uses no page again that was freed after the oldest reader began, so the file grows by every write "
-        "meanwhile.",
-        _ended(oldest) if is_much else (),
-        "lmdb.h, mdb_reader_check",
+        what += f"; full in about {units.duration(seconds)} at the present rate of writes"
+    if maxsize < room.used:
+        what += f"; {units.size(maxsize)} are configured, less than what is used, which LMDB maps in any case"
+    yield finding(
+        severity,
+        what,
+        "slapd refuses every write (MDB_MAP_FULL) once there are neither unused pages nor free ones that it may use "
+        "again. Pages that were freed since the oldest reader began are not among those.",
+        *_more_room(database, room),
     )
 
 
-def _ended(reader: Reader) -> tuple[str, ...]:
-    if reader.process == "slapd":
-        return (
+def _more_room(database: Database, room: Room) -> Iterator[str]:
+    if room.held:
+        yield "# end the oldest reader (below): it gives back the pages that it keeps"
+    if room.disk_free < room.maxsize - room.used:
+        yield f"df -h {quote(database.directory)}  # make room there"
+        return
+    wanted = "auto" if room.maxsize < room.used * 3 else f"{2 * room.maxsize >> 20}M"
+    yield database.tune("maxsize", "--maxsize", wanted)
+
+
+@database_rule("readers.full", "lmdb.h, MDB_READERS_FULL")
+def _reader_slots(database: Database) -> Findings:
+    slots, used = database.slots
+    if used >= 0.90 * slots > 0:
+        yield finding(
+            graded(used >= slots),
+            f"{used} of {slots} reader slots are taken by processes that run",
+            "Without a free slot slapd answers searches with an error (MDB_READERS_FULL), and no tool can read the "
+            "database. maxreaders of the database sets their number when slapd starts, and nobody else has it open.",
+            f"fuser -v {quote(f'{database.directory}/lock.mdb')}  # who reads? end those that are not wanted",
+            "# or set a greater olcDbMaxReaders (maxreaders), then: systemctl restart slapd",
+        )
+
+
+@database_rule("readers.dead", "lmdb.h, mdb_reader_check")
+def _dead_readers(database: Database) -> Findings:
+    dead = [reader for reader in database.readers if not reader.is_alive]
+    if dead:
+        lag = max(reader.lag for reader in dead)
+        pids = ", ".join(dict.fromkeys(str(reader.pid) for reader in dead))
+        yield finding(
+            # A slot that does not lag keeps no page: a process that is killed now and then leaves one.
+            WARNING if lag else NOTE,
+            f"reader slots of processes that are gone ({pids}), the oldest {units.number(lag)} transactions behind",
+            "A process that was killed while it read (slapcat, a backup) keeps its slot, and with it every page that "
+            "was freed since, until somebody has LMDB look for it. slapd itself only does that when no slot is free.",
+            shlex.join(["ditseed", "doctor", "--config", database.server.path, "--fix"]),
+        )
+
+
+@database_rule("readers.oldest", "lmdb.h, mdb_reader_check")
+def _oldest_reader(database: Database) -> Findings:
+    room, alive = database.room, [reader for reader in database.readers if reader.is_alive]
+    if not alive:
+        return
+    oldest = max(alive, key=lambda reader: reader.lag)
+    is_much = room is not None and room.held >= 0.10 * room.maxsize
+    kept = f", keeps {units.size(room.held)} from being used again" if room and room.held else ""
+    end = (f"ps -fp {oldest.pid}  # is it still wanted?", f"kill {oldest.pid} || kill -9 {oldest.pid}")
+    if oldest.process == "slapd":
+        end = (
             "# a long search of slapd itself; find its connection, and end that client:",
             "ldapsearch -Q -LLL -Y EXTERNAL -H ldapi:/// -b cn=Connections,cn=Monitor monitorConnectionOpsExecuting",
         )
-    return (f"ps -fp {reader.pid}  # is it still wanted?", f"kill {reader.pid} || kill -9 {reader.pid}")
+    yield finding(
+        WARNING if is_much else OK,
+        f"the oldest reader, {oldest.process or 'a process'} (process {oldest.pid}), is "
+        f"{units.number(oldest.lag)} transactions behind{kept}",
+        "LMDB uses no page again that was freed after the oldest reader began, so the file grows by every write "
+        "meanwhile.",
+        *end,
+    )
 
 
 # --- what a crash would lose --------------------------------------------------------------------
 
 
-@_rule
-def _leases(facts: Facts) -> Findings:
-    for one in facts.leases:
-        yield Finding(
+@rule("lease", "docs/add.md")
+def _leases(server: Server) -> Findings:
+    for lease in server.leases:
+        yield finding(
             # `replica release` shrinks a session log again, so that one is meant to stay.
-            Severity.NOTE if one.kind == "sessionlog" else Severity.WARNING,
-            "lease",
-            one.database,
-            f"{one.kind} at {one.target} is as a run of {one.taken} has set it, which did not put it back",
+            NOTE if lease.kind == "sessionlog" else WARNING,
+            f"{lease.kind} at {lease.target} is as a run of {lease.taken} has set it, which did not put it back",
             "The run was killed, or could not reach the server at its end.",
-            (one.undo,),
-            "docs/add.md",
+            lease.undo,
+            subject=lease.database,
         )
 
 
-@_database_rule
-def _sync(facts: Facts, database: Database) -> Findings:
-    flags = {flag.lower() for flag in database.env_flags}
-    source = f"{_MDB_5}, dbnosync and envflags"
-    if database.nosync:
-        minutes = (database.checkpoint or "").split()[1:]
+@database_rule("sync", f"{_MDB_5}, dbnosync and envflags")
+def _sync(database: Database) -> Findings:
+    configured = database.configured
+    flags = {flag.lower() for flag in configured.env_flags}
+    if configured.nosync:
+        minutes = (configured.checkpoint or "").split()[1:]
         is_flushed = len(minutes) == 1 and minutes[0].isdigit() and int(minutes[0]) > 0
-        is_left = any((one.kind, one.database) == ("nosync", database.suffix) for one in facts.leases)
-        setter = "left by a run" if is_left else "and no run of ditseed has set it"
-        yield Finding(
-            _graded("writemap" in flags or not is_flushed, True),
-            "sync",
-            database.suffix,
+        left = [(lease.kind, lease.database) for lease in database.server.leases]
+        holder = database.nosync_holder
+        setter = "left by a run" if ("nosync", database.suffix) in left else "and no run of ditseed has set it"
+        yield finding(
+            graded("writemap" in flags or not is_flushed),
             f"nosync{', writemap' if 'writemap' in flags else ''}, "
-            f"{f'checkpoint {database.checkpoint}' if is_flushed else 'no checkpoint'}, "
-            f"{f'lent for {database.lent}' if database.lent else setter}",
+            f"{f'checkpoint {configured.checkpoint}' if is_flushed else 'no checkpoint'}, "
+            f"{f'lent for {holder}' if holder else setter}",
             "A crash of the host can lose what was written last, or damage the whole database. nosync is for a load "
             "that can be done again. Of the checkpoint only the minutes count.",
-            facts.tuned("sync", "-b", shlex.quote(database.suffix), "--nosync", "off"),
-            source,
+            database.tune("sync", "--nosync", "off"),
         )
     elif "mapasync" in flags:
-        yield Finding(
-            Severity.WARNING,
-            "sync",
-            database.suffix,
+        yield finding(
+            WARNING,
             "envflags mapasync: commits are flushed when the system likes",
             "A crash of the host can lose what was written last, or damage the database.",
-            ("# remove mapasync from olcDbEnvFlags of the database, and restart slapd",),
-            source,
+            "# remove mapasync from olcDbEnvFlags of the database, and restart slapd",
         )
     elif "writemap" not in flags:
-        yield Finding(Severity.OK, "sync", database.suffix, "commits are synced to the disk")
-    if "writemap" in flags:
-        yield Finding(
-            Severity.NOTE,
-            "writemap",
-            database.suffix,
+        yield finding(OK, "commits are synced to the disk")
+
+
+@database_rule("writemap", f"{_MDB_5}, dbnosync and envflags")
+def _writemap(database: Database) -> Findings:
+    if "writemap" in map(str.lower, database.configured.env_flags):
+        yield finding(
+            NOTE,
             "envflags writemap: slapd writes into its memory map",
             "A stray write of slapd or a module damages the file, and a full disk ends slapd with SIGBUS instead of an "
             "error.",
-            ("# remove writemap from olcDbEnvFlags of the database, and restart slapd",),
-            source,
+            "# remove writemap from olcDbEnvFlags of the database, and restart slapd",
         )
 
 
 # --- slapd's release ----------------------------------------------------------------------------
 
 
-@_rule
-def _release(facts: Facts) -> Findings:
-    if facts.release is None:
-        return
-    name = "slapd {}.{}.{}".format(*facts.release)
-    build = f"ditseed build FILE.ldif --config {facts.config}"
-    if (2, 6, 11) <= facts.release <= (2, 6, 14):
-        yield Finding(
-            Severity.NOTE,
-            "release.scattered_values",
-            name,
+@rule("release.scattered_values", "OpenLDAP, servers/slapd/entry.c; seen with 2.6.14")
+def _scattered_values(server: Server) -> Findings:
+    if server.release and (2, 6, 11) <= server.release <= (2, 6, 14):
+        yield finding(
+            NOTE,
             "its slapadd -q damages entries whose values of one attribute do not stand together in the LDIF",
             "An attribute A, then B, then A again: the values of B are added to A, and B is gone. OpenLDAP 2.6.11 to "
             "2.6.14 do this. `ditseed build` does not, and writes the same database.",
-            ("# instead of slapadd -q:", build),
-            "OpenLDAP, servers/slapd/entry.c; seen with 2.6.14",
+            "# instead of slapadd -q:",
+            f"ditseed build FILE.ldif --config {server.path}",
+            subject="slapd {}.{}.{}".format(*server.release),
         )
-    if (2, 5, 0) <= facts.release < (2, 7, 0):
-        yield Finding(
-            Severity.NOTE,
-            "release.continue",
-            name,
+
+
+@rule("release.continue", "seen with 2.5.13 and 2.6.14")
+def _continue(server: Server) -> Findings:
+    if server.release and (2, 5, 0) <= server.release < (2, 7, 0):
+        yield finding(
+            NOTE,
             "its slapadd -q -c loses good entries beside each bad one",
             "With -q an error (a DN that is there already) gives up the whole batch of up to 500 entries, and -c "
             "goes on after it. Without -q only the bad entry is left out.",
-            ("# instead of slapadd -q -c:", f"{build} --max-rejects 100"),
-            "seen with 2.5.13 and 2.6.14",
+            "# instead of slapadd -q -c:",
+            f"ditseed build FILE.ldif --config {server.path} --max-rejects 100",
+            subject="slapd {}.{}.{}".format(*server.release),
         )
 
 
-@_database_rule
-def _format(facts: Facts, database: Database) -> Findings:
-    if facts.release is None or database.format is None:
+@database_rule("format", "lmdb.h, MDB_VERSION_MISMATCH")
+def _format(database: Database) -> Findings:
+    release, data_format = database.server.release, database.format
+    if release is None or data_format is None:
         return
-    readable = 1 if facts.release < (2, 7, 0) else 3
-    name = "OpenLDAP {}.{}.{}".format(*facts.release)
-    if database.format == readable:
-        what = f"data.mdb has data format {database.format}, which {name} reads"
-        yield Finding(Severity.OK, "format", database.suffix, what)
+    readable = 1 if release < (2, 7, 0) else 3
+    name = "OpenLDAP {}.{}.{}".format(*release)
+    if data_format == readable:
+        yield finding(OK, f"data.mdb has data format {data_format}, which {name} reads")
         return
-    new, old = shlex.quote(database.directory), shlex.quote(f"{database.directory}.old")
-    yield Finding(
-        Severity.CRITICAL,
-        "format",
-        database.suffix,
-        f"data.mdb has data format {database.format}; {name}, which is installed, reads format {readable}",
+    new, old = quote(database.directory), quote(f"{database.directory}.old")
+    yield finding(
+        CRITICAL,
+        f"data.mdb has data format {data_format}; {name}, which is installed, reads format {readable}",
         "OpenLDAP 2.4 to 2.6 (LMDB 0.9) read format 1, OpenLDAP 2.7 (LMDB 1.0) reads format 3. slapd does not start "
         "on the other one. ditseed makes the database again in the format of this one.",
-        (f"mv {new} {old}", f"ditseed migrate {old} {new} --config {facts.config} -b {shlex.quote(database.suffix)}"),
-        "lmdb.h, MDB_VERSION_MISMATCH",
+        f"mv {new} {old}",
+        f"ditseed migrate {old} {new} --config {database.server.path} -b {quote(database.suffix)}",
     )
 
 
-@_database_rule
-def _idlexp(_facts: Facts, database: Database) -> Findings:
+@database_rule("idlexp", "OpenLDAP, servers/slapd/back-mdb/idl.c")
+def _idlexp(database: Database) -> Findings:
     if database.idlexp is not None and database.idlexp > 16:
-        yield Finding(
-            Severity.NOTE,
-            "idlexp",
-            database.suffix,
+        yield finding(
+            NOTE,
             f"idlexp {database.idlexp}: index keys have lists of up to {2**database.idlexp - 1:,} IDs",
             "A slapd that opens this database, or a copy of it, with a smaller idlexp copies such a list past the end "
             "of its buffer. Set the same idlexp on every server that gets a copy; to lower it, make the indexes again.",
-            source="OpenLDAP, servers/slapd/back-mdb/idl.c",
         )
 
 
 # --- what is stored -----------------------------------------------------------------------------
 
 
-@_database_rule
-def _shared_uuids(_facts: Facts, database: Database) -> Findings:
-    for uuid, first, other in database.twins:
-        yield Finding(
-            Severity.WARNING,
-            "shared_uuid",
-            database.suffix,
+@database_rule("shared_uuid", "RFC 4530")
+def _shared_uuids(database: Database) -> Findings:
+    directory = None if database.server.request.quick else database.tables
+    # Without its index, that would take a look at each entry.
+    if directory is None or "entryUUID eq" in database.lacking_indexes:
+        return
+    look = partial(verify.shared_uuids, directory, verify.Resources(), Meter("entryUUIDs"))
+    for uuid, first, other in database.look("entryUUIDs", look) or ():
+        yield finding(
+            WARNING,
             f"{first} and {other} share the entryUUID {uuid}",
             "Replication cannot tell them apart: deleting one of them removes either from a replica. slapadd loads "
             "such entries from LDIF.",
-            ("# delete one of them and add it again: slapd gives it an entryUUID of its own",),
-            "RFC 4530",
+            "# delete one of them and add it again: slapd gives it an entryUUID of its own",
         )
 
 
-@_database_rule
-def _drift(facts: Facts, database: Database) -> Findings:
+@database_rule("indexes", _VERIFY)
+def _indexes(database: Database) -> Findings:
     drift = database.drift
     if drift is None:
         return
-    yield from _differing(facts, database, drift)
-    if not (drift.rebuild or drift.unknown or drift.otherwise):
-        what = f"its indexes hold what a sample of {drift.entries} entries says"
-        if drift.left_out:
-            what += f"; not looked at: {_listed(drift.left_out)}"
-        yield Finding(Severity.OK, "indexes", database.suffix, what)
-
-
-def _differing(facts: Facts, database: Database, drift: Drift) -> Findings:
-    source = "ditseed verify --verify indexes looks at every entry"
-    if drift.rebuild:
+    rebuild = [name for name in drift.rebuild if name not in drift.left_out]
+    if rebuild:
         # Of several attributes slapindex may leave some out.
-        named = drift.rebuild if len(drift.rebuild) == 1 else ()
-        yield Finding(
-            Severity.WARNING,
-            "indexes",
-            database.suffix,
-            f"the index of {_listed(drift.rebuild)} lacks or has too many entries",
+        named = rebuild if len(rebuild) == 1 else ()
+        yield finding(
+            WARNING,
+            f"the index of {listed(rebuild)} lacks or has too many entries",
             "A search by these attributes misses entries, without any error. The configuration was changed while slapd "
             "was stopped, or the load that made the file had another one.",
-            facts.slap("slapindex", database, "-q", "-t", *named),
-            source,
+            *database.slap("slapindex", "-q", "-t", *named),
         )
-    if drift.unknown:
-        yield Finding(
-            Severity.WARNING,
-            "schema",
-            database.suffix,
-            f"the configuration does not know {_listed(drift.unknown)}, which entries have",
+    elif not (drift.unknown or drift.otherwise):
+        left_out = f"; not looked at: {listed(drift.left_out)}" if drift.left_out else ""
+        yield finding(OK, f"its indexes hold what a sample of {drift.entries} entries says{left_out}")
+
+
+@database_rule("schema", _VERIFY)
+def _schema(database: Database) -> Findings:
+    if database.drift and database.drift.unknown:
+        yield finding(
+            WARNING,
+            f"the configuration does not know {listed(database.drift.unknown)}, which entries have",
             "slapd cannot decode such an entry, or shows it without them.",
-            ("# load the schema that defines them into the configuration",),
-            source,
+            "# load the schema that defines them into the configuration",
         )
-    if drift.otherwise:
-        yield Finding(
-            Severity.WARNING,
-            "made_otherwise",
-            database.suffix,
-            f"made with another configuration: {_listed(drift.otherwise)}",
+
+
+@database_rule("made_otherwise", _VERIFY)
+def _made_otherwise(database: Database) -> Findings:
+    if database.drift and database.drift.otherwise:
+        yield finding(
+            WARNING,
+            f"made with another configuration: {listed(database.drift.otherwise)}",
             "slapd trusts that the file was made with the configuration that it has, and searches may miss entries. "
             "Index tables can be made again, this cannot: it takes LDIF.",
-            (
-                f"ditseed export {database.directory} -o /srv/export",
-                f"ditseed build /srv/export --config {facts.config} -b {database.suffix} --replace",
-            ),
-            source,
+            f"ditseed export {database.directory} -o /srv/export",
+            f"ditseed build /srv/export --config {database.server.path} -b {database.suffix} --replace",
         )
 
 
 # --- replication --------------------------------------------------------------------------------
 
 
-@_database_rule
-def _replication(_facts: Facts, database: Database) -> Findings:
-    source = f"{_CONFIG_5}, olcSyncrepl"
-    for one in database.replication:
-        if one.refused:
-            yield Finding(
-                Severity.CRITICAL,
-                "replication.refused",
-                database.suffix,
-                f"the provider refuses the account of olcSyncrepl ({one.refused})",
-                "The consumer receives no change until binddn and credentials of olcSyncrepl are those of an account "
-                "there.",
-                ("# set binddn and credentials in olcSyncrepl of the database, or the password at the provider",),
-                source,
-            )
-        if one.dead:
-            others = any(not other.dead for other in database.replication)
-            yield Finding(
-                Severity.WARNING if others else Severity.CRITICAL,
-                "replication.dead",
-                database.suffix,
-                f"the provider {one.provider} cannot be reached: {one.dead}",
-                "The consumer receives no change from it.",
-                (f"ldapsearch -x -LLL -H {shlex.quote(one.provider)} -s base -b '' namingContexts",),
-                source,
-            )
-        if one.shown is not None or not (one.dead or one.refused):
-            yield _behind(database, one, source)
-
-
-def lag(one: Replication) -> float | None:
-    """Seconds between the provider's newest change and ours, of the server ID that is furthest behind; None where the
-    provider shows nothing, infinite where we have seen nothing of a server ID."""
-    if one.shown is None:
-        return None
-    ours, theirs = csn.by_server(one.stored), csn.by_server(one.shown)
-    behind = [
-        (csn.time(text) - csn.time(ours[sid])).total_seconds() if sid in ours else float("inf")
-        for sid, text in theirs.items()
-        if text > ours.get(sid, "")
-    ]
-    return max(behind, default=0.0)
-
-
-def _behind(database: Database, one: Replication, source: str) -> Finding:
-    seconds = lag(one)
-    if seconds is None:
-        stored = "has no contextCSN" if one.age is None else f"has seen changes until {units.duration(one.age)} ago"
-        return Finding(
-            Severity.NOTE,
-            "replication",
-            database.suffix,
-            f"a consumer of {one.provider}, which did not show its contextCSN; it {stored}",
-            "Whether that is behind depends on whether the provider has changed since.",
-            ("ditseed doctor -H PROVIDER -D DN -y FILE",),
-            source,
+@database_rule("replication.refused", f"{_CONFIG_5}, olcSyncrepl")
+def _refused(database: Database) -> Findings:
+    for refused in (one.refused for one in database.replication if one.refused):
+        yield finding(
+            CRITICAL,
+            f"the provider refuses the account of olcSyncrepl ({refused})",
+            "The consumer receives no change until binddn and credentials of olcSyncrepl are those of an account "
+            "there.",
+            "# set binddn and credentials in olcSyncrepl of the database, or the password at the provider",
         )
-    what = f"is {units.duration(seconds)} behind" if 0 < seconds < float("inf") else "is not behind"
-    if seconds == float("inf"):
-        what = "has seen no change of one of the server IDs of"
-    what = f"{what} {one.provider}, by contextCSN"
-    if seconds < BEHIND_WARNING:
-        return Finding(Severity.OK, "replication", database.suffix, what, source=source)
-    return Finding(
-        _graded(seconds >= BEHIND_CRITICAL, True),
-        "replication",
-        database.suffix,
-        what,
-        "The consumer does not receive changes, or not as fast as they are made.",
-        (
+
+
+@database_rule("replication.dead", f"{_CONFIG_5}, olcSyncrepl")
+def _dead(database: Database) -> Findings:
+    dead = [one for one in database.replication if one.dead]
+    for one in dead:
+        yield finding(
+            graded(len(dead) == len(database.replication)),
+            f"the provider {one.provider} cannot be reached: {one.dead}",
+            "The consumer receives no change from it.",
+            f"ldapsearch -x -LLL -H {quote(one.provider)} -s base -b '' namingContexts",
+        )
+
+
+@database_rule("replication", f"{_CONFIG_5}, olcSyncrepl")
+def _behind(database: Database) -> Findings:
+    for one in database.replication:
+        seconds = one.lag
+        if seconds is None and (one.dead or one.refused):
+            continue
+        if seconds is None:
+            stored = "has no contextCSN" if one.age is None else f"has seen changes until {units.duration(one.age)} ago"
+            yield finding(
+                NOTE,
+                f"a consumer of {one.provider}, which did not show its contextCSN; it {stored}",
+                "Whether that is behind depends on whether the provider has changed since.",
+                "ditseed doctor -H PROVIDER -D DN -y FILE",
+            )
+            continue
+        what = f"is {units.duration(seconds)} behind" if 0 < seconds < float("inf") else "is not behind"
+        if seconds == float("inf"):
+            what = "has seen no change of one of the server IDs of"
+        what = f"{what} {one.provider}, by contextCSN"
+        if seconds < BEHIND_WARNING:
+            yield finding(OK, what)
+            continue
+        yield finding(
+            graded(seconds >= BEHIND_CRITICAL),
+            what,
+            "The consumer does not receive changes, or not as fast as they are made.",
             "# slapd's log says why, with loglevel sync; then:",
             f"ditseed replica verify -H {one.provider} -b {database.suffix} --consumer ldapi:///",
-        ),
-        source,
-    )
+        )
 
 
-@_database_rule
-def _ahead(_facts: Facts, database: Database) -> Findings:
+@database_rule("replication.ahead", "slapo-syncprov(5)")
+def _ahead(database: Database) -> Findings:
     """Nothing if a provider is silent or the database is written to here, for either may have the newer change."""
     consumer = database.replication
     if database.is_multi_provider or not all(one.shown for one in consumer):
@@ -571,31 +615,30 @@ def _ahead(_facts: Facts, database: Database) -> Findings:
     ahead = [sid for sid, text in sorted(ours.items()) if sid in theirs and text > theirs[sid]]
     if ahead:
         names = ", ".join(dict.fromkeys(one.provider for one in consumer))
-        yield Finding(
-            Severity.CRITICAL,
-            "replication.ahead",
-            database.suffix,
+        yield finding(
+            CRITICAL,
             f"has newer changes of server ID {', '.join(ahead)} than its provider {names}, by contextCSN",
             "The provider was restored from an older backup. syncprov refuses a consumer that is newer, or the two "
             "stay different.",
-            (
-                "# is the provider right? then seed this consumer again:",
-                "ditseed replica seed --help  # or restore the provider from a newer backup",
-            ),
-            "slapo-syncprov(5)",
+            "# is the provider right? then seed this consumer again:",
+            "ditseed replica seed --help  # or restore the provider from a newer backup",
         )
 
 
 # --- storage, backups, certificates -------------------------------------------------------------
 
 
-@_rule
-def _storage(facts: Facts) -> Findings:
+@rule("storage.*")
+def _storage(server: Server) -> Findings:
     """What `storage check` calls a warning or worse; once for databases of one volume."""
-    seen = set()
-    for database in facts.databases:
-        for one in database.storage:
-            is_bad = one.severity.rank >= Severity.WARNING.rank
+    seen = set[Finding]()
+    for database in server.databases:
+        look = partial(storage_check.check_database, database.configured, server.config.path)
+        report = database.look("storage", look) if database.data else None
+        # In a container nobody can make tune2fs or lvs see the device, so a check would be UNKNOWN for ever.
+        server.left_out += [one for one in (report.situation.unseen if report else ()) if one not in server.left_out]
+        for one in report.findings if report else ():
+            is_bad = one.severity.rank >= WARNING.rank
             # The rules above know more of these two.
             if is_bad and one not in seen and one.rule not in ("maxsize.used", "nosync"):
                 seen.add(one)
@@ -603,130 +646,180 @@ def _storage(facts: Facts) -> Findings:
                 yield replace(one, rule=f"storage.{one.rule}", why=why)
 
 
-@_database_rule
-def _kept(_facts: Facts, database: Database) -> Findings:
-    if database.kept:
-        size = units.size(sum(one.allocated for one in database.kept))
-        paths = [str(Path(database.directory) / one.name) for one in database.kept]
-        yield Finding(
-            Severity.NOTE,
-            "kept",
-            database.suffix,
+@database_rule("kept", "docs/backup.md")
+def _kept(database: Database) -> Findings:
+    directory = database.data
+    if directory is None:
+        return
+    name = re.compile(re.escape(REPLACED) + r"\d{8}T\d{6}Z(-\d+)?", re.ASCII)
+    paths = database.look(
+        "old data files", lambda: sorted(filter(lambda path: name.fullmatch(path.name), directory.iterdir()))
+    )
+    if paths:
+        size = units.size(sum(files.allocated_bytes(path) for path in paths))
+        yield finding(
+            NOTE,
             f"old data files that a restore has kept: {len(paths)}, {size} on the disk",
             "`ditseed backup restore --replace` keeps the data file that it replaces, in case it is needed again. "
             "slapd does not use it, and nothing but these commands frees its space.",
-            tuple(shlex.join(["rm", "--", path]) for path in paths),
-            "docs/backup.md",
+            *(shlex.join(["rm", "--", str(path)]) for path in paths),
         )
 
 
-@_database_rule
-def _backup(facts: Facts, database: Database) -> Findings:
-    backup = database.backup
-    if backup is None:
+@database_rule("backup", "docs/backup.md")
+def _backup(database: Database) -> Findings:
+    repo = database.server.request.repo
+    if repo is None:
         return
-    what = f"backup in {backup.repo}: {backup.reason}"
-    if backup.status == Status.OK:
-        yield Finding(Severity.OK, "backup", database.suffix, what, source="docs/backup.md")
+    look = partial(backup_check.judged, repo, backup_check.Limits(BACKUP_AGE), database.suffix)
+    result = database.look("backups", look)
+    if result is None:
         return
-    words = ("--config", facts.config, "-b", database.suffix, "-R", backup.repo)
-    yield Finding(
-        _graded(backup.status == Status.CRITICAL, True),
-        "backup",
-        database.suffix,
-        what,
+    words = ("--config", database.server.path, "-b", database.suffix, "-R", str(repo))
+    yield finding(
+        graded(result.status == Status.CRITICAL, result.status != Status.OK),
+        f"backup in {repo}: {result.reason}",
         "A database without a usable backup of the last night is one fault from lost.",
-        (shlex.join(["ditseed", "backup", "run", *words]),),
-        "docs/backup.md",
+        shlex.join(["ditseed", "backup", "run", *words]),
     )
 
 
-@_rule
-def _tls(facts: Facts) -> Findings:
-    if facts.tls:
-        yield Finding(
-            Severity.CRITICAL,
-            "certificate.key",
-            facts.config,
-            facts.tls,
+def _tls_files(server: Server, *kinds: str) -> list[Path]:
+    """`kinds`: Certificate, CertificateKey, CACertificate."""
+    names = [f"olcTLS{kind}File" for kind in kinds]
+    return [Path(value) for name in names for value in server.config.values("cn=config", name)]
+
+
+@rule("certificate.key", f"{_CONFIG_5}, olcTLSCertificateKeyFile")
+def _certificate_key(server: Server) -> Findings:
+    reason = server.look("key and certificate", lambda: _unusable_pair(server))
+    if reason:
+        yield finding(
+            CRITICAL,
+            reason,
             "slapd does not start with it, or answers no client that wants TLS.",
-            ("# put the files of one certificate into olcTLSCertificateFile and olcTLSCertificateKeyFile",),
-            f"{_CONFIG_5}, olcTLSCertificateKeyFile",
+            "# put the files of one certificate into olcTLSCertificateFile and olcTLSCertificateKeyFile",
         )
-    for one in facts.certificates:
-        severity = _graded(one.left < 7 * _DAY and not one.is_one_of_many, one.left < 30 * _DAY)
-        expiry = f"expires in {one.left / _DAY:.0f} days"
-        if one.left <= 0:
-            expiry = f"has expired {units.duration(-one.left)} ago"
-        is_well = severity is Severity.OK
-        yield Finding(
-            severity,
-            "certificate",
-            one.file,
-            f"{one.subject or 'certificate'} {expiry}",
-            "" if is_well else "Clients, consumers among them, refuse a server with an expired one.",
-            ()
-            if is_well
-            else (f"openssl x509 -noout -text -in {shlex.quote(one.file)}", "# renew it, and restart slapd"),
-            f"{_CONFIG_5}, olcTLSCertificateFile",
-        )
+
+
+def _unusable_pair(server: Server) -> str:
+    """Why slapd cannot use its certificate; empty if it can, or has none."""
+    pair = _tls_files(server, "Certificate", "CertificateKey")
+    for path in (*pair, *_tls_files(server, "CACertificate")):
+        if not path.exists():
+            return f"there is no {path}"
+    if len(pair) != 2:
+        return ""
+    certificate, key = pair
+    # A key with a passphrase, which slapd cannot use either, is answered as one that is none.
+    own = _openssl(certificate, "x509", "-noout", "-pubkey")
+    if own != _openssl(key, "pkey", "-pubout", "-passin", "pass:"):
+        return f"the key {key} is not that of the certificate {certificate}"
+    return ""
+
+
+def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
+    """Reads `pem`, or else the file. Raises ToolFailed."""
+    answer = child.ask(["openssl", *arguments], stdin=files.read(path) if pem is None else pem)
+    if answer.status != 0:
+        reason = f"{path}: {'; '.join(answer.words[-2:])}"
+        raise ToolFailed(tool="openssl", status=answer.status, reason=reason)
+    return answer.out
+
+
+class Certificate(NamedTuple):
+    """`left`: seconds until it expires. `is_one_of_many`: of a file of several CAs, not all of which may be in use."""
+
+    subject: str
+    left: float
+    is_one_of_many: bool
+
+
+@rule("certificate", f"{_CONFIG_5}, olcTLSCertificateFile")
+def _certificates(server: Server) -> Findings:
+    for path in _tls_files(server, "Certificate", "CACertificate"):
+        for one in server.look(f"certificates of {path}", partial(certificates_of, path)) or ():
+            severity = graded(one.left < 7 * _DAY and not one.is_one_of_many, one.left < 30 * _DAY)
+            expiry = f"expires in {one.left / _DAY:.0f} days"
+            if one.left <= 0:
+                expiry = f"has expired {units.duration(-one.left)} ago"
+            yield finding(
+                severity,
+                f"{one.subject or 'certificate'} {expiry}",
+                "Clients, consumers among them, refuse a server with an expired one.",
+                f"openssl x509 -noout -text -in {quote(str(path))}",
+                "# renew it, and restart slapd",
+                subject=str(path),
+            )
+
+
+def certificates_of(path: Path) -> list[Certificate]:
+    pem = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+    blocks = pem.findall(files.read(path))[:20]  # a distribution's bundle of CAs is its own matter
+    if not blocks:
+        raise UsageProblem(reason=f"{path} has no certificate in PEM form")
+    certificates = []
+    for block in blocks:
+        shown = _openssl(path, "x509", "-noout", "-subject", "-enddate", "-nameopt", "RFC2253", pem=block)
+        fields = dict(line.partition("=")[::2] for line in shown.decode("utf-8", "replace").splitlines())
+        try:
+            left = ssl.cert_time_to_seconds(fields["notAfter"]) - time.time()
+        except (KeyError, ValueError):
+            raise ToolFailed(tool="openssl", status=0, reason=f"{path}: no date") from None
+        certificates.append(Certificate(fields.get("subject", "").strip(), left, len(blocks) > 1))
+    return certificates
 
 
 # --- what the configuration lacks ---------------------------------------------------------------
 
 
-@_database_rule
-def _lacking(facts: Facts, database: Database) -> Findings:
-    suffix = shlex.quote(database.suffix)
-    if not database.is_maxsize_set:
-        yield Finding(
-            Severity.WARNING,
-            "maxsize.unset",
-            database.suffix,
+@database_rule("maxsize.unset", f"{_MDB_5}, maxsize")
+def _maxsize_unset(database: Database) -> Findings:
+    if database.configured.maxsize == DEFAULT_MAXSIZE:
+        yield finding(
+            WARNING,
             "maxsize was never set: it is slapd's default of 10 MiB",
             "A few thousand entries fill that, and then slapd refuses every write (MDB_MAP_FULL).",
-            facts.tuned("maxsize", "-b", suffix, "--maxsize", "auto"),
-            f"{_MDB_5}, maxsize",
+            database.tune("maxsize", "--maxsize", "auto"),
         )
-    if database.lacking:
-        added = [word for index in database.lacking for word in ("--add", shlex.quote(index))]
-        yield Finding(
-            Severity.WARNING,
-            "indexes.sync",
-            database.suffix,
-            f"the configuration has no index {', no index '.join(database.lacking)}",
+
+
+@database_rule("indexes.sync", "slapo-syncprov(5)")
+def _sync_indexes(database: Database) -> Findings:
+    if database.is_replicated and database.lacking_indexes:
+        added = [word for index in database.lacking_indexes for word in ("--add", quote(index))]
+        yield finding(
+            WARNING,
+            f"the configuration has no index {', no index '.join(database.lacking_indexes)}",
             "syncprov searches by entryCSN and syncrepl by entryUUID: without an index slapd looks at every entry for "
             "each such search.",
-            facts.tuned("indexes", "-b", suffix, *added),
-            "slapo-syncprov(5)",
+            database.tune("indexes", *added),
         )
-    if database.is_multi_provider and not facts.has_server_id:
-        yield Finding(
-            Severity.CRITICAL,
-            "server_id",
-            database.suffix,
+
+
+@database_rule("server_id", f"{_CONFIG_5}, olcServerID")
+def _server_id(database: Database) -> Findings:
+    if database.is_multi_provider and not database.server.has_id:
+        yield finding(
+            CRITICAL,
             "olcServerID is not set, and the database is of several providers (olcMultiProvider, olcMirrorMode)",
             "Two providers that both write as server ID 0 take each other's changes for their own, and lose them.",
-            ("# give each provider a number of its own, 1 to 4095: olcServerID in cn=config",),
-            f"{_CONFIG_5}, olcServerID",
+            "# give each provider a number of its own, 1 to 4095: olcServerID in cn=config",
         )
-    if "syncprov" in database.overlays and not _is_unlimited(database):
-        yield Finding(
-            Severity.NOTE,
-            "limits",
-            database.suffix,
+
+
+@database_rule("limits", f"{_CONFIG_5}, olcLimits")
+def _limits(database: Database) -> Findings:
+    sizes = [f"{key}={none}" for key in ("size", "size.hard") for none in ("unlimited", "-1")]
+    sizes.append("size.prtotal=unlimited")
+    *named, everybody = (value.lower() for value in database.limits)
+    is_unlimited = any(word in value for value in named for word in sizes)
+    is_unlimited |= not {"unlimited", "-1", *sizes}.isdisjoint(everybody.split())
+    if "syncprov" in database.configured.overlays and not is_unlimited:
+        yield finding(
+            NOTE,
             "neither olcSizeLimit nor olcLimits lets an account read all of it (500 entries by default)",
             "Only the root DN can read all of it: neither a consumer nor `ditseed export` with an account of its "
             "own can. The rule belongs before all others of the database.",
-            ("ditseed export -H ldap://HOST -D DN -y FILE -o /srv/export  # its hint has the commands for DN",),
-            f"{_CONFIG_5}, olcLimits",
+            "ditseed export -H ldap://HOST -D DN -y FILE -o /srv/export  # its hint has the commands for DN",
         )
-
-
-def _is_unlimited(database: Database) -> bool:
-    sizes = [f"{key}={none}" for key in ("size", "size.hard") for none in ("unlimited", "-1")]
-    sizes.append("size.prtotal=unlimited")
-    if any(word in value.lower() for value in database.limits for word in sizes):
-        return True
-    everybody = database.size_limit.lower().split()
-    return not {"unlimited", "-1", *sizes}.isdisjoint(everybody)

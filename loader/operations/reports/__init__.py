@@ -1,1 +1,121 @@
-"""The report of one run: what was asked, what came of it, as a page for people and as metrics for Prometheus."""
+"""A run that has ended, as its report and its metrics tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loader import log
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
+from loader.operations import monitoring
+from loader.progress import DONE_BEFORE, Recorder, StepRecord
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """`path`: None for standard input."""
+
+    path: str | None
+    line: int | None
+    dn: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """`facts`: those of --json, none if the run failed. `planned`: seconds that a plan gave each step."""
+
+    verb: str
+    recorder: Recorder
+    seconds: float
+    status: int
+    error: LoaderError | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    planned: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        return self.recorder.steps
+
+    @property
+    def seconds_by_step(self) -> dict[str, float]:
+        """Of the steps that this run did; steps of one name are added up."""
+        seconds: dict[str, float] = {}
+        for step in self.steps:
+            if step.state != DONE_BEFORE:
+                seconds[step.name] = seconds.get(step.name, 0.0) + step.seconds
+        return seconds
+
+    @property
+    def is_done(self) -> bool:
+        """With rejects or without."""
+        return self.error is None and self.status in (EXIT_OK, EXIT_DIFFERENT)
+
+    @property
+    def entries(self) -> int:
+        """As --json has them; of a run that failed, those that its last step had counted."""
+        counted = self.steps[-1].entries if self.steps else 0
+        return int(self.facts.get("entries", self.facts.get("read", counted))) if self.is_done else counted
+
+    @property
+    def bytes(self) -> int:
+        """Of the step that read or wrote the most."""
+        return max((step.bytes for step in self.steps), default=0)
+
+    @property
+    def rejected(self) -> int | None:
+        """None if nobody counted them. An error that ended the run because of a reject has their number."""
+        of_error = self.error.facts.get("rejected") if self.error else 0
+        count = self.facts.get("rejected", of_error)
+        return count if isinstance(count, int) else None
+
+    @property
+    def rejections(self) -> list[Rejection]:
+        """The first ones; passwords blanked."""
+        return [
+            Rejection(path, line, log.redact(str(dn)), log.redact(str(reason)))
+            for path, line, dn, reason in self.facts.get("rejections") or ()
+        ]
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+
+def _gauges(run: RunReport) -> Iterator[tuple[str, str, float | None]]:
+    """Name, help text, and value; None if it is not known."""
+    began = run.recorder.began
+    yield "success", "1 if the run was done, with rejects or without; else 0.", run.is_done
+    yield "exit_status", "As docs/errors.md lists them.", run.status
+    yield "start_timestamp_seconds", "When the run began, as Unix time.", began
+    yield "end_timestamp_seconds", "When the run ended, as Unix time.", began + run.seconds
+    yield "duration_seconds", "Seconds from the beginning to the end.", run.seconds
+    counted = "Entries of the report; of a run that failed, those that its last step had counted."
+    yield "entries", counted, run.entries
+    yield "bytes", "Bytes of the step that read or wrote the most.", run.bytes
+    rejects = "Entries that were rejected; none of a run that failed before they were counted."
+    yield "rejects", rejects, run.rejected
+
+
+def families(run: RunReport) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    for name, text, value in _gauges(run):
+        family = GaugeMetricFamily(f"ditseed_run_{name}", text, labels=["verb"])
+        if value is not None:
+            family.add_metric([run.verb], float(value))
+        yield family
+    text = "Seconds that a step took in this run; steps that run beside each other are added up."
+    steps = GaugeMetricFamily("ditseed_run_step_seconds", text, labels=["verb", "step"])
+    for step, seconds in run.seconds_by_step.items():
+        steps.add_metric([run.verb, step], seconds)
+    yield steps
+
+
+def write(run: RunReport, path: Path) -> None:
+    """Whole or not at all."""
+    monitoring.write(families(run), path)

@@ -1,29 +1,42 @@
-"""Indexes of a database: what is configured, what replication needs, and changing them with the index made first."""
+"""Indexes of a database: the list and changing it, what each costs, which ones searches use, which ones they lack.
+
+The searches come from slapd's log or from files of filters. Bytes and keys of each table are read from the file. What
+the file does not show is computed from builds of a sample of the entries: what each kind takes of a table that several
+kinds share, and what a table would take that is not there.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
+from loader import backmdb, indexes, units
 from loader import config as glue
-from loader import indexes
 from loader.config import Config, Database
-from loader.errors import NotProven, ServerRunning
-from loader.indexes import Indexes
+from loader.errors import EmptyInput, NotProven, UsageProblem
+from loader.indexes import Index, Indexes
 from loader.mdb import contents
 from loader.mdb.meta import DATA
-from loader.operations import made_with
-from loader.operations.tune.target import Outcome, Plan, State, Target, carry_out, changed, databases_of, slapd_on
+from loader.operations import made_with, sizing
+from loader.operations.build import native
+from loader.operations.sizing import TableForecast
+from loader.operations.tune import Outcome, Plan, State, Target, carry_out, require_stopped
 from loader.operations.verify import given_to_core
-from loader.progress import Progress
+from loader.progress import Meter, Progress
 from loader.server import configuration, private, tools
-from loader.storage import held, temporary
+from loader.sources import sampling, selection
+from loader.sources.sampling import Sample, SampleSize
+from loader.sources.selection import SearchesFound, SearchGroup
+from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
 WORKSHOP = ".ditseed-index"  # in the database directory, for what does not fit into memory
@@ -32,17 +45,44 @@ _UNFINISHED = (
     "the index stays incomplete, and searches by it miss entries once slapd runs again: "
     "`ditseed verify --verify indexes` tells; to have it made anew, --remove it and --add it again"
 )
+_SYNC = frozenset(name.lower() for name in indexes.SYNC)
+_SAMPLE = SampleSize(10_000, 0.0)
 
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """`keys`: records of each index's table in the database, where its files are on this host."""
+    """`keys`: records of each index's table in the database, if its files are on this host."""
 
     suffix: str
     indexes: Indexes
     keys: dict[str, int]
     missing_for_sync: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def index_settings(target: Target, suffix: str | None) -> list[IndexSettings]:
+    """Of every mdb database, or the one of `suffix`."""
+    settings = []
+    for database in target.databases(suffix):
+        present = indexes.parse(database.indexes)
+        missing = indexes.lacking_for_sync(present)
+        keys = contents.indexes(database.directory) if target.local and database.directory else {}
+        notes = tuple(_sync_notes(database, missing))
+        settings.append(IndexSettings(database.suffix, present, keys, tuple(missing), notes))
+    return settings
+
+
+def _sync_notes(database: Database, missing: Sequence[str]) -> Iterator[str]:
+    lacking = " and ".join(missing)
+    if lacking and "syncprov" in database.overlays:
+        yield f"syncprov searches by {lacking}: without it every consumer's start is a search of everything"
+    elif lacking and database.consumer:
+        yield f"syncrepl searches by {lacking}: without it every change is a search of everything"
+    elif lacking:
+        yield f"{lacking}: needed as soon as this database is replicated"
+
+
+# --- changing the list ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -62,35 +102,6 @@ class IndexChange:
         return indexes.removed(indexes.added(start, self.add), self.remove)
 
 
-def index_settings(target: Target, suffix: str | None) -> list[IndexSettings]:
-    """Of every mdb database, or the one of `suffix`."""
-    return [_index_settings(database, target.local) for database in databases_of(target.config, suffix)]
-
-
-def _index_settings(database: Database, local: bool) -> IndexSettings:
-    present = indexes.parse(database.indexes)
-    missing = indexes.lacking_for_sync(present)
-    return IndexSettings(
-        database.suffix,
-        present,
-        contents.indexes(database.directory) if local and database.directory else {},
-        tuple(missing),
-        tuple(_notes(database, missing)),
-    )
-
-
-def _notes(database: Database, missing: list[str]) -> Iterable[str]:
-    if not missing:
-        return
-    lacking = " and ".join(missing)
-    if "syncprov" in database.overlays:
-        yield f"syncprov searches by {lacking}: without it every consumer's start is a search of everything"
-    elif database.consumer:
-        yield f"syncrepl searches by {lacking}: without it every change is a search of everything"
-    else:
-        yield f"{lacking}: needed as soon as this database is replicated"
-
-
 def change_indexes(
     target: Target,
     suffix: str | None,
@@ -99,29 +110,29 @@ def change_indexes(
     reindex: bool = True,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Change the list. In a slapd.d the new indexes are made before slapd can see them (`reindex`)."""
-    database = target.config.database(suffix)
-    reindex = reindex and target.config.is_directory
+    """Changes the list. In a slapd.d the new indexes are made before slapd can see them (`reindex`)."""
+    config, database = target.config, target.config.database(suffix)
+    reindex = reindex and config.is_directory
     plan = _plan(target, database, wish, reindex)
     first = None
     if plan.index and reindex:
         if apply:
-            _require_stopped(target.config, plan)
-        first = functools.partial(_make_indexes, target.config, plan, progress or Progress("none"))
+            require_stopped(
+                config,
+                f"the index on {', '.join(plan.index)} cannot be made while it runs",
+                "Stop slapd, or change the file alone with --no-reindex and run slapindex before the restart.",
+            )
+        first = functools.partial(_make_indexes, config, plan, progress or Progress("none"))
     outcome = carry_out(target, plan, apply, first)
-    notes = [*outcome.notes, *_not_there(database, wish)]
+    present = replace(wish, remove=()).of(indexes.parse(database.indexes))
+    notes = [
+        f"{missing}: nothing to remove. An index has one name of its attribute, and kinds as they are configured, "
+        'such as "sub": `ditseed tune indexes` shows both'
+        for missing in indexes.not_there(present, wish.remove)
+    ]
     if outcome.state is State.UNCHANGED and target.online and (wish.wanted or wish.add):
         notes.append(f"if slapd ended while it made it, {_UNFINISHED}")
-    return replace(outcome, notes=tuple(notes))
-
-
-def _not_there(database: Database, wish: IndexChange) -> Iterator[str]:
-    present = replace(wish, remove=()).of(indexes.parse(database.indexes))
-    for missing in indexes.not_there(present, wish.remove):
-        yield (
-            f"{missing}: nothing to remove. An index has one name of its attribute, and kinds as they are configured, "
-            'such as "sub": `ditseed tune indexes` shows both'
-        )
+    return replace(outcome, notes=(*outcome.notes, *notes))
 
 
 def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) -> Plan:
@@ -129,66 +140,48 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     wanted = wish.of(present)
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     grown = tuple(indexes.attributes_to_reindex(present, wanted))
-    made_anew = grown if reindex else ()
+    stale = indexes.left_behind(present, wanted, grown if reindex else ())
     lacked = indexes.lacking_for_sync(present)
-    dropped = [one for one in indexes.lacking_for_sync(wanted) if one not in lacked]
+    dropped = [index for index in indexes.lacking_for_sync(wanted) if index not in lacked]
+
+    def words(list_: Indexes) -> tuple[str, ...]:
+        lines = list(map(str, list_.values())) or [""]
+        return ("indexes", *(word for line in lines for word in ("--set", line)))
+
     return Plan(
         database=database,
-        changes=changed(target.config, database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}),
+        changes=target.changes(database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}),
         holds=lambda now: indexes.same(indexes.parse(now.indexes), wanted),
-        words=_setting(wanted),
-        undo=_setting(present),
+        words=words(wanted),
+        undo=words(present),
         index=grown,
-        notes=(
-            *_notes(database, dropped),
-            *_advice(target, database, grown, reindex),
-            *_left_behind(target, database, indexes.left_behind(present, wanted, made_anew)),
-        ),
+        notes=(*_sync_notes(database, dropped), *_advice(target, database, grown, stale, reindex)),
     )
 
 
-def _setting(wanted: Indexes) -> tuple[str, ...]:
-    lines = [str(one) for one in wanted.values()] or [""]
-    return ("indexes", *(word for line in lines for word in ("--set", line)))
-
-
-def _advice(target: Target, database: Database, grown: tuple[str, ...], reindex: bool) -> Iterable[str]:
-    if not grown:
-        return
-    if target.online:
-        names = ", ".join(grown)
+def _advice(
+    target: Target, database: Database, grown: Sequence[str], stale: Sequence[str], reindex: bool
+) -> Iterator[str]:
+    """`grown`: attributes that get keys; `stale`: those whose removed kinds leave keys."""
+    names = ", ".join(grown)
+    if grown and target.online:
         yield f"slapd makes the index on {names} in the background, and uses it once it is whole"
         yield f"if slapd ends before that, {_UNFINISHED}"
-    elif not reindex:
-        command = shlex.join(_arguments(target.config, database, grown))
-        yield f"before slapd starts again, as its user: {command}"
-        yield f"without that, searches by {', '.join(grown)} miss entries"
-
-
-def _left_behind(target: Target, database: Database, names: list[str]) -> Iterable[str]:
-    if names:
-        command = shlex.join(_arguments(target.config, database, names, "-t"))
+    elif grown and not reindex:
+        yield f"before slapd starts again, as its user: {_slapindex(target.config, database, grown)}"
+        yield f"without that, searches by {names} miss entries"
+    if stale:
         yield (
-            f"keys of the removed kinds stay in the file ({', '.join(names)}): searches are right, and `ditseed verify "
-            f"--verify indexes` counts them; to drop them, with slapd stopped, as its user: {command}"
+            f"keys of the removed kinds stay in the file ({', '.join(stale)}): searches are right, and `ditseed verify "
+            "--verify indexes` counts them; to drop them, with slapd stopped, as its user: "
+            f"{_slapindex(target.config, database, stale, '-t')}"
         )
 
 
-def _arguments(config: Config, database: Database, attributes: Iterable[str], *options: str) -> list[str]:
-    form = "-F" if config.is_directory else "-f"
+def _slapindex(config: Config, database: Database, attributes: Iterable[str], *options: str) -> str:
     alone = ["-g"] if glue.subordinates(config, database) else []
-    return ["slapindex", "-q", *options, *alone, form, str(config.path), "-b", database.suffix, *attributes]
-
-
-def _require_stopped(config: Config, plan: Plan) -> None:
-    pid = slapd_on(config)
-    if pid is not None:
-        raise ServerRunning(
-            pid=pid or "in another container",
-            path=config.path,
-            reason=f"the index on {', '.join(plan.index)} cannot be made while it runs",
-            advice="Stop slapd, or change the file alone with --no-reindex and run slapindex before the restart.",
-        )
+    where = [*alone, "-F" if config.is_directory else "-f", str(config.path), "-b", database.suffix]
+    return shlex.join(["slapindex", "-q", *options, *where, *attributes])
 
 
 def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
@@ -201,54 +194,44 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
         return ()  # slapd makes the indexes of an empty database as it fills
+    lines = [line for one in plan.changes if one.attribute == "olcDbIndex" for line in one.after]
+    both = indexes.added(indexes.parse(plan.database.indexes), map(str, indexes.parse(lines).values()))
+    with_both = replace(plan.database, indexes=tuple(map(str, both.values())))
     try:
-        _by_core(config, plan, directory, progress)
-        return ()
+        spec = given_to_core(config, with_both, directory)
+        with progress.step("index") as meter, _workshop(directory) as scratch:
+            made_with.by_core(spec, directory, plan.index, scratch, meter)
     except NotProven as error:
         _by_slapindex(config, plan, directory, progress)
         return (made_with.by_slapindex_because(error),)
-
-
-def _by_core(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
-    given = given_to_core(config, _with_both(plan), directory)
-    with progress.step("index") as meter, _workshop(directory) as scratch:
-        made_with.by_core(given, directory, plan.index, scratch, meter)
-
-
-def _with_both(plan: Plan) -> Database:
-    """The database with its indexes, and with those that it will have."""
-    lines = [line for one in plan.changes if one.attribute == "olcDbIndex" for line in one.after]
-    present = indexes.parse(plan.database.indexes)
-    both = indexes.added(present, map(str, indexes.parse(lines).values()))
-    return replace(plan.database, indexes=tuple(map(str, both.values())))
+    return ()
 
 
 @contextmanager
 def _workshop(directory: Path) -> Iterator[Path]:
     """A private directory beside the database, on whose file system there is the room."""
-    with held.opened(directory) as place:
+    with held.opened(directory) as open_dir:
         try:
-            with held.private(place.path / WORKSHOP) as home:
-                yield home.path
+            with held.private(open_dir.path / WORKSHOP) as workshop:
+                yield workshop.path
         finally:
             with suppress(OSError):
-                os.rmdir(WORKSHOP, dir_fd=place.descriptor)
+                os.rmdir(WORKSHOP, dir_fd=open_dir.descriptor)
 
 
 def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
     """slapindex runs as the owner of the database, with the changed configuration. If it is killed or fails, kinds that
     were there before have only been added to. Raises MapFull, ToolFailed."""
     owner = _owner(directory)
-    changed = {one.attribute: [value.encode() for value in one.after] for one in plan.changes}
-    lines = [value.decode() for value in changed.get("olcDbIndex", [])]
-    if chosen := made_with.only(lines, plan.index):
-        changed["olcDbIndex"] = chosen
-    settings = {"olcDbDirectory": [bytes(directory)], **changed}
+    settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
+    for one in plan.changes:
+        chosen = made_with.only(one.after, plan.index) if one.attribute == "olcDbIndex" else None
+        settings[one.attribute] = chosen or [value.encode() for value in one.after]
     with (
-        temporary.directory("index", configuration.tools_tmpdir()) as place,
-        private.configured(config, plan.database, Path(place), settings) as copy,
+        temporary.directory("index", configuration.tools_tmpdir()) as scratch,
+        private.configured(config, plan.database, Path(scratch), settings) as copy,
     ):
-        tools.change_owner(owner, Path(place))
+        tools.change_owner(owner, Path(scratch))
         words = ["-q", "-F", str(copy), "-b", plan.database.suffix]
         command = tools.server_tool_as(owner.uid, owner.gid, "slapindex", *words)
         with progress.step("slapindex") as meter:
@@ -258,6 +241,352 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
 def _owner(directory: Path) -> Owner:
     """Of the database. slapindex follows links: root does not run it where somebody else can put some. Raises
     FileUnsafe."""
-    with held.opened(directory) as place, place.pinned(DATA, written=True) as data:
-        found = Owner.of(data)
-        return Owner.told(place.status) if found.uid == 0 and place.is_foreign else found
+    with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
+        owner = Owner.of(data)
+        return Owner.told(open_dir.status) if owner.uid == 0 and open_dir.is_foreign else owner
+
+
+# --- use -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SearchSources:
+    """`logs` of slapd, and files of `filters`."""
+
+    logs: Annotated[
+        tuple[Path, ...],
+        "--stats-log FILE",
+        "slapd's log (loglevel stats), compressed or not, several times if need be: shows which indexes its searches "
+        "use, which searches have none, and what an index for them would take.",
+    ] = ()
+    filters: Annotated[
+        tuple[Path, ...], "--filters FILE", "The same for a file with a search filter on each line."
+    ] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.logs or self.filters)
+
+
+@dataclass(frozen=True)
+class IndexUse:
+    """How many of the searches use one kind of one index."""
+
+    attribute: str
+    kind: str
+    searches: int
+    needed_for_sync: bool
+
+    @property
+    def is_unused(self) -> bool:
+        return not self.searches and not self.needed_for_sync
+
+
+@dataclass(frozen=True)
+class Unindexed:
+    """Searches that look at every entry in their scope. `entries` and `seconds`: of each, on average; None if the log
+    does not tell."""
+
+    filter: str
+    searches: int
+    lacking: tuple[str, ...]
+    entries: float | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An index, the searches that lack it, the seconds they took, and what its table would take (bytes; None if that is
+    not known)."""
+
+    index: str
+    searches: int
+    seconds: float
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """`searches`: all that are of this database but for those of a single entry by its DN (`of_base`)."""
+
+    suffix: str
+    searches: int
+    of_base: int
+    indexes: tuple[IndexUse, ...]
+    unindexed: tuple[Unindexed, ...]
+    proposals: tuple[Proposal, ...]
+    notes: tuple[str, ...]
+
+
+def usage(target: Target, database: Database, sources: SearchSources, progress: Progress) -> Usage:
+    """Raises NotProven, NoSuchPath, NotPermitted, ConfigUnreadable."""
+    for path in (*sources.logs, *sources.filters):
+        files.require_readable(path)
+    with progress.step("searches") as meter:
+        parts = selection.read(target.config, database, sources.logs, sources.filters, meter)
+    groups = [group for part in parts for group in part.groups]
+    unindexed = sorted(
+        (group for group in groups if not group.indexed), key=lambda one: (-one.seconds, -one.searches, one.filter)
+    )
+    lacking: dict[tuple[str, str], list[SearchGroup]] = {}
+    for group in groups:
+        for index in () if group.indexed else group.lacking:
+            lacking.setdefault(index, []).append(group)
+    prices, unpriced = _prices(target, database, list(lacking), progress)
+    proposals = [
+        Proposal(
+            " ".join(index),
+            sum(one.searches for one in searches),
+            sum(one.seconds for one in searches),
+            prices.get(index[0].lower()),
+        )
+        for index, searches in lacking.items()
+    ]
+    return Usage(
+        suffix=database.suffix,
+        searches=sum(group.searches for group in groups),
+        of_base=sum(part.of_base for part in parts),
+        indexes=tuple(_uses(backmdb.settings(target.config, database).indexes, groups)),
+        unindexed=tuple(
+            Unindexed(
+                group.filter,
+                group.searches,
+                tuple(map(" ".join, group.lacking)),
+                group.entries / group.answered if group.answered else None,
+                group.seconds / group.answered if group.seconds else None,
+            )
+            for group in unindexed
+        ),
+        proposals=tuple(sorted(proposals, key=lambda one: (-one.searches, one.index))),
+        notes=(*_search_notes(parts, groups), *unpriced),
+    )
+
+
+def _uses(configured: Iterable[tuple[str, Sequence[str]]], groups: Sequence[SearchGroup]) -> Iterator[IndexUse]:
+    """Every kind that is configured, those that no search uses among them."""
+    used = Counter[tuple[str, str]]()
+    for group in groups:
+        for attribute, kind in group.used:
+            used[attribute.lower(), kind] += group.searches
+    for attribute, kinds in configured:
+        key = attribute.lower()
+        for kind in kinds:
+            yield IndexUse(attribute, kind, used[key, kind], kind == "eq" and key in _SYNC)
+
+
+def _prices(
+    target: Target, database: Database, wanted: Sequence[tuple[str, str]], progress: Progress
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Bytes of each attribute's table, by a build of a sample with these indexes, if the database is on this host; and
+    a note if the core does not build such a database."""
+    directory = database.directory if target.local else None
+    if not wanted or directory is None or not (directory / DATA).exists():
+        return {}, ()
+    added = indexes.added(indexes.parse(database.indexes), map(" ".join, wanted))
+    try:
+        with progress.step("sample") as meter:
+            sample = sampling.of_database(directory, SampleSize(), meter)
+        with progress.step("build") as meter:
+            tables = _built(target, database, map(str, added.values()), sample, meter)
+    except (NotProven, EmptyInput) as error:
+        return {}, (f"what their tables would take is not known: {error}",)
+    return {name: table.bytes for name, table in tables.items()}, ()
+
+
+def _search_notes(parts: Sequence[SearchesFound], groups: Sequence[SearchGroup]) -> Iterator[str]:
+    if sum(part.lines for part in parts) and not groups:
+        yield "no search of this database is among them: does slapd log with loglevel stats?"
+    for count, words in (
+        (sum(part.elsewhere for part in parts), "are of other databases"),
+        (sum(part.unreadable for part in parts), "have filters that cannot be read"),
+        (sum(part.others for part in parts), "are left out: too many different filters"),
+    ):
+        if count:
+            yield f"{units.number(count)} of the searches {words}"
+    short = [group.filter for group in groups if not group.indexed and not group.lacking]
+    if short:
+        more = f" and {len(short) - 1} more" if len(short) > 1 else ""
+        why = "a NOT, a substring too short for index_substr_if_minlen or index_substr_any_len, or objectClass=*"
+        yield f"no index serves {short[0]}{more}: {why}"
+
+
+# --- costs ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KindCost:
+    """One kind of an index, `index` in the words of --remove. `bytes`: of its keys; None if it is not known what it
+    takes of a table that it shares. `unused`: as in `IndexCost`."""
+
+    index: str
+    bytes: int | None
+    unused: bool | None
+
+
+@dataclass(frozen=True)
+class IndexCost:
+    """The table of an attribute, which all kinds of its index share.
+
+    `indexes`: as configured; none if the table is left of an earlier configuration. `share`: of the file in use.
+    `records`: each is an ID, or one of the three of a range. `ranges`: keys that have become one. `presence`: records
+    of the key of a presence index. `unused`: what no search uses of `indexes`, in the words of --remove; None if no
+    searches are known. `kinds`: of these indexes.
+    """
+
+    attribute: str
+    indexes: tuple[str, ...]
+    bytes: int
+    share: float
+    keys: int
+    records: int
+    ranges: int
+    presence: int
+    unused: tuple[str, ...] | None
+    kinds: tuple[KindCost, ...]
+
+    @property
+    def is_unused(self) -> bool:
+        """No search uses anything of it."""
+        names = {name.partition(" ")[0] for name in self.indexes}
+        return bool(self.indexes) and set(self.unused or ()) == names
+
+
+@dataclass(frozen=True)
+class Costs:
+    """`used`: bytes of the file. `idlexp`: up to 2^idlexp - 1 IDs of a key are a list. `reckoned`: what the bytes of
+    kinds that share a table are computed from, or why they are not known."""
+
+    suffix: str
+    used: int
+    idlexp: int
+    reckoned: str | None
+    tables: tuple[IndexCost, ...]
+
+
+def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
+    """Those that no search uses come first, then those that cost most.
+
+    Raises UsageProblem if the files are not on this host, NoSuchPath, NotPermitted, MdbDamaged, MdbProtected.
+    """
+    if not target.local or database.directory is None:
+        raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
+    with progress.step("indexes") as meter:
+        seen = contents.index_costs(database.directory, meter)
+    # A table has the name of the attribute type, as slapd's tools show it: `cn;lang-de` shares cn's.
+    configured: dict[str, list[Index]] = {}
+    for index in indexes.configured(database.indexes).values():
+        configured.setdefault(index.key.partition(";")[0], []).append(index)
+    shared, reckoned = _shared(target, database, seen, configured, progress) if configured else ({}, None)
+    unused = None
+    if use is not None and use.searches:
+        unused = {(one.attribute.lower(), one.kind) for one in use.indexes if one.is_unused}
+
+    def cost(table: contents.IndexCost) -> IndexCost:
+        key, size = table.name.lower(), table.pages * seen.page_size
+        of_table = configured.get(key, ())
+        kinds = _kinds(of_table)
+        sizes = shared.get(key, [size] if len(kinds) == 1 else [None] * len(kinds))
+        return IndexCost(
+            attribute=table.name,
+            indexes=tuple(map(str, of_table)),
+            bytes=size,
+            share=table.pages / seen.pages,
+            keys=table.keys,
+            records=table.records,
+            ranges=table.ranges,
+            presence=table.presence,
+            unused=None if unused is None else tuple(_removable(of_table, unused)),
+            kinds=tuple(
+                KindCost(name, part, None if unused is None else kind in unused)
+                for (kind, name), part in zip(kinds.items(), sizes, strict=True)
+            ),
+        )
+
+    return Costs(
+        suffix=database.suffix,
+        used=seen.pages * seen.page_size,
+        idlexp=backmdb.idlexp(target.config),
+        reckoned=reckoned,
+        tables=tuple(sorted(map(cost, seen.tables), key=lambda one: (not one.is_unused, -one.bytes))),
+    )
+
+
+def _kinds(configured: Iterable[Index]) -> dict[tuple[str, str], str]:
+    """Attribute in lower case and kind -> the words of --remove. Words that change searches alone are no kind, and
+    words for the same keys are one."""
+    kinds: dict[tuple[str, str], str] = {}
+    for index in configured:
+        for word in index.kinds:
+            if kind := backmdb.kind_of(index.attribute, word):
+                before = kinds.get((index.key, kind))
+                kinds[index.key, kind] = f"{before},{word}" if before else f"{index.attribute} {word}"
+    return kinds
+
+
+def _removable(configured: Iterable[Index], unused: set[tuple[str, str]]) -> Iterator[str]:
+    """In the words of --remove."""
+    for index in configured:
+        kinds = {word: (index.key, kind) for word in index.kinds if (kind := backmdb.kind_of(index.attribute, word))}
+        gone = [word for word, kind in kinds.items() if kind in unused]
+        if len(gone) == len(kinds):
+            yield index.attribute
+        elif gone:
+            yield f"{index.attribute} {','.join(gone)}"
+
+
+def _shared(
+    target: Target,
+    database: Database,
+    seen: contents.IndexCosts,
+    configured: Mapping[str, Sequence[Index]],
+    progress: Progress,
+) -> tuple[dict[str, list[int]], str]:
+    """The bytes of each kind of the tables (in lower case) that several kinds share; and what they are computed from,
+    or why they are not known.
+
+    Most keys are hashes, so the file does not tell of which kind a key is: a sample is built for each kind alone, and
+    the table divided as those tables would be."""
+    assert database.directory is not None
+    tables = {table.name.lower(): table for table in seen.tables if table.pages}
+    names = {name: list(_kinds(configured.get(name, ())).values()) for name in tables}
+    names = {name: kinds for name, kinds in names.items() if len(kinds) > 1}
+    alone: dict[str, list[TableForecast]] = {name: [] for name in names}
+    try:
+        with progress.step("sample") as meter:
+            sample = sampling.of_database(database.directory, _SAMPLE, meter)
+        with progress.step("kinds") as meter:
+            for row in zip_longest(*names.values()):  # of each table one kind, until none is left
+                kinds = {name: kind for name, kind in zip(names, row, strict=True) if kind is not None}
+                forecasts = _built(target, database, kinds.values(), sample, meter)
+                for name in kinds:
+                    alone[name].append(forecasts[name])
+    except (NotProven, EmptyInput) as error:
+        return {}, f"what each kind of a table takes is not known: {error}"
+    sizes = {name: list(_divided(tables[name], seen.page_size, forecasts)) for name, forecasts in alone.items()}
+    part, whole = units.number(len(sample.names)), units.number(sample.total)
+    return sizes, f"each kind of a table is reckoned from {part} of {whole} entries"
+
+
+def _built(
+    target: Target, database: Database, lines: Iterable[str], sample: Sample, meter: Meter
+) -> dict[str, TableForecast]:
+    """The tables of the sample with these indexes, by their names in lower case. Raises NotProven, EmptyInput."""
+    spec = native.sample_target(target.config, replace(database, indexes=tuple(lines)))
+    return {table.name.lower(): table for table in sizing.forecast(sample, spec, meter, timed=0.0).tables}
+
+
+def _divided(table: contents.IndexCost, page_size: int, alone: Sequence[TableForecast]) -> Iterator[int]:
+    """slapd leaves the pages of keys, which come in no order, ln 2 full; and where the IDs of a key moved from its page
+    into a tree, a page that is nearly empty. The pages of IDs, which ascend, are full."""
+    in_trees = table.tree_pages * page_size
+    own = table.pages * page_size - in_trees
+    full = [one.bytes - one.trees for one in alone]
+    loose = min(own, round(sum(full) / math.log(2)))
+    keys = _portions(loose, full)
+    emptied = _portions(own - loose, [one.with_tree for one in alone])
+    trees = _portions(in_trees, [one.trees for one in alone])
+    return (round(sum(parts)) for parts in zip(keys, emptied, trees, strict=True))
+
+
+def _portions(size: int, weights: Sequence[int]) -> list[float]:
+    total = sum(weights)
+    return [size * weight / total if total else size / len(weights) for weight in weights]

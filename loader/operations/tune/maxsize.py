@@ -6,22 +6,20 @@ sample tells, and of the room that LMDB needs beside it: growth, a long reader, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loader import backmdb, units
 from loader.config import Database
 from loader.errors import LoaderError, UsageProblem
 from loader.mdb import contents, meta, readers
-from loader.mdb.meta import MetaPage
 from loader.operations import room, sizing
 from loader.operations.build import native
 from loader.operations.room import GIB
 from loader.operations.sizing import Forecast
-from loader.operations.tune.target import Outcome, Target, carry_out, databases_of, maxsize_plan
+from loader.operations.tune import Outcome, Target, carry_out, maxsize_plan
 from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.server.options import Connection
@@ -30,13 +28,9 @@ from loader.sources.location import Kind, LdifFiles, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, temporary
 
-if TYPE_CHECKING:
-    from loader.server.session import MapPages
-
-_UNTOLD = "slapd's monitor does not tell us what is used"
 SHORT = 1.5  # below this times the used bytes a long reader (slapcat, a backup) can fill the map
 READER = 3600.0  # seconds: a slapcat, a backup, an export
-LEAST_WRITES = 10.0  # transactions a second while it reads, where the server shows fewer
+LEAST_WRITES = 10.0  # transactions a second while it reads, if the server shows fewer
 _ELSEWHERE = (
     "what is there now is not counted, for the files are on the host of slapd: "
     "add what `ditseed tune maxsize` shows there as used"
@@ -45,7 +39,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class MapUsage:
-    """All in bytes; None where nobody tells: the files are on another host or not there yet, the server keeps it to
+    """All in bytes; None if nobody tells: the files are on another host or not there yet, the server keeps it to
     itself."""
 
     suffix: str
@@ -59,82 +53,64 @@ class MapUsage:
     recommended: int | None = None
     notes: tuple[str, ...] = ()
 
+    def with_used(self, used: int, map_size: int) -> MapUsage:
+        """Address space costs nothing, so no smaller maxsize than the configured one is recommended."""
+        notes = []
+        if self.maxsize < used * SHORT:
+            left = units.size(max(0, self.maxsize - used))
+            advice = "a slapcat or backup during writes can fill the map"
+            notes.append(f"copy-on-write headroom is short: {left} left; {advice}")
+        recommended = max(room.recommended_size(used), self.maxsize)
+        return replace(self, used=used, map_size=map_size, recommended=recommended, notes=tuple(notes))
+
 
 def standings(target: Target, suffix: str | None) -> list[MapUsage]:
     """Of every mdb database, or the one of `suffix`."""
-    return [standing(database, target) for database in databases_of(target.config, suffix)]
+    return [standing(database, target) for database in target.databases(suffix)]
 
 
 def standing(database: Database, target: Target) -> MapUsage:
     """By its files, or of another host by the monitor of its slapd."""
-    known = MapUsage(database.suffix, str(database.directory), database.maxsize)
-    if database.directory is None:
-        return known
+    usage, directory = MapUsage(database.suffix, str(database.directory), database.maxsize), database.directory
+    if directory is None:
+        return usage
     if not target.local:
-        return _as_monitored(known, target)
+        pages = target.map_pages(database.suffix)
+        if pages is None:
+            return usage
+        # The monitor counts pages and does not tell their size: slapd maps maxsize, or more if the file is longer.
+        at_most = database.maxsize // max(1, pages.most)
+        page_size = max(backmdb.PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
+        return usage.with_used(pages.used * page_size, pages.most * page_size)
     try:
-        facts = meta.read_meta(database.directory)
+        facts = meta.read_meta(directory)
     except LoaderError as error:
-        return replace(known, notes=(str(error),))
-    file, free = meta.data_file(database.directory), files.free_bytes(database.directory)
+        return replace(usage, notes=(str(error),))
+    usage = usage.with_used(facts.used, facts.map_size)
+    file, free = meta.data_file(directory), files.free_bytes(directory)
     allocated = files.allocated_bytes(file)
-    notes = [*_headroom(database.maxsize, facts.used)]
+    notes = usage.notes
     if free < min(database.maxsize, round(facts.used * SHORT)) - allocated:
-        notes.append("the file system is full before that headroom is")
-    return replace(
-        _with_used(known, facts.used),
-        map_size=facts.map_size,
-        free=free,
-        apparent=file.stat().st_size,
-        allocated=allocated,
-        notes=tuple(notes),
-    )
-
-
-def _as_monitored(known: MapUsage, target: Target) -> MapUsage:
-    pages = target.map_pages(known.suffix)
-    if pages is None:
-        return known
-    size = _page_size(known.maxsize, pages)
-    used = pages.used * size
-    found = replace(_with_used(known, used), map_size=pages.most * size)
-    return replace(found, notes=tuple(_headroom(known.maxsize, used)))
-
-
-def _page_size(maxsize: int, pages: MapPages) -> int:
-    """The monitor counts pages and does not tell their size: slapd maps `maxsize`, or more where the file is longer."""
-    at_most = maxsize // max(1, pages.most)
-    return max(backmdb.PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
-
-
-def _with_used(known: MapUsage, used: int) -> MapUsage:
-    """Address space costs nothing, so no smaller maxsize than the configured one is recommended."""
-    return replace(known, used=used, recommended=max(room.recommended_size(used), known.maxsize))
-
-
-def _headroom(maxsize: int, used: int) -> Iterable[str]:
-    if maxsize < used * SHORT:
-        yield (
-            f"copy-on-write headroom is short: {units.size(max(0, maxsize - used))} left; a slapcat or backup during "
-            "writes can fill the map"
-        )
+        notes = (*notes, "the file system is full before that headroom is")
+    return replace(usage, free=free, apparent=file.stat().st_size, allocated=allocated, notes=notes)
 
 
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
     """`size`: bytes, or "auto" (also None) for the recommended one. Raises MaxsizeTooSmall, UsageProblem."""
     database = target.config.database(suffix)
-    return carry_out(target, maxsize_plan(target.config, database, _chosen(database, target, size)), apply)
+    usage = standing(database, target)
+    if isinstance(size, int):
+        room.require_map(database.suffix, size, usage.used or 1)
+    elif usage.recommended is None:
+        untold = f"{usage.directory} is not on this host, and slapd's monitor does not tell us what is used"
+        reason = "; ".join(usage.notes) or untold
+        raise UsageProblem(reason=f"cannot work out a maxsize ({reason}); give --maxsize")
+    else:
+        size = usage.recommended
+    return carry_out(target, maxsize_plan(target, database, size), apply)
 
 
-def _chosen(database: Database, target: Target, size: int | str | None) -> int:
-    known = standing(database, target)
-    if isinstance(size, str) or size is None:
-        if known.recommended is None:
-            reason = "; ".join(known.notes) or f"{known.directory} is not on this host, and {_UNTOLD}"
-            raise UsageProblem(reason=f"cannot work out a maxsize ({reason}); give --maxsize")
-        return known.recommended
-    room.require_map(database.suffix, size, known.used or 1)
-    return size
+# --- for a load ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -162,7 +138,7 @@ class LoadPlan:
 
     @property
     def needed(self) -> int:
-        return sum(one.bytes for one in self.terms)
+        return sum(term.bytes for term in self.terms)
 
 
 @dataclass(frozen=True)
@@ -175,24 +151,25 @@ class Load:
     growth: float
     provider: Connection | None = None
 
+    @property
+    def database(self) -> Path | None:
+        """The database directory that is loaded."""
+        location = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
+        return location.path if location.kind is Kind.DATABASE else None
+
     def take(self, database: Database, meter: Meter) -> Sample:
         """Raises what reading the source raises."""
-        found = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
+        location = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
         if self.provider is not None:
             from loader.operations.server_sample import of_server  # python-ldap takes 40 ms to load
 
             provider = replace(self.provider, base=self.provider.base or database.suffix)
             with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
                 return of_server(provider, self.sample, scratch, meter)
-        if found.kind is Kind.DATABASE:
-            return sampling.of_database(found.path, self.sample, meter)
-        given = LdifFiles(found.paths)
-        return sampling.of_files(given.paths(), given.entries(), self.sample, meter)
-
-    def is_of(self, directory: Path) -> bool:
-        """Whether the database in `directory` is what is loaded."""
-        found = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
-        return found.kind is Kind.DATABASE and found.path.samefile(directory)
+        if location.kind is Kind.DATABASE:
+            return sampling.of_database(location.path, self.sample, meter)
+        ldif = LdifFiles(location.paths)
+        return sampling.of_files(ldif.paths(), ldif.entries(), self.sample, meter)
 
 
 def plan_load(target: Target, database: Database, load: Load, progress: Progress) -> LoadPlan:
@@ -204,17 +181,20 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
     with progress.step("build") as meter:
         build = native.sample_target(target.config, database)
         forecast = sizing.forecast(sample, build, meter, disk=directory)
-    there = _there(directory)
-    used = there.used if there else 0
-    keeps = used if used and directory and _keeps(directory, load) else 0
-    page_size = (there or backmdb.settings(target.config, database)).page_size
-    terms = tuple(_terms(forecast, keeps, load.growth, _reader(directory, page_size)))
+    used, stays, page_size = 0, 0, 0
+    if directory is not None and (directory / meta.DATA).exists():
+        with suppress(LoaderError):
+            facts = meta.read_meta(directory)
+            used, page_size = facts.used, facts.page_size
+            stays = used if _stays(directory, load) else 0
+    page_size = page_size or backmdb.settings(target.config, database).page_size
+    terms = tuple(_terms(forecast, stays, load.growth, _reader(directory, page_size)))
     needed = sum(term.bytes for term in terms)
     return LoadPlan(
         suffix=database.suffix,
         maxsize=database.maxsize,
         now=used,
-        after=forecast.bytes + keeps,
+        after=forecast.bytes + stays,
         load=forecast,
         terms=terms,
         recommended=max(-(-needed // GIB) * GIB, database.maxsize),
@@ -222,37 +202,24 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
     )
 
 
-def _there(directory: Path | None) -> MetaPage | None:
-    """Of the data file, if there is one that can be read."""
-    with suppress(LoaderError):
-        if directory is not None and (directory / meta.DATA).exists():
-            return meta.read_meta(directory)
-    return None
-
-
-def _keeps(directory: Path, load: Load) -> bool:
+def _stays(directory: Path, load: Load) -> bool:
     """Whether what is there stays when the source is loaded: not if it is the source, or has no entries."""
     with suppress(LoaderError, OSError):
-        return not load.is_of(directory) and contents.entry_count(directory) > 0
+        is_source = load.database is not None and load.database.samefile(directory)
+        return not is_source and contents.entry_count(directory) > 0
     return False
 
 
-def _terms(load: Forecast, keeps: int, share: float, reader: Term) -> Iterator[Term]:
+def _terms(load: Forecast, stays: int, share: float, reader: Term) -> Iterator[Term]:
     counted = "counted" if load.is_counted else "by the mean of the sample"
-    yield Term(
-        "the load",
-        load.bytes,
-        f"{units.number(load.entries)} entries ({counted}), from a sample of {units.number(load.sampled)}",
-    )
-    if keeps:
-        yield Term("what is there", keeps, "stays, unless `ditseed build --replace` makes it anew")
-    yield Term("growth", round((load.bytes + keeps) * share), f"{share:.0%} of what is there after the load")
+    sample = f"{units.number(load.entries)} entries ({counted}), from a sample of {units.number(load.sampled)}"
+    yield Term("the load", load.bytes, sample)
+    if stays:
+        yield Term("what is there", stays, "stays, unless `ditseed build --replace` makes it anew")
+    yield Term("growth", round((load.bytes + stays) * share), f"{share:.0%} of what is there after the load")
     yield reader
-    yield Term(
-        "largest transaction",
-        load.largest_index,
-        "the largest index, made again in one (tune indexes); its old pages are free only afterwards",
-    )
+    why = "the largest index, made again in one (tune indexes); its old pages are free only afterwards"
+    yield Term("largest transaction", load.largest_index, why)
 
 
 def _reader(directory: Path | None, page_size: int) -> Term:
