@@ -262,7 +262,7 @@ class Arrangement:
 
 @final
 class EntryDigests:
-    """Digest of a tree: 40 bytes of memory an entry, and its DN. After an error it is of no use."""
+    """Digest of a tree: 36 bytes an entry, and its DN. After an error it is of no use."""
 
     @property
     def entries(self) -> int: ...
@@ -496,8 +496,11 @@ class Channel:
     def discard(self, search: Search) -> None:
         """Receives every entry, and counts it."""
 
-def tree(ignore: Sequence[str], counters: Counters) -> EntryDigests:
-    """An empty tree that will overlook the attributes `ignore` (any case, with any options)."""
+def tree(ignore: Sequence[str], counters: Counters, *, memory: int = ..., scratch: _Path | None = None) -> EntryDigests:
+    """An empty tree that will overlook the attributes `ignore` (any case, with any options).
+
+    What exceeds `memory`, in bytes, goes to a temporary file without a name in the directory `scratch`.
+    """
 
 @final
 class Schema:

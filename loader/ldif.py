@@ -6,12 +6,13 @@ Blocks of whole records flow inside the core, without the GIL; Python sees count
 from __future__ import annotations
 
 import errno
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import _native, dn
+from loader import _native, dn, resources
 from loader._native import Arrangement, Counters, Difference, EntryDigests, LearnResult, Rejection, ScanResult, Shard
 from loader.errors import (
     FULL,
@@ -183,9 +184,11 @@ def records(
 
 @contextmanager
 def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
-    """An empty digest of a tree, to be filled in the body; attributes named in `ignore` do not count."""
+    """An empty digest of a tree, to be filled in the body; attributes named in `ignore` do not count. Two of them use
+    the memory for sorting, and then temporary files in $TMPDIR."""
+    memory = resources.sorting_memory() // 2
     with with_counters(meter, origin) as counters:
-        yield _native.tree(list(ignore), counters)
+        yield _native.tree(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/text/tables.rs: the Unicode 3.2 facts that slapd's normaliser knows.
+"""Writes src/text/tables.bin: the Unicode 3.2 facts that slapd's normaliser knows.
 
 Run without arguments to write the file, with --check to see whether it is current.
 Source: unicodedata.ucd_3_2_0 of Python, with the deviations of OpenLDAP's liblunicode:
@@ -7,13 +7,16 @@ no decomposition for U+F900, U+F901 and everything above U+1D60E (the bound of t
 ucdata.c falls short of the table's end), and four composites that NFC excludes.
 """
 
+from __future__ import annotations
+
 import sys
 import unicodedata
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 OLD = unicodedata.ucd_3_2_0
-OUTPUT = Path(__file__).parent / "src" / "text" / "tables.rs"
+OUTPUT = Path(__file__).parent / "src" / "text" / "tables.bin"
 BLOCK = 64
 LAST_DECOMPOSED = 0x1D60E
 END = (LAST_DECOMPOSED // BLOCK + 1) * BLOCK
@@ -58,18 +61,7 @@ def two_levels(values: Sequence[int]) -> tuple[list[int], list[int]]:
     return index, [value for block in blocks for value in block]
 
 
-def array(name: str, kind: str, values: Sequence[object], doc: str) -> str:
-    lines = [f"/// {doc}", f"pub(super) static {name}: [{kind}; {len(values)}] = ["]
-    line = "   "
-    for text in map(str, values):
-        if len(line) + len(text) > 97:
-            lines.append(line)
-            line = "   "
-        line += f" {text},"
-    return "\n".join([*lines, line, "];\n"])
-
-
-def tables() -> Iterator[str]:
+def tables() -> Iterator[array[int]]:
     deltas = sorted({fold(code) for code in range(END)}, key=lambda delta: (delta != 0, delta))
     folds = [deltas.index(fold(code)) for code in range(END)]
     classes = [OLD.combining(chr(code)) for code in range(END)]
@@ -85,26 +77,27 @@ def tables() -> Iterator[str]:
     fold_index, fold_blocks = two_levels(folds)
     class_index, class_blocks = two_levels(classes)
     decomposition_index, decomposition_blocks = two_levels(decompositions)
-    pairs = sorted(composites())
-    yield array("FOLD_INDEX", "u8", fold_index, "Block of 64 code points to block of `FOLDS`.")
-    yield array("FOLDS", "u8", fold_blocks, "Place in `FOLD_DELTAS`.")
-    yield array("FOLD_DELTAS", "i32", deltas, "Lower-case letter minus letter.")
-    yield array("CLASS_INDEX", "u8", class_index, "Block of 64 code points to block of `CLASSES`.")
-    yield array("CLASSES", "u8", class_blocks, "Canonical combining class.")
-    yield array("PARTS_INDEX", "u8", decomposition_index, "Block of 64 code points to block of `PARTS`.")
-    yield array("PARTS", "u16", decomposition_blocks, "Place in `POOL`, 0 for none.")
-    yield array("POOL", "u32", pool, "Full compatibility decompositions, each behind its length.")
-    yield array(
-        "COMPOSITES", "(u16, u16, u16)", [f"({a}, {b}, {c})" for a, b, c in pairs], "First, second, composite; sorted."
-    )
+    yield array("B", fold_index)
+    yield array("B", fold_blocks)
+    yield array("i", deltas)
+    yield array("B", class_index)
+    yield array("B", class_blocks)
+    yield array("B", decomposition_index)
+    yield array("H", decomposition_blocks)
+    yield array("I", pool)
+    yield array("Q", [first << 32 | second << 16 | composite for first, second, composite in sorted(composites())])
 
 
-def source() -> str:
-    head = "//! Unicode 3.2 as slapd knows it. Written by `make_tables.py`; do not edit.\n"
-    return "\n".join([head, *(f"#[rustfmt::skip]\n{table}" for table in tables())])
+def content() -> bytes:
+    """The arrays of src/text/tables.rs, in the order in which they stand there."""
+    found = list(tables())
+    if sys.byteorder == "big":
+        for one in found:
+            one.byteswap()
+    return b"".join(map(bytes, found))
 
 
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if OUTPUT.read_text() == source() else f"{OUTPUT} is not current")
-    OUTPUT.write_text(source())
+        sys.exit(0 if OUTPUT.read_bytes() == content() else f"{OUTPUT} is not current")
+    OUTPUT.write_bytes(content())

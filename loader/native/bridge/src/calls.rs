@@ -8,9 +8,9 @@ use common::{CancellablePipe, Code, Error};
 use ldif::walk::each_record;
 use ldif::{Field, Input};
 use pyo3::prelude::*;
-use tree::Names;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
+use tree::{Digest, Names};
 
 use crate::counters::Counters;
 use crate::error::both;
@@ -170,6 +170,13 @@ pub fn join(
 }
 
 #[pyfunction(name = "tree")]
-pub fn new_tree(ignore: Vec<String>, counters: &Counters) -> EntryDigests {
-    EntryDigests::new(Names::new(ignore), counters)
+#[pyo3(signature = (ignore, counters, *, memory = usize::MAX, scratch = None))]
+pub fn new_tree(
+    ignore: Vec<String>,
+    counters: &Counters,
+    memory: usize,
+    scratch: Option<PathBuf>,
+) -> EntryDigests {
+    let scratch = scratch.unwrap_or_else(std::env::temp_dir);
+    EntryDigests::new(Digest::within(memory, &scratch, Names::new(ignore), &counters.0), counters)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use common::lock;
 use pyo3::prelude::*;
-use tree::{Digest, Names};
+use tree::Digest;
 
 use crate::counters::Counters;
 use crate::gate;
@@ -137,8 +137,8 @@ pub struct EntryDigests {
 }
 
 impl EntryDigests {
-    pub fn new(ignore: Names, counters: &Counters) -> Self {
-        Self { digest: Mutex::new(Digest::new(ignore)), counters: Arc::clone(&counters.0) }
+    pub fn new(digest: Digest, counters: &Counters) -> Self {
+        Self { digest: Mutex::new(digest), counters: Arc::clone(&counters.0) }
     }
 
     /// Another thread may be adding: wait without the interpreter lock.
@@ -181,8 +181,7 @@ impl EntryDigests {
         let found = gate::enter(py, &self.counters, || {
             // Always in the same order, so that a.diff(b) and b.diff(a) cannot wait for each other.
             let (left, right) = lock_both(&self.digest, &other.digest);
-            let (mut left, mut right) = (left, right);
-            common::Result::Ok(tree::Difference::between(&mut left, &mut right, limit))
+            tree::Difference::between(&left, &right, limit)
         })?;
         Ok(found.into())
     }

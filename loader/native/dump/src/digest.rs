@@ -52,14 +52,15 @@ struct DigestWorker<'a, 'd> {
 }
 
 impl DigestWorker<'_, '_> {
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self) -> Result<()> {
         let mut digest = lock(self.all);
         let mut start = 0;
         for (print, end) in self.batch.drain(..) {
-            digest.add_entry(&print, &self.names[start..end]);
+            digest.add_entry(&print, &self.names[start..end])?;
             start = end;
         }
         self.names.clear();
+        Ok(())
     }
 }
 
@@ -80,13 +81,12 @@ impl Worker for DigestWorker<'_, '_> {
         self.names.extend_from_slice(&entry.place.dn);
         self.batch.push((print, self.names.len()));
         if self.batch.len() == BATCH {
-            self.hand_over();
+            self.hand_over()?;
         }
         Ok(bytes)
     }
 
     fn end(&mut self) -> Result<()> {
-        self.hand_over();
-        Ok(())
+        self.hand_over()
     }
 }

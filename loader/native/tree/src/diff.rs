@@ -2,9 +2,13 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::panic::resume_unwind;
 use std::thread;
 
-use crate::digest::{Digest, EntryDigest};
+use common::Result;
+use extsort::bucket_records;
+
+use crate::digest::{BUCKETS, Digest, EntryDigest};
 use crate::subtrees::{Subtree, Subtrees};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,27 +40,33 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Sorts both tables, then reads them side by side.
-    pub fn between(left: &mut Digest, right: &mut Digest, limit: usize) -> Self {
-        thread::scope(|scope| {
-            scope.spawn(|| left.rows.sort_unstable());
-            right.rows.sort_unstable();
-        });
-        let (left, right) = (&*left, &*right);
-        let mut collector = Collector { limit, ..Collector::default() };
-        if left.checksum() != right.checksum() {
-            collector.subtrees = Some(Subtrees::of(left, right));
+    /// Reads both bucket by bucket, each sorted. Trees with equal checksums are equal.
+    pub fn between(left: &Digest, right: &Digest, limit: usize) -> Result<Self> {
+        let mut collector = Collector::new(limit, left.base().min(right.base()));
+        if (left.entries(), left.checksum()) == (right.entries(), right.checksum()) {
+            return Ok(collector.finish());
         }
-        merge(&left.rows, &right.rows, |change, row| {
-            let side = if change == Change::OnlyRight { right } else { left };
-            collector.add(change, side.dn(row));
-        });
-        collector.finish()
+        for bucket in 0..BUCKETS {
+            let (lefts, rights) = thread::scope(|scope| {
+                let left = scope.spawn(|| left.bucket(bucket));
+                (left.join().unwrap_or_else(|panic| resume_unwind(panic)), right.bucket(bucket))
+            });
+            let (lefts, rights) = (lefts?, rights?);
+            merge(&rows(&lefts), &rows(&rights), &mut collector);
+        }
+        Ok(collector.finish())
     }
 }
 
-/// Calls `see` for each difference, with the left row of changed entries.
-fn merge(left: &[EntryDigest], right: &[EntryDigest], mut see: impl FnMut(Change, &EntryDigest)) {
+/// The rows of a bucket, sorted.
+fn rows(bytes: &[u8]) -> Vec<EntryDigest<'_>> {
+    let mut rows: Vec<_> = bucket_records(bytes).map(EntryDigest::from_bytes).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// Shows each row and each difference, with the left row of changed entries.
+fn merge(left: &[EntryDigest<'_>], right: &[EntryDigest<'_>], collector: &mut Collector) {
     let (mut lefts, mut rights) = (left.iter().peekable(), right.iter().peekable());
     loop {
         let order = match (lefts.peek(), rights.peek()) {
@@ -67,45 +77,62 @@ fn merge(left: &[EntryDigest], right: &[EntryDigest], mut see: impl FnMut(Change
         };
         let left = if order.is_le() { lefts.next() } else { None };
         let right = if order.is_ge() { rights.next() } else { None };
+        collector.count(left, right);
         match (left, right) {
-            (Some(left), Some(right)) if left.body != right.body => see(Change::Changed, left),
-            (Some(left), None) => see(Change::OnlyLeft, left),
-            (None, Some(right)) => see(Change::OnlyRight, right),
+            (Some(left), Some(right)) if left.body != right.body => {
+                collector.add(Change::Changed, left);
+            }
+            (Some(left), None) => collector.add(Change::OnlyLeft, left),
+            (None, Some(right)) => collector.add(Change::OnlyRight, right),
             _ => {}
         }
     }
 }
 
 /// Counts all, keeps the `limit` least.
-#[derive(Default)]
-struct Collector<'a> {
+struct Collector {
     limit: usize,
     found: Difference,
-    least: BinaryHeap<(&'a [u8], Change)>,
-    subtrees: Option<Subtrees<'a>>,
+    least: BinaryHeap<(Vec<u8>, Change)>,
+    subtrees: Subtrees,
 }
 
-impl<'a> Collector<'a> {
-    fn add(&mut self, change: Change, dn: &'a [u8]) {
+impl Collector {
+    /// `base`: RDNs of the base.
+    fn new(limit: usize, base: usize) -> Self {
+        let (found, least) = (Difference::default(), BinaryHeap::new());
+        Self { limit, found, least, subtrees: Subtrees::new(base) }
+    }
+
+    fn count(&mut self, left: Option<&EntryDigest<'_>>, right: Option<&EntryDigest<'_>>) {
+        if let Some(left) = left {
+            self.subtrees.at(left.text).left.add(left);
+        }
+        if let Some(right) = right {
+            self.subtrees.at(right.text).right.add(right);
+        }
+    }
+
+    fn add(&mut self, change: Change, row: &EntryDigest<'_>) {
         match change {
             Change::OnlyLeft => self.found.only_left += 1,
             Change::OnlyRight => self.found.only_right += 1,
             Change::Changed => self.found.changed += 1,
         }
-        if let Some(subtrees) = &mut self.subtrees {
-            subtrees.see(dn);
-        }
-        self.least.push((dn, change));
-        if self.least.len() > self.limit {
-            self.least.pop();
+        self.subtrees.at(row.text).changes += 1;
+        let is_less = |(greatest, _): &(Vec<u8>, Change)| row.text < greatest.as_slice();
+        if self.least.len() < self.limit || self.least.peek().is_some_and(is_less) {
+            self.least.push((row.text.to_vec(), change));
+            if self.least.len() > self.limit {
+                self.least.pop();
+            }
         }
     }
 
     fn finish(self) -> Difference {
         let text =
-            |(dn, change): (&[u8], Change)| (change, String::from_utf8_lossy(dn).into_owned());
+            |(dn, change): (Vec<u8>, Change)| (change, String::from_utf8_lossy(&dn).into_owned());
         let samples = self.least.into_sorted_vec().into_iter().map(text).collect();
-        let subtrees = self.subtrees.map(|all| all.finish(self.limit)).unwrap_or_default();
-        Difference { samples, subtrees, ..self.found }
+        Difference { samples, subtrees: self.subtrees.finish(self.limit), ..self.found }
     }
 }

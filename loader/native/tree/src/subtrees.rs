@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::digest::{Digest, EntryDigest};
+use crate::digest::EntryDigest;
 use crate::fingerprint::Checksum;
 use crate::name::{ParsedDn, parent_text, rdns};
 
@@ -24,42 +24,40 @@ pub struct SubtreeTotals {
     pub checksum: Checksum,
 }
 
+/// Beyond so many subtrees, entries of further ones are counted in none.
+const MOST: usize = 1 << 17;
+/// Parents that are cached at most.
+const PARENTS: usize = 1 << 17;
+
 /// Sorts entries by subtree.
 #[derive(Debug)]
-pub(crate) struct Subtrees<'a> {
+pub(crate) struct Subtrees {
     /// RDNs of the base.
     base: usize,
     /// Subtrees by the text of parents, and by their own keys.
-    parents: FxHashMap<&'a [u8], usize>,
+    parents: FxHashMap<Vec<u8>, usize>,
     keys: FxHashMap<Vec<u8>, usize>,
+    /// The first one has the entries that are counted in none.
     found: Vec<Subtree>,
 }
 
-impl<'a> Subtrees<'a> {
-    pub(crate) fn of(left: &'a Digest, right: &'a Digest) -> Self {
-        let names = left.names().chain(right.names());
-        let base = names.map(|dn| rdns(dn).count()).min().unwrap_or(0);
+impl Subtrees {
+    pub(crate) fn new(base: usize) -> Self {
         let (parents, keys) = (FxHashMap::default(), FxHashMap::default());
-        let mut all = Self { base, parents, keys, found: Vec::new() };
-        left.rows.iter().for_each(|row| all.at(left.dn(row)).left.add(row));
-        right.rows.iter().for_each(|row| all.at(right.dn(row)).right.add(row));
-        all
-    }
-
-    /// An entry differs.
-    pub(crate) fn see(&mut self, dn: &'a [u8]) {
-        self.at(dn).changes += 1;
+        Self { base, parents, keys, found: vec![Subtree::default()] }
     }
 
     /// Those that differ, the most different first.
     pub(crate) fn finish(self, limit: usize) -> Vec<Subtree> {
-        let mut found: Vec<_> = self.found.into_iter().filter(|one| one.changes > 0).collect();
+        let differing = self.found.into_iter().skip(1).filter(|one| one.changes > 0);
+        let mut found: Vec<_> = differing.collect();
         found.sort_by(|a, b| b.changes.cmp(&a.changes).then_with(|| a.dn.cmp(&b.dn)));
         found.truncate(limit);
         found
     }
 
-    fn at(&mut self, dn: &'a [u8]) -> &mut Subtree {
+    /// That of an entry.
+    pub(crate) fn at(&mut self, dn: &[u8]) -> &mut Subtree {
         let parent = parent_text(dn);
         let at = match self.parents.get(parent) {
             Some(&at) => at,
@@ -68,22 +66,30 @@ impl<'a> Subtrees<'a> {
         &mut self.found[at]
     }
 
-    fn learn(&mut self, parent: &'a [u8]) -> usize {
+    fn learn(&mut self, parent: &[u8]) -> usize {
         let depth = rdns(parent).count();
         let top = depth.checked_sub(self.base + 1).map(|above| skip(parent, above));
         let key = top.map_or(Vec::new(), |top| ParsedDn::new(top).key().to_vec());
-        let at = *self.keys.entry(key).or_insert(self.found.len());
-        if at == self.found.len() {
-            let dn = top.map(|top| String::from_utf8_lossy(top).into_owned());
-            self.found.push(Subtree { dn, ..Subtree::default() });
+        let at = match self.keys.get(&key) {
+            Some(&at) => at,
+            None if self.keys.len() == MOST => 0,
+            None => {
+                let dn = top.map(|top| String::from_utf8_lossy(top).into_owned());
+                self.found.push(Subtree { dn, ..Subtree::default() });
+                self.keys.insert(key, self.found.len() - 1);
+                self.found.len() - 1
+            }
+        };
+        if self.parents.len() == PARENTS {
+            self.parents.clear();
         }
-        self.parents.insert(parent, at);
+        self.parents.insert(parent.to_vec(), at);
         at
     }
 }
 
 impl SubtreeTotals {
-    fn add(&mut self, row: &EntryDigest) {
+    pub(crate) fn add(&mut self, row: &EntryDigest<'_>) {
         self.entries += 1;
         self.checksum.add(row.print().combined());
     }

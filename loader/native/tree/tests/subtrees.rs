@@ -4,6 +4,10 @@ use common::Counters;
 use tree::{Difference, Digest, Names, Subtree};
 
 fn digest(records: &[(&str, &str)]) -> Digest {
+    filled(Digest::new(Names::default()), records)
+}
+
+fn filled(mut digest: Digest, records: &[(&str, &str)]) -> Digest {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tree.ldif");
     let mut text = String::new();
@@ -11,7 +15,6 @@ fn digest(records: &[(&str, &str)]) -> Digest {
         text += &["dn: ", dn, "\ncn: ", cn, "\n\n"].concat();
     }
     std::fs::write(&path, text).unwrap();
-    let mut digest = Digest::new(Names::default());
     digest.add_path(&path, &Counters::default()).unwrap();
     digest
 }
@@ -30,9 +33,9 @@ fn differences_are_told_by_subtree() {
     let both = [("dc=x", "a"), ("ou=p,dc=x", "a"), ("ou=q,dc=x", "a"), ("ou=r,dc=x", "a")];
     let left = [("cn=1,ou=p,dc=x", "a"), ("cn=1,cn=2,OU=P, dc=x", "a"), ("cn=3,ou=q,dc=x", "a")];
     let right = [("cn=1,ou=p,dc=x", "b"), ("ou=s,dc=x", "a"), ("cn=3,ou=q,dc=x", "a")];
-    let mut one = digest(&[&both[..], &left].concat());
-    let mut two = digest(&[&both[..], &right].concat());
-    let found = Difference::between(&mut one, &mut two, 9);
+    let one = digest(&[&both[..], &left].concat());
+    let two = digest(&[&both[..], &right].concat());
+    let found = Difference::between(&one, &two, 9).unwrap();
     assert_eq!((found.only_left, found.only_right, found.changed), (1, 1, 1));
     assert_eq!(told(&found.subtrees), [("ou=p,dc=x".into(), 2, 1, 2), (String::new(), 4, 5, 1)]);
     let sums = |one: &Subtree| one.left.checksum == one.right.checksum;
@@ -41,10 +44,25 @@ fn differences_are_told_by_subtree() {
 
 #[test]
 fn a_base_may_be_anywhere() {
-    let mut one =
-        digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "a")]);
-    let mut two =
-        digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "b")]);
-    let found = Difference::between(&mut one, &mut two, 9);
+    let one = digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "a")]);
+    let two = digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "b")]);
+    let found = Difference::between(&one, &two, 9).unwrap();
     assert_eq!(told(&found.subtrees), [("cn=1,ou=p,dc=x".into(), 1, 1, 1)]);
+}
+
+#[test]
+fn what_memory_does_not_hold_is_compared_too() {
+    let names: Vec<_> = (0..200_000).map(|number| format!("uid={number},ou=p,dc=x")).collect();
+    let entries = |changed: &'static str| -> Vec<(&str, &str)> {
+        let cn = |number: usize| if number % 50_000 == 7 { changed } else { "a" };
+        names.iter().enumerate().map(|(number, dn)| (dn.as_str(), cn(number))).collect()
+    };
+    let spilled = |records: &[(&str, &str)]| {
+        let (scratch, counters) = (std::env::temp_dir(), Counters::default());
+        filled(Digest::within(0, &scratch, Names::default(), &counters), records)
+    };
+    let found = Difference::between(&spilled(&entries("a")), &spilled(&entries("b")), 3).unwrap();
+    let kept = Difference::between(&digest(&entries("a")), &digest(&entries("b")), 3).unwrap();
+    assert_eq!((found.changed, &*found.samples[0].1), (4, "uid=100007,ou=p,dc=x"));
+    assert_eq!(found, kept);
 }

@@ -28,7 +28,7 @@ pub fn digest(
                 }
             }
         }
-        digest.add_entry(&printer.end(entry.dn), entry.dn);
+        digest.add_entry(&printer.end(entry.dn), entry.dn)?;
         counters.add(1, entry.length());
         Ok(())
     })

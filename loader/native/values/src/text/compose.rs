@@ -33,8 +33,9 @@ fn pair(first: u32, second: u32) -> Option<u32> {
     let first = u16::try_from(first).ok()?;
     // The lowest and the highest character that ends a pair.
     let second = u16::try_from(second).ok().filter(|second| (0x300..=0x309A).contains(second))?;
-    let at = tables::COMPOSITES.binary_search_by_key(&(first, second), |&(a, b, _)| (a, b)).ok()?;
-    Some(u32::from(tables::COMPOSITES[at].2))
+    let parts = u64::from(first) << 16 | u64::from(second);
+    let at = tables::COMPOSITES.binary_search_by_key(&parts, |composite| composite >> 16).ok()?;
+    Some((tables::COMPOSITES[at] & 0xFFFF) as u32)
 }
 
 fn compose_hangul(text: &mut Vec<u32>) {
