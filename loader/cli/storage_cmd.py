@@ -30,8 +30,8 @@ from loader.operations.storage.check import Report
 from loader.operations.storage.findings import Situation
 from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
 from loader.operations.storage.plan import Disk, Plan, Wishes
-from loader.storage import devices, mounts
-from loader.storage.devices import Device
+from loader.storage import mounts, survey
+from loader.storage.survey import Device
 
 
 class _Commands(Lazy):
@@ -177,7 +177,7 @@ def _disk(word: str, number: int) -> Disk:
         return Disk(f"/dev/DISK{number}", units.parse_size(word))
     if not word.isprintable():
         raise UsageProblem(reason=f"not the name of a disk: {word!r}")
-    unused = devices.unused(word)
+    unused = survey.unused(word)
     return Disk(word, unused[0].size, unused)
 
 

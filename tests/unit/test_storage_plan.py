@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from loader.errors import DisksUnequal, LoaderError, StripesImpossible, UsageProblem, VolumeTooSmall
 from loader.operations.storage import check
 from loader.operations.storage.plan import Disk, Plan, Wishes, plan
-from loader.storage.devices import Device
+from loader.storage.survey import Device
 
 GIB = 1 << 30
 DISK = Device("sdb", "/dev/sdb", "disk", 8 * GIB, 0, 0, 512, 512, 512, 0, False, 131072, None, (), None, ())

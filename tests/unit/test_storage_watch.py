@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from loader.operations.monitoring import Status
 from loader.operations.storage import verdict, watch
 from loader.operations.storage.verdict import Errors, Figures, Layer, LayerState, Limits, State, Timing, Watcher
-from loader.storage.devices import Device
 from loader.storage.mounts import Mount
+from loader.storage.survey import Device
 
 NOW = 1_800_000_000.0
 

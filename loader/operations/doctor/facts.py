@@ -10,7 +10,7 @@ import msgspec
 from loader.operations.room import Reader, Room
 from loader.operations.storage.findings import Finding
 from loader.run.lease import Lease
-from loader.storage.volumes import Unseen
+from loader.storage.survey import Unseen
 
 
 class Drift(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ from loader.server import configuration, questions, tools
 from loader.server.options import Connection
 from loader.storage import files, probes
 from loader.storage.probes import Unmeasurable
-from loader.storage.volumes import Unseen
+from loader.storage.survey import Unseen
 
 _PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
 USUAL = tuple(Path(place) / name for name in ("slapd.d", "slapd.conf") for place in _PLACES)

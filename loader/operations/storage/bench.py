@@ -32,8 +32,7 @@ from loader.server.questions import Question
 from loader.sources import dit
 from loader.sources.dit import PlanOptions, TreeSpec
 from loader.storage import files, held, survey, temporary
-from loader.storage.survey import Facts
-from loader.storage.volumes import Unseen
+from loader.storage.survey import Facts, Unseen
 
 SUFFIX = "dc=example,dc=com"
 _INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")

@@ -22,10 +22,8 @@ from loader.operations.storage.commands import FEW_SECTORS, PAGE, STRIPE, enlarg
 from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
 from loader.server import configuration
 from loader.storage import files, survey
-from loader.storage.devices import Device
 from loader.storage.mounts import FstabEntry, Mount
-from loader.storage.survey import Facts
-from loader.storage.volumes import EXT, PhysicalVolume, Unseen, Volume, Volumes
+from loader.storage.survey import EXT, Device, Facts, PhysicalVolume, Unseen, Volume, Volumes
 
 OK, NOTE, WARNING, CRITICAL = Severity
 Findings = Iterator[Finding]

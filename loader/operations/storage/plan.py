@@ -20,7 +20,7 @@ from loader.errors import DisksUnequal, StripesImpossible, UsageProblem, VolumeT
 from loader.operations.storage import check, commands
 from loader.operations.storage.check import XFS_LEAST
 from loader.operations.storage.commands import PAGE, STRIPE, XFS_MINIMUM
-from loader.storage.devices import Device
+from loader.storage.survey import Device
 
 EXTENT = 4 << 20  # bytes: vgcreate's own default
 _SECTOR = 512

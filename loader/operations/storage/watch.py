@@ -20,9 +20,9 @@ from loader.errors import LoaderError, UsageProblem, chain
 from loader.operations.storage import check, verdict
 from loader.operations.storage.verdict import Errors, Layer, LayerState, State, Timing, Watcher, is_hung
 from loader.storage import files, mounts, probes, survey
-from loader.storage.devices import Device
 from loader.storage.mounts import Mount
 from loader.storage.probes import FileLock, Timed, Unmeasurable, Writer
+from loader.storage.survey import Device
 
 PROBES: dict[str, Callable[[Path], Timed]] = {"flock": FileLock, "write": Writer}
 _LIMIT = 3.0  # seconds: a probe that takes longer has failed for whoever waits for it
