@@ -57,7 +57,9 @@ def lasting(place: Path) -> Path:
     others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
     with held.opened(place) as opened:
         real = Path(os.readlink(opened.path))
-        steps = [*zip((*reversed(real.parents), real), held.on_the_way(real), strict=True)]
+        steps = [
+            *zip((*reversed(real.parents), real), held.on_the_way(real), strict=False)
+        ]  # a link that takes a place now is seen as one
         for directory, status in steps if is_root else steps[-1:]:
             at = "" if directory == real else f"is below {directory}, which "
             if status.st_uid not in trusted:
