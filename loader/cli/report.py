@@ -18,7 +18,7 @@ from loader.errors import LoaderError
 
 if TYPE_CHECKING:  # neither is needed for `--help`, or to show an error
     from loader.operations.storage.findings import Finding
-    from loader.storage.volumes import Unseen
+    from loader.storage.survey import Unseen
 
 _log = logging.getLogger(__name__)
 

@@ -24,16 +24,14 @@ from loader.declared import Argument
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
 from loader.operations.storage import check as checking
+from loader.operations.storage import migrate as migrating
 from loader.operations.storage import plan as planning
 from loader.operations.storage.check import Report
 from loader.operations.storage.findings import Situation
-from loader.operations.storage.migrate import moving
-from loader.operations.storage.migrate import plan as moves
-from loader.operations.storage.migrate.moving import Begun
-from loader.operations.storage.migrate.plan import MovePlan, MoveRequest, PlannedStep
+from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
 from loader.operations.storage.plan import Disk, Plan, Wishes
-from loader.storage import devices, mounts
-from loader.storage.devices import Device
+from loader.storage import mounts, survey
+from loader.storage.survey import Device
 
 
 class _Commands(Lazy):
@@ -179,7 +177,7 @@ def _disk(word: str, number: int) -> Disk:
         return Disk(f"/dev/DISK{number}", units.parse_size(word))
     if not word.isprintable():
         raise UsageProblem(reason=f"not the name of a disk: {word!r}")
-    unused = devices.unused(word)
+    unused = survey.unused(word)
     return Disk(word, unused[0].size, unused)
 
 
@@ -253,14 +251,14 @@ def migrate_command(
     stop, start = map(_service_command, service or _SYSTEMD)
     source, target = (str(Path(word)) for word in (source, target))  # no slash at the end
     request = MoveRequest(source, target, stop, start, uri or ("" if service else _LDAPI), fstab, seconds)
-    begun = moving.begun(source)
+    begun = migrating.begun(source)
     if rollback:
         return _back(_continued(begun, request, bool(service)), apply, shown)
-    moving.require_forward(begun is not None and begun.goes_back, source)
+    migrating.require_forward(begun is not None and begun.goes_back, source)
     is_mounted = Path(target).is_dir() and mounts.mounted_at(Path(target)) is not None
     anew = begun is not None and begun.is_done and is_mounted
     if begun is None or anew:
-        plan = moves.plan(request, moving.run_directory(source))
+        plan = migrating.plan(request, migrating.run_directory(source))
     else:
         plan = _continued(begun, request, bool(service))
         if begun.is_done:
@@ -268,9 +266,9 @@ def migrate_command(
             if shown.as_json:
                 show_json({"plan": msgspec.to_builtins(plan), "done": begun.done})
             return EXIT_OK
-    if _is_confirmed(plan, _MIGRATION, moves.forward(plan), apply, shown.as_json):
+    if _is_confirmed(plan, _MIGRATION, migrating.forward(plan), apply, shown.as_json):
         with _reporting_the_stop(source):
-            _report(moving.migrate(plan, shown.progress, anew), shown.as_json)
+            _report(migrating.migrate(plan, shown.progress, anew), shown.as_json)
     return EXIT_OK
 
 
@@ -291,7 +289,7 @@ def _reporting_the_stop(source: str) -> Iterator[None]:
         yield
     except (LoaderError, KeyboardInterrupt):
         with suppress(LoaderError):
-            begun = moving.begun(source)
+            begun = migrating.begun(source)
             if begun is not None and begun.is_stopped:
                 tell(_STOPPED)
         raise
@@ -312,15 +310,15 @@ def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> 
         plan = msgspec.structs.replace(plan, notes=(note, *plan.notes))
     if not has_service:
         return plan
-    moves.require_commands(request)
+    migrating.require_commands(request)
     again = msgspec.structs.replace(before, stop=request.stop, start=request.start, uri=request.uri)
     return msgspec.structs.replace(plan, request=again)
 
 
 def _back(plan: MovePlan, apply: bool, shown: Shown) -> int:
     tell("What the service has written to the new volume is not on the former one.")
-    if _is_confirmed(plan, "rollback", moves.back(plan), apply, shown.as_json):
-        facts = moving.roll_back(plan, shown.progress)
+    if _is_confirmed(plan, "rollback", migrating.back(plan), apply, shown.as_json):
+        facts = migrating.roll_back(plan, shown.progress)
         _report(facts, shown.as_json)
         if facts["not_mounted"]:
             tell(

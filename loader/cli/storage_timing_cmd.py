@@ -29,12 +29,11 @@ from loader.declared import Argument, Milliseconds
 from loader.declared import command as declare
 from loader.errors import EXIT_OK, UsageProblem
 from loader.operations.storage import bench
+from loader.operations.storage import verdict as states
+from loader.operations.storage import watch as watching
 from loader.operations.storage.bench import BenchReport, BenchRow, BenchSizes, DiskSpeed
-from loader.operations.storage.watch import layers
-from loader.operations.storage.watch import verdict as states
-from loader.operations.storage.watch.layers import PROBES, Layer, Target
-from loader.operations.storage.watch.verdict import Figures, LayerState, Limits, State, is_hung
-from loader.operations.storage.watch.watching import Watch, Wishes
+from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, State, is_hung
+from loader.operations.storage.watch import PROBES, Target, Watch, Wishes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -152,9 +151,7 @@ class _Watched:
         if self.state_file is not None:
             states.write(state, self.state_file)
         if self.metrics_file is not None:
-            from loader.operations.storage.watch import prometheus  # takes long to import
-
-            prometheus.write_metrics(state, self.metrics_file)
+            states.write_metrics(state, self.metrics_file)
 
 
 @declare("watch")
@@ -188,8 +185,8 @@ def watch_command(path: Annotated[Path | None, Argument()], wishes: Wishes, watc
         raise UsageProblem(reason="say what to watch: PATH, or --layer")
     if not wishes.half_life:
         raise UsageProblem(reason="--half-life: a time above 0 is needed")
-    found = layers.given(watched.words) if path is None else layers.below(path)
-    return _watch(found, layers.beside(watched.probes, found, path), wishes, watched, as_json)
+    found = watching.given(watched.words) if path is None else watching.below(path)
+    return _watch(found, watching.beside(watched.probes, found, path), wishes, watched, as_json)
 
 
 def _checked(path: Path | None, state: Path | None, limits: Limits, as_json: bool) -> int:

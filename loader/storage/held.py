@@ -18,8 +18,8 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -188,31 +188,15 @@ def make_directories(path: Path, mode: int = 0o777) -> None:
 def on_the_way(path: Path) -> Iterator[os.stat_result]:
     """Looks at the directories and symbolic links by which a path is reached, from the top on, as far as they exist.
 
-    Who stops at the first that another account owns has followed nothing that this account could change.
+    Whoever stops at the first that another account owns has followed nothing that this account could change.
     """
-    start = _THROUGH.match(str(path))
-    here = Path(start.group() if start else "/")
-    rest = str(path)[len(str(here)) :] if start else str(path.absolute())
-    yield os.stat(here)
-    parts, links = rest.split("/")[::-1], 0
-    while parts:
-        part = parts.pop()
-        if not part:
-            continue
-        try:
-            status = os.lstat(here / part)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        yield status
-        if not stat.S_ISLNK(status.st_mode):
-            here = here / part
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            return
-        target = os.readlink(here / part)
-        parts += target.split("/")[::-1]
-        here = Path("/") if target.startswith("/") else here
+    links = 0
+    with closing(_components(path)) as components, suppress(FileNotFoundError, NotADirectoryError):
+        for status in components:
+            yield status
+            links += stat.S_ISLNK(status.st_mode)
+            if links > _MOST_LINKS:
+                return
 
 
 @contextmanager
@@ -408,37 +392,57 @@ def _is_trusted(status: os.stat_result) -> bool:
 
 
 def _directory(path: Path) -> int:
-    """One component after the other; a link of somebody else's is an error for root."""
-    start = _THROUGH.match(str(path))
-    top = start.group() if start else "/"
-    rest = str(path)[len(top) :] if start else str(path.absolute())
-    here = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Opens the directory for listing. A link of somebody else's on the way is an error for root."""
+    links = 0
     try:
-        return _walked(here, rest, path)
+        with closing(_components(path)) as components:
+            while True:
+                status = next(components)
+                links += stat.S_ISLNK(status.st_mode)
+                if stat.S_ISLNK(status.st_mode) and (
+                    links > _MOST_LINKS or (os.geteuid() == 0 and not _is_trusted(status))
+                ):
+                    reason = f"is reached by a symbolic link of another account (uid {status.st_uid})"
+                    raise DirectoryUnsafe(path=path, reason=reason)
+    except StopIteration as end:
+        return _listable(end.value, path)
     except OSError as error:
         error.filename = plain.with_operator_paths(str(path))
         raise
 
 
-def _walked(here: int, rest: str, path: Path) -> int:
-    """Takes over `here`."""
-    parts, links = rest.split("/")[::-1], 0
-    while parts:
-        part = parts.pop()
-        if not part:
-            continue
-        try:
+def _components(path: Path) -> Generator[os.stat_result, None, int]:
+    """Yields the status of each directory and symbolic link by which a path is reached, from the top on. A link is
+    followed once the next status is requested. Returns an O_PATH descriptor of the last component."""
+    start = _THROUGH.match(str(path))
+    top = start.group() if start else "/"
+    rest = str(path)[len(top) :] if start else str(path.absolute())
+    here = os.open(top, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield os.fstat(here)
+        parts = rest.split("/")[::-1]
+        while parts:
+            part = parts.pop()
+            if not part:
+                continue
             there, status = _looked_at(part, here)
-            if stat.S_ISLNK(status.st_mode):
-                links += 1
-                target = _target(there, status, path, links)
+            try:
+                yield status
+                if stat.S_ISLNK(status.st_mode):
+                    target = os.readlink("", dir_fd=there)
+                    parts += target.split("/")[::-1]
+                    following = os.open("/" if target.startswith("/") else ".", LOOK, dir_fd=here)
+                    os.close(there)
+                    there = following
+            except BaseException:
                 os.close(there)
-                parts += target.split("/")[::-1]
-                there = os.open("/" if target.startswith("/") else ".", LOOK, dir_fd=here)
-        finally:
+                raise
             os.close(here)
-        here = there
-    return _listable(here)
+            here = there
+        return here
+    except BaseException:
+        os.close(here)
+        raise
 
 
 def _looked_at(name: str, directory: int) -> tuple[int, os.stat_result]:
@@ -451,21 +455,12 @@ def _looked_at(name: str, directory: int) -> tuple[int, os.stat_result]:
         raise
 
 
-def _target(link: int, status: os.stat_result, path: Path, links: int) -> str:
+def _listable(here: int, path: Path) -> int:
+    """A descriptor that lists and syncs; one that only reaches what is inside if the directory may not be read. Takes
+    over `here`."""
     try:
-        if links > _MOST_LINKS or (os.geteuid() == 0 and not _is_trusted(status)):
-            reason = f"is reached by a symbolic link of another account (uid {status.st_uid})"
-            raise DirectoryUnsafe(path=path, reason=reason)
-        return os.readlink("", dir_fd=link)
-    except BaseException:
-        os.close(link)
-        raise
-
-
-def _listable(here: int) -> int:
-    """A descriptor that lists and syncs; one that only reaches what is inside where the directory may not be read."""
-    try:
-        return os.open(".", _LIST, dir_fd=here)
+        with named(path):
+            return os.open(".", _LIST, dir_fd=here)
     except PermissionError:
         return os.dup(here)
     finally:

@@ -65,13 +65,17 @@ def mount_of(path: Path) -> Mount:
 
 def base_of(bind: Mount) -> Mount | None:
     """The mount that the directory of a bind mount is reached through; None where there is none."""
-    known = parse(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
     fits = (
         one
-        for one in known.values()
+        for one in _all().values()
         if one.device == bind.device and not one.is_bind and f"{bind.root}/".startswith(f"{one.root.rstrip('/')}/")
     )
     return max(fits, key=lambda one: len(one.root), default=None)
+
+
+def on_device(number: str) -> str | None:
+    """A mount point of the device."""
+    return next((mount.target for mount in _all().values() if mount.device == number), None)
 
 
 def mounted_at(path: Path) -> Mount | None:

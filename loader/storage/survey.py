@@ -1,17 +1,448 @@
-"""All that is known of what a path stands on: mount, file system, logical volumes, devices, space."""
+"""What is known of the storage below a path: mount, file system, logical volumes, devices, space; and whether a disk is
+unused. Nothing is written. A tool of the system (lvs, pvs, tune2fs, ...) that is absent or refuses is noted, and its
+fact is missing."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from loader.storage import devices, files, mounts, volumes
-from loader.storage import volumes as filesystems
-from loader.storage.devices import Device
+from loader import child
+from loader.errors import DiskInUse, UsageProblem
+from loader.storage import files, mounts
 from loader.storage.mounts import FstabEntry, Mount
-from loader.storage.volumes import Asker, Parameters, Space, Unseen, Volume, Volumes
+
+SYS = Path("/sys")
+_SECTOR = 512  # bytes: the unit of sizes and starts in sysfs, whatever the device's sectors are
+_DM_KINDS = {"LVM": "lvm", "CRYPT": "crypt", "mpath": "multipath"}
+# Administrators' programs; the path of an ordinary user or of cron often lacks sbin.
+_ALSO = "/usr/local/sbin:/usr/sbin:/sbin"
+Parsed = TypeVar("Parsed")
+
+
+class Unseen(msgspec.Struct, frozen=True):
+    """What could not be looked at, and why."""
+
+    what: str
+    why: str
+
+
+class Asker:
+    """Runs tools, and keeps a list of those that gave no answer."""
+
+    def __init__(self) -> None:
+        self._unseen: list[Unseen] = []
+
+    @property
+    def unseen(self) -> tuple[Unseen, ...]:
+        return tuple(self._unseen)
+
+    def missed(self, what: str, why: str) -> None:
+        self._unseen.append(Unseen(what, why))
+
+    def output(self, what: str, tool: str, *arguments: str) -> str | None:
+        """What the tool prints; None, and `what` is noted as not looked at, when it gives no answer."""
+        program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
+        if program is None:
+            self.missed(what, f"{tool} is not installed")
+            return None
+        answer = child.ask([program, *arguments])
+        if answer.status != 0:
+            printed = "; ".join(word.strip() for word in answer.words[-2:] if word.strip())
+            self.missed(what, f"{tool}: {printed or f'exit status {answer.status}'}")
+            return None
+        return answer.out.decode("utf-8", "replace")
+
+    def parsed(self, what: str, tool: str, text: str | None, parse: Callable[[str], Parsed]) -> Parsed | None:
+        """What the tool's answer means; None, and `what` is noted, when it is not in its documented form."""
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except (msgspec.MsgspecError, KeyError, ValueError) as error:
+            self.missed(what, f"{tool}: its answer cannot be read ({type(error).__name__}: {error})")
+            return None
+
+
+# --- logical volumes, and the physical volumes that their extents are on ---------------------------------------------
+
+_FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
+_SEGMENTS = (
+    "lv_name,vg_name,lv_dm_path,lv_size,segtype,stripes,data_stripes,stripe_size,seg_size_pe,seg_pe_ranges,"
+    "lv_read_ahead,vg_extent_size,data_percent,metadata_percent,pool_lv"
+)
+_PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
+
+
+class _Answer(msgspec.Struct):
+    """Numbers are strings; lvs adds what it logged."""
+
+    report: list[dict[str, list[dict[str, str]]]]
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """`extents`: how many of the volume. `legs`: (physical volume, extents on it); `stripe_size` in bytes, 0: none.
+
+    `data_stripes`: those without the copies of raid10 and the parity of raid5; for raid1 lvs counts the copies.
+    """
+
+    kind: str
+    stripes: int
+    stripe_size: int
+    extents: int
+    legs: tuple[tuple[str, int], ...]
+    data_stripes: int = 1
+
+
+class Volume(msgspec.Struct, frozen=True):
+    """`pool`: of a thin volume, the name of its pool. Percentages: of a pool; None elsewhere. Sizes in bytes."""
+
+    name: str
+    group: str
+    path: str
+    size: int
+    extent_size: int
+    read_ahead: str
+    segments: tuple[Segment, ...]
+    pool: str | None
+    data_percent: float | None
+    metadata_percent: float | None
+
+    @property
+    def extents(self) -> int:
+        return sum(segment.extents for segment in self.segments)
+
+    @property
+    def legs(self) -> dict[str, int]:
+        """Physical volume -> extents of this volume on it."""
+        extents: Counter[str] = Counter()
+        for segment in self.segments:
+            extents.update(dict(segment.legs))
+        return dict(extents)
+
+
+class PhysicalVolume(msgspec.Struct, frozen=True):
+    """`start`: bytes before its first extent. `disks`: that it is on; empty where the kernel does not tell."""
+
+    name: str
+    group: str
+    start: int
+    extents: int
+    used: int
+    disks: tuple[str, ...] = ()
+
+    @property
+    def free(self) -> int:
+        return self.extents - self.used
+
+
+class Volumes(msgspec.Struct, frozen=True):
+    """All of this host."""
+
+    logical: tuple[Volume, ...] = ()
+    physical: tuple[PhysicalVolume, ...] = ()
+
+    def at(self, path: str) -> Volume | None:
+        """The volume of a device-mapper path."""
+        return next((one for one in self.logical if one.path == path), None)
+
+    def named(self, group: str, name: str) -> Volume | None:
+        """lvs writes the names of hidden volumes in brackets."""
+        return next((one for one in self.logical if (one.group, one.name.strip("[]")) == (group, name)), None)
+
+    def of_group(self, group: str) -> tuple[PhysicalVolume, ...]:
+        return tuple(one for one in self.physical if one.group == group)
+
+
+def volumes(asker: Asker) -> Volumes:
+    """Empty where the tools give no answer, or one that is not theirs."""
+    segments = asker.output("logical volumes", "lvs", "-a", *_FORM, "--segments", "-o", _SEGMENTS)
+    physical = asker.output("physical volumes", "pvs", *_FORM, "-o", _PHYSICAL)
+    logical = asker.parsed("logical volumes", "lvs", segments, parse_segments) or ()
+    volumes = asker.parsed("physical volumes", "pvs", physical, parse_physical) or ()
+    return Volumes(logical, tuple(replace(volume, disks=_disks_of(volume.name)) for volume in volumes))
+
+
+def _disks_of(path: str) -> tuple[str, ...]:
+    number = number_of(path)
+    return tuple(device.path for device in stack(number) if not device.on) if number else ()
+
+
+def parse_segments(text: str) -> tuple[Volume, ...]:
+    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in _rows(text, "seg"):
+        rows.setdefault((row["vg_name"], row["lv_name"]), []).append(row)
+    return tuple(map(_volume, rows.values()))
+
+
+def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
+    return tuple(
+        PhysicalVolume(
+            row["pv_name"],
+            row["vg_name"],
+            _whole(row["pe_start"]),
+            _whole(row["pv_pe_count"]),
+            _whole(row["pv_pe_alloc_count"]),
+        )
+        for row in _rows(text, "pv")
+    )
+
+
+def _rows(text: str, name: str) -> list[dict[str, str]]:
+    return [row for one in msgspec.json.decode(text, type=_Answer).report for row in one[name]]
+
+
+def _volume(rows: list[dict[str, str]]) -> Volume:
+    first = rows[0]
+    return Volume(
+        name=first["lv_name"],
+        group=first["vg_name"],
+        path=first["lv_dm_path"],
+        size=_whole(first["lv_size"]),
+        extent_size=_whole(first["vg_extent_size"]),
+        read_ahead=first["lv_read_ahead"],
+        segments=tuple(map(_segment, rows)),
+        pool=first["pool_lv"].strip("[]") or None,
+        data_percent=_percent(first["data_percent"]),
+        metadata_percent=_percent(first["metadata_percent"]),
+    )
+
+
+def _segment(row: dict[str, str]) -> Segment:
+    return Segment(
+        row["segtype"],
+        _whole(row["stripes"]),
+        _whole(row["stripe_size"]),
+        _whole(row["seg_size_pe"]),
+        tuple(_leg(words) for words in row["seg_pe_ranges"].split() if words.startswith("/")),
+        _whole(row["data_stripes"]),
+    )
+
+
+def _leg(words: str) -> tuple[str, int]:
+    """Of "/dev/sda:100-199"."""
+    name, _, extents = words.rpartition(":")
+    first, _, last = extents.partition("-")
+    return name, int(last) - int(first) + 1
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _percent(text: str) -> float | None:
+    """lvs writes them as the locale does."""
+    return float(text.replace(",", ".")) if text else None
+
+
+# --- file systems ----------------------------------------------------------------------------------------------------
+
+EXT = ("ext2", "ext3", "ext4")
+_GET_FLAGS = 0x80086601  # FS_IOC_GETFLAGS, linux/fs.h
+_NO_COW = 0x00800000
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """In bytes; stripe unit and width are 0 where it was made for none. `groups`: of allocation; 0 for ext.
+
+    `journal`: does it have one; xfs always does.
+    """
+
+    block: int
+    stripe_unit: int = 0
+    stripe_width: int = 0
+    groups: int = 0
+    journal: bool = True
+
+
+class Space(msgspec.Struct, frozen=True):
+    """Bytes. `free`: what the current user may still write."""
+
+    size: int
+    free: int
+    block: int
+
+
+def parameters(mount: Mount, asker: Asker) -> Parameters | None:
+    """None where it is of another kind, or nobody tells."""
+    what = f"parameters of the {mount.kind} file system"
+    if mount.kind == "xfs":
+        return of_xfs(asker.output(what, "xfs_info", mount.target) or "")
+    if mount.kind in EXT:
+        return of_ext(asker.output(what, "tune2fs", "-l", mount.source) or "")
+    return None
+
+
+def of_xfs(text: str) -> Parameters | None:
+    """From xfs_info(8), which counts stripes in blocks."""
+    data = re.search(r"^data .*?bsize=(\d+).*?sunit=(\d+)\s+swidth=(\d+)", text, re.M | re.S)
+    groups = re.search(r"agcount=(\d+)", text)
+    if not data or not groups:
+        return None
+    block = int(data[1])
+    return Parameters(block, int(data[2]) * block, int(data[3]) * block, int(groups[1]))
+
+
+def of_ext(text: str) -> Parameters | None:
+    """From tune2fs(8), which counts stripes in blocks, and leaves them out where there are none."""
+    found = dict(re.findall(r"^([A-Z][\w ]+):\s+(\d+)$", text, re.MULTILINE))
+    if "Block size" not in found:
+        return None
+    block = int(found["Block size"])
+    stride, width = (int(found.get(f"RAID {name}", 0)) for name in ("stride", "stripe width"))
+    features = re.search(r"^Filesystem features:.*", text, re.MULTILINE)
+    journal = features is None or "has_journal" in features[0].split()
+    return Parameters(block, stride * block, width * block, journal=journal)
+
+
+def is_without_cow(path: Path) -> bool:
+    """Does the file or directory have the attribute C of chattr(1)?"""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        answer = fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8))
+        return bool(int.from_bytes(answer, "little") & _NO_COW)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+class Device(msgspec.Struct, frozen=True):
+    """Sizes in bytes. `min_io` and `opt_io`: 0 or as small as a sector where the device states none.
+
+    `kind`: disk, partition, lvm, crypt, multipath, dm, loop, or md and its level. `on`: names of those below it.
+    `scheduler` and `write_cache`: None where it has none of its own. `file`: what a loop device shows.
+    """
+
+    name: str
+    path: str
+    kind: str
+    size: int
+    start: int
+    alignment_offset: int
+    logical_sector: int
+    physical_sector: int
+    min_io: int
+    opt_io: int
+    rotational: bool
+    read_ahead: int
+    scheduler: str | None
+    schedulers: tuple[str, ...]
+    write_cache: str | None
+    on: tuple[str, ...]
+    file: str | None = None
+    read_only: bool = False
+
+
+def stack(number: str, sys: Path = SYS) -> tuple[Device, ...]:
+    """The device of that number ("254:0") and all that it stands on, the upper ones first, each once."""
+    place = sys / "dev/block" / number
+    return tuple(_down([place.resolve()], sys)) if place.exists() else ()
+
+
+def number_of(source: str) -> str | None:
+    """The number of a block device by its path: btrfs gives its mounts a number that no device has."""
+    try:
+        status = os.stat(source)
+    except (OSError, ValueError):
+        return None
+    return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" if status.st_rdev else None
+
+
+def of_btrfs(name: str, sys: Path = SYS) -> tuple[str, ...]:
+    """Numbers of all devices of the btrfs that `name` belongs to."""
+    for group in sys.glob("fs/btrfs/*/devices"):
+        if (group / name).exists():
+            return tuple(_text(one / "dev") for one in sorted(group.iterdir()))
+    return ()
+
+
+def _down(places: list[Path], sys: Path) -> Iterator[Device]:
+    met = set()
+    while places:
+        place, *places = places
+        if place.name not in met:
+            met.add(place.name)
+            below = _below(place)
+            yield _device(place, below)
+            places += below
+
+
+def _below(place: Path) -> list[Path]:
+    if (place / "partition").exists():
+        return [place.parent]
+    return [one.resolve() for one in sorted(place.glob("slaves/*"))]
+
+
+def _device(place: Path, below: list[Path]) -> Device:
+    queue = (place.parent if (place / "partition").exists() else place) / "queue"
+    offered, chosen = _schedulers(_text(queue / "scheduler"))
+    dm = _text(place / "dm/name")
+    return Device(
+        name=place.name,
+        path=f"/dev/mapper/{dm}" if dm else f"/dev/{place.name.replace('!', '/')}",
+        kind=_kind(place),
+        size=_number(place / "size") * _SECTOR,
+        start=_number(place / "start") * _SECTOR,
+        alignment_offset=_number(place / "alignment_offset"),
+        logical_sector=_number(queue / "logical_block_size"),
+        physical_sector=_number(queue / "physical_block_size"),
+        min_io=_number(queue / "minimum_io_size"),
+        opt_io=_number(queue / "optimal_io_size"),
+        rotational=_text(queue / "rotational") == "1",
+        read_ahead=_number(queue / "read_ahead_kb") * 1024,
+        scheduler=chosen,
+        schedulers=offered,
+        write_cache=_text(queue / "write_cache") or None,
+        on=tuple(one.name for one in below),
+        file=_text(place / "loop/backing_file") or None,
+        read_only=_text(place / "ro") == "1",
+    )
+
+
+def _kind(place: Path) -> str:
+    if (place / "partition").exists():
+        return "partition"
+    if (place / "dm").exists():
+        return _DM_KINDS.get(_text(place / "dm/uuid").partition("-")[0], "dm")
+    if (place / "md").exists():
+        return f"md {_text(place / 'md/level')}"
+    return "loop" if (place / "loop").exists() else "disk"
+
+
+def _schedulers(text: str) -> tuple[tuple[str, ...], str | None]:
+    """Of "none [mq-deadline]": what it offers, and the one in use."""
+    chosen = re.search(r"\[(.+?)\]", text)
+    return tuple(re.findall(r"[\w-]+", text)), chosen[1] if chosen else None
+
+
+def _number(path: Path) -> int:
+    text = _text(path)
+    return int(text) if text.lstrip("-").isdigit() else 0
+
+
+def _text(path: Path) -> str:
+    """Empty where the kernel or the kind of device has no such file."""
+    try:
+        return path.read_text(errors="surrogateescape").strip()
+    except OSError:
+        return ""
+
+
+# --- the facts of a path ---------------------------------------------------------------------------------------------
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -40,8 +471,8 @@ class Facts(msgspec.Struct, frozen=True):
     @property
     def volume(self) -> Volume | None:
         """The logical volume that the file system is on, or the upper one of those below."""
-        found = (self.volumes.at(one.path) for one in self.devices if one.kind == "lvm")
-        return next((volume for volume in found if volume), None)
+        volumes = (self.volumes.at(device.path) for device in self.devices if device.kind == "lvm")
+        return next(filter(None, volumes), None)
 
 
 def of(path: Path) -> Facts:
@@ -49,18 +480,18 @@ def of(path: Path) -> Facts:
     asker = Asker()
     with files.explained(path):
         mount = mounts.mount_of(path)
-        space = filesystems.space(path)
-        no_cow = mount.kind == "btrfs" and filesystems.is_without_cow(path)
-    found = devices_of(mount)
+        status = os.statvfs(path)
+        no_cow = mount.kind == "btrfs" and is_without_cow(path)
+    devices = devices_of(mount)
     base = mounts.base_of(mount) if mount.is_bind else None
     return Facts(
         path=str(path),
         mount=mount,
         fstab=mounts.fstab_of(mount.target),
-        space=space,
-        parameters=filesystems.parameters(mount, asker),
-        devices=found,
-        volumes=_volumes(asker) if any(one.kind == "lvm" for one in found) else Volumes(),
+        space=Space(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize, status.f_bsize),
+        parameters=parameters(mount, asker),
+        devices=devices,
+        volumes=volumes(asker) if any(device.kind == "lvm" for device in devices) else Volumes(),
         no_cow=no_cow,
         unseen=asker.unseen,
         base=base,
@@ -68,23 +499,74 @@ def of(path: Path) -> Facts:
     )
 
 
-def _volumes(asker: Asker) -> Volumes:
-    found = volumes.read(asker)
-    physical = tuple(replace(one, disks=_disks_of(one.name)) for one in found.physical)
-    return Volumes(found.logical, physical)
-
-
-def _disks_of(path: str) -> tuple[str, ...]:
-    number = devices.number_of(path)
-    return tuple(one.path for one in devices.stack(number) if not one.on) if number else ()
-
-
 def devices_of(mount: Mount) -> tuple[Device, ...]:
     """The upper ones first; none of a file system without one."""
     if not mount.device.startswith("0:"):
-        return devices.stack(mount.device)
-    number = devices.number_of(mount.source) if mount.kind == "btrfs" else None
-    first = devices.stack(number) if number else ()
-    others = devices.of_btrfs(first[0].name) if first else ()
-    all_of_them = (one for each in (number, *others) if each for one in devices.stack(each))
+        return stack(mount.device)
+    number = number_of(mount.source) if mount.kind == "btrfs" else None
+    first = stack(number) if number else ()
+    others = of_btrfs(first[0].name) if first else ()
+    all_of_them = (one for each in (number, *others) if each for one in stack(each))
     return tuple({one.name: one for one in all_of_them}.values())
+
+
+# --- disks that are to be given away ---------------------------------------------------------------------------------
+
+
+def unused(path: str) -> tuple[Device, ...]:
+    """The device and those below it, once it is seen that nothing uses it and no signature is on it.
+
+    Raises DiskInUse, NoSuchPath, NotPermitted, UsageProblem.
+    """
+    with files.explained(Path(path)):
+        os.stat(path)
+    number = number_of(path)
+    devices = stack(number) if number else ()
+    if not devices:
+        raise UsageProblem(reason=f"{path} is not a block device")
+    mounted = mounts.on_device(str(number))
+    if mounted:
+        raise DiskInUse(path=path, reason=f"is mounted on {mounted}")
+    kinds = _signatures(path)
+    if "LVM2_member" in kinds:
+        raise DiskInUse(path=path, reason="is a physical volume of LVM already")
+    if kinds:
+        raise DiskInUse(path=path, reason=f"holds a signature ({', '.join(dict.fromkeys(kinds))})")
+    _require_free(path)
+    return devices
+
+
+def _require_free(path: str) -> None:
+    """The kernel lets nobody have a block device for itself that is mounted, swapped to, or below another one."""
+    with files.explained(Path(path)):
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            reason = "is in use: mounted, swap space, or part of another device"
+            raise DiskInUse(path=path, reason=reason) from None
+
+
+def _signatures(path: str) -> tuple[str, ...]:
+    """Their kinds; wipefs without options only reads."""
+    with files.explained(Path(path)):
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    asker = Asker()
+    text = asker.output("signatures", "wipefs", "--json", path)
+    kinds = asker.parsed("signatures", "wipefs", text, _kinds)
+    if kinds is None:
+        why = "; ".join(unseen.why for unseen in asker.unseen)
+        raise DiskInUse(path=path, reason=f"cannot be searched for signatures ({why})")
+    return kinds
+
+
+class _Signature(msgspec.Struct):
+    type: str
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    if not text.strip():  # nothing at all is how some versions say it
+        return ()
+    answer = msgspec.json.decode(text, type=dict[str, list[_Signature]])
+    return tuple(signature.type for signature in answer["signatures"])

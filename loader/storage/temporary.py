@@ -57,8 +57,9 @@ def lasting(place: Path) -> Path:
     others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
     with held.opened(place) as opened:
         real = Path(os.readlink(opened.path))
-        for directory in reversed((real, *real.parents)) if is_root else (real,):
-            status = os.lstat(directory)
+        # Not strict: a link that takes the place of a directory meanwhile adds a step, with its own owner.
+        steps = [*zip((*reversed(real.parents), real), held.on_the_way(real), strict=False)]
+        for directory, status in steps if is_root else steps[-1:]:
             at = "" if directory == real else f"is below {directory}, which "
             if status.st_uid not in trusted:
                 reason = f"{at}belongs to another account (uid {status.st_uid})"

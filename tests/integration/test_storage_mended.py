@@ -228,9 +228,11 @@ def _printing() -> Iterator[str]:
     """Rules, as patterns, of findings with commands, from the source."""
     for path in Path(storage.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
-                mend = [*node.args[5:6], *(one.value for one in node.keywords if one.arg == "mend")]
-                if mend and ast.unparse(mend[0]) != "()":
+            at = {"Finding": 5, "_finding": 4}.get(ast.unparse(node.func)) if isinstance(node, ast.Call) else None
+            if isinstance(node, ast.Call) and at:
+                mend = [*node.args[at : at + 1], *(one.value for one in node.keywords if one.arg == "mend")]
+                is_passed_on = ast.unparse(node.args[1]) == "rule"  # by _finding, whose calls are looked at
+                if mend and ast.unparse(mend[0]) != "()" and not is_passed_on:
                     yield (re.sub(r"\{.*?\}", "*", ast.unparse(node.args[1])).removeprefix("f").strip("'"))
 
 

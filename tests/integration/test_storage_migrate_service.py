@@ -20,10 +20,8 @@ from fixtures import kerberos
 from fixtures.limits import loop_device, missing_loop_filesystem
 from fixtures.waiting import until
 from loader.errors import MigrationRefused
-from loader.operations.storage.migrate import moving
-from loader.operations.storage.migrate import plan as planning
-from loader.operations.storage.migrate.plan import MoveRequest
-from loader.progress import Meter
+from loader.operations.storage import migrate as migrating
+from loader.operations.storage.migrate import MoveRequest
 from loader.run.steps import Run
 from tests.support.command import Done, ditseed, start
 from tests.support.nobody import NOBODY
@@ -216,7 +214,7 @@ def test_a_database_in_use_where_its_volume_has_another_name(home: Path) -> None
         assert (done.status, f"are mounted on {home}/other, too" in done.err) == (125, True)
         with elsewhere(old, home / "other", *environment_open(home / "other")) as user:
             words = MoveRequest(str(old), str(home / "new"), ("true",), ("true",), "", str(home / "fstab"))
-            plan = planning.plan(words, home / "state")
+            plan = migrating.plan(words, home / "state")
             done = migrate(home, old, "--service", stop, "true", "--apply")
             assert done.status == 125
             assert "sh ended with status 5: not loaded, and python" in done.err
@@ -224,7 +222,7 @@ def test_a_database_in_use_where_its_volume_has_another_name(home: Path) -> None
             assert [one.name for one in (home / "new").iterdir()] == ["lost+found"]
             # Started again after the copy was verified.
             with pytest.raises(MigrationRefused, match=f"is used again: .*process {user.pid}"):
-                moving._Steps(plan, cast(Run, None))._unmount(Meter("unmount"))
+                migrating._Steps(plan, cast(Run, None))._unmount()
             assert (mounted(old), mounted(home / "new")) == (device, new)
 
 

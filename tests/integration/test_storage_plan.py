@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from fixtures import storage_vm
 from fixtures.limits import missing_loop_filesystem
 from tests.integration.test_storage_check import images, loop_device, mounted, run
@@ -26,43 +24,35 @@ print(ditseed("plan /dev/ubda --database-size 1G", "refused"), open("refused").r
 print(open("/run/fstab").read())
 """
 # Kind, mount point, disks, memory; xfs takes stripes from 1 GiB on.
-WISHES = {
-    "current": [
-        ("xfs", "/run/mnt/xfs", "/dev/ubda /dev/ubdb /dev/ubdc", "1G"),
-        ("ext4", "/run/mnt/ext 4", "/dev/ubdd /dev/ubde /dev/ubdf", "16M"),
-    ],
-    "legacy": [
-        ("ext3", "/run/mnt/ext3", "/dev/ubda /dev/ubdb /dev/ubdc", "1G"),
-        ("ext2", "/run/mnt/ext2", "/dev/ubdd /dev/ubde /dev/ubdf", "16M"),
-    ],
-}
+WISHES = [
+    ("xfs", "/run/mnt/xfs", "/dev/ubda /dev/ubdb /dev/ubdc", "1G"),
+    ("ext4", "/run/mnt/ext 4", "/dev/ubdd /dev/ubde /dev/ubdf", "16M"),
+]
 
 
 MODULES = ("dm-mod", "raid1", "raid10", "dm-raid")
 
 
-@pytest.mark.parametrize("wishes", WISHES)
-def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path, wishes: str) -> None:
-    """But that ext2 has no journal, which the plan notes, too."""
+def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) -> None:
     require(storage_vm.missing_storage_vm())
     disks = images(tmp_path, 360, 360, 360, 120, 120, 120)
-    ended = storage_vm.run(program(PLANNED.format(wishes=WISHES[wishes], options="")), disks)
+    ended = storage_vm.run(program(PLANNED.format(wishes=WISHES, options="")), disks)
     assert ended.status == 0, ended.err
     *found, refused = ended.out.partition("\n\n")[0].splitlines()[:3]
     assert refused.startswith("123 ")
     assert "/dev/ubda is a physical volume of LVM already [storage.disk_in_use]" in refused
-    for line, (kind, place, _, memory) in zip(found, WISHES[wishes], strict=True):
+    for line, (kind, place, _, memory) in zip(found, WISHES, strict=True):
         facts = json.loads(line.partition(" ")[2])
         assert facts["mount"]["kind"] == kind
         assert facts["not_looked_at"] == []
         findings = {one["rule"]: one["severity"] for one in facts["findings"]}
-        assert findings.pop("filesystem") == ("warning" if kind == "ext2" else "ok")
+        assert findings.pop("filesystem") == "ok"
         assert findings.pop("volume.redundancy") == "note"
         assert set(findings.values()) == {"ok"}, findings
         assert {"volume.striped", "volume.stripe_size", "stripes", "alignment", "block_size"} <= set(findings)
         assert facts["parameters"]["stripe_width"] == 3 * 65536
         assert facts["devices"][0]["read_ahead"] == (131072 if memory == "1G" else 16384)
-        number, word = WISHES[wishes].index((kind, place, _, memory)), place.replace(" ", r"\040")
+        number, word = WISHES.index((kind, place, _, memory)), place.replace(" ", r"\040")
         assert f"/dev/vg{number}/data {word} {kind} defaults 0 2\n" in ended.out
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
-from loader.operations.storage.watch.layers import Layer, Target
-from loader.operations.storage.watch.watching import Watch, Wishes
+from loader.operations.storage.verdict import Layer
+from loader.operations.storage.watch import Target, Watch, Wishes
 from loader.storage.probes import FileLock
 from tests.support.command import ditseed
 from tests.support.require import require

@@ -14,7 +14,7 @@ import pytest
 
 from fixtures.limits import loop_device, missing_loop_filesystem
 from fixtures.slapd import Slapd
-from loader.operations.storage.migrate.moving import STEPS
+from loader.operations.storage.migrate import STEPS
 from tests.support.command import Done, ditseed, start
 from tests.support.require import require
 

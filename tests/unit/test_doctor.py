@@ -21,7 +21,7 @@ from loader.operations.monitoring import Status
 from loader.operations.room import Room
 from loader.operations.storage.findings import Finding
 from loader.run.lease import Lease
-from loader.storage.volumes import Unseen
+from loader.storage.survey import Unseen
 
 GIB = 1 << 30
 ROOM = Room(maxsize=10 * GIB, used=3 * GIB, reusable=0, held=0, disk_free=50 * GIB, growth=None)

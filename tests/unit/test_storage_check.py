@@ -12,10 +12,8 @@ from msgspec.structs import replace
 
 from loader.operations.storage.check import judged
 from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
-from loader.storage.devices import Device
 from loader.storage.mounts import FstabEntry
-from loader.storage.survey import Facts
-from loader.storage.volumes import Segment, Volume, Volumes
+from loader.storage.survey import Device, Facts, Segment, Volume, Volumes
 
 RECORDED = Path(__file__).parent / "storage/recorded"
 

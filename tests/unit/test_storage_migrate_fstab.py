@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loader.operations.storage.migrate import volume
-from loader.operations.storage.migrate.volume import Volume
+from loader.operations.storage import mounting
+from loader.operations.storage.mounting import Volume
 from loader.storage.mounts import Mount
 
 NEW = Volume("/dev/mapper/vg-new", "1", "xfs", "noatime")
@@ -28,12 +28,12 @@ def test_it_comes_before_the_lines_that_need_it(tmp_path: Path, needs: str) -> N
     others = "/dev/sda1 / ext4 defaults 0 1", "/srv/ldapx /x none bind 0 0"
     before = "\n".join((*others, needs, "/dev/sdb1 /mnt/new xfs noatime 0 2", ""))
     table.write_text(before)
-    edits = volume.edits(table, "/srv/ldap", "/mnt/new", NEW, "2026-11-27")
-    volume.apply(table, edits)
-    volume.apply(table, edits)
+    edits = mounting.edits(table, "/srv/ldap", "/mnt/new", NEW, "2026-11-27")
+    mounting.apply(table, edits)
+    mounting.apply(table, edits)
     lines = [line for line in table.read_text().splitlines() if not line.startswith("#")]
     assert lines == [*others, LINE, needs]
-    volume.undo(table, edits)
+    mounting.undo(table, edits)
     assert table.read_text() == before
 
 
@@ -42,27 +42,27 @@ def test_a_volume_that_is_gone_is_left_out(tmp_path: Path) -> None:
     table = tmp_path / "fstab"
     before = "/dev/sda1 /srv/ldap ext4 defaults 0 2\n/dev/sdb1 /mnt/new xfs noatime 0 2\n"
     table.write_text(before)
-    edits = volume.edits(table, "/srv/ldap", "/mnt/new", NEW, "2026-11-27")
-    of_new = volume.of_volume(edits, "/mnt/new")
-    volume.leave_out(table, of_new)
+    edits = mounting.edits(table, "/srv/ldap", "/mnt/new", NEW, "2026-11-27")
+    of_new = mounting.of_volume(edits, "/mnt/new")
+    mounting.leave_out(table, of_new)
     assert table.read_text() == before  # as the operator wrote it: nothing was changed yet
-    volume.apply(table, edits)
+    mounting.apply(table, edits)
     for _ in range(2):
-        volume.undo(table, [one for one in edits if one not in of_new])
-        volume.leave_out(table, of_new)
+        mounting.undo(table, [one for one in edits if one not in of_new])
+        mounting.leave_out(table, of_new)
         first, comment, line = table.read_text().splitlines()
         assert (first, line) == (before.splitlines()[0], f"# {before.splitlines()[1]}")
         assert comment.startswith("# 2026-11-27 ditseed storage migrate: kept, this volume could")
-    volume.undo(table, edits)
+    mounting.undo(table, edits)
     assert table.read_text() == before
 
 
 def test_whether_a_boot_mounts_it_is_as_before() -> None:
     """TO is often in fstab with noauto, if at all; FROM may be mounted by a cluster's manager."""
     new = Volume("/dev/sdb1", "1", "xfs", "noauto")
-    assert volume.with_options_of(new, Volume("/dev/sda1", "2", "xfs", "nosuid")).options == "nosuid"
-    assert volume.with_options_of(new, Volume("/dev/sda1", "2", "xfs", "noauto")).options == "noauto"
-    assert volume.with_options_of(new, None).options == "defaults"
+    assert mounting.with_options_of(new, Volume("/dev/sda1", "2", "xfs", "nosuid")).options == "nosuid"
+    assert mounting.with_options_of(new, Volume("/dev/sda1", "2", "xfs", "noauto")).options == "noauto"
+    assert mounting.with_options_of(new, None).options == "defaults"
 
 
 def test_btrfs_with_another_default_subvolume(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_btrfs_with_another_default_subvolume(tmp_path: Path) -> None:
     table.touch()
     options = ("rw", "noatime", "subvolid=5", "subvol=/")
     mount = Mount("0:50", "/", "/mnt/new", "btrfs", "/dev/none", options)
-    assert volume.of(mount, table).options == "noatime,subvol=/"
+    assert mounting.of(mount, table).options == "noatime,subvol=/"
     for written, kept in (("compress=no", "compress=no,subvol=/"), ("subvolid=5", "subvolid=5")):
         table.write_text(f"/dev/none /mnt/new btrfs {written} 0 0\n")
-        assert volume.of(mount, table).options == kept
+        assert mounting.of(mount, table).options == kept

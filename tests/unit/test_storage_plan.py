@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from loader.errors import DisksUnequal, LoaderError, StripesImpossible, UsageProblem, VolumeTooSmall
-from loader.operations.storage import rules
+from loader.operations.storage import check
 from loader.operations.storage.plan import Disk, Plan, Wishes, plan
-from loader.storage.devices import Device
+from loader.storage.survey import Device
 
 GIB = 1 << 30
 DISK = Device("sdb", "/dev/sdb", "disk", 8 * GIB, 0, 0, 512, 512, 512, 0, False, 131072, None, (), None, ())
@@ -44,7 +44,7 @@ def test_the_whole_of_three_disks() -> None:
         "mount -t xfs /dev/ldap/data /srv/ldap",
         "printf '%s\\n' '/dev/ldap/data /srv/ldap xfs defaults 0 2' >>/etc/fstab",
     ]
-    assert made.notes == (rules.ONE_DISK,)
+    assert made.notes == (check.ONE_DISK,)
     assert all(step.why for step in made.steps)
     assert any("agcount" in reason for step in made.steps for reason in step.why)
 
@@ -75,7 +75,6 @@ def test_one_disk_is_linear() -> None:
     ("wished", "expected"),
     [
         ({"kind": "ext4"}, "mkfs.ext4 -b 4096 -m 0 -E stride=16,stripe_width=48 /dev/ldap/data"),
-        ({"kind": "ext3"}, "mkfs.ext3 -b 4096 -m 0 -E stride=16,stripe_width=48 /dev/ldap/data"),
         ({"stripe_size": 1 << 20}, "mkfs.xfs -b size=4096 -d su=1024k,sw=3 -l su=256k /dev/ldap/data"),
         ({"size": GIB - 1, "database": 1 << 20}, "mkfs.xfs -b size=4096 -d su=64k,sw=3 -l su=64k /dev/ldap/data"),
         ({"size": GIB // 2, "database": 1 << 20}, "mkfs.xfs -b size=4096 /dev/ldap/data"),
@@ -92,9 +91,7 @@ def test_names_are_quoted_for_the_shell_and_for_fstab() -> None:
     assert r"/srv/a\040b" in fstab
 
 
-def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
-    assert "no journal" in planned(kind="ext2").notes[1]
-    assert "legacy" in planned(kind="ext3").notes[1]
+def test_large_stripes_are_noted() -> None:
     assert "1.0 MiB" in planned(stripe_size=1 << 20).notes[1]
 
 
@@ -111,7 +108,7 @@ def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
         ((8, 8), {"size": 17 * GIB}, VolumeTooSmall, "the volume can have 16.0 GiB, 2047 extents"),
         ((0, 0), {}, VolumeTooSmall, "0 extents"),
         ((8, 8), {"size": 200 << 20, "database": 1 << 20}, VolumeTooSmall, "xfs needs 300.0 MiB"),
-        ((9000,), {"kind": "ext3", "database": 3 << 40}, VolumeTooSmall, "a file of ext3"),
+        ((40 << 10,), {"kind": "ext4", "database": 17 << 40}, VolumeTooSmall, "a file of ext4"),
         ((8, 8), {"group": "-a"}, UsageProblem, "--vg"),
         ((8, 8), {"volume": "a b"}, UsageProblem, "--lv"),
         ((8, 8), {"volume": "snapshot1"}, UsageProblem, "LVM keeps for itself"),
@@ -124,7 +121,6 @@ def test_legacy_file_systems_and_large_stripes_are_noted() -> None:
         ((1,) * 66, {"redundant": True}, StripesImpossible, "64 disks at most, and 66 are needed"),
         ((8,), {"redundant": True}, StripesImpossible, "each stripe needs two disks, 2 in all"),
         ((8, 8, 8), {"redundant": True}, StripesImpossible, "3 is an odd number"),
-        ((20480, 20480), {"kind": "ext3"}, UsageProblem, "ext3 takes at most 16.0 TiB"),
         ((8, 8), {"mount": "srv"}, UsageProblem, "--mount"),
     ],
 )
@@ -148,7 +144,7 @@ def test_four_disks_that_are_redundant() -> None:
         "lvchange -r 256 ldap/data",
         "mkfs.xfs -b size=4096 -d su=64k,sw=2 -l su=64k /dev/ldap/data",
     ]
-    assert rules.ONE_DISK not in made.notes
+    assert check.ONE_DISK not in made.notes
     assert "/dev/DISK1 and /dev/DISK2; /dev/DISK3 and /dev/DISK4" in " ".join(made.steps[2].why)
     sized = planned((8, 8, 8, 8), redundant=True, size=GIB, database=1 << 20)
     assert (sized.size, [leg.used for leg in sized.legs]) == (GIB, [129] * 4)
@@ -162,13 +158,10 @@ def test_a_mirror_of_two_disks() -> None:
         assert "mkfs.xfs -b size=4096 /dev/ldap/data" in commands(made)
 
 
-def test_the_largest_names_and_file_systems_that_are_taken() -> None:
+def test_the_longest_names_that_are_taken() -> None:
     planned(group="v" * 62, volume="d" * 62)
     with pytest.raises(UsageProblem, match="114 is the most"):
         planned((8, 8), group="v" * 62, volume="d" * 62, redundant=True)
-    planned((17 << 10,), kind="ext3", size=(16 << 40) - (4 << 20), database=GIB)
-    with pytest.raises(UsageProblem, match="ext3 takes at most"):
-        planned((17 << 10,), kind="ext3", size=16 << 40, database=GIB)
 
 
 def test_a_name_that_is_in_dev_already() -> None:

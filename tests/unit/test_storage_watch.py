@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from loader.operations.monitoring import Status
-from loader.operations.storage.watch import layers, prometheus, verdict
-from loader.operations.storage.watch.layers import Layer
-from loader.operations.storage.watch.verdict import Errors, Figures, LayerState, Limits, State, Timing, Watcher
-from loader.storage.devices import Device
+from loader.operations.storage import verdict, watch
+from loader.operations.storage.verdict import Errors, Figures, Layer, LayerState, Limits, State, Timing, Watcher
 from loader.storage.mounts import Mount
+from loader.storage.survey import Device
 
 NOW = 1_800_000_000.0
 
@@ -191,7 +190,7 @@ def test_parts_that_lvm_makes_for_a_volume_are_no_layers() -> None:
         device("crypt", "crypt", "sdb"),
         device("sdb", "disk"),
     )
-    found = layers.on_devices("/srv/data.mdb", mount, devices)
+    found = watch.on_devices("/srv/data.mdb", mount, devices)
     assert [(one.name, one.on) for one in found] == [
         ("xfs on /srv", ("/dev/dm-9",)),
         ("/dev/dm-9", ("/dev/sda1", "/dev/crypt")),
@@ -204,7 +203,7 @@ def test_parts_that_lvm_makes_for_a_volume_are_no_layers() -> None:
 
 def test_given_layers_stand_on_the_next(tmp_path: Path) -> None:
     words = [f"{name}={tmp_path}" for name in ("fs", "lv", "leg1", "leg2", "disk")]
-    assert [(one.name, one.on) for one in layers.given(words)] == [
+    assert [(one.name, one.on) for one in watch.given(words)] == [
         ("fs", ("lv",)),
         ("lv", ("leg1", "leg2")),
         ("leg1", ("disk",)),
@@ -277,7 +276,7 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     odd, hung = (layer('xfs on /a"b\\c\n', davg=0.25), layer("leg", in_flight_since=NOW - 6, failed=15))
     added = verdict.Added(odd.name, ("leg",), 30, 0.125, 0.25, False)
     known = State(NOW, 3.0, 10, (replace(odd, on=("leg",)), hung), (added,), "", (), Watcher.own())
-    prometheus.write_metrics(known, path)
+    verdict.write_metrics(known, path)
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
     name = "ditseed_storage_watch"

@@ -17,10 +17,9 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from loader.operations.monitoring import Status
-from loader.operations.storage.watch import verdict
-from loader.operations.storage.watch.layers import Layer, Target
-from loader.operations.storage.watch.verdict import Figures, LayerState, Limits, State, Watcher
-from loader.operations.storage.watch.watching import Watch, Wishes
+from loader.operations.storage import verdict
+from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, State, Watcher
+from loader.operations.storage.watch import Target, Watch, Wishes
 from loader.storage.probes import Timed
 
 NOW = 1_800_000_000.0

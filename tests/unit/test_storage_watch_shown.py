@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from loader.cli.storage_timing_cmd import Scale, height_of
-from loader.operations.storage.watch import verdict
+from loader.operations.storage import verdict
 from tests.unit.test_storage_watch_plugin import NOW, known, layer
 
 LAYERS = ("fs", "disk")

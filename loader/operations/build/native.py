@@ -5,11 +5,10 @@ A configuration for which the core is not proven to write what slapd would is re
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,7 +45,7 @@ from loader.server import tools
 from loader.server.tools import Release
 from loader.sinks import mdb
 from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Target, Transferred, schema_of
-from loader.storage import files
+from loader.storage import files, temporary
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
 LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map that much
@@ -310,19 +309,21 @@ class NativeSteps(BuildSteps):
 
     @contextmanager
     def _means(self) -> Iterator[Resources]:
-        """Memory, threads, and a directory for what does not fit into memory. It has the same name each time, so that
-        the next run removes what a killed one left."""
+        """Memory, threads, and a directory for what does not fit into memory: in --tmp under a random name, else in the
+        run directory. The next run removes what a killed one left."""
         options = self.options
-        name = "sort-" + hashlib.sha256(bytes(self.run.name)).hexdigest()[:12]
-        scratch = (options.scratch or self.run.directory) / name
-        files.remove_tree(scratch)
-        with files.explained(scratch):
-            scratch.mkdir(mode=0o700)
         memory, jobs = options.memory or resources.sorting_memory(), options.jobs or resources.processors()
-        try:
+        with ExitStack() as stack:
+            if options.scratch:
+                with files.explained(options.scratch):
+                    scratch = stack.enter_context(temporary.directory("sort", options.scratch))
+            else:
+                scratch = self.run.directory / "sort"
+                files.remove_tree(scratch)
+                with files.explained(scratch):
+                    scratch.mkdir(mode=0o700)
+                stack.callback(files.remove_tree, scratch)
             yield Resources(memory, jobs, scratch, self.rejects)
-        finally:
-            files.remove_tree(scratch)
 
     def check(self, meter: Meter, loaded: Facts) -> Facts:
         """Every entry that was read is in the database or among the rejects, and the database is sound. At the level

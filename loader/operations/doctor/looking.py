@@ -45,7 +45,7 @@ from loader.server import configuration, questions, tools
 from loader.server.options import Connection
 from loader.storage import probes
 from loader.storage.probes import Unmeasurable
-from loader.storage.volumes import Unseen
+from loader.storage.survey import Unseen
 
 _PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
 USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for directory in _PLACES)

@@ -32,8 +32,7 @@ from loader.server.questions import Question
 from loader.sources import dit
 from loader.sources.dit import PlanOptions, TreeSpec
 from loader.storage import files, held, survey, temporary
-from loader.storage.survey import Facts
-from loader.storage.volumes import Unseen
+from loader.storage.survey import Facts, Unseen
 
 SUFFIX = "dc=example,dc=com"
 _INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
@@ -165,7 +164,10 @@ def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, prog
         room = sizes.entries * _DISK_OF_ENTRY + sizes.fio_size + _DISK_BESIDE
         files.require_space(place.directory, room)
     with temporary.directory("bench") as work:
-        measuring = _Measuring(sizes, _material(recipe, sizes, work, progress), work, progress)
+        whole = _generated(recipe, sizes.entries, work / "whole.ldif", progress)
+        part = _generated(recipe, sizes.sync_entries, work / "part.ldif", progress) if sizes.sync_entries else None
+        searches = _searches(recipe, sizes, work / "plan", progress) if sizes.searches else []
+        measuring = _Measuring(sizes, whole, part, searches, work, progress)
         measuring.rehearse()
         rows = tuple(map(measuring.row, places))
     return BenchReport(began, f"{platform.system()} {platform.release()}", version, sizes, rows)
@@ -232,21 +234,6 @@ class _Tree(msgspec.Struct, frozen=True):
     entries: int
 
 
-class _Material(msgspec.Struct, frozen=True):
-    """`whole` is loaded without sync, `part` with sync."""
-
-    whole: _Tree
-    part: _Tree | None
-    searches: Sequence[Question]
-
-
-def _material(recipe: TreeSpec, sizes: BenchSizes, work: Path, progress: Progress) -> _Material:
-    """In `work`, which is not measured."""
-    whole = _generated(recipe, sizes.entries, work / "whole.ldif", progress)
-    part = _generated(recipe, sizes.sync_entries, work / "part.ldif", progress) if sizes.sync_entries else None
-    return _Material(whole, part, _searches(recipe, sizes, work / "plan", progress) if sizes.searches else ())
-
-
 def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> _Tree:
     """The LDIF of `entries` people, and of the containers above them."""
     template = dataclasses.replace(recipe, entries=entries).compiled()
@@ -274,17 +261,19 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
 
 
 class _Measuring(msgspec.Struct, frozen=True):
-    """`work`: for LDIF and slapd.conf."""
+    """`whole` is loaded without sync, `part` with sync. `work`: for LDIF and slapd.conf."""
 
     sizes: BenchSizes
-    material: _Material
+    whole: _Tree
+    part: _Tree | None
+    searches: Sequence[Question]
     work: Path
     progress: Progress
 
     def rehearse(self) -> None:
         """Loads and opens a database that is not measured: what slapd's installation lacks shows at once, and the
         programs are in memory for the first row."""
-        tree = self.material.part or self.material.whole
+        tree = self.part or self.whole
         with temporary.directory("bench", self.work) as directory, self.progress.step("try slapadd, slapd") as meter:
             self._slapadd(directory, tree, meter, quick=True)
             with private.running(self._config(directory, tree), None):
@@ -292,7 +281,7 @@ class _Measuring(msgspec.Struct, frozen=True):
 
     def row(self, place: Place) -> BenchRow:
         """Raises ToolFailed, NoSpace and others: a load that fails is no measurement."""
-        whole, part = self.material.whole, self.material.part
+        whole, part = self.whole, self.part
         sync = None
         with temporary.directory("bench", place.directory) as directory:
             with self.progress.step(f"{place.name}: slapadd -q") as meter:
@@ -309,7 +298,10 @@ class _Measuring(msgspec.Struct, frozen=True):
             self.progress.step(f"{place.name}: ditseed build"),
         ):
             native = self._build(directory, whole)
-        disk = self._disk(place)
+        disk = None
+        if self.sizes.fio_size:
+            with self.progress.step(f"{place.name}: fio"):
+                disk = disk_speed(place.directory, self.sizes.fio_size)
         return BenchRow(
             name=place.name,
             directory=str(place.directory),
@@ -356,23 +348,17 @@ class _Measuring(msgspec.Struct, frozen=True):
         return _timed(directory, tree.entries, lambda: building.build(options, Progress("none"), {}))
 
     def _searched(self, place: Place, directory: Path) -> Searched | None:
-        searches = self.material.searches
+        searches = self.searches
         if not searches:
             return None
         for path in directory.iterdir():  # the kernel drops what it keeps of the files in memory
             with open(path, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         with (
-            private.running(self._config(directory, self.material.whole), None) as server,
+            private.running(self._config(directory, self.whole), None) as server,
             self.progress.step(f"{place.name}: searches", len(searches)) as meter,
         ):
             return Searched(len(searches), questions.seconds_of(server, searches, meter))
-
-    def _disk(self, place: Place) -> DiskSpeed | Unseen | None:
-        if not self.sizes.fio_size:
-            return None
-        with self.progress.step(f"{place.name}: fio"):
-            return disk_speed(place.directory, self.sizes.fio_size)
 
 
 def _first(directories: Sequence[str], pattern: str) -> str | None:

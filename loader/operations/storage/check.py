@@ -1,22 +1,273 @@
-"""`storage check`: looks at what is below a path, and has every rule judge it."""
+"""`storage check`: looks at what is below a path, and judges it by rules.
+
+A rule is a function of a Situation and looks at nothing else. Findings of one severity are printed in the order of
+RULES.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 from msgspec.structs import replace
 
-from loader import resources
+from loader import resources, units
 from loader.config import Database as ConfiguredDatabase
 from loader.errors import LoaderError, NoSuchPath, UsageProblem
 from loader.mdb import meta
-from loader.operations.storage.commands import PAGE
+from loader.operations.storage import commands
+from loader.operations.storage.commands import FEW_SECTORS, PAGE, STRIPE, enlarging, name_of
 from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
-from loader.operations.storage.rules import RULES
 from loader.server import configuration
 from loader.storage import files, survey
-from loader.storage.volumes import Unseen
+from loader.storage.mounts import FstabEntry, Mount
+from loader.storage.survey import EXT, Device, Facts, PhysicalVolume, Unseen, Volume, Volumes
+
+OK, NOTE, WARNING, CRITICAL = Severity
+Findings = Iterator[Finding]
+
+ONE_DISK = (
+    "One failed disk loses the whole file system, whatever is on the others. Take backups, keep a replica, or make the "
+    "volume with `ditseed storage plan --redundant`."
+)
+LARGE_STRIPE = 1024 * 1024
+ALIGNED = 1 << 20  # bytes: where partitioning tools begin since about 2010
+XFS_LEAST = 1 << 30  # bytes: below, mkfs.xfs takes no stripes over from the device
+USUAL_READAHEAD = 128 * 1024  # bytes: what the kernel gives a disk
+_COSTLY_READAHEAD, _LARGE_READAHEAD = 512 * 1024, 1024 * 1024
+_SECTOR = 4096  # bytes: disks that state less may have such sectors
+_FULL, _FILLING = 95.0, 80.0  # percent of a thin pool
+_TIGHT = 0.9  # of the map
+_LMDB = "lmdb.h, Caveats"
+_LVMTHIN = "lvmthin(7)"
+_MOUNT = "mount(8), ext4(5)"
+_MEASURED = "measured: docs/storage.md"
+_CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
+_NO_COPY = {"md raid0", "md linear"}
+_NO_BARRIER = {"nobarrier", "barrier=0"}
+# Option of XFS -> the version of Linux that refuses it.
+_REMOVED = {
+    **dict.fromkeys(("barrier", "nobarrier"), "4.19"),
+    **dict.fromkeys(("delaylog", "nodelaylog", "ihashsize", "irixsgid", "osyncisdsync", "osyncisosync"), "4.0"),
+}
+_DEPRECATED = {"attr2", "noattr2", "ikeep", "noikeep"}  # of XFS, in the kernel's admin-guide/xfs
+_FIT = ("xfs", "ext4", "ext3")
+_POOL_FULL = (
+    "data.mdb is sparse and grows into the pool. A full pool fails writes that the file system has promised, whatever "
+    "df shows.",
+    _LVMTHIN,
+)
+_TWICE_COPIED = "LMDB never overwrites a page in use, "
+
+# Kinds of file systems -> severity, what, why, source.
+_KINDS: tuple[tuple[str, Severity, str, str, str], ...] = (
+    (
+        "ext2",
+        *(WARNING, "no journal", "After a crash the whole file system must be checked before slapd can start."),
+        "ext4(5)",
+    ),
+    (
+        "reiserfs",
+        *(CRITICAL, "removed from Linux"),
+        "Declared obsolete in Linux 6.6 and removed in 6.13: with a newer kernel the database cannot be mounted.",
+        "Linux 6.13",
+    ),
+    (
+        "jfs",
+        *(WARNING, "hardly maintained"),
+        "Its removal from Linux has been proposed; distributions no longer enable it everywhere.",
+        "Linux kernel mailing list, January 2023",
+    ),
+    ("tmpfs ramfs", CRITICAL, "in memory", "Gone at the next boot.", "tmpfs(5)"),
+    (
+        "overlay",
+        *(WARNING, "the layer of a container"),
+        "It is removed with the container, and the first write to a file of a lower layer copies all of it. Give the "
+        "database a volume of its own.",
+        "kernel documentation, overlayfs",
+    ),
+    (
+        "f2fs nilfs2",
+        *(WARNING, "log-structured below LMDB's own copy-on-write"),
+        f"{_TWICE_COPIED}nor does this file system: both copy, its cleaner copies once more, and data.mdb falls into "
+        "fragments.",
+        "kernel documentation, filesystems",
+    ),
+    (
+        "zfs",
+        *(WARNING, "copy-on-write below LMDB's own"),
+        f"{_TWICE_COPIED}so both copy: each page of 4 KiB rewrites a whole record.",
+        "zfsprops(7), recordsize",
+    ),
+    (
+        "nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs ncpfs virtiofs "
+        "fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs fuse.cifs",
+        *(CRITICAL, "a network file system"),
+        "LMDB relies on a shared memory map and on locks that network file systems do not provide, even among "
+        "processes of one host: the database may be damaged. Use a file system on a block device.",
+        _LMDB,
+    ),
+    (
+        "ocfs2 gfs2",
+        *(WARNING, "a cluster file system"),
+        "Only one node may have the database open, slapd and slapd's tools included: the memory map and lock.mdb are "
+        "not shared between nodes. For a single node, a local file system is simpler and faster.",
+        _LMDB,
+    ),
+)
+_KNOWN = {kind: row for row in _KINDS for kind in row[0].split()}
+
+# Rule -> why it matters, and who says so. {NAME}: filled in by the rule.
+_REASONS = {
+    "filesystem": (
+        "Whether its shared memory maps, locks and fsync are those that LMDB needs depends on what is behind it.",
+        _LMDB,
+    ),
+    "filesystem.cow": (
+        f"{_TWICE_COPIED}so both copy, and data.mdb falls into fragments. The attribute C turns it off (and the "
+        "checksums of btrfs with it), for files that are created after it was set on their directory. A database that "
+        "exists is therefore copied, while slapd is stopped, by the account that it belongs to.",
+        "btrfs(5), chattr(1)",
+    ),
+    "filesystem.read_only": (
+        "slapd needs to write. If it was writable before, see dmesg: the kernel may have switched it after an error.",
+        "mount(8)",
+    ),
+    "filesystem.journal": (
+        "A power cut or a crash of the kernel leaves the metadata of the file system half written: which blocks belong "
+        "to data.mdb is then unknown until e2fsck has guessed it, and slapd cannot start before. LMDB's own order of "
+        "writes does not help.",
+        "ext4(5), has_journal; tune2fs(8)",
+    ),
+    "volume.redundancy": (
+        f"{ONE_DISK} Only a RAID controller or a storage array below it would prevent that.",
+        "lvmraid(7)",
+    ),
+    "volume.linear": (
+        "LVM fills one physical volume before it begins the next, so the disk that holds the used part of data.mdb "
+        "gets every read and write. Striped, the disks share them. An existing volume cannot be made striped in "
+        "place without a copy: make another one and move the database to it while slapd is stopped.",
+        "lvcreate(8); three disks striped gave three times the throughput of one",
+    ),
+    "volume.linear_pool": (
+        "A thin volume has no stripes of its own: its pool decides which disks hold its chunks, and a linear pool "
+        "fills one disk before it begins the next. The stripes of a pool are chosen when it is made (lvcreate --type "
+        "thin-pool -i, -I), so only another pool, or an ordinary striped volume, spreads the database over the disks.",
+        _LVMTHIN,
+    ),
+    "volume.uneven": (
+        "It was extended when fewer physical volumes had room, so part of the database is on fewer disks.",
+        "lvextend(8): -i concerns the extents that it adds",
+    ),
+    "volume.same_disk": ("Stripes over partitions of one disk add seeks and no throughput.", "lvmraid(7)"),
+    "volume.stripe_size": (
+        "LVM sets the readahead of a striped volume to twice the stripe width, here {readahead}, and pages of a memory "
+        f"map are read with it. {units.size(STRIPE)}, lvcreate's default, spreads random reads as well.",
+        f"lvcreate(8), --readahead; {_MEASURED}",
+    ),
+    "thin.data": _POOL_FULL,
+    "thin.metadata": _POOL_FULL,
+    "thin.overcommitted": (
+        "The free space that df shows, and that maxsize is compared with, is not all there. Enlarge the pool, or let "
+        "LVM do it (activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.",
+        _LVMTHIN,
+    ),
+    "memory": (
+        "The page cache is the database's only cache: what does not fit is read from the disk again, page by page. The "
+        "latency of random reads then decides how fast searches and loads are.",
+        "slapd-mdb(5)",
+    ),
+    "readahead": (
+        "A page of {page} that slapd needs and memory lacks costs up to {size} of reading, which also drives other "
+        "pages out of memory: 200 pages read at random from a file of 1.2 GB took 1210 MB of reading with 24 MiB of "
+        "readahead, 26 MB with 128 KiB, 3.3 MB with 16 KiB.{harmless} The flag nordahead (envflags in slapd.conf, "
+        "olcDbEnvFlags in cn=config) does the same for slapd alone, once it is restarted. Full scans, such as slapcat, "
+        "want the larger value.",
+        _MEASURED,
+    ),
+    "nosync": (
+        "A crash of the host loses what was not yet written, and can damage the database. nosync is for a load that "
+        "can be repeated; switch it off when that is done.",
+        "slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC",
+    ),
+    "block_size": (
+        "A page of the database lies in {blocks} blocks, which may be far apart, and each write of a page is that "
+        "many. The block size is chosen when the file system is made: make one on another volume, and move the "
+        "database.",
+        "mkfs.xfs(8), mke2fs(8)",
+    ),
+    "stripes": (
+        "What the file system allocates does not begin where a stripe does, so large reads and writes load the disks "
+        "unevenly, and a RAID with parity reads before it writes.",
+        "mkfs.xfs(8), -d su and sw; ext4(5), stripe",
+    ),
+    "stripes.unstated": (
+        "Right if a RAID controller or a storage array stripes below; else it was made for another device.",
+        "mkfs.xfs(8), -d su and sw; ext4(5), stripe",
+    ),
+    "mount.barrier": (
+        "A power cut loses what {cache} may keep in a volatile cache, in any order: LMDB's meta page may then name "
+        "pages that were never written, and the database is damaged.",
+        "ext4(5), barrier; lmdb.h, MDB_NOSYNC",
+    ),
+    "mount.sync": ("Every write waits for the disk, also those between two commits.", _MOUNT),
+    "mount.data=journal": ("All data is written twice, first to the journal.", _MOUNT),
+    "mount.data=writeback": ("After a crash, blocks that were just allocated may hold what was there before.", _MOUNT),
+    "mount.discard": (
+        "This can slow down the device while it works. A weekly fstrim does the same; a database frees hardly any.",
+        "xfs(5), discard; fstrim(8)",
+    ),
+    "fstab.missing": (
+        "Unless a unit of systemd mounts it, the next boot does not, and slapd finds an empty directory.",
+        "fstab(5)",
+    ),
+    "fstab.subvolume": (
+        "Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one, and slapd "
+        "does not find the database.",
+        "btrfs(5), subvol",
+    ),
+    "fstab.kind": ("The next boot mounts another file system there, or fails.", "fstab(5)"),
+    "fstab.removed": (
+        "XFS no longer knows these options and refuses the mount; removed: {since}.",
+        "xfs(5), Removed mount options",
+    ),
+    "fstab.barrier": ("A power cut can then damage the database.", "ext4(5), barrier"),
+    "fstab.deprecated": ("They have no effect any more.", "xfs(5); kernel documentation, admin-guide/xfs"),
+    "alignment": (
+        "A page of the database then lies across two sectors or stripes: one read becomes two, and one write becomes "
+        "two that each read before they write. Only a new partition mends it, with the data moved.",
+        "sfdisk(8)",
+    ),
+    "alignment.extents": (
+        "Every stripe of the logical volume then lies across two of the device. It is set when the physical volume is "
+        "made, so its extents have to move to another one (pvmove does this while the volume is in use).",
+        "pvcreate(8), --dataalignment",
+    ),
+    "scheduler": (
+        "NVMe disks order requests themselves; on rotating disks, unordered requests cost seeks; bfq is made for "
+        "interactive use and costs processor time.",
+        "kernel documentation, block/switching-sched",
+    ),
+    "space": (
+        "A build, a restore or a copy is made beside the database and needs as much again; the database itself grows "
+        "while a long read, such as a backup, keeps old pages in use.",
+        "the vendors' rule for directories: twice the database at least, three times if possible",
+    ),
+    "maxsize": (
+        "The volume is full before the map is. slapd then fails with an error of the disk instead of MDB_MAP_FULL, and "
+        "with writemap (slapadd -q uses it) the process is killed by SIGBUS.",
+        "lmdb.h, mdb_env_set_mapsize",
+    ),
+    "maxsize.used": (
+        "At 100 % slapd refuses every write (MDB_MAP_FULL). Address space costs nothing.",
+        "slapd-mdb(5), maxsize",
+    ),
+}
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -27,7 +278,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        return all(one.severity.rank < Severity.WARNING.rank for one in self.findings)
+        return all(finding.severity.rank < WARNING.rank for finding in self.findings)
 
 
 def check(path: Path) -> Report:
@@ -36,12 +287,12 @@ def check(path: Path) -> Report:
 
 
 def check_configured(config: Path, suffix: str | None) -> Report:
-    """The database of a configuration, whose settings count. Raises NoSuchPath, NotPermitted, NoSuchSuffix."""
+    """Checks the database of a configuration, whose settings count. Raises NoSuchPath, NotPermitted, NoSuchSuffix."""
     return check_database(configuration.read(config).database(suffix), config)
 
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
-    """The same of a configuration that has been read. Raises NoSuchPath, NotPermitted."""
+    """Checks a database of a configuration that was read before. Raises NoSuchPath, NotPermitted."""
     if database.directory is None:
         raise NoSuchPath(path=f"{config}: the directory of {database.suffix}")
     settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
@@ -53,7 +304,7 @@ def _report(situation: Situation) -> Report:
 
 
 def judged(situation: Situation) -> tuple[Finding, ...]:
-    findings = [finding for rule in RULES for finding in rule(situation)]
+    findings = [finding for rule in RULES for finding in rule(situation, situation.facts)]
     return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
 
 
@@ -68,22 +319,551 @@ def situation(path: Path) -> Situation:
 
 
 def data_file(path: Path) -> Path | None:
-    """The data.mdb that `path` is, or holds. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Returns the data.mdb that `path` is, or contains. Raises NoSuchPath, NotPermitted, UsageProblem."""
     with files.explained(path):
         path.stat()
         if not path.is_dir() and not path.is_file():
             raise UsageProblem(reason=f"{path} is neither a directory nor a regular file")
         file = meta.data_file(path)
-        holds = file.is_file() and (path.is_dir() or meta.is_data_file(file))
-    return file if holds else None
+        is_database = file.is_file() and (path.is_dir() or meta.is_data_file(file))
+    return file if is_database else None
 
 
 def _database(file: Path) -> tuple[Database, tuple[Unseen, ...]]:
-    """Also of a file that cannot be read, or is damaged: its size matters all the same."""
+    """The size of a file that is damaged or cannot be read matters all the same."""
     apparent, allocated = file.stat().st_size, files.allocated_bytes(file)
     try:
-        read = meta.read_meta(file)
+        pages = meta.read_meta(file)
     except LoaderError as error:
         unseen = Unseen("map size and pages in use", str(error))
         return Database(str(file), apparent, allocated, allocated, None, PAGE), (unseen,)
-    return Database(str(file), apparent, allocated, read.used, read.map_size, read.page_size), ()
+    return Database(str(file), apparent, allocated, pages.used, pages.map_size, pages.page_size), ()
+
+
+def _ok(rule: str, subject: str, what: str) -> Finding:
+    return Finding(OK, rule, subject, what)
+
+
+def _finding(
+    severity: Severity, rule: str, subject: str, what: str, mend: Sequence[str] = (), reason: str = "", **values: str
+) -> Finding:
+    """`reason`: the row of _REASONS, if it is not that of the rule. `values`: what the row leaves open."""
+    why, source = _REASONS[reason or rule]
+    return Finding(severity, rule, subject, what, why.format(**values) if values else why, tuple(mend), source)
+
+
+# --- the kind of file system -----------------------------------------------------------------------------------------
+
+
+def _kind(situation: Situation, facts: Facts) -> Findings:
+    kind, where = facts.mount.kind, facts.mount.target
+    if kind == "btrfs" and (facts.no_cow or "nodatacow" in facts.mount.options):
+        yield _ok("filesystem", where, "btrfs, without copy-on-write for this path (and so without its checksums)")
+    elif kind == "btrfs":
+        what, mend = "btrfs: copy-on-write below LMDB's own", _without_cow(situation)
+        yield _finding(WARNING, "filesystem", where, what, mend, "filesystem.cow")
+    elif kind in _KNOWN:
+        _, severity, what, why, source = _KNOWN[kind]
+        yield Finding(severity, "filesystem", where, f"{kind}: {what}", why, ("mkfs.xfs DEVICE",), source)
+    elif kind in _FIT:
+        yield _ok("filesystem", where, kind)
+    elif kind.startswith("fuse"):
+        yield _finding(WARNING, "filesystem", where, f"{kind}: a file system in user space")
+    else:
+        yield _finding(NOTE, "filesystem", where, f"{kind}: not one that ditseed knows")
+
+
+def _without_cow(situation: Situation) -> tuple[str, ...]:
+    """The owner makes the copy and owns it: root writes to no name in a directory of another account."""
+    file = situation.facts.path
+    if situation.database is None:
+        return (f"chattr +C {quote(file)}",)
+    data, copy, directory = quote(file), quote(f"{file}.new"), quote(str(Path(file).parent))
+    owner = f'setpriv --reuid "$(stat -c %u {data})" --regid "$(stat -c %g {data})" --clear-groups'
+    return (
+        "# while slapd is stopped:",
+        f"chattr +C {directory}",
+        f"{owner} cp -p --reflink=never {data} {copy}",
+        f"{owner} mv {copy} {data}",
+    )
+
+
+def _read_only(situation: Situation, facts: Facts) -> Findings:
+    where = facts.mount.target
+    if "ro" in facts.mount.options:
+        mend = (f"mount -o remount,rw {quote(where)}",)
+        yield _finding(WARNING, "filesystem.read_only", where, "mounted read-only", mend)
+
+
+# --- logical volumes -------------------------------------------------------------------------------------------------
+
+
+def _arrays(situation: Situation, facts: Facts) -> Findings:
+    for array in facts.devices:
+        if array.kind in _NO_COPY:
+            yield from _no_redundancy(
+                array.path, [device for device in facts.devices if device.name in array.on], facts
+            )
+
+
+def _layout(situation: Situation, facts: Facts) -> Findings:
+    volume, volumes = facts.volume, facts.volumes
+    if volume is None:
+        return
+    pool = volumes.named(volume.group, volume.pool) if volume.pool else None
+    if pool is not None:
+        yield from _thin(pool, volumes)
+    data = _part_of(volumes, pool, "tdata") if pool else volume
+    if data is None or not {segment.kind for segment in data.segments} <= {"linear", "striped"}:
+        return
+    by_path = {device.path: device for device in facts.devices}
+    yield from _no_redundancy(name_of(data), [*map(by_path.get, data.legs)], facts)
+    if any(segment.stripes > 1 for segment in data.segments):
+        yield from _striped(data, facts, pool)
+    else:
+        yield _linear(data, volumes.of_group(volume.group), pool)
+
+
+def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
+    """Returns the hidden volume that has the extents of a thin pool (tdata) or those of its metadata (tmeta)."""
+    return volumes.named(pool.group, f"{pool.name.strip('[]')}_{part}")
+
+
+def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Findings:
+    """A leg is None if the kernel does not show it."""
+    if len(legs) > 1 and not all(leg is not None and _has_copy(leg, facts) for leg in legs):
+        yield _finding(NOTE, "volume.redundancy", subject, f"on {len(legs)} devices, none of which has a copy")
+
+
+def _has_copy(leg: Device, facts: Facts) -> bool:
+    """Whether it is an array of md that survives the loss of a disk, or stands on such arrays alone."""
+    if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
+        return True
+    below = [device for device in facts.devices if device.name in leg.on]
+    return bool(below) and all(_has_copy(device, facts) for device in below)
+
+
+def _linear(volume: Volume, physical: Sequence[PhysicalVolume], pool: Volume | None) -> Finding:
+    name = name_of(pool or volume)
+    is_alone = len(commands.on_own_disks(physical)) < 2
+    if pool and is_alone:
+        return _ok("volume.linear", name, "its thin pool is linear, in a group of one disk")
+    if pool:
+        what = "its thin pool is linear, though the group has several physical volumes"
+        return _finding(WARNING, "volume.linear", name, what, reason="volume.linear_pool")
+    if is_alone:
+        group = f"a group of one {'disk' if len(physical) > 1 else 'physical volume'}"
+        return _ok("volume.linear", name, f"linear, in {group}")
+    what = f"linear over {len(volume.legs)} physical volumes: {_shares(volume)}"
+    if len(volume.legs) == 1:
+        idle = len(physical) - 1
+        what = (
+            f"linear: all of its {volume.extents} extents are on {next(iter(volume.legs))}, and {_others(idle)} "
+            f"of the group {'does' if idle == 1 else 'do'} nothing for it"
+        )
+    return _finding(WARNING, "volume.linear", name, what, commands.striping(volume, physical))
+
+
+def _striped(volume: Volume, facts: Facts, pool: Volume | None) -> Findings:
+    name, physical = name_of(volume), facts.volumes.of_group(volume.group)
+    mend = () if pool else commands.striping(volume, physical)
+    counts = [segment.stripes for segment in volume.segments]
+    stripes, idle = max(counts), len(physical) - len(volume.legs)
+    if len({*counts}) > 1:
+        fewer = sum(segment.extents for segment in volume.segments if segment.stripes < stripes)
+        what = f"{fewer} of its {volume.extents} extents have fewer than {stripes} stripes: {_shares(volume)}"
+        yield _finding(WARNING, "volume.uneven", name, what, mend)
+    else:
+        unused = f"; {_others(idle)} of the group not used" if idle > 0 else ""
+        yield _ok("volume.striped", name, f"striped evenly over {len(volume.legs)} physical volumes{unused}")
+    for disk, legs in commands.on_one_disk([*volume.legs], facts.devices).items():
+        what = f"{', '.join(legs)} are partitions of one disk, {disk}"
+        yield _finding(WARNING, "volume.same_disk", name, what, mend)
+    size = max(segment.stripe_size for segment in volume.segments)
+    what = f"stripe size {units.size(size)}, {stripes} stripes"
+    if size < LARGE_STRIPE:
+        yield _ok("volume.stripe_size", name, what)
+    else:
+        yield _finding(NOTE, "volume.stripe_size", name, what, readahead=units.size(2 * size * stripes))
+
+
+def _thin(pool: Volume, volumes: Volumes) -> Findings:
+    name, data = name_of(pool), _part_of(volumes, pool, "tdata")
+    for of, percent in (("data", pool.data_percent), ("metadata", pool.metadata_percent)):
+        if percent is None:
+            continue
+        mend: tuple[str, ...] = ()
+        severity = NOTE if of == "data" else OK
+        if percent >= _FILLING:
+            severity, mend = CRITICAL if percent >= _FULL else WARNING, _more(of, pool, volumes)
+        yield _finding(severity, f"thin.{of}", name, f"thin pool, {percent:.0f} % of its {of} space used", mend)
+    thin = [each for each in volumes.logical if (each.group, each.pool) == (pool.group, pool.name.strip("[]"))]
+    promised = sum(volume.size for volume in thin)
+    if promised > pool.size:
+        what = f"its thin volumes are {units.size(promised)} together, the pool is {units.size(pool.size)}"
+        mend = enlarging(volumes, pool, promised - pool.size, data=data)
+        yield _finding(WARNING, "thin.overcommitted", name, what, mend)
+
+
+def _more(of: str, pool: Volume, volumes: Volumes) -> tuple[str, ...]:
+    """A quarter more, so that a full pool is at 80 %."""
+    if of == "data":
+        return enlarging(volumes, pool, pool.size // 4, data=_part_of(volumes, pool, "tdata"))
+    metadata = _part_of(volumes, pool, "tmeta")
+    if metadata is None:
+        return ()
+    more = max(metadata.size // 4, metadata.extent_size)
+    *disks, _ = enlarging(volumes, metadata, more)
+    return (*disks, f"lvextend --poolmetadatasize +{-(-more >> 20)}M {name_of(pool)}")
+
+
+def _shares(volume: Volume) -> str:
+    total = sum(volume.legs.values())
+    return ", ".join(f"{100 * count / total:.0f} % on {leg}" for leg, count in volume.legs.items())
+
+
+def _others(count: int) -> str:
+    return "the other physical volume" if count == 1 else f"the other {count} physical volumes"
+
+
+# --- how pages are read and written ----------------------------------------------------------------------------------
+
+
+def _memory(situation: Situation, facts: Facts) -> Findings:
+    if situation.database is None:
+        return
+    path, used, memory = situation.database.path, units.size(situation.database.used), units.size(situation.memory)
+    if situation.exceeds_memory:
+        yield _finding(NOTE, "memory", path, f"{used} in use, {memory} of memory")
+    else:
+        yield _ok("memory", path, f"{used} in use fit into {memory} of memory")
+
+
+def _readahead(situation: Situation, facts: Facts) -> Findings:
+    top, is_larger, settings = facts.top, situation.exceeds_memory, situation.configured
+    if top is None or facts.mount.kind == "btrfs":  # btrfs has a readahead of its own
+        return
+    what = f"readahead {units.size(top.read_ahead)}"
+    if settings is not None and not settings.reads_ahead:
+        yield _ok("readahead", top.path, f"{what}, which slapd does not use (nordahead)")
+    elif top.read_ahead <= USUAL_READAHEAD if is_larger else top.read_ahead < _LARGE_READAHEAD:
+        yield _ok("readahead", top.path, what)
+    else:
+        severity = WARNING if is_larger and top.read_ahead >= _COSTLY_READAHEAD else NOTE
+        what += ", and the database is larger than memory" if is_larger else ""
+        values = {
+            "page": units.size(situation.page),
+            "size": units.size(top.read_ahead),
+            "harmless": "" if is_larger else " That does no harm while all of it is in memory.",
+        }
+        yield _finding(severity, "readahead", top.path, what, _less_readahead(facts.volume, top), **values)
+
+
+def _less_readahead(volume: Volume | None, top: Device) -> tuple[str, ...]:
+    if volume is not None and volume.path == top.path:
+        return (commands.read_ahead(volume.group, volume.name, FEW_SECTORS),)
+    return (f"blockdev --setra {FEW_SECTORS} {top.path}", *_for_good(top, "read_ahead_kb", str(FEW_SECTORS // 2)))
+
+
+def _for_good(device: Device, setting: str, value: str) -> tuple[str, ...]:
+    rule = f'KERNEL=="{device.name}", ATTR{{queue/{setting}}}="{value}"'
+    return (f"# until the next boot; a rule of udev(7) sets it for good: {rule}",)
+
+
+def _nosync(situation: Situation, facts: Facts) -> Findings:
+    if situation.configured is not None and situation.configured.nosync:
+        what = "slapd does not wait for the disk (nosync)"
+        mend = ("ditseed tune sync -H ldapi:/// -Y EXTERNAL --nosync off --apply",)
+        yield _finding(WARNING, "nosync", situation.configured.suffix, what, mend)
+
+
+# --- what a file system was made with --------------------------------------------------------------------------------
+
+
+def _block(situation: Situation, facts: Facts) -> Findings:
+    page, kind, where = situation.page, facts.mount.kind, facts.mount.target
+    block = facts.parameters.block if facts.parameters else facts.space.block
+    what = f"blocks of {block} bytes, pages of {page}"
+    if block >= page or kind not in (*EXT, "xfs"):
+        yield _ok("block_size", where, what)
+    else:
+        mend = (f"mkfs.{kind} -b {'size=' if kind == 'xfs' else ''}{page} DEVICE",)
+        yield _finding(WARNING, "block_size", where, what, mend, blocks=str(page // block))
+
+
+def _journal(situation: Situation, facts: Facts) -> Findings:
+    mount = facts.mount
+    if facts.parameters is None or facts.parameters.journal or mount.kind == "ext2":  # that kind never has a journal
+        return
+    add, where = f"tune2fs -O has_journal {quote(mount.source)}", quote(mount.target)
+    again = where if facts.fstab else f"-t {mount.kind} {quote(mount.source)} {where}"
+    mend: tuple[str, ...] = ("# while slapd is stopped:", f"umount {where}", add, f"mount {again}")
+    if mount.target == "/":
+        mend = (add, "# in force after the next boot")
+    yield _finding(WARNING, "filesystem.journal", mount.target, f"{mount.kind} without a journal", mend)
+
+
+def _stripes(situation: Situation, facts: Facts) -> Findings:
+    parameters, top, where = facts.parameters, facts.top, facts.mount.target
+    if parameters is None or top is None:
+        return
+    is_xfs, (unit, width) = facts.mount.kind == "xfs", _topology(facts, top)
+    stripes = (parameters.stripe_unit, parameters.stripe_width)
+    what = "made without stripes"
+    if parameters.stripe_unit:
+        names = ("sunit", "swidth") if is_xfs else ("stride", "stripe width")
+        what = ", ".join(f"{name} {units.size(size)}" for name, size in zip(names, stripes, strict=True))
+    if stripes == (top.min_io, top.opt_io) or (unit and stripes == (unit, width)):
+        yield _ok("stripes", where, f"{what}, as {top.path} has")
+    elif not unit:
+        if parameters.stripe_unit:
+            what = f"{what}; {top.path} states no stripes"
+            yield _finding(NOTE, "stripes", where, what, reason="stripes.unstated")
+    elif not parameters.stripe_unit and is_xfs and top.size < XFS_LEAST:
+        yield _ok("stripes", where, f"{what}: mkfs.xfs takes no stripes over below 1 GiB")
+    else:
+        mend: tuple[str, ...] = (
+            "# on a new volume with these stripes (mkfs.xfs takes them over by itself):",
+            f"mkfs.xfs -d su={unit},sw={width // unit} DEVICE",
+        )
+        if facts.mount.kind in EXT:
+            blocks = f"stride={unit // parameters.block},stripe_width={width // parameters.block}"
+            mend = (f"tune2fs -E {blocks} {quote(facts.mount.source)}",)
+        what = f"{what}; {top.path} has stripes of {units.size(unit)}, {width // unit} of them"
+        yield _finding(WARNING, "stripes", where, what, mend)
+
+
+def _topology(facts: Facts, top: Device) -> tuple[int, int]:
+    """Stripe unit and width in bytes as the device states them; 0 where it has no stripes.
+
+    A disk with sectors of 4 KiB, or an SSD, may state sizes that are no stripes. For raid10 the device counts both
+    copies of each stripe, as of Linux 6.1, and lvs the stripes.
+    """
+    volume = facts.volumes.at(top.path)
+    for segment in volume.segments if volume else ():
+        if segment.kind == "raid10":
+            return segment.stripe_size, segment.stripe_size * segment.data_stripes
+    is_striped = top.kind in ("lvm", "dm") or top.kind.startswith("md")
+    if not is_striped or top.opt_io <= top.min_io or top.opt_io % max(1, top.min_io):
+        return 0, 0
+    return top.min_io, top.opt_io
+
+
+# --- mount options, and those of the next boot -----------------------------------------------------------------------
+
+
+def _mounting(situation: Situation, facts: Facts) -> Findings:
+    findings = [*_mounted(facts), *_next_boot(facts)]
+    yield from findings
+    if not findings:
+        yield _ok("mount.options", facts.mount.target, ",".join(facts.mount.options))
+
+
+def _mounted(facts: Facts) -> Findings:
+    target, options, where = facts.mount.target, facts.mount.options, quote(facts.mount.target)
+    if _NO_BARRIER & {*options}:
+        # Harmless only where no device keeps what it was told to write in a cache that loses it.
+        cache = _caching(facts)
+        severity = CRITICAL if cache or not facts.devices else NOTE
+        what = "barriers are off: fsync does not make the device write its cache"
+        mend = [f"mount -o remount,barrier=1 {where}"]
+        yield _finding(severity, "mount.barrier", target, what, mend, cache=cache or "a device below")
+    if "sync" in options:
+        yield _finding(WARNING, "mount.sync", target, "sync", [f"mount -o remount,async {where}"])
+    for option in ("data=journal", "data=writeback"):
+        if option in options:
+            yield _finding(WARNING, f"mount.{option}", target, option)
+    if "discard" in options and facts.mount.kind != "btrfs":
+        mend = [f"mount -o remount,nodiscard {where}", "systemctl enable --now fstrim.timer"]
+        yield _finding(NOTE, "mount.discard", target, "discard: freed blocks are discarded at once", mend)
+
+
+def _caching(facts: Facts) -> str:
+    """The disks with a volatile write cache."""
+    return ", ".join(disk.path for disk in facts.devices if disk.write_cache == "write back" and not disk.on)
+
+
+def _next_boot(facts: Facts) -> Findings:
+    mount, entry, target = facts.mount, facts.fstab, facts.mount.target
+    if entry is None:
+        if mount.source.startswith("/dev/") and target != "/":
+            yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", [*_lines_to_add(facts)])
+        return
+    if {"bind", "rbind"} & {*entry.options}:  # the options of the file system are on another line
+        return
+    line, options = f"/etc/fstab, line {entry.number}", entry.options
+    if mount.is_subvolume and target != "/" and not _names_subvolume(entry, mount):
+        kept = [
+            option for option in options if not option.startswith(("subvol=", "subvolid=")) and option != "defaults"
+        ]
+        what = f"{line}, does not name the subvolume {mount.root}, which is mounted"
+        mend = [_changed(entry, entry.kind, [*kept, f"subvol={mount.root}"])]
+        yield _finding(WARNING, "fstab.subvolume", target, what, mend)
+    if entry.kind not in ("auto", mount.kind):
+        what = f"{line}, says {entry.kind}; mounted is {mount.kind}"
+        yield _finding(WARNING, "fstab.kind", target, what, [_changed(entry, mount.kind, options)])
+        return
+    names = {option.partition("=")[0] for option in options} if mount.kind == "xfs" else set()
+    if gone := sorted(names & _REMOVED.keys()):
+        since = ", ".join(f"{name} in Linux {_REMOVED[name]}" for name in gone)
+        what = f"{line}: the next mount fails ({', '.join(gone)})"
+        mend = [_without(entry, _REMOVED.keys()), "findmnt --verify"]
+        yield _finding(CRITICAL, "fstab.removed", target, what, mend, since=since)
+    elif {*options} & _NO_BARRIER and not {*mount.options} & _NO_BARRIER:
+        mend = [_changed(entry, entry.kind, [option for option in options if option not in _NO_BARRIER])]
+        yield _finding(CRITICAL, "fstab.barrier", target, f"{line}, turns barriers off at the next mount", mend)
+    if deprecated := sorted(names & _DEPRECATED):
+        what = f"{line}: {', '.join(deprecated)} will be refused by a later Linux"
+        yield _finding(NOTE, "fstab.deprecated", target, what, [_without(entry, _DEPRECATED)])
+
+
+def _lines_to_add(facts: Facts) -> Iterator[str]:
+    mount, base = facts.mount, facts.base
+    if base is None:
+        if not mount.is_bind:  # else its directory cannot be named: in a container, for example
+            yield _to_fstab(mount)
+        return
+    if facts.base_fstab is None and base.target != "/":
+        yield _to_fstab(base)
+    source = f"{base.target.rstrip('/')}{mount.root.removeprefix(base.root.rstrip('/'))}"
+    yield commands.add_to_fstab(source, mount.target, "none", "bind 0 0")
+
+
+def _to_fstab(mount: Mount) -> str:
+    options = f"subvol={commands.fstab_word(mount.root)} 0 0" if mount.is_subvolume else "defaults 0 2"
+    return commands.add_to_fstab(mount.source, mount.target, mount.kind, options)
+
+
+def _names_subvolume(entry: FstabEntry, mount: Mount) -> bool:
+    ids = {option for option in mount.options if option.startswith("subvolid=")}
+    paths = [option.removeprefix("subvol=") for option in entry.options if option.startswith("subvol=")]
+    return bool(ids & {*entry.options}) or mount.root in [f"/{path.strip('/')}" for path in paths]
+
+
+def _without(entry: FstabEntry, names: Set[str]) -> str:
+    return _changed(entry, entry.kind, [option for option in entry.options if option.partition("=")[0] not in names])
+
+
+def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
+    """The line that has to replace the one in fstab."""
+    words = (entry.source, entry.target, kind, ",".join(options) or "defaults")
+    return f"line {entry.number}: {' '.join(map(commands.fstab_word, words))} {entry.rest or '0 2'}"
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+def _hardware(situation: Situation, facts: Facts) -> Findings:
+    physical = {volume.name: volume for volume in facts.volumes.physical}
+    misaligned = 0
+    for device in facts.devices:
+        findings = [*alignment(device, physical.get(device.path))]
+        misaligned += len(findings)
+        yield from findings
+        if device.kind == "disk" and device.scheduler is not None:  # the other kinds pass requests on
+            yield _scheduler(device, device.scheduler)
+    if facts.top and not misaligned:
+        yield _ok("alignment", facts.top.path, "aligned down to the disks")
+    if cache := _caching(facts):
+        what = "volatile write cache, which every commit makes the device write: barriers are needed"
+        yield _ok("write_cache", cache, what)
+
+
+def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
+    """`physical`: the physical volume that the device is; None if it is none."""
+    sector = max(device.physical_sector, _SECTOR)
+    what = ""
+    if device.alignment_offset > 0:
+        what = f"its first sector lies {device.alignment_offset} bytes off"
+    elif device.kind == "partition" and device.start % sector:
+        what = f"begins at byte {device.start}"
+    elif physical is not None:
+        yield from _extents(device, physical)
+    elif device.kind == "partition" and device.start % max(device.min_io, sector):
+        what = f"begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
+    if what:
+        mend = (
+            "# once the partition is removed, with all that is on it:",
+            f"echo start={ALIGNED >> 20}MiB | sfdisk --append /dev/{device.on[0] if device.on else device.name}",
+        )
+        yield _finding(WARNING, "alignment", device.path, f"misaligned: {what}", mend)
+
+
+def _extents(device: Device, physical: PhysicalVolume) -> Findings:
+    first, unit = device.start + physical.start, max(device.min_io, _SECTOR)
+    (disk,), group = commands.placeholders(1), physical.group
+    if first % unit:
+        what = f"its first extent begins at byte {first} of the disk, within a stripe of {units.size(unit)}"
+        mend = (
+            f"# with another device of {units.size(device.size)} or more, made like this one:",
+            f"pvcreate --dataalignment {unit // 1024}k {disk}",
+            f"vgextend {group} {disk}",
+            f"pvmove {device.path} {disk}",
+            f"vgreduce {group} {device.path}",
+        )
+        yield _finding(WARNING, "alignment", device.path, what, mend, "alignment.extents")
+
+
+def _scheduler(device: Device, current: str) -> Finding:
+    if device.name.startswith("nvme"):
+        kind, better = "an NVMe disk", "none"
+    else:
+        kind, costly = ("a rotating disk", "none") if device.rotational else ("SSD", "bfq")
+        better = "mq-deadline" if current == costly else current
+    if better == current or better not in device.schedulers:
+        return _ok("scheduler", device.path, current)
+    mend = (f"echo {better} > /sys/block/{device.name}/queue/scheduler", *_for_good(device, "scheduler", better))
+    return _finding(NOTE, "scheduler", device.path, f"scheduler {current} on {kind}", mend)
+
+
+# --- room: of the volume, and of the map -----------------------------------------------------------------------------
+
+
+def _space(situation: Situation, facts: Facts) -> Findings:
+    database, where, size, free = situation.database, facts.mount.target, facts.space.size, facts.space.free
+    if database is None:
+        yield _ok("space", where, f"{units.size(free)} of {units.size(size)} free")
+        return
+    needed = max(database.allocated, database.used)
+    what = f"{units.size(size)}, {units.size(free)} free; the database takes {units.size(needed)}"
+    if size >= 3 * needed and free >= needed:
+        yield _ok("space", where, what)
+    else:
+        severity = WARNING if size < 2 * needed or free < needed else NOTE
+        lack = 3 * needed - size if size < 3 * needed else needed - free
+        yield _finding(severity, "space", where, what, _enlarge(facts, lack))
+
+
+def _map(situation: Situation, facts: Facts) -> Findings:
+    database, map_size = situation.database, situation.map_size
+    if database is None or not map_size:
+        return
+    reachable = database.allocated + facts.space.free
+    if map_size <= reachable:
+        yield _ok("maxsize", database.path, f"map size {units.size(map_size)} fits on the volume")
+    else:
+        what = f"map size {units.size(map_size)}, but data.mdb can grow to {units.size(reachable)} only"
+        lower = f"{_CHANGE_MAXSIZE} {max(reachable * 9 // 10 >> 20, 1)}M --apply"
+        yield _finding(WARNING, "maxsize", database.path, what, (*_enlarge(facts, map_size - reachable), lower))
+    if database.used >= _TIGHT * map_size:
+        what = f"{100 * database.used / map_size:.0f} % of the map are in use"
+        yield _finding(WARNING, "maxsize.used", database.path, what, (f"{_CHANGE_MAXSIZE} auto --apply",))
+
+
+def _enlarge(facts: Facts, lack: int) -> tuple[str, ...]:
+    """Adds 5 % to what is lacking, for what the file system keeps for itself."""
+    volume, mount = facts.volume, facts.mount
+    if volume is None or volume.pool is not None or facts.top is None or volume.path != facts.top.path:
+        return ()
+    lack += lack // 20
+    if mount.kind in (*EXT, "xfs"):
+        return enlarging(facts.volumes, volume, lack, "-r ")
+    if mount.kind == "btrfs":
+        return (*enlarging(facts.volumes, volume, lack), f"btrfs filesystem resize max {quote(mount.target)}")
+    return ()
+
+
+RULES: tuple[Callable[[Situation, Facts], Findings], ...] = (
+    *(_kind, _read_only, _arrays, _layout, _memory, _readahead, _nosync),
+    *(_block, _journal, _stripes, _mounting, _hardware, _space, _map),
+)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from loader import units
-from loader.storage.devices import Device
-from loader.storage.volumes import PhysicalVolume, Volume, Volumes
+from loader.storage.survey import Device, PhysicalVolume, Volume, Volumes
 
 PAGE = 4096  # bytes: what LMDB 0.9 takes from the processor
 STRIPE = 64 * 1024  # bytes: lvcreate's own default

@@ -7,8 +7,7 @@ from enum import Enum
 import msgspec
 
 from loader.operations.storage.commands import PAGE
-from loader.storage.survey import Facts
-from loader.storage.volumes import Unseen
+from loader.storage.survey import Facts, Unseen
 
 
 class Severity(str, Enum):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from loader.errors import SystemFailed
-from loader.storage import devices, mounts, survey, volumes
-from loader.storage.volumes import Asker, Parameters
+from loader.storage import mounts, survey
+from loader.storage.survey import Asker, Parameters
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -21,7 +21,7 @@ def recorded(name: str) -> str:
 
 
 def test_segments_of_logical_volumes() -> None:
-    found = volumes.parse_segments(recorded("lvs.out"))
+    found = survey.parse_segments(recorded("lvs.out"))
     linear = next(one for one in found if one.name == "lin")
     striped = next(one for one in found if one.name == "str")
     assert linear.legs == {"/dev/ubda": 100}
@@ -35,21 +35,21 @@ def test_segments_of_logical_volumes() -> None:
 
 def test_a_percentage_in_the_words_of_a_locale() -> None:
     text = recorded("lvs.out").replace('"data_percent":""', '"data_percent":"81,25"')
-    assert volumes.parse_segments(text)[0].data_percent == 81.25
+    assert survey.parse_segments(text)[0].data_percent == 81.25
 
 
 def test_physical_volumes() -> None:
-    found = {one.name: one for one in volumes.parse_physical(recorded("pvs.out"))}
+    found = {one.name: one for one in survey.parse_physical(recorded("pvs.out"))}
     assert found["/dev/ubda"].free == 5
     assert found["/dev/ubdb"].free == 105
     assert found["/dev/ubda"].start == 1 << 20
 
 
 def test_parameters_of_file_systems() -> None:
-    assert volumes.of_xfs(recorded("xfs_info.out")) == Parameters(4096, 4 << 20, 12 << 20, 8)
-    assert volumes.of_ext(recorded("tune2fs.out")) == Parameters(4096, 65536, 3 * 65536)
-    assert volumes.of_xfs("usage: xfs_info") is None
-    assert volumes.of_ext("tune2fs: no such file") is None
+    assert survey.of_xfs(recorded("xfs_info.out")) == Parameters(4096, 4 << 20, 12 << 20, 8)
+    assert survey.of_ext(recorded("tune2fs.out")) == Parameters(4096, 65536, 3 * 65536)
+    assert survey.of_xfs("usage: xfs_info") is None
+    assert survey.of_ext("tune2fs: no such file") is None
 
 
 def test_mounts() -> None:
@@ -112,13 +112,13 @@ def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
         path.write_text(text + "\n")
     (tmp_path / "dev/block").mkdir(parents=True)
     (tmp_path / "dev/block/259:1").symlink_to(part)
-    upper, lower = devices.stack("259:1", tmp_path)
+    upper, lower = survey.stack("259:1", tmp_path)
     assert (upper.name, upper.kind, upper.start, upper.on) == ("nvme0n1p1", "partition", 63 * 512, ("nvme0n1",))
     assert upper.physical_sector == 4096
     assert (lower.kind, lower.size, lower.scheduler) == ("disk", 1 << 30, "none")
     assert lower.schedulers == ("none", "mq-deadline", "kyber")
     assert (lower.write_cache, lower.read_ahead, lower.rotational) == ("write through", 131072, False)
-    assert devices.stack("8:0", tmp_path) == ()
+    assert survey.stack("8:0", tmp_path) == ()
 
 
 def test_this_host_is_surveyed(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loader.storage import volumes
-from loader.storage.volumes import Asker
+from loader.storage import survey
+from loader.storage.survey import Asker
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,6 @@ def test_an_answer_that_cannot_be_read_is_told_as_not_looked_at(
         (tmp_path / tool).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     asker = Asker()
-    assert volumes.read(asker) == volumes.Volumes()
+    assert survey.volumes(asker) == survey.Volumes()
     assert [one.what for one in asker.unseen] == ["logical volumes", "physical volumes"]
     assert all("its answer cannot be read" in one.why for one in asker.unseen)

@@ -72,8 +72,8 @@ def of(mount: Mount, fstab: Path) -> Volume:
 
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
     """What protects the directory today shall do so tomorrow. Whether a boot mounts it depends on both."""
-    mine = [one for one in new.options.split(",") if one != "noauto"]
-    more = [one for one in (old.options.split(",") if old else ()) if one in GENERAL and one not in mine]
+    mine = [option for option in new.options.split(",") if option != "noauto"]
+    more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*mine}]
     return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")
 
 
@@ -125,12 +125,11 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
     if kept:
         kept[-1] = Edit(kept[-1].before, (*kept[-1].after, line))
     else:
-        needing = (
-            text
-            for text, entry in entries
-            if mounts.is_within(entry.target, path) or mounts.is_within(entry.source, path)  # below it, or a bind mount
-        )
-        before = tuple(needing)[:1]
+        # Mounts below it, and bind mounts of what is in it.
+        needing = [
+            text for text, entry in entries if any(mounts.is_within(on, path) for on in (entry.target, entry.source))
+        ]
+        before = tuple(needing[:1])
         kept.append(Edit(before, (f"{mark}the new volume of {path}", line, *before)))
     moved = f"{mark}kept, this volume is mounted on {path} now"
     return (*kept, *(Edit((text,), (moved, f"# {text}")) for text, entry in entries if entry.target == other))
@@ -138,9 +137,7 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
 
 def of_volume(edits: Sequence[Edit], path: str) -> tuple[Edit, ...]:
     """Those that take out the volume's line of `path`."""
-    return tuple(
-        edit for edit in edits if any(entry.target == path for entry in mounts.entries("\n".join(edit.before)))
-    )
+    return tuple(edit for edit in edits if path in [entry.target for entry in mounts.entries("\n".join(edit.before))])
 
 
 def apply(fstab: Path, edits: Sequence[Edit]) -> None:
@@ -151,8 +148,9 @@ def apply(fstab: Path, edits: Sequence[Edit]) -> None:
 def undo(fstab: Path, edits: Sequence[Edit]) -> None:
     """Puts back what `apply` or `leave_out` changed."""
     lines = _read(fstab)
-    made = (edit.after if _where(lines, edit.left_out) is None else edit.left_out for edit in edits)
-    _replace(fstab, [(after, edit.before) for after, edit in zip(made, edits, strict=True)])
+    _replace(
+        fstab, [(edit.after if _where(lines, edit.left_out) is None else edit.left_out, edit.before) for edit in edits]
+    )
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
@@ -169,27 +167,20 @@ def difference(edits: Sequence[Edit], is_back: bool = False) -> Iterator[str]:
 
 
 def _read(fstab: Path) -> list[str]:
-    return _decoded(files.read(fstab)).splitlines()
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode("utf-8", "surrogateescape")
+    return files.read(fstab).decode("utf-8", "surrogateescape").splitlines()
 
 
 def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     before = files.read(fstab)
-    lines = _decoded(before).splitlines()
+    lines = before.decode("utf-8", "surrogateescape").splitlines()
     for old, new in changes:
         start = _where(lines, old)
         if _is_made(lines, old, new):
             continue
         if start is None:
-            raise ConfigNotEditable(
-                path=fstab,
-                reason=f"it has been edited: this line is missing: {old[-1]}",
-                advice=f"Write these lines into it by hand ({'; '.join(new or old)}), then run the same command again.",
-                lines=(),
-            )
+            reason = f"it has been edited: this line is missing: {old[-1]}"
+            advice = f"Write these lines into it by hand ({'; '.join(new or old)}), then run the same command again."
+            raise ConfigNotEditable(path=fstab, reason=reason, advice=advice, lines=())
         lines[start : start + len(old)] = new
     after = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
     if after == before:
@@ -198,12 +189,9 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     files.rewrite(fstab, before, after)
     if was_well and not _is_well(fstab):
         files.rewrite(fstab, after, before)
-        raise ConfigNotEditable(
-            path=fstab,
-            reason="findmnt --verify refuses the new lines; the former ones were put back",
-            advice=f"Run findmnt --verify --tab-file {fstab} to see why.",
-            lines=(),
-        )
+        reason = "findmnt --verify refuses the new lines; the former ones were put back"
+        advice = f"Run findmnt --verify --tab-file {fstab} to see why."
+        raise ConfigNotEditable(path=fstab, reason=reason, advice=advice, lines=())
     if fstab == mounts.FSTAB and Path("/run/systemd/system").is_dir():
         child.output(["systemctl", "daemon-reload"])  # it makes its mount units from fstab
 

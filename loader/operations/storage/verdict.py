@@ -1,4 +1,5 @@
-"""What the times tell: the figures of each layer, which layer adds the delay, and which probe is slow where none is."""
+"""The verdict of `storage watch`: the figures of each layer, which layer adds the delay, and which probe is slow where
+no layer is; the state that is written after each round, and what a monitoring plugin and Prometheus read from it."""
 
 from __future__ import annotations
 
@@ -9,16 +10,19 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from loader import plain, units
 from loader.errors import LoaderError
+from loader.operations import monitoring
 from loader.operations.monitoring import Status
-from loader.operations.storage.watch.layers import Layer
 from loader.run.lease import boot_id
 from loader.storage import files
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 ACCURACY = 0.01  # of quantiles, relative
 Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # as it may be read from a file
@@ -32,6 +36,14 @@ LEAST_PEAK = 0.1  # seconds, of the longest
 _TIMES = 3  # what is that much slower than the slowest layer is not explained by it
 
 Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """`path`: what is read. `on`: names of the layers right below it."""
+
+    name: str
+    path: str
+    on: tuple[str, ...] = ()
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -91,19 +103,9 @@ class Timing:
         if not self._recent:
             return None
         times = [seconds for _, seconds in self._recent]
-        return Figures(
-            last=times[-1],
-            davg=statistics.fmean(times),
-            dstd_dev=statistics.pstdev(times),
-            emin=self._emin,
-            emax=self._emax,
-            p50=self._quantile(0.5),
-            p99=self._quantile(0.99),
-            p999=self._quantile(0.999),
-        )
-
-    def _quantile(self, share: float) -> float:
-        return float(self._sketch.get_quantile_value(share) or 0.0)
+        quantiles = (float(self._sketch.get_quantile_value(share) or 0.0) for share in (0.5, 0.99, 0.999))
+        davg, dstd_dev = statistics.fmean(times), statistics.pstdev(times)
+        return Figures(times[-1], davg, dstd_dev, self._emin, self._emax, *quantiles)
 
 
 class Errors:
@@ -151,27 +153,20 @@ class Added(msgspec.Struct, frozen=True):
 
 def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
     """In the order of the layers."""
-    found = [_of(layer, layers, times) for layer in layers]
-    worst = max((one.seconds or 0.0 for one, _ in found if one.over), default=0.0)
+    compared = [_compared(layer, layers, times) for layer in layers]
+    worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
     return tuple(
-        msgspec.structs.replace(one, is_delay=_is_delay(one, differences, worst)) for one, differences in found
+        msgspec.structs.replace(added, is_delay=_is_delay(added, differences, worst)) for added, differences in compared
     )
 
 
-def _of(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[Added, list[float]]:
+def _compared(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[Added, list[float]]:
     own = times.get(layer.name, {})
     over = _measured_below(layer, layers, times) or _fastest_peer(layer, layers, times)
     differences = [*_differences(own, [times.get(name, {}) for name in over])] if over else [*own.values()]
-    enough = len(differences) >= LEAST_ROUNDS
-    added = Added(
-        layer.name,
-        over,
-        len(differences),
-        statistics.median(differences) if enough else None,
-        statistics.median(own.values()) if own else None,
-        not layer.on,
-    )
-    return added, differences
+    seconds = statistics.median(differences) if len(differences) >= LEAST_ROUNDS else None
+    median = statistics.median(own.values()) if own else None
+    return Added(layer.name, over, len(differences), seconds, median, not layer.on), differences
 
 
 def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
@@ -209,34 +204,24 @@ def _is_delay(one: Added, differences: Sequence[float], worst: float) -> bool:
     return lower_quartile > 0 and one.seconds >= least
 
 
-def told(found: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
+def told(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
     """One sentence: what hangs or fails, what adds delay, the largest first, and what adds nothing."""
-    lowest_hung = [one.layer for one in found if one.layer in hung and not set(one.over) & set(hung)]
+    lowest_hung = [each.layer for each in verdict if each.layer in hung and not set(each.over) & set(hung)]
     words = [f"{name} does not answer" for name in lowest_hung or hung]
     words += [f"reads of {name} fail" for name in failing]
-    known = [one for one in found if one.seconds is not None]
-    slow = sorted((one for one in known if one.is_delay), key=lambda one: -(one.seconds or 0))
-    words += [_delay(one) for one in slow]
-    words += [_nothing(one) for one in known if not one.is_delay and one.layer not in failing]
-    unknown = [one.layer for one in found if one.seconds is None and one.layer not in failing]
+    known = [each for each in verdict if each.seconds is not None]
+    for each in sorted((each for each in known if each.is_delay), key=lambda each: -(each.seconds or 0)):
+        over, added = " and ".join(each.over), _ms(each.seconds)
+        takes = f"takes {_ms(each.own)}, {added} more than {over}"
+        words.append(f"{each.layer} {takes if each.is_lowest else f'adds {added} to {over}'}")
+    for each in known:
+        if not each.is_delay and each.layer not in failing:
+            added = f" ({_ms(each.seconds)})" if (each.seconds or 0.0) > 0 else ""
+            words.append(f"{each.layer} {f'takes {_ms(each.own)}' if each.is_lowest else f'adds nothing{added}'}")
+    unknown = [each.layer for each in verdict if each.seconds is None and each.layer not in failing]
     if not known and not words:
         return f"not known: layers were measured beside each other in fewer than {LEAST_ROUNDS} rounds"
-    words += [f"not known of {', '.join(unknown)}"] if unknown else []
-    return "; ".join(words)
-
-
-def _delay(one: Added) -> str:
-    over = " and ".join(one.over)
-    if one.is_lowest:
-        return f"{one.layer} takes {_ms(one.own)}, {_ms(one.seconds)} more than {over}"
-    return f"{one.layer} adds {_ms(one.seconds)} to {over}"
-
-
-def _nothing(one: Added) -> str:
-    if one.is_lowest:
-        return f"{one.layer} takes {_ms(one.own)}"
-    added = f" ({_ms(one.seconds)})" if (one.seconds or 0.0) > 0 else ""
-    return f"{one.layer} adds nothing{added}"
+    return "; ".join([*words, f"not known of {', '.join(unknown)}"] if unknown else words)
 
 
 def _ms(seconds: float | None) -> str:
@@ -245,25 +230,17 @@ def _ms(seconds: float | None) -> str:
 
 def slow_probes(probes: Sequence[str], layers: Sequence[str], times: Times) -> Iterator[str]:
     """A sentence for each that is slow. `times`: of the last n rounds, those of the layers too."""
-    usual, peak = (max(_each(of, layers, times), default=0.0) for of in (_usual, max))
+    reads = [[*times[name].values()] for name in layers if times.get(name)]
+    usual, peak = max(map(statistics.median, reads), default=0.0), max(map(max, reads), default=0.0)
     for name in probes:
-        own = list(times.get(name, {}).values())
+        own = [*times.get(name, {}).values()]
         if not own:
             continue
-        mine, most = _usual(own), max(own)
-        if len(own) >= LEAST_ROUNDS and mine >= max(LEAST_USUAL, _TIMES * usual):
-            yield f"{name} takes {_ms(mine)}, and {_than(usual, layers)}"
+        median, most = statistics.median(own), max(own)
+        if len(own) >= LEAST_ROUNDS and median >= max(LEAST_USUAL, _TIMES * usual):
+            yield f"{name} takes {_ms(median)}, and {_than(usual, layers)}"
         elif most >= max(LEAST_PEAK, _TIMES * peak):
             yield f"{name} took up to {_ms(most)}, and {_than(peak, layers)}"
-
-
-def _each(of: object, layers: Sequence[str], times: Times) -> Iterator[float]:
-    assert callable(of)
-    return (of(times[name].values()) for name in layers if times.get(name))
-
-
-def _usual(times: Iterable[float]) -> float:
-    return statistics.median(times)
 
 
 def _than(longest: float, layers: Sequence[str]) -> str:
@@ -404,43 +381,31 @@ class Check(msgspec.Struct, frozen=True):
 def check(path: Path, limits: Limits, now: float | None = None) -> Check:
     """Never raises a LoaderError: what cannot be known is UNKNOWN. `now`: Unix time."""
     try:
-        found = read(path)
+        state = read(path)
     except (LoaderError, OSError, ValueError) as error:  # msgspec's errors are ValueErrors
-        return Check(Status.UNKNOWN, (f"{path}: {_reason(error)}",))
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        return Check(Status.UNKNOWN, (f"{path}: {reason}",))
     moment = time.time() if now is None else now
-    age = moment - found.written
-    watcher = found.watcher
-    if watcher.has_ended():
-        said = f"the watch (process {watcher.process}) has ended; {path} was {_aged(age)}"
-        return Check(Status.UNKNOWN, (said,))
-    if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * found.interval):
-        return Check(Status.UNKNOWN, (f"{path} was {_aged(age)}: is the watch running?",))
-    return _judged(found, limits, moment)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error)
-
-
-def _aged(age: float) -> str:
-    if age < 0:
-        return f"written {units.duration(-age)} later than now"
-    return f"last written {units.duration(age)} ago"
+    age = moment - state.written
+    written = f"written {units.duration(-age)} later than now" if age < 0 else f"last written {units.duration(age)} ago"
+    if state.watcher.has_ended():
+        process = state.watcher.process
+        return Check(Status.UNKNOWN, (f"the watch (process {process}) has ended; {path} was {written}",))
+    if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * state.interval):
+        return Check(Status.UNKNOWN, (f"{path} was {written}: is the watch running?",))
+    return _judged(state, limits, moment)
 
 
 def _judged(state: State, limits: Limits, now: float) -> Check:
-    judged = [(one, *_row(one, state, limits, now)) for one in state.rows]
+    rows = [(row.name, *_row(row, state, limits, now)) for row in state.rows]
     # A row that was not measured is never OK, and hides none that is over a limit.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
-    worst = max((status for _, status, _ in judged), key=order.index, default=Status.UNKNOWN)
+    worst = max((status for _, status, _ in rows), key=order.index, default=Status.UNKNOWN)
     if worst is Status.OK and not state.layers:
         worst = Status.UNKNOWN
-    found = [f"{one.name}: {said}" for one, status, said in judged if status is worst]
-    bad = ", ".join(found) or "no layer is timed"
+    bad = ", ".join(f"{name}: {said}" for name, status, said in rows if status is worst) or "no layer is timed"
     first = state.told if worst is Status.OK else f"{bad}; {state.told}"
-    lines = (f"{one.name}: {said}" for one, _, said in judged)
+    lines = (f"{name}: {said}" for name, _, said in rows)
     return Check(worst, (first, *lines), tuple(_perfdata(state, limits)))
 
 
@@ -480,27 +445,71 @@ def _is_measured(one: LayerState, state: State) -> bool:
 
 def _perfdata(state: State, limits: Limits) -> Iterator[str]:
     """Seconds, as the guidelines prefer. Short labels: RRDtool tells 19 characters apart."""
-    for one, label in zip(state.rows, _labels(state.rows), strict=True):
-        if one.figures is not None:
-            bounds = ";".join("" if x is None else _number(x) for x in (limits.warning, limits.critical))
-            yield f"'{label}_davg'={_number(one.figures.davg)}s;{bounds};0"
+    labels: list[str] = []
+    for row in state.rows:
+        name = row.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)
+        plain_name = plain.printable(name) or "layer"
+        numbered = itertools.chain([plain_name], (f"{plain_name}-{number}" for number in itertools.count(2)))
+        label = next(each for each in numbered if each not in labels)
+        labels.append(label)
+        if row.figures is not None:
+            bounds = ";".join("" if x is None else f"{x:.6f}" for x in (limits.warning, limits.critical))
+            yield f"'{label}_davg'={row.figures.davg:.6f}s;{bounds};0"
             for name in ("last", "emin", "emax", "p50", "p99", "p999"):
-                yield f"'{label}_{name}'={_number(getattr(one.figures, name))}s;;;0"
-        yield f"'{label}_missed'={one.missed}c;;;0"
-        yield f"'{label}_failed'={one.failed}c;;;0"
+                yield f"'{label}_{name}'={getattr(row.figures, name):.6f}s;;;0"
+        yield f"'{label}_missed'={row.missed}c;;;0"
+        yield f"'{label}_failed'={row.failed}c;;;0"
 
 
-def _labels(rows: Sequence[LayerState]) -> list[str]:
-    """One for each, no two alike."""
-    found: list[str] = []
-    for one in rows:
-        name = one.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)
-        label = plain.printable(name) or "layer"
-        others = (f"{label}-{number}" for number in itertools.count(2))
-        found.append(next(other for other in itertools.chain([label], others) if other not in found))
-    return found
+# --- Prometheus ------------------------------------------------------------------------------------------------------
+
+_NAME = "ditseed_storage_watch"
+_GAUGES = {
+    "last": "Time of the last read.",
+    "davg": "Mean time of the last reads.",
+    "dstd_dev": "Standard deviation of the times of the last reads.",
+    "emin": "Least time, released exponentially.",
+    "emax": "Largest time, released exponentially.",
+}
+_QUANTILES = {"p50": "0.5", "p99": "0.99", "p999": "0.999"}
+_COUNTERS = {
+    "reads": "Reads that were measured.",
+    "unmeasured": "Reads that failed or came from a cache.",
+    "missed": "Rounds that passed during a read.",
+    "failed": "Reads that failed, or could not be tried on a device that is dead.",
+}
 
 
-def _number(value: float) -> str:
-    """Never in scientific notation."""
-    return f"{value:.6f}"
+def write_metrics(state: State, path: Path) -> None:
+    """Whole or not at all."""
+    monitoring.write(_metrics(state), path)
+
+
+def _metrics(state: State) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # takes long to import
+
+    def gauge(name: str, text: str, values: Iterable[tuple[list[str], float]], labels: Sequence[str]) -> Metric:
+        family = GaugeMetricFamily(f"{_NAME}_{name}_seconds", text, labels=labels)
+        for names, value in values:
+            family.add_metric(names, value)
+        return family
+
+    layer, rows = ["layer"], state.rows
+    measured = [(row.name, row.figures) for row in rows if row.figures is not None]
+    written = f"{_NAME}_written_timestamp_seconds"
+    yield GaugeMetricFamily(written, "When the watch wrote this, as Unix time.", value=state.written)
+    for name, text in _GAUGES.items():
+        yield gauge(name, text, [([row], getattr(figures, name)) for row, figures in measured], layer)
+    quantiles = [([row, share], getattr(of, name)) for row, of in measured for name, share in _QUANTILES.items()]
+    yield gauge("quantile", "Of all reads.", quantiles, ["layer", "quantile"])
+    for name, text in _COUNTERS.items():
+        counter = CounterMetricFamily(f"{_NAME}_{name}", text, labels=layer)
+        for row in rows:
+            counter.add_metric([row.name], getattr(row, name))
+        yield counter
+    upper = {each.name for each in state.layers if each.on}
+    added = [([each.layer], each.seconds) for each in state.verdict if each.seconds is not None and each.layer in upper]
+    yield gauge("added", "What a layer adds to those below it, as the median of the differences.", added, layer)
+    begun = [(row.name, row.in_flight_since) for row in rows]
+    flight = [([name], 0.0 if since is None else state.written - since) for name, since in begun]
+    yield gauge("in_flight", "For how long the read has been under way, 0 if none is.", flight, layer)

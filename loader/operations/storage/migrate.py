@@ -1,0 +1,617 @@
+"""`storage migrate`: the plan, which looks for everything that is in the way before anything is changed; the steps,
+each of which may be done twice; and the way back from any of them.
+
+Copying and verifying are remembered, as long as neither side has changed since. What a reboot undoes (mounts, and that
+the service is stopped) is done again by every run. /etc/fstab names the new volume before the service is started on it,
+and the old one before the service is started on that again: so a boot at any moment mounts the volume that the service
+last wrote to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from shlex import join, quote
+
+import msgspec
+
+from loader import child, units
+from loader.defaults import state_dir
+from loader.errors import LoaderError, MdbDamaged, MigrationRefused, ToolFailed, UsageProblem
+from loader.mdb import verify as databases
+from loader.operations.storage import check, mounting
+from loader.operations.storage.findings import Severity
+from loader.operations.storage.mounting import Edit, Volume, unmounting
+from loader.progress import Meter, Progress
+from loader.run.log import Facts, forget, killpoint
+from loader.run.steps import Run, open_run, status_of
+from loader.server.options import Connection
+from loader.server.session import session
+from loader.storage import files, held, holders, mounts, survey, trees
+from loader.storage.holders import Occupant, occupants
+from loader.storage.mounts import Mount
+
+VERB = "storage migrate"
+STEPS = ("preflight", "stop", "copy", "verify", "unmount", "mount", "fstab", "check", "start", "watch")
+_REPEATED = ("stop", "unmount", "mount", "fstab", "check", "start")
+_ROLLBACK = "rollback"
+_PATIENCE = 60.0  # seconds for a service to let go of its files, or to come up
+_LOOK = 0.1  # seconds between two looks at the service
+_SHOWN = 5  # processes or mounts in one message
+_ASSUMED = 150 << 20  # bytes a second: of a single disk
+# "emergency_ro" and "shutdown": ext4 of newer kernels after an error.
+_READ_ONLY = {"ro", "emergency_ro", "shutdown"}
+_SPARE = 8 << 20  # bytes, beside a twentieth: what another file system needs for itself
+_REPEAT = "then run the same command again, or go back with --rollback."
+_log = logging.getLogger(__name__)
+
+
+class MoveRequest(msgspec.Struct, frozen=True):
+    """`stop` and `start`: commands, in words. `uri`: of the server that must answer, "" for none. `seconds`: for which
+    the service must stay up."""
+
+    source: str
+    target: str
+    stop: tuple[str, ...]
+    start: tuple[str, ...]
+    uri: str = ""
+    fstab: str = str(mounts.FSTAB)
+    seconds: float = 30.0
+
+
+class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`old`: the volume that is mounted on FROM; None if FROM is a directory of a larger one. `new`: as it will be
+    mounted on FROM; `there`: as it is mounted on TO now. Sizes in bytes. `is_used`: a process writes to FROM, so that
+    one must when the service was started again."""
+
+    request: MoveRequest
+    old: Volume | None
+    new: Volume
+    there: Volume
+    edits: tuple[Edit, ...]
+    files: int
+    size: int
+    allocated: int
+    databases: tuple[str, ...]
+    notes: tuple[str, ...]
+    begun: float
+    is_used: bool = True
+
+    @property
+    def source(self) -> Path:
+        return Path(self.request.source)
+
+    @property
+    def target(self) -> Path:
+        return Path(self.request.target)
+
+    @property
+    def fstab(self) -> Path:
+        return Path(self.request.fstab)
+
+
+def plan(request: MoveRequest, state: Path) -> MovePlan:
+    """`state`: the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted."""
+    source, target, fstab = Path(request.source), Path(request.target), Path(request.fstab)
+    for path in (source, target):
+        _require_directory(path)
+    require_commands(request)
+    old_mount, new_mount = mounts.mounted_at(source), mounts.mounted_at(target)
+    if new_mount is None:
+        raise _refused(target, "nothing is mounted there", "Make the new file system (storage plan), and mount it.")
+    old = mounting.of(old_mount, fstab) if old_mount else None
+    there = mounting.of(new_mount, fstab)
+    _require_apart(source, target, old, there, state)
+    for mount in filter(None, (old_mount, new_mount)):
+        if mount.root != "/":
+            raise _refused(Path(mount.target), "it is a bind mount or a subvolume", "Give whole file systems.")
+    _require_writable(new_mount, there)
+    _require_unused(source, target)
+    new = mounting.with_options_of(there, old)
+    with files.explained(source), held.opened(source) as top:
+        tree = trees.state_of(top.descriptor)
+    files.require_space(target, tree.allocated + tree.allocated // 20 + _SPARE)
+    is_used = bool(tree.databases or occupants(source))
+    return MovePlan(
+        request=request,
+        old=old,
+        new=new,
+        there=there,
+        edits=mounting.edits(fstab, request.source, request.target, new, time.strftime("%Y-%m-%d")),
+        files=tree.files,
+        size=tree.size,
+        allocated=tree.allocated,
+        databases=tree.databases,
+        notes=tuple(_notes(source, target, old, is_used, tree.size > tree.allocated)),
+        begun=time.time(),
+        is_used=is_used,
+    )
+
+
+def _refused(path: Path | str, reason: str, advice: str) -> MigrationRefused:
+    return MigrationRefused(path=path, reason=reason, advice=advice)
+
+
+def _require_directory(path: Path) -> None:
+    if not path.is_absolute() or not str(path).isprintable() or os.path.realpath(path) != str(path):
+        raise UsageProblem(reason=f"{path}: give an absolute path without symbolic links, . and ..")
+    with files.explained(path):
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise UsageProblem(reason=f"{path}: not a directory")
+    inner = mounts.below(path)
+    if path == Path("/") or inner:
+        reason = f"other file systems are mounted in it: {', '.join(inner)}"
+        raise _refused(path, reason, "Give a directory in which nothing else is mounted.")
+    for above in path.parents:
+        status = above.stat()
+        open_to_all = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, os.geteuid()) or open_to_all:
+            reason = f"another account than root can rename what is in {above}"
+            raise _refused(path, reason, "Mount points must be where only root can replace them.")
+
+
+def require_commands(request: MoveRequest) -> None:
+    """Called before anything is stopped. Raises UsageProblem."""
+    for command in (request.stop, request.start):
+        if shutil.which(command[0]) is None:
+            raise UsageProblem(reason=f"{command[0]} is not there, or not in PATH (see --service)")
+
+
+def _require_apart(source: Path, target: Path, old: Volume | None, new: Volume, state: Path) -> None:
+    if source == target:
+        raise _refused(target, "FROM and TO are the same", "Give two places.")
+    if source in target.parents or target in source.parents:
+        raise _refused(target, f"one of {source} and {target} is inside the other", "Give two places.")
+    if old is not None and (old.device == new.device or (old.uuid and old.uuid == new.uuid)):
+        raise _refused(target, f"it has the same file system as {source}, or a clone of it", "Give another volume.")
+    device = files.existing(state).stat().st_dev
+    if device == target.stat().st_dev or (old is not None and device == source.stat().st_dev):
+        advice = "Set DITSEED_STATE_DIR to a directory elsewhere."
+        raise _refused(state, "the state of the run would be on a volume that is unmounted", advice)
+
+
+def _require_writable(mount: Mount, there: Volume) -> None:
+    """Checks the volume as it is mounted now, and as it will be mounted on FROM."""
+    if _READ_ONLY & set(mount.options):
+        advice = f"Remount it: mount -o remount,rw {mount.target}. If it was writable before, see dmesg for errors."
+        raise _refused(mount.target, "it is mounted read-only", advice)
+    for device in survey.devices_of(mount):
+        if device.read_only:
+            reason = f"its device {device.path} is read-only"
+            raise _refused(mount.target, reason, f"blockdev --setrw {device.path}")
+    if "ro" in there.options.split(","):
+        raise _refused(mount.target, "its line in fstab mounts it read-only", "Change ro to rw there.")
+
+
+def _require_unused(source: Path, target: Path) -> None:
+    if others := mounts.others_of(source):
+        reason = f"its files are mounted on {', '.join(others[:_SHOWN])}, too, where the former ones would stay"
+        raise _refused(source, reason, "Unmount that first, and mount it again after the migration.")
+    _require_no_strangers(source, [occupant for occupant in occupants(source) if not occupant.writes])
+    _require_no_strangers(target, occupants(target))
+    with files.explained(target), held.opened(target) as top:
+        names = trees.names_in(top.descriptor, True)
+    if names:
+        raise trees.not_empty(target, names)
+
+
+def _require_no_strangers(path: Path, strangers: Sequence[Occupant]) -> None:
+    if strangers:
+        reason = f"others than the service use it: {', '.join(map(str, strangers[:_SHOWN]))}"
+        raise _refused(path, reason, "End them, and leave the directory; then give the same command again.")
+
+
+def _notes(source: Path, target: Path, old: Volume | None, is_used: bool, is_sparse: bool) -> Iterator[str]:
+    if old is None:
+        yield (
+            f"{source} is a directory of a larger file system: the new volume is mounted over it. The old files stay "
+            "below it, kept, and take their room."
+        )
+    if not is_used:
+        yield (
+            f"no process writes to {source} now, so that this cannot be looked for after the start either: see "
+            "yourself that the service is up"
+        )
+    before = {finding.rule for finding in check.check(source).findings if finding.severity is not Severity.OK}
+    for finding in check.check(target).findings:
+        if finding.rule in before or finding.severity.rank < Severity.WARNING.rank:
+            continue
+        what = f"{finding.subject}: {finding.what}"
+        if finding.severity is Severity.CRITICAL:
+            raise _refused(target, what, f"See: ditseed storage check {target}")
+        yield what
+    if is_sparse:
+        yield "holes stay holes"
+
+
+# --- the plan as an operator would type it ---------------------------------------------------------------------------
+
+
+class PlannedStep(msgspec.Struct, frozen=True):
+    """`by`: what ditseed does itself, "" for nothing."""
+
+    step: str
+    commands: tuple[str, ...]
+    by: str = ""
+
+
+def forward(plan: MovePlan) -> Iterator[PlannedStep]:
+    request, source, target = plan.request, plan.request.source, plan.request.target
+    amount = f"{units.size(plan.allocated)} in {units.number(plan.files)} files"
+    copying = f"rsync -aHAXS --numeric-ids {quote(source)}/ {quote(target)}/"
+    seconds = units.duration(max(1.0, 3 * plan.allocated / _ASSUMED))  # written once, read twice
+    old = (join(unmounting(source)),) if plan.old else ()
+    checks = tuple(f"ditseed verify {quote(str(plan.source / name))}" for name in plan.databases)
+    yield _stopping(request)
+    yield PlannedStep("copy", (), f"copies {amount} as `{copying}` would")
+    yield PlannedStep(
+        "verify", (), f"compares checksums, owners, modes (copy and verify: about {seconds} at 150 MiB/s)"
+    )
+    yield PlannedStep("unmount", (join(unmounting(target)), *old))
+    yield PlannedStep("mount", (join(plan.new.mounting(source)),))
+    yield PlannedStep("fstab", tuple(mounting.difference(plan.edits)), f"changes these lines of {request.fstab}")
+    yield PlannedStep("check", checks, f"compares owner and mode of {source}")
+    yield from _starting(request)
+
+
+def back(plan: MovePlan) -> Iterator[PlannedStep]:
+    request = plan.request
+    lines = tuple(mounting.difference(plan.edits, is_back=True))
+    old = (join(plan.old.mounting(request.source)),) if plan.old else ()
+    yield _stopping(request)
+    yield PlannedStep("fstab", lines, f"puts back these lines of {request.fstab}")
+    yield PlannedStep("unmount", (join(unmounting(request.source)),))
+    yield PlannedStep("mount", (*old, join(plan.there.mounting(request.target))))
+    yield from _starting(request)
+
+
+def _stopping(request: MoveRequest) -> PlannedStep:
+    return PlannedStep("stop", (join(request.stop),), f"waits until no process uses {request.source}")
+
+
+def _starting(request: MoveRequest) -> Iterator[PlannedStep]:
+    yield PlannedStep("start", (join(request.start),))
+    answers = f" and that {request.uri} answers" if request.uri else ""
+    seconds = units.duration(request.seconds)
+    yield PlannedStep("watch", (), f"waits until it is up, then sees for {seconds} that it stays up{answers}")
+
+
+# --- the steps -------------------------------------------------------------------------------------------------------
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A migration that was begun. `done`: its finished steps."""
+
+    plan: MovePlan
+    done: tuple[str, ...]
+    goes_back: bool
+
+    @property
+    def is_done(self) -> bool:
+        return "watch" in self.done
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it may have left the service stopped."""
+        return "start" not in self.done
+
+
+def run_directory(source: str) -> Path:
+    """A directory on neither of the two volumes."""
+    return state_dir() / "migrate" / hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
+
+
+def begun(source: str) -> Begun | None:
+    """Raises CatalogueDamaged."""
+    status = status_of(run_directory(source))
+    facts = status.found("preflight") if status else None
+    if status is None or facts is None:
+        return None
+    finished = {step.name for step in status.steps}
+    done = tuple(name for name in STEPS if name in finished)
+    return Begun(msgspec.convert(facts, MovePlan), done, _ROLLBACK in finished)
+
+
+def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Facts:
+    """Begins, or continues from the last finished step; `anew` repeats a finished migration. Raises LoaderError."""
+    with _run(plan, progress, anew) as run:
+        require_forward(run.catalogue.found(_ROLLBACK) is not None, plan.request.source)
+        run.do("preflight", lambda meter: msgspec.to_builtins(plan))
+        if run.catalogue.found("watch") is None:
+            for name in _REPEATED:
+                run.catalogue.undo(name)
+        return {**_Steps(plan, run).all(), **run.told_before()}
+
+
+def _run(plan: MovePlan, progress: Progress, anew: bool = False) -> AbstractContextManager[Run]:
+    options = {"from": plan.request.source, "to": plan.request.target}
+    return open_run(run_directory(plan.request.source), VERB, options, progress, restart=anew)
+
+
+def require_forward(goes_back: bool, source: str) -> None:
+    """Raises MigrationRefused."""
+    if goes_back:
+        raise _refused(source, "a rollback was begun and has not ended", "Give --rollback to end it.")
+
+
+class _Steps:
+    def __init__(self, plan: MovePlan, run: Run) -> None:
+        self.plan, self.run = plan, run
+        self.source, self.target = plan.source, plan.target
+
+    def all(self) -> Facts:
+        do, plan, source = self.run.do, self.plan, str(self.source)
+        do("stop", _act(self._stop))
+        if self.run.catalogue.found("mount") is None and not self._is_swapped():
+            # After a reboot, or a kill while both were unmounted.
+            if plan.old is not None:
+                plan.old.mount(source)
+            plan.there.mount(str(self.target))
+            self._forget_a_stale_copy()
+        copied = do("copy", self._copy)
+        verified = do("verify", self._verify)
+        do("unmount", _act(self._unmount))
+        do("mount", _act(lambda: plan.new.mount(source)))
+        do("fstab", _act(lambda: mounting.apply(plan.fstab, plan.edits)))
+        do("check", lambda meter: self._check(meter, verified["top"]))
+        do("start", _act(lambda: _start(plan.request.start)))
+        watched = do("watch", lambda meter: {"process": _watch(plan, meter)})
+        return {**copied, **verified, **watched}
+
+    def _is_swapped(self) -> bool:
+        return self.plan.new.is_at(str(self.source))
+
+    def _forget_a_stale_copy(self) -> None:
+        """A boot in between may have started the service. A copy that other accounts could enter is removed, not
+        resumed."""
+        catalogue = self.run.catalogue
+        copied, verified = catalogue.found("copy"), catalogue.found("verify")
+        if copied is None:
+            return
+        with held.opened(self.target) as target:
+            is_closed = trees.is_closed(target)
+            is_intact = is_closed if verified is None else verified["verify_mark"] == _mark(self.target)
+            if not is_intact or copied["copy_mark"] != _mark(self.source):
+                if not is_closed:
+                    trees.empty(target)
+                catalogue.undo("verify")
+                catalogue.undo("copy")
+
+    def _stop(self) -> None:
+        if self.plan.there.is_at(str(self.target)):
+            _require_written(self.target)
+        _stop(self.plan)
+
+    def _copy(self, meter: Meter) -> Facts:
+        _require_no_strangers(self.target, occupants(self.target))  # they would keep it from being unmounted
+        self._require_unused()
+        with held.opened(self.source) as source, held.opened(self.target) as target:
+            before = trees.state_of(source.descriptor)
+            trees.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
+        if _mark(self.source) != before.mark:
+            reason = "files were changed while they were copied"
+            raise _refused(self.source, reason, "Find out who writes there (fuser -vm).")
+        return {"files": before.files, "bytes": before.size, "copy_mark": before.mark}
+
+    def _require_unused(self) -> None:
+        """Something may have started the service again since it was stopped. Raises MigrationRefused."""
+        if users := _users(self.plan):
+            reason = f"the service was stopped, but it is used again: {users}"
+            raise _refused(self.source, reason, f"Find out what starts it, {_REPEAT}")
+
+    def _verify(self, meter: Meter) -> Facts:
+        with held.opened(self.source) as source, held.opened(self.target) as target:
+            status = os.fstat(source.descriptor)
+            shapes = trees.shape_of(source.descriptor), trees.shape_of(target.descriptor)
+            self._require_equal(*shapes, "owner, mode, size, time or attributes")
+            sums = trees.checksums(source.descriptor, meter)
+            killpoint("verify.middle")
+            self._require_equal(sums, trees.checksums(target.descriptor, meter, from_device=True), "contents")
+        mark = _mark(self.target)
+        return {"checksums": len(sums), "verify_mark": mark, "top": [status.st_mode, status.st_uid, status.st_gid]}
+
+    def _require_equal(self, source: Mapping[str, object], target: Mapping[str, object], what: str) -> None:
+        """Removes the files that differ, so that the next run copies them again. Raises MigrationRefused."""
+        wrong = [path for path in {**source, **target} if source.get(path) != target.get(path)]
+        if not wrong:
+            return
+        self.run.catalogue.undo("copy")
+        with held.opened(self.target) as top:
+            for path in wrong:
+                if path in target and (top.path / path).is_file():
+                    with held.opened((top.path / path).parent) as above:
+                        above.remove(os.path.basename(path))
+        raise _refused(
+            self.target / wrong[0],
+            f"the copy differs from {self.source / wrong[0]} ({what})",
+            "Run the same command again; it copies anew. If it differs then, do not trust the new volume.",
+        )
+
+    def _unmount(self) -> None:
+        self._require_unused()
+        former = None if self._is_swapped() else mounts.inside(self.source)
+        if self.plan.new.is_at(str(self.target)):
+            with held.opened(self.source) as source, held.opened(self.target) as target:
+                trees.open_up(source, target)
+        self.plan.new.unmount(str(self.target))
+        killpoint("unmount.between")
+        if self.plan.old is not None:
+            self.plan.old.unmount(str(self.source))
+        # No error: mount namespaces that copied all mounts are harmless until something there opens the files.
+        others = [*mounts.elsewhere(former)] if former else []
+        if others:
+            _log.warning(
+                "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it "
+                "is in one",
+                self.source,
+                ", ".join(f"{path} ({holders.command_name(pid)}, process {pid})" for pid, path in others[:_SHOWN]),
+            )
+
+    def _check(self, meter: Meter, top: Sequence[int]) -> Facts:
+        status = self.source.stat()
+        if [status.st_mode, status.st_uid, status.st_gid] != top or not self._is_swapped():
+            reason = "it is not the new volume with the owner and mode of the old one"
+            raise _refused(self.source, reason, "Give --rollback to go back.")
+        for name in self.plan.databases:
+            path = self.source / name
+            audit = databases.audit(path, databases.default_level(path), databases.Resources(), meter)
+            if not audit.sound:
+                first = audit.problems[0].told[0]
+                raise MdbDamaged(path=path, reason=f"{first}; --rollback mounts the former volume")
+        return {}
+
+
+def _act(work: Callable[[], object]) -> Callable[[Meter], Facts]:
+    """A step without facts."""
+
+    def step(meter: Meter) -> Facts:
+        work()
+        return {}
+
+    return step
+
+
+def _require_written(target: Path) -> None:
+    """A file system that has failed may only show it when it is written to. Raises ReadOnly, OSError."""
+    with files.explained(target):
+        descriptor = files.made(target)
+        try:
+            files.filled(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+
+
+def _mark(directory: Path) -> str:
+    with held.opened(directory) as opened:
+        return trees.state_of(opened.descriptor).mark
+
+
+def roll_back(plan: MovePlan, progress: Progress) -> Facts:
+    """Goes back from any step; safe to kill and repeat. The files on the new volume stay. `not_mounted`: why the new
+    volume could not be mounted on TO again; None if it is."""
+    request = plan.request
+    of_target = mounting.of_volume(plan.edits, request.target)
+    steps: dict[str, Callable[[Meter], object]] = {
+        "stop": lambda meter: _stop(plan),
+        "fstab": lambda meter: mounting.undo(plan.fstab, [edit for edit in plan.edits if edit not in of_target]),
+        "unmount": lambda meter: plan.new.unmount(request.source),
+        "mount": lambda meter: _mount_as_before(plan, of_target),
+        "start": lambda meter: _start(request.start),
+        "watch": lambda meter: _watch(plan, meter),
+    }
+    with _run(plan, progress) as run:
+        run.worked = True
+        run.catalogue.finish(_ROLLBACK, {}, 0, 0.0)
+        done = {}
+        for name, work in steps.items():
+            killpoint(f"rollback.{name}")
+            with progress.step(f"rollback: {name}") as meter:
+                done[name] = work(meter)
+        killpoint("rollback.end")
+        forget(run.directory)
+    mounted = plan.old.device if plan.old else ""
+    return {"from": request.source, "mounted": mounted, "kept": request.target, "not_mounted": done["mount"]}
+
+
+def _mount_as_before(plan: MovePlan, of_target: Sequence[Edit]) -> str | None:
+    """Returns why the new volume could not be mounted: the service does not need it, and its disk may be dead."""
+    if plan.old is not None:
+        plan.old.mount(plan.request.source)
+    try:
+        plan.there.mount(plan.request.target)
+    except LoaderError as error:
+        mounting.leave_out(plan.fstab, of_target)
+        return str(error)
+    mounting.undo(plan.fstab, of_target)
+    return None
+
+
+# --- the service -----------------------------------------------------------------------------------------------------
+
+
+def _users(plan: MovePlan) -> str:
+    return ", ".join(map(str, occupants(plan.source, plan.databases)[:_SHOWN]))
+
+
+def _stop(plan: MovePlan) -> None:
+    """Returns once no process uses FROM, whatever the status of the command: it may fail because the service is stopped
+    already. Raises MigrationRefused if a process still uses it."""
+    command = plan.request.stop
+    answer = child.run_detached(command)
+    until = time.monotonic() + _PATIENCE
+    while users := _users(plan):
+        if answer.status != 0:
+            advice = (
+                "Give --service the commands that stop and start this service (of a container, for example), or end "
+                f"these processes; {_REPEAT}"
+            )
+            raise _refused(plan.source, f"{str(_failed(command, answer)).rstrip('.')}, and {users}", advice)
+        if time.monotonic() > until:
+            raise _refused(plan.source, f"the service was stopped, and {users}", f"End these processes, {_REPEAT}")
+        time.sleep(_LOOK)
+
+
+def _start(command: Sequence[str]) -> None:
+    answer = child.run_detached(command)
+    if answer.status != 0:
+        raise _failed(command, answer)
+
+
+def _failed(command: Sequence[str], answer: child.Answer) -> ToolFailed:
+    reason = "; ".join(word for word in answer.words[-3:] if word) or "it said nothing"
+    return ToolFailed(tool=command[0], status=answer.status, reason=reason)
+
+
+def _watch(plan: MovePlan, meter: Meter) -> int:
+    """Waits until the service is up, then looks whether it stays up. Returns its process ID, 0 if none is known.
+    Raises MigrationRefused."""
+    until = time.monotonic() + _PATIENCE
+    while isinstance(process := _up(plan), str):
+        if time.monotonic() > until:
+            raise _down(plan, f"the service does not come up: {process}")
+        time.sleep(_LOOK)
+    until = time.monotonic() + plan.request.seconds
+    while time.monotonic() < until:
+        meter.note = f"up, process {process}" if process else "up"
+        meter.add(size=1)  # a sign of life
+        now = _up(plan)
+        if now != process:
+            what = now if isinstance(now, str) else "it is another process now"
+            raise _down(plan, f"the service does not stay up: {what}")
+        time.sleep(_LOOK)
+    return process
+
+
+def _down(plan: MovePlan, reason: str) -> MigrationRefused:
+    advice = (
+        "Look at the service's log. The same command looks again; --rollback mounts the former volume and starts the "
+        "service on it."
+    )
+    return _refused(plan.source, reason, advice)
+
+
+def _up(plan: MovePlan) -> int | str:
+    """Returns the process that has the files (0: none needs to), or what is amiss."""
+    if os.statvfs(plan.source).f_flag & os.ST_RDONLY:
+        return "the volume is read-only"
+    pid: int | None = 0
+    if plan.is_used and plan.databases:
+        pid = holders.holder(plan.source / plan.databases[0])
+    elif plan.is_used:
+        pid = next((occupant.pid for occupant in occupants(plan.source) if occupant.writes), None)
+    if pid is None:
+        return "no process uses the directory"
+    try:
+        if plan.request.uri:
+            with session(Connection(uri=plan.request.uri, mechanism=None)) as server:
+                server.naming_contexts()
+    except LoaderError as error:
+        return str(error)
+    return pid

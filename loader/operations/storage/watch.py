@@ -1,0 +1,375 @@
+"""`storage watch`: reads of every layer below a path at one pace, and the probes beside them, each in a thread of its
+own, so that one that hangs stops no other; and the state after each round."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Annotated
+
+import msgspec
+from click import FloatRange, IntRange
+
+from loader.declared import Duration
+from loader.errors import LoaderError, UsageProblem, chain
+from loader.operations.storage import check, verdict
+from loader.operations.storage.verdict import Errors, Layer, LayerState, State, Timing, Watcher, is_hung
+from loader.storage import files, mounts, probes, survey
+from loader.storage.mounts import Mount
+from loader.storage.probes import FileLock, Timed, Unmeasurable, Writer
+from loader.storage.survey import Device
+
+PROBES: dict[str, Callable[[Path], Timed]] = {"flock": FileLock, "write": Writer}
+_LIMIT = 3.0  # seconds: a probe that takes longer has failed for whoever waits for it
+_DIGITS = "0123456789"
+_RETRY = 60.0  # seconds between two attempts to open a target
+_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # of a device that cannot be opened
+_OPENING = 5.0  # seconds that all layers together may take to be opened before the first round begins without them
+Outcome = tuple[float | None, str | None, bool]  # as the last three of Sample
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Seconds. `window`: of how many reads davg and dstd_dev are. `samples`: rounds, None: until it is ended."""
+
+    interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
+    window: Annotated[int, IntRange(2), "Number of reads that davg and dstd_dev are of."] = 100
+    half_life: Annotated[
+        float, "--half-life TIME", Duration(), {"default": "5m"}, "Half-life with which emin and emax are released."
+    ] = 300.0
+    samples: Annotated[int | None, IntRange(1), "End after that many rounds (default: never)."] = None
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A layer or a probe, and how it is opened. `limit`: seconds after which it counts as failed; None: never."""
+
+    layer: Layer
+    open: Callable[[], Timed]
+    limit: float | None = None
+
+
+# --- layers ----------------------------------------------------------------------------------------------------------
+
+
+def below(path: Path) -> tuple[Layer, ...]:
+    """The file system, then the devices, the upper ones first. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    path = check.data_file(path) or path
+    with files.explained(path):
+        mount = mounts.mount_of(path)
+    return on_devices(str(path), mount, survey.devices_of(mount))
+
+
+def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Layer, ...]:
+    by_name = {device.name: device for device in devices}
+    lower = {name for device in devices for name in device.on}
+    level = [device for device in devices if device.name not in lower]
+    layers = {path: Layer(f"{mount.kind} on {mount.target}", path, tuple(device.path for device in level))}
+    while level:
+        under = [(device, _below(device, by_name)) for device in level]
+        for device, lower_ones in under:
+            on = dict.fromkeys(each.path for each in lower_ones)
+            layers.setdefault(device.path, Layer(device.path, device.path, tuple(on)))
+        level = [each for _, lower_ones in under for each in lower_ones]
+    return tuple(layers.values())
+
+
+def _below(device: Device, by_name: Mapping[str, Device]) -> list[Device]:
+    """Volumes that LVM makes for a volume (rimage, rmeta, tdata) are parts of it, no layers of their own."""
+    lower: list[Device] = []
+    for each in (by_name[name] for name in device.on if name in by_name):
+        is_part = device.kind == each.kind == "lvm"
+        lower += _below(each, by_name) if is_part else [each]
+    return lower
+
+
+def given(words: Sequence[str]) -> tuple[Layer, ...]:
+    """Layers as NAME=PATH from the top down: each stands on the next. Names that differ only in the number at their end
+    are of one level. Raises UsageProblem, NoSuchPath."""
+    levels: dict[str, dict[str, str]] = {}
+    for word in words:
+        name, _, path = word.partition("=")
+        if not (name and path) or not name.isprintable():
+            raise UsageProblem(reason=f"--layer {word}: write NAME=PATH")
+        with files.explained(Path(path)):
+            Path(path).stat()
+        level = levels.setdefault(name.rstrip(_DIGITS), {})
+        if name in level:
+            raise UsageProblem(reason="--layer: two layers have the same name")
+        level[name] = path
+    upper = [*levels.values()]
+    return tuple(
+        Layer(name, path, tuple(lower))
+        for level, lower in zip(upper, [*upper[1:], {}], strict=True)
+        for name, path in level.items()
+    )
+
+
+def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
+    """The probes of `names`. `path`: what is watched; without one, files are made where the first layer is that is a
+    file or a directory. Raises UsageProblem."""
+    targets = []
+    for name in PROBES:
+        if name not in names:
+            continue
+        paths = [path] if path else [Path(layer.path) for layer in layers]
+        where = next((each for each in paths if each.is_dir() or each.is_file()), None)
+        if where is None:
+            raise UsageProblem(reason=f"--probe {name} needs a directory: give PATH, or a layer that is one")
+        targets.append(_in_directory(name, where if where.is_dir() else where.parent))
+    taken = {layer.name for layer in layers} & {target.layer.name for target in targets}
+    if taken:
+        raise UsageProblem(reason=f"--layer: {taken.pop()} is the name of a probe")
+    return tuple(targets)
+
+
+def _in_directory(name: str, directory: Path) -> Target:
+    return Target(Layer(f"{name} in {directory}", str(directory)), lambda: PROBES[name](directory), _LIMIT)
+
+
+def _of_layer(layer: Layer) -> Target:
+    return Target(layer, lambda: probes.opened(Path(layer.path)))
+
+
+# --- reads at one pace -----------------------------------------------------------------------------------------------
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """Round n begins at `start` + n * `interval` (seconds, monotonic)."""
+
+    start: float
+    interval: float
+
+    def next_round(self, phase: float) -> int:
+        """The first round that is still to come, or begins now; `phase`: seconds after its beginning."""
+        return max(0, int((time.monotonic() - self.start - phase) // self.interval) + 1)
+
+    def at(self, number: int) -> float:
+        return self.start + number * self.interval
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """`at`: its end, monotonic. `late`: seconds between its planned and its real beginning.
+
+    `seconds`: None where nothing was measured, for the reason in `problem`; `is_error`: it failed, or took too long.
+    """
+
+    layer: str
+    round: int
+    at: float
+    late: float
+    seconds: float | None = None
+    problem: str | None = None
+    is_error: bool = False
+
+
+class Probe(threading.Thread):
+    """`phase`: seconds after the beginning of a round. Puts its samples into `results`, once `begin` is called.
+
+    `size`: bytes of a read, None before the first; `notes`: what of it differs from what was requested, and why.
+    `begun`: when the read that is under way began (monotonic), or None. `missed`: rounds that passed during a read.
+    `ready`: the target is open, or it is known why not.
+    """
+
+    def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample]) -> None:
+        super().__init__(name=f"probe of {target.layer.name}", daemon=True)
+        self.target, self.layer = target, target.layer
+        self.size: int | None = None
+        self.notes: tuple[str, ...] = ()
+        self.begun: float | None = None
+        self.missed = 0
+        self.ready = threading.Event()
+        self._phase, self._results = phase, results
+        self._pace: SimpleQueue[Pace | None] = SimpleQueue()
+        self._ended = threading.Event()
+        self._timed: Timed | None = None
+        self._unopened: Outcome = None, None, False
+        self._retry_at = 0.0
+
+    def begin(self, pace: Pace) -> None:
+        self._pace.put(pace)
+
+    def end(self) -> None:
+        """Ends it after the read that is under way."""
+        self._ended.set()
+        self._pace.put(None)
+
+    def run(self) -> None:
+        self.notes = probes.claim()
+        self._open()
+        self.ready.set()
+        pace = self._pace.get()
+        if pace is not None:
+            self._read_rounds(pace)
+        if self._timed is not None:
+            self._timed.close()
+
+    def _read_rounds(self, pace: Pace) -> None:
+        number = 0
+        while not self._ended.wait(max(0.0, (planned := pace.at(number) + self._phase) - time.monotonic())):
+            late = time.monotonic() - planned
+            if self._timed is None and time.monotonic() >= self._retry_at:
+                self._open()
+            outcome = self._unopened if self._timed is None else self._attempt(self._once)
+            self._results.put(Sample(self.layer.name, number, time.monotonic(), late, *outcome))
+            following = max(number + 1, pace.next_round(self._phase))
+            self.missed += following - number - 1
+            number = following
+
+    def _open(self) -> None:
+        """Not in every round, for it may write a file."""
+        self._unopened = self._attempt(self._opened)
+        self._retry_at = time.monotonic() + _RETRY
+
+    def _attempt(self, work: Callable[[], Outcome]) -> Outcome:
+        self.begun = time.monotonic()
+        try:
+            return work()
+        except Unmeasurable as error:
+            return None, str(error), False
+        except (LoaderError, OSError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            if self._timed is not None:
+                return None, reason, True
+            is_dead = any(isinstance(cause, OSError) and cause.errno in _DEAD for cause in chain(error))
+            return None, f"it cannot be opened: {reason}", is_dead
+        finally:
+            self.begun = None
+
+    def _opened(self) -> Outcome:
+        timed = self.target.open()
+        self._timed, self.size = timed, timed.size
+        self.notes += (timed.note,) if timed.note else ()
+        return None, None, False
+
+    def _once(self) -> Outcome:
+        assert self._timed is not None
+        seconds, limit = self._timed.once(), self.target.limit
+        if limit is None or seconds <= limit:
+            return seconds, None, False
+        return seconds, f"it took {seconds:.1f} s, which is over {limit:g} s", True
+
+
+class _Record:
+    """The samples of one probe so far."""
+
+    def __init__(self, probe: Probe, wishes: Wishes) -> None:
+        self._probe = probe
+        self.timing = Timing(wishes.window, wishes.half_life, wishes.interval)
+        self._errors = Errors(wishes.window, wishes.half_life)
+        self._interval = wishes.interval
+        self._reads = self._unmeasured = 0
+        self._late = 0.0
+        self._measured: float | None = None
+        self._last: Sample | None = None
+
+    def take(self, sample: Sample) -> None:
+        self._late = max(self._late, sample.late)
+        self._last = sample
+        self._errors.take(sample.at, sample.problem if sample.is_error else None)
+        if sample.seconds is None:
+            self._unmeasured += 1
+        else:
+            self._reads += 1
+            self._measured = sample.at
+            self.timing.add(sample.round, sample.at, sample.seconds)
+
+    def state(self) -> LayerState:
+        probe, begun, last = self._probe, self._probe.begun, self._last
+        now, moment = time.monotonic(), time.time()
+        flight = 0.0 if begun is None else now - begun
+        errors, failed = self._errors.held(now)
+        return LayerState(
+            name=probe.layer.name,
+            path=probe.layer.path,
+            on=probe.layer.on,
+            size=probe.size,
+            figures=self.timing.figures(),
+            reads=self._reads,
+            unmeasured=self._unmeasured,
+            missed=probe.missed + int(flight // self._interval),
+            late=self._late,
+            in_flight_since=None if begun is None else moment - flight,
+            problem=last.problem if last else None,
+            is_error=last is not None and last.is_error,
+            notes=probe.notes,
+            limit=probe.target.limit,
+            measured=None if self._measured is None else moment - (now - self._measured),
+            failed=self._errors.total,
+            errors=errors,
+            error=self._errors.last,
+            failed_at=None if failed is None else moment - (now - failed),
+        )
+
+
+class Watch:
+    """Probes of these layers, and of the targets beside them; a context manager."""
+
+    def __init__(self, layers: Sequence[Layer], wishes: Wishes, beside: Sequence[Target] = ()) -> None:
+        self._layers, self._wishes = layers, wishes
+        self._watcher = Watcher.own()
+        self._results: SimpleQueue[Sample] = SimpleQueue()
+        targets = [*map(_of_layer, layers), *beside]
+        step = wishes.interval / (len(targets) + 1)  # one after the other: none waits for another
+        self._probes = [Probe(target, step * number, self._results) for number, target in enumerate(targets, 1)]
+        self._records = {probe.layer.name: _Record(probe, wishes) for probe in self._probes}
+
+    def __enter__(self) -> Watch:
+        for probe in self._probes:
+            probe.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for probe in self._probes:
+            probe.end()
+
+    def rounds(self) -> Iterator[State]:
+        """Yields the state after each round."""
+        until = time.monotonic() + _OPENING
+        for probe in self._probes:
+            probe.ready.wait(max(0.0, until - time.monotonic()))
+        pace, samples = Pace(time.monotonic(), self._wishes.interval), self._wishes.samples
+        for probe in self._probes:
+            probe.begin(pace)
+        number = 0
+        while number != samples:
+            number = min(max(number + 1, pace.next_round(0.0)), samples or 1 << 62)
+            time.sleep(max(0.0, pace.at(number) - time.monotonic()))
+            if number == samples:
+                self._join()
+            self._take()
+            yield self._state(number)
+
+    def _join(self) -> None:
+        """Ends the probes; reads that are under way get an interval."""
+        for probe in self._probes:
+            probe.end()
+        until = time.monotonic() + self._wishes.interval
+        for probe in self._probes:
+            probe.join(max(0.0, until - time.monotonic()))
+
+    def _take(self) -> None:
+        while True:
+            try:
+                sample = self._results.get_nowait()
+            except Empty:
+                return
+            self._records[sample.layer].take(sample)
+
+    def _state(self, number: int) -> State:
+        rows = [record.state() for record in self._records.values()]
+        now, count, interval = time.time(), len(self._layers), self._wishes.interval
+        layers, beside = rows[:count], rows[count:]
+        times = {name: record.timing.recent for name, record in self._records.items()}
+        added = verdict.verdict(self._layers, times)
+        hung = {row.name for row in rows if is_hung(row, interval, now)}
+        failing = [row.name for row in layers if row.errors]
+        sentence = [verdict.told(added, [row.name for row in layers if row.name in hung], failing)]
+        sentence += [f"{row.name} does not end" for row in beside if row.name in hung]
+        sentence += [f"{row.name} fails" for row in beside if row.errors]
+        sentence += verdict.slow_probes([row.name for row in beside], [row.name for row in layers], times)
+        return State(now, interval, number, tuple(layers), added, "; ".join(sentence), tuple(beside), self._watcher)
