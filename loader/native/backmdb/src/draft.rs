@@ -1,6 +1,6 @@
 //! One entry on its way from LDIF to the database; the worker reuses its memory from entry to entry.
 
-/// A piece of [`EntryLines::bytes`].
+/// A piece of [`EntryLines::bytes`]. The NUL that ends it in id2e stands behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {
     pub at: usize,
@@ -75,46 +75,64 @@ impl EntryLines {
     pub fn add_bytes(&mut self, bytes: &[u8]) -> Span {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        Span { at, length: bytes.len() }
+        self.end_piece(at)
+    }
+
+    /// Returns the piece that begins at `at`, after a NUL is put behind it.
+    #[inline]
+    pub fn end_piece(&mut self, at: usize) -> Span {
+        let length = self.bytes.len() - at;
+        self.bytes.push(0);
+        Span { at, length }
+    }
+
+    /// Adds pieces that stand as they would in an empty draft; returns where they are now.
+    #[inline]
+    pub fn add_pieces(&mut self, pieces: &[u8], pair: ValueSpans) -> ValueSpans {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(pieces);
+        let moved = |span: Span| Span { at: span.at + from, ..span };
+        ValueSpans { value: moved(pair.value), normal: moved(pair.normal) }
     }
 
     /// Adds a value of [`ValueForm::Text`](crate::descriptions::ValueForm::Text) and its normal form. Returns
     /// `None`, and adds nothing, if there is more to either than a change of case.
     #[inline]
     pub fn add_text(&mut self, value: &[u8]) -> Option<ValueSpans> {
-        let (first, last) = (*value.first()?, *value.last()?);
-        if first == b' ' || last == b' ' {
+        if *value.first()? == b' ' || *value.last()? == b' ' {
             return None;
         }
+        let value_span = self.add_bytes(value);
         let at = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        let (mut words, mut odd, mut before) = (value.chunks_exact(8), false, 0);
-        for word in &mut words {
-            let (lower, is_odd) = fold(u64_of(word), &mut before);
-            self.bytes.extend_from_slice(&lower.to_le_bytes());
-            odd |= is_odd;
+        // Characters that slapd would not change fill the last word.
+        self.bytes.extend_from_slice(&[b'x'; 7]);
+        let (mut odd, mut before) = (0, 0);
+        for word in self.bytes[at..].chunks_exact_mut(8) {
+            let (lower, odd_here) = fold(u64_of(word), &mut before);
+            word.copy_from_slice(&lower.to_le_bytes());
+            odd |= odd_here;
         }
-        // Text that slapd would not change follows the last bytes, for a whole word.
-        let (rest, mut last) = (words.remainder(), [b'x'; 8]);
-        last[..rest.len()].copy_from_slice(rest);
-        let (lower, is_odd) = fold(u64_of(&last), &mut before);
-        self.bytes.extend_from_slice(&lower.to_le_bytes()[..rest.len()]);
-        if odd || is_odd {
-            self.bytes.truncate(at);
+        if odd != 0 {
+            self.bytes.truncate(value_span.at);
             return None;
         }
-        let length = value.len();
-        let normal = Span { at: at + length, length };
-        Some(ValueSpans { value: Span { at, length }, normal })
+        self.bytes.truncate(at + value.len());
+        Some(ValueSpans { value: value_span, normal: self.end_piece(at) })
+    }
+
+    /// Where in `attributes` a column is.
+    #[inline]
+    pub fn position(&self, column: usize) -> Option<usize> {
+        if self.scattered {
+            return self.attributes.iter().position(|one| one.column == column);
+        }
+        self.met.get(column).filter(|(entry, _)| *entry == self.entry).map(|(_, at)| *at)
     }
 
     #[inline]
     pub fn find(&self, column: usize) -> Option<&Attribute> {
-        if self.scattered {
-            return self.attributes.iter().find(|one| one.column == column);
-        }
-        let (_, at) = self.met.get(column).filter(|(entry, _)| *entry == self.entry)?;
-        self.attributes.get(*at)
+        self.attributes.get(self.position(column)?)
     }
 
     /// One more value at the end; in the last attribute when it is of the same column.
@@ -174,10 +192,10 @@ fn u64_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Eight characters in lower case, and whether one of them is NUL or beyond ASCII, or two are spaces in a row. `before`:
-/// the highest bit of the lowest byte is set if the character before these is a space.
+/// Returns eight characters in lower case, and not 0 if one of them is NUL or beyond ASCII, or two are spaces in a row.
+/// `before`: the highest bit of the lowest byte is set if the character before these is a space.
 #[inline]
-fn fold(word: u64, before: &mut u64) -> (u64, bool) {
+fn fold(word: u64, before: &mut u64) -> (u64, u64) {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * EACH;
     // Of ASCII characters no sum carries into the next byte; what others make of it does not count.
@@ -187,7 +205,7 @@ fn fold(word: u64, before: &mut u64) -> (u64, bool) {
     let is_twice = is_space & (is_space << 8 | *before);
     *before = is_space >> 56;
     let is_upper = above(word, b'A') & !above(word, b'Z' + 1) & HIGH;
-    (word | is_upper >> 2, (word | is_nul | is_twice) & HIGH != 0)
+    (word | is_upper >> 2, (word | is_nul | is_twice) & HIGH)
 }
 
 #[cfg(test)]
@@ -204,7 +222,7 @@ mod tests {
             let (value, mut draft) = (value.as_bytes(), EntryLines::default());
             draft.add_bytes(b"before");
             let Some(pair) = draft.add_text(value) else {
-                prop_assert_eq!(&draft.bytes, b"before");
+                prop_assert_eq!(&draft.bytes, b"before\0");
                 return Ok(());
             };
             prop_assert_eq!(draft.bytes_of(pair.value), value);

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use ldif::LineHead;
 use rustc_hash::FxHashMap;
 use values::InvalidValue;
 
-use crate::descriptions::{AttributeDescription, AttributeDescriptions};
+use crate::descriptions::{AttributeDescription, AttributeDescriptions, ValueForm};
 
 /// Spellings kept in mind; more are looked up again.
 const SPELLINGS: usize = 65_536;
@@ -15,9 +16,19 @@ pub struct Lookup<'a> {
     all: &'a AttributeDescriptions<'a>,
     columns: Vec<Arc<AttributeDescription>>,
     spelled: FxHashMap<Box<[u8]>, usize>,
-    /// The columns of the last entry's lines, and the place among them: entries often are alike.
-    sequence: Vec<(Box<[u8]>, usize)>,
+    /// The last entry's lines, and the place among them: entries often are alike. None of a rule that is not supported is
+    /// among them.
+    sequence: Vec<ExpectedLine>,
     at: usize,
+}
+
+/// What a line of the entry before had in this place.
+#[derive(Debug)]
+pub struct ExpectedLine {
+    pub head: LineHead,
+    pub column: usize,
+    /// Its values are of [`ValueForm::Text`].
+    pub is_text: bool,
 }
 
 impl<'a> Lookup<'a> {
@@ -26,10 +37,10 @@ impl<'a> Lookup<'a> {
         Self { all, columns, spelled, sequence: Vec::new(), at: 0 }
     }
 
-    /// The description, as it was spelled, and the column that the entry before had in the place of the next line.
+    /// What the entry before had in the place of the next line.
     #[inline]
-    pub fn expected(&self) -> Option<(&[u8], usize)> {
-        self.sequence.get(self.at).map(|(spelling, column)| (&**spelling, *column))
+    pub fn expected(&self) -> Option<&ExpectedLine> {
+        self.sequence.get(self.at)
     }
 
     /// The next line is as expected.
@@ -40,7 +51,8 @@ impl<'a> Lookup<'a> {
 
     /// Returns how the description of the last line was spelled, if that line was as expected.
     pub fn last_spelling(&self) -> &[u8] {
-        self.at.checked_sub(1).and_then(|at| self.sequence.get(at)).map_or(b"", |(known, _)| known)
+        let last = self.at.checked_sub(1).and_then(|at| self.sequence.get(at));
+        last.map_or(b"", |last| last.head.description())
     }
 
     /// How many lines of the entry were looked up.
@@ -62,15 +74,20 @@ impl<'a> Lookup<'a> {
     /// The column of the next line's description.
     #[inline]
     pub fn next(&mut self, spelling: &[u8]) -> Result<usize, InvalidValue> {
-        let expected = self.sequence.get(self.at).filter(|(known, _)| **known == *spelling);
-        if let Some(&(_, column)) = expected {
+        if let Some(line) = self.expected().filter(|line| line.head.description() == spelling) {
+            let column = line.column;
             self.at += 1;
             return Ok(column);
         }
         let column = self.column(spelling)?;
+        let description = self.get(column);
+        if description.unproven.is_some() {
+            return Ok(column);
+        }
+        let is_text = description.form == ValueForm::Text;
         self.sequence.truncate(self.at);
         if self.sequence.len() < 1024 {
-            self.sequence.push((spelling.into(), column));
+            self.sequence.push(ExpectedLine { head: LineHead::new(spelling), column, is_text });
         }
         self.at += 1;
         Ok(column)

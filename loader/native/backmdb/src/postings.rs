@@ -72,15 +72,18 @@ impl<R: IndexWriter> Visitor for PostingsVisitor<'_, R> {
     }
 
     fn positions(&mut self, positions: &[u32]) -> Result<()> {
+        let mut last = self.last;
         for &position in positions {
             if let Some(id) = self.numbering.id(position) {
-                if self.last.replace(position) == Some(position) {
+                if last == Some(position) {
                     self.ids.again();
                 } else {
                     self.ids.add(id);
                 }
+                last = Some(position);
             }
         }
+        self.last = last;
         Ok(())
     }
 

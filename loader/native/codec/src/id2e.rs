@@ -70,7 +70,16 @@ impl<'o> Writer<'o> {
     }
 
     /// Begins an attribute; unless it is apart, its values follow with [`Self::value`], then its normal forms.
-    pub fn attribute(&mut self, number: u32, sorted: bool, apart: bool, count: u32, normals: bool) {
+    #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
+    pub fn attribute(
+        &mut self,
+        number: u32,
+        sorted: bool,
+        apart: bool,
+        count: usize,
+        normals: bool,
+    ) {
+        let count = count as u32;
         let flags = if sorted { SORTED } else { 0 } | if apart { APART } else { 0 };
         self.word(number | flags);
         self.word(count | if normals { NORMAL } else { 0 });
@@ -78,12 +87,23 @@ impl<'o> Writer<'o> {
         self.slots += (count + 1) * if normals { 2 } else { 1 };
     }
 
-    #[inline]
     pub fn value(&mut self, value: &[u8]) {
-        #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
-        self.word(value.len() as u32);
-        self.out.extend_from_slice(value);
-        self.out.push(0);
+        self.length(value.len());
+        self.data(value);
+        self.data(&[0]);
+    }
+
+    /// Adds a value whose bytes follow with [`Self::data`].
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
+    pub fn length(&mut self, length: usize) {
+        self.word(length as u32);
+    }
+
+    /// Adds bytes of values, each with a NUL behind it.
+    #[inline]
+    pub fn data(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
     }
 
     #[inline]
@@ -186,7 +206,8 @@ pub fn write(parts: &Parts<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, parts.attributes.iter().map(of).sum());
     for one in &parts.attributes {
-        writer.attribute(one.number, one.sorted, one.apart, one.count, one.has_normals);
+        let count = one.count as usize;
+        writer.attribute(one.number, one.sorted, one.apart, count, one.has_normals);
         for value in one.values.iter().chain(&one.normals) {
             writer.value(value);
         }

@@ -83,34 +83,34 @@ impl Writer {
     /// Adds an ID that has not been added before.
     #[inline]
     pub fn add(&mut self, id: u64) {
-        self.spans(id);
-        if self.ids.len() < self.most {
+        if !self.is_range && self.ids.len() < self.most {
             self.ids.push(id);
         } else {
-            self.is_range = true;
+            self.widen([id]);
         }
     }
 
     /// Adds the last ID again, which slapd does not notice before it makes a range.
     #[inline]
     pub fn again(&mut self) {
-        self.is_range = self.is_range || self.ids.len() >= self.most;
+        if self.ids.len() >= self.most {
+            self.widen([]);
+        }
     }
 
     /// Makes it a range that has these IDs too.
-    pub fn widen(&mut self, ids: impl IntoIterator<Item = u64>) {
-        self.is_range = true;
-        ids.into_iter().for_each(|id| self.spans(id));
-    }
-
     #[inline]
-    fn spans(&mut self, id: u64) {
-        self.range[1] = self.range[1].min(id);
-        self.range[2] = self.range[2].max(id);
+    pub fn widen(&mut self, ids: impl IntoIterator<Item = u64>) {
+        let listed = if self.is_range { &[][..] } else { &self.ids };
+        let [_, low, high] = &mut self.range;
+        for id in listed.iter().copied().chain(ids) {
+            (*low, *high) = (id.min(*low), id.max(*high));
+        }
+        self.is_range = true;
     }
 
-    pub const fn is_empty(&self) -> bool {
-        self.range[2] == 0
+    pub fn is_empty(&self) -> bool {
+        if self.is_range { self.range[2] == 0 } else { self.ids.is_empty() }
     }
 
     /// Needed where the IDs did not come in their order.

@@ -1,6 +1,6 @@
 //! Cutting a byte stream into blocks: bytes that hold whole records, never cut inside one.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use memchr::{Memchr, memrchr_iter};
 
@@ -16,7 +16,9 @@ pub const MAX_RECORD: usize = 256 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Blocks<R> {
     source: R,
+    /// Behind the first `filled` bytes stands what was read before: to clear it would cost as much as to read.
     buffer: Vec<u8>,
+    filled: usize,
     /// Bytes at the head of `buffer` that the last call gave out.
     given: usize,
     line: u64,
@@ -41,10 +43,10 @@ impl<R: Read> Blocks<R> {
     }
 
     pub fn with_sizes(source: R, block_size: usize, max_record: usize) -> Self {
-        let buffer = Vec::with_capacity(block_size);
         Self {
             source,
-            buffer,
+            buffer: Vec::new(),
+            filled: 0,
             given: 0,
             line: 1,
             begun: false,
@@ -61,16 +63,16 @@ impl<R: Read> Blocks<R> {
         loop {
             self.fill(wanted)?;
             if !self.begun {
-                expect_utf8(&self.buffer)?;
+                expect_utf8(self.held())?;
                 self.begun = true;
             }
             if self.ended {
                 return self.remainder();
             }
-            if let Some(cut) = last_cut(&self.buffer) {
+            if let Some(cut) = last_cut(self.held()) {
                 return Ok(Some(self.give(cut, false)));
             }
-            if self.buffer.len() >= self.max_record {
+            if self.filled >= self.max_record {
                 let limit = format!("a record of more than {} bytes", self.max_record);
                 return Err(Error::new(Code::TooLarge, limit).at(self.line));
             }
@@ -83,36 +85,47 @@ impl<R: Read> Blocks<R> {
     pub fn take(&mut self, length: usize, resume: usize, mut spare: Vec<u8>) -> Vec<u8> {
         self.line += count_lines(&self.buffer[..resume]);
         self.given = 0;
-        spare.clear();
-        spare.extend_from_slice(&self.buffer[resume..]);
+        let rest = &self.buffer[resume..self.filled];
+        self.filled = rest.len();
+        spare.resize(spare.len().max(rest.len()), 0);
+        spare[..rest.len()].copy_from_slice(rest);
         let mut taken = std::mem::replace(&mut self.buffer, spare);
         taken.truncate(length);
         taken
     }
 
+    fn held(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+
     fn forget_given(&mut self) {
         self.line += count_lines(&self.buffer[..self.given]);
-        self.buffer.copy_within(self.given.., 0);
-        self.buffer.truncate(self.buffer.len() - self.given);
+        self.buffer.copy_within(self.given..self.filled, 0);
+        self.filled -= self.given;
         self.given = 0;
     }
 
     fn fill(&mut self, wanted: usize) -> Result<()> {
-        let missing = wanted.saturating_sub(self.buffer.len());
-        self.buffer.reserve(missing);
-        let read = self.source.by_ref().take(missing as u64).read_to_end(&mut self.buffer);
-        self.ended = match read.map_err(Error::from) {
-            Ok(count) => count < missing,
-            Err(error) if error.code == Code::Truncated => return Err(error.at(self.line_at_end())),
-            Err(error) => return Err(error),
-        };
+        self.buffer.resize(self.buffer.len().max(wanted), 0);
+        self.ended = false;
+        while self.filled < wanted && !self.ended {
+            match self.source.read(&mut self.buffer[self.filled..wanted]) {
+                Ok(count) => (self.filled, self.ended) = (self.filled + count, count == 0),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let error = Error::from(error);
+                    let is_cut = error.code == Code::Truncated;
+                    return Err(if is_cut { error.at(self.line_at_end()) } else { error });
+                }
+            }
+        }
         Ok(())
     }
 
     fn remainder(&mut self) -> Result<Option<Block<'_>>> {
-        match self.buffer.last() {
+        match self.held().last() {
             None => Ok(None),
-            Some(b'\n') => Ok(Some(self.give(self.buffer.len(), true))),
+            Some(b'\n') => Ok(Some(self.give(self.filled, true))),
             Some(_) => {
                 Err(Error::new(Code::Truncated, "the last line has no end").at(self.line_at_end()))
             }
@@ -120,7 +133,7 @@ impl<R: Read> Blocks<R> {
     }
 
     fn line_at_end(&self) -> u64 {
-        self.line + count_lines(&self.buffer)
+        self.line + count_lines(self.held())
     }
 
     fn give(&mut self, length: usize, last: bool) -> Block<'_> {
@@ -143,7 +156,7 @@ fn expect_utf8(head: &[u8]) -> Result<()> {
     Err(Error::new(Code::Encoding, what).at(1))
 }
 
-fn count_lines(bytes: &[u8]) -> u64 {
+pub(crate) fn count_lines(bytes: &[u8]) -> u64 {
     Memchr::new(b'\n', bytes).count() as u64
 }
 

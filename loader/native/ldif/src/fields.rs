@@ -42,6 +42,41 @@ enum Kind {
     Url,
 }
 
+/// How a plain line begins: a description, `: `, and a value behind it.
+#[derive(Debug)]
+pub struct LineHead {
+    text: Box<[u8]>,
+    /// Its first 16 bytes, and which of them count.
+    word: u128,
+    mask: u128,
+}
+
+impl LineHead {
+    pub fn new(description: &[u8]) -> Self {
+        let text = [description, b": "].concat().into_boxed_slice();
+        let (mut word, mut mask) = ([0; 16], [0; 16]);
+        word.iter_mut().zip(&text).for_each(|(to, from)| *to = *from);
+        mask.iter_mut().zip(&text).for_each(|(to, _)| *to = 0xff);
+        Self { text, word: u128::from_le_bytes(word), mask: u128::from_le_bytes(mask) }
+    }
+
+    pub fn description(&self) -> &[u8] {
+        &self.text[..self.text.len() - 2]
+    }
+
+    /// The rest of a line that begins so.
+    #[inline]
+    fn strip<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+        match line.first_chunk() {
+            Some(first) if self.text.len() <= first.len() => {
+                (u128::from_le_bytes(*first) & self.mask == self.word)
+                    .then(|| &line[self.text.len()..])
+            }
+            _ => line.strip_prefix(&*self.text),
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -144,21 +179,19 @@ impl<'a> Fields<'a> {
         self
     }
 
-    /// Returns the value of the next line if that line begins with `description`, `: ` and a value as it stands: not
-    /// base64, not folded, without spaces before it, NUL or CR. Any other line is left to [`Iterator::next`].
+    /// Returns the value of the next line if that line begins with `head` and a value as it stands: not base64, not
+    /// folded, without spaces before it, NUL or CR. Any other line is left to [`Iterator::next`].
     #[inline]
-    pub fn next_plain(&mut self, description: &[u8]) -> Option<&'a [u8]> {
-        let tail = self.bytes[self.position..].strip_prefix(description)?;
-        let [b':', b' ', first, ..] = tail else { return None };
-        if matches!(first, b' ' | b'\t'..=b'\r') {
+    pub fn next_plain(&mut self, head: &LineHead) -> Option<&'a [u8]> {
+        let value = head.strip(&self.bytes[self.position..])?;
+        if matches!(value.first()?, b' ' | b'\t'..=b'\r') {
             return None;
         }
-        let value = &tail[2..];
         let end = memchr2(b'\n', 0, value)?;
         if value[end] == 0 || value[end - 1] == b'\r' || value.get(end + 1) == Some(&b' ') {
             return None;
         }
-        self.position += description.len() + 2 + end + 1;
+        self.position += head.text.len() + end + 1;
         self.line += 1;
         Some(&value[..end])
     }

@@ -21,7 +21,7 @@ pub mod write;
 
 pub use common::{Code, Counters, Error, Result};
 pub use feed::Feed;
-pub use fields::{Entry, Field, Fields};
+pub use fields::{Entry, Field, Fields, LineHead};
 pub use input::Input;
 pub use outflow::StreamWriter;
 pub use output::{Closing, Output};

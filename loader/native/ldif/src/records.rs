@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use memchr::memchr;
+use memchr::memmem::Finder;
 
-use crate::blocks::{Block, line_end};
+use crate::blocks::{Block, count_lines, line_end};
 use crate::{Code, Error, Result};
 
 /// One record: whole lines with their ends, without the blank line after it and without the
@@ -36,11 +37,15 @@ pub struct Records<'a> {
     rest: &'a [u8],
     line: u64,
     last_block: bool,
+    /// Finds an LF with another behind it, and how many bytes followed the one that was found last.
+    blank: Finder<'static>,
+    after_blank: usize,
 }
 
 impl<'a> Records<'a> {
     pub fn new(block: &Block<'a>) -> Self {
-        Self { rest: block.bytes, line: block.line, last_block: block.last }
+        let (rest, line, last_block) = (block.bytes, block.line, block.last);
+        Self { rest, line, last_block, blank: Finder::new(b"\n\n"), after_blank: usize::MAX }
     }
 
     fn take_line(&mut self) -> &'a [u8] {
@@ -99,13 +104,27 @@ impl<'a> Records<'a> {
     }
 
     fn take_record(&mut self) -> Record<'a> {
-        let (all, line) = (self.rest, self.line);
-        while !self.rest.is_empty() && line_end(self.rest).is_none() {
-            self.take_line();
+        let line = self.line;
+        let (bytes, rest) = self.rest.split_at(self.record_length());
+        self.rest = rest;
+        self.line += count_lines(bytes);
+        let last = self.last_block && rest.iter().all(u8::is_ascii_whitespace);
+        Record { bytes, line, closed: !rest.is_empty(), last }
+    }
+
+    /// How many bytes stand before the next empty line. Where no line ends in CRLF, that is between two LFs.
+    fn record_length(&mut self) -> usize {
+        // Looked for once, however many records before it end in CRLF.
+        if self.after_blank >= self.rest.len() {
+            let blank = self.blank.find(self.rest);
+            self.after_blank = blank.map_or(0, |at| self.rest.len() - at - 1);
         }
-        let bytes = &all[..all.len() - self.rest.len()];
-        let last = self.last_block && self.rest.iter().all(u8::is_ascii_whitespace);
-        Record { bytes, line, closed: !self.rest.is_empty(), last }
+        let length = self.rest.len() - self.after_blank;
+        if memchr(b'\r', &self.rest[..length]).is_none() {
+            return length;
+        }
+        let lines = self.rest.split_inclusive(|&byte| byte == b'\n');
+        lines.take_while(|line| line_end(line).is_none()).map(<[u8]>::len).sum()
     }
 }
 

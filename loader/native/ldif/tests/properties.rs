@@ -3,10 +3,10 @@
 
 use std::io::{self, Read};
 
-use ldif::blocks::Blocks;
+use ldif::blocks::{Block, Blocks};
 use ldif::records::Records;
 use ldif::walk::each_record;
-use ldif::{Counters, Input, write};
+use ldif::{Counters, Fields, Input, LineHead, write};
 use proptest::prelude::*;
 
 type Pairs = Vec<(String, Vec<u8>)>;
@@ -117,14 +117,37 @@ proptest! {
     }
 
     #[test]
+    fn a_record_ends_before_the_first_empty_line(
+        lines in prop::collection::vec("(|a|a\rb|a\r\r)(\n|\r\n)", 1..20),
+    ) {
+        let text = lines.concat();
+        let (mut expected, mut goes_on) = (Vec::<(String, u64)>::new(), false);
+        for (line, number) in lines.iter().flat_map(|one| one.split_inclusive('\n')).zip(1..) {
+            let empty = matches!(line, "\n" | "\r\n");
+            match expected.last_mut() {
+                Some((record, _)) if goes_on && !empty => record.push_str(line),
+                _ if !empty => expected.push((line.to_owned(), number)),
+                _ => {}
+            }
+            goes_on = !empty;
+        }
+        let block = Block { bytes: text.as_bytes(), line: 1, last: false };
+        let found = Records::new(&block).map(|record| {
+            let record = record.unwrap();
+            (String::from_utf8(record.bytes.to_vec()).unwrap(), record.line)
+        });
+        prop_assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn blocks_joined_are_the_input(
         records in records(), step in 1_usize..40, size in 1_usize..300,
-        blank_lines in 1_usize..4, crlf: bool,
+        blank_lines in 1_usize..4, crlf: bool, takes: bool,
     ) {
         let text = text_apart(&records, blank_lines);
         let text = fold(&text, 76, if crlf { "\r\n" } else { "\n" });
         let mut blocks = Blocks::with_sizes(Trickle { rest: &text, step }, size, 1 << 20);
-        let (mut joined, mut found, mut line) = (Vec::new(), Vec::new(), 1);
+        let (mut joined, mut found, mut line, mut spare) = (Vec::new(), Vec::new(), 1, Vec::new());
         while let Some(block) = blocks.next_block().unwrap() {
             prop_assert_eq!(block.line, line);
             // A record cut in two would show as one that begins elsewhere than at its DN.
@@ -133,11 +156,35 @@ proptest! {
             }
             line += block.bytes.split(|&byte| byte == b'\n').count() as u64 - 1;
             joined.extend_from_slice(block.bytes);
+            let length = block.bytes.len();
             prop_assert_eq!(block.last, joined.len() == text.len());
+            if takes {
+                spare = blocks.take(length, length, spare);
+                prop_assert_eq!(&spare, &joined[joined.len() - length..]);
+            }
         }
         prop_assert_eq!(joined, text);
         let expected: Vec<_> = (1..=records.len()).map(|at| (true, true, at == records.len())).collect();
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_plain_line_reads_as_any_other(
+        name in "[e-z]{1,20}", other in "[e-z]{1,20}", mark in "(: |:: |:|:< |:  )",
+        value in "(a|bc| |\r|\n |\0|é){0,30}", rest in "(\n|\n a: b\n|\na: b\n)",
+    ) {
+        let text = format!("dn: a\n{name}{mark}{value}{rest}");
+        let block = Block { bytes: text.as_bytes(), line: 1, last: true };
+        let record = Records::new(&block).next().unwrap().unwrap();
+        let mut fields = record.entry().unwrap().fields;
+        let mut other_way = fields.clone();
+        prop_assert!(other == name || fields.next_plain(&LineHead::new(other.as_bytes())).is_none());
+        if let Some(found) = fields.next_plain(&LineHead::new(name.as_bytes())) {
+            let field = other_way.next().unwrap().unwrap();
+            prop_assert_eq!((field.description(), &*field.value().unwrap()), (name.as_bytes(), found));
+        }
+        let lines = |fields: Fields<'_>| fields.map(|field| field.map(|field| field.line)).map(Result::ok).collect::<Vec<_>>();
+        prop_assert_eq!(lines(fields), lines(other_way));
     }
 
     #[test]

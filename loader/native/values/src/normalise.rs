@@ -1,3 +1,4 @@
+use crate::uuid::{DIGITS, NO_DIGIT};
 use crate::{InvalidValue, csn, spaces, text, time};
 
 /// How an equality rule makes values comparable byte by byte (`servers/slapd/schema_init.c`).
@@ -111,10 +112,12 @@ fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue>
 fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     const REFUSAL: InvalidValue = InvalidValue::new("not a UUID");
     let text = value.get(..36).ok_or(REFUSAL)?;
-    let mut octets = 0u128;
-    let mut digits = 0;
+    let (mut octets, mut digits) = (0u128, 0);
     for &byte in text.iter().filter(|&&byte| byte != b'-') {
-        let digit = char::from(byte).to_digit(16).ok_or(REFUSAL)?;
+        let digit = DIGITS[usize::from(byte)];
+        if digit == NO_DIGIT {
+            return Err(REFUSAL);
+        }
         octets = octets << 4 | u128::from(digit);
         digits += 1;
     }

@@ -99,11 +99,20 @@ impl Syntax {
 }
 
 fn is_printable(text: &[u8]) -> bool {
-    text.iter().all(|byte| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b' ' | b'\'' | b'(' | b')' | b'+'..=b'/' | b':' | b'=' | b'?')
-    })
+    text.iter().all(|byte| PRINTABLE[usize::from(*byte)])
 }
+
+/// Characters of Printable Strings (RFC 4517, 3.2).
+const PRINTABLE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 0x80 {
+        let special = matches!(byte, b' ' | b'\'' | b'(' | b')' | b'+'..=b'/' | b':' | b'=' | b'?');
+        table[byte as usize] = byte.is_ascii_alphanumeric() || special;
+        byte += 1;
+    }
+    table
+};
 
 /// Decimal, without `+`, leading zeros or `-0`.
 pub(crate) fn is_integer(value: &[u8]) -> bool {

@@ -1,12 +1,30 @@
 //! UUIDs as text (RFC 4122, 3). How slapd reads values of that syntax is another matter: `normalise` takes hyphens anywhere.
 
+/// What is no hexadecimal digit in [`DIGITS`]; the hyphen.
+pub(crate) const NO_DIGIT: u8 = 0x40;
+const HYPHEN: u8 = 0x10;
+
+/// Of each byte, its value as a hexadecimal digit.
+pub(crate) const DIGITS: [u8; 256] = {
+    let mut table = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        let byte = b"0123456789abcdef"[digit as usize];
+        table[byte as usize] = digit;
+        table[byte.to_ascii_uppercase() as usize] = digit;
+        digit += 1;
+    }
+    table[b'-' as usize] = HYPHEN;
+    table
+};
+
 /// Whether it is 32 hexadecimal digits of either case, with hyphens in their places.
 pub fn is_spelled(text: &[u8]) -> bool {
-    let fits = |(at, byte): (usize, &u8)| match at {
-        8 | 13 | 18 | 23 => *byte == b'-',
-        _ => byte.is_ascii_hexdigit(),
-    };
-    text.len() == 36 && text.iter().enumerate().all(fits)
+    // No more than the hyphens are no digits.
+    let others = |text: &[u8]| text.iter().map(|byte| DIGITS[usize::from(*byte)] >> 4).sum::<u8>();
+    text.len() == 36
+        && [8, 13, 18, 23].iter().all(|at| text[*at] == b'-')
+        && others(text) == 4 * (HYPHEN >> 4)
 }
 
 /// In lower case.
@@ -33,9 +51,10 @@ mod tests {
         let text = spelled(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
         assert_eq!(&text, b"01234567-89ab-cdef-0123-456789abcdef");
         assert!(is_spelled(&text) && is_spelled(&text.to_ascii_uppercase()));
-        for wrong in [&text[1..], &text.map(|byte| if byte == b'-' { b'0' } else { byte })[..], b""]
-        {
-            assert!(!is_spelled(wrong));
+        let changed = |from, to| text.map(|byte| if byte == from { to } else { byte });
+        for wrong in [changed(b'-', b'0'), changed(b'1', b'-'), changed(b'f', b'g')] {
+            assert!(!is_spelled(&wrong));
         }
+        assert!(!is_spelled(&text[1..]) && !is_spelled(b"") && !is_spelled(&[b'~'; 36]));
     }
 }

@@ -55,7 +55,7 @@ impl Encoder<'_> {
     /// structuralObjectClass where there is none, or that of a glue entry.
     fn complete_structural(&mut self, profile: &ObjectClassSet) {
         let structural = self.checks.structural();
-        let known = self.draft.attributes.iter().position(|one| one.column == structural);
+        let known = self.draft.position(structural);
         if known.is_some() && !profile.replaces_structural {
             return;
         }
@@ -77,8 +77,7 @@ impl Encoder<'_> {
         for ava in &place.rdn.avas {
             let kind = schema.get(ava.attribute);
             let column = self.lookup.column(kind.name.as_bytes())?;
-            let Some(index) = self.draft.attributes.iter().position(|one| one.column == column)
-            else {
+            let Some(index) = self.draft.position(column) else {
                 self.may_complete(&kind.name)?;
                 let (pair, normals) = self.pair(column, &ava.value)?;
                 self.draft.add_line(column, pair, normals);

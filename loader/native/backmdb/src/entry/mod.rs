@@ -16,7 +16,7 @@ use values::InvalidValue;
 
 use crate::checks::SchemaCheck;
 use crate::descriptions::ValueForm;
-use crate::draft::{EntryLines, Span, ValueSpans};
+use crate::draft::{EntryLines, ValueSpans};
 use crate::encoded::Encoded;
 use crate::entry::account::Account;
 use crate::entry::memo::NormalFormCache;
@@ -207,14 +207,14 @@ impl<'a> Encoder<'a> {
     /// Most entries have lines of the same descriptions as the one before, and most values stand there as they are.
     fn lines(&mut self, mut fields: Fields<'_>) -> Result<(), RejectReason> {
         loop {
-            let expected = self.lookup.expected();
-            let expected =
-                expected.filter(|(_, column)| self.lookup.get(*column).unproven.is_none());
-            let plain = expected
-                .and_then(|(spelling, column)| Some((column, fields.next_plain(spelling)?)));
-            if let Some((column, value)) = plain {
+            let plain = self
+                .lookup
+                .expected()
+                .and_then(|line| Some((line.column, line.is_text, fields.next_plain(&line.head)?)));
+            if let Some((column, is_text, value)) = plain {
                 self.lookup.advance();
-                if !self.is_left_out(column) {
+                let added = is_text && self.add_text(column, value);
+                if !added && !self.is_left_out(column) {
                     self.line_value(column, value)
                         .map_err(|refusal| refusal.named(self.lookup.last_spelling()))?;
                 }
@@ -238,6 +238,9 @@ impl<'a> Encoder<'a> {
             return Ok(());
         }
         let value = field.value().map_err(in_line)?;
+        if self.lookup.get(column).form == ValueForm::Text && self.add_text(column, &value) {
+            return Ok(());
+        }
         self.line_value(column, &value).map_err(|refusal| refusal.named(spelling))
     }
 
@@ -247,15 +250,22 @@ impl<'a> Encoder<'a> {
             || (self.shared.settings.of_2_7 && self.lookup.get(column).computed)
     }
 
+    /// Adds a value of [`ValueForm::Text`], which no setting leaves out. Returns false if its normal form takes more than
+    /// a change of case.
+    #[inline]
+    fn add_text(&mut self, column: usize, value: &[u8]) -> bool {
+        let Some(pair) = self.draft.add_text(value) else { return false };
+        self.draft.add_line(column, pair, true);
+        true
+    }
+
     fn line_value(&mut self, column: usize, value: &[u8]) -> Result<(), LineRefusal> {
-        let is_csn = column == self.operational.csn();
-        if is_csn && self.shared.live {
-            self.csn = tree::csn::pack(value);
-            self.newer = self.shared.claim.as_ref().is_some_and(|claim| !claim.covers(value));
-        }
-        let older = self.shared.claim.as_ref().filter(|_| is_csn);
-        let older = older.and_then(|claim| claim.older_csn(value));
-        self.value(column, older.unwrap_or(value)).map_err(|refusal| {
+        let stored = if column == self.operational.csn() {
+            self.stored_csn(value)
+        } else {
+            self.value(column, value)
+        };
+        stored.map_err(|refusal| {
             let is_class =
                 column == self.checks.object_class() || column == self.checks.structural();
             // Any other value may be a secret.
@@ -267,27 +277,35 @@ impl<'a> Encoder<'a> {
         })
     }
 
+    /// The entryCSN, or the newest that the claim covers where it does not cover that.
+    fn stored_csn(&mut self, value: &[u8]) -> Result<(), InvalidValue> {
+        let claim = self.shared.claim.as_ref();
+        if self.shared.live {
+            self.csn = tree::csn::pack(value);
+            self.newer = claim.is_some_and(|claim| !claim.covers(value));
+        }
+        let older = claim.and_then(|claim| claim.older_csn(value));
+        self.value(self.operational.csn(), older.unwrap_or(value))
+    }
+
     /// One more value, with its normal form.
+    #[inline]
     fn value(&mut self, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
-        if self.lookup.get(column).form == ValueForm::Text {
-            if let Some(pair) = self.draft.add_text(value) {
-                self.draft.add_line(column, pair, true);
-                return Ok(());
-            }
-        }
         let place = self.lookup.place();
-        if let Some(last) = self.memo.find(place, column, value) {
-            let value = self.draft.add_bytes(value);
-            let normal = last.normal.as_ref().map(|normal| self.draft.add_bytes(normal));
-            let pair = ValueSpans { value, normal: normal.unwrap_or(value) };
-            self.draft.add_line(column, pair, normal.is_some());
-            return Ok(());
-        }
+        let Some(last) = self.memo.find(place, column, value) else {
+            return self.new_value(place, column, value);
+        };
+        let pair = self.draft.add_pieces(&last.pieces, last.pair);
+        self.draft.add_line(column, pair, last.normals);
+        Ok(())
+    }
+
+    /// The same of a value that the entry before did not have at `place`.
+    fn new_value(&mut self, place: usize, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
         let fits = self.check(column, value)?;
         let (pair, normals) = self.pair(column, value)?;
         if fits {
-            let normal = normals.then(|| self.draft.bytes_of(pair.normal));
-            self.memo.keep(place, column, value, normal);
+            self.memo.keep(place, column, &self.draft, (pair, normals));
         }
         self.draft.add_line(column, pair, normals);
         Ok(())
@@ -319,8 +337,8 @@ impl<'a> Encoder<'a> {
         let stored = self.draft.add_bytes(value);
         let at = self.draft.bytes.len();
         let normals = self.shared.schema.normalise(attribute, value, &mut self.draft.bytes)?;
-        let normal = Span { at, length: self.draft.bytes.len() - at };
-        Ok((ValueSpans { value: stored, normal: if normals { normal } else { stored } }, normals))
+        let normal = if normals { self.draft.end_piece(at) } else { stored };
+        Ok((ValueSpans { value: stored, normal }, normals))
     }
 }
 

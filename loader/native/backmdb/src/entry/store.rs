@@ -1,13 +1,14 @@
 //! An entry's value in id2e, and its rows in id2v.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use codec::id2v;
 use schema::ObjectClassSet;
 
 use super::{Encoder, RejectReason};
-use crate::draft::{Attribute, EntryLines, ValueSpans};
+use crate::draft::{Attribute, EntryLines, Span, ValueSpans};
 use crate::encoded::{Encoded, MultivalRecord};
 use codec::id2e;
 
@@ -25,21 +26,37 @@ impl Encoder<'_> {
         profile: &(u32, Arc<ObjectClassSet>),
         out: &mut Encoded,
     ) -> Result<(), RejectReason> {
-        let mut words = 0;
-        for index in 0..self.draft.attributes.len() {
-            let one = self.draft.attributes[index];
+        let (mut words, mut any_apart) = (0, false);
+        for one in &self.draft.attributes {
             self.number(one.column, out.number)?;
-            words += id2e::words(one.count, self.is_apart(&one), one.normals);
+            let apart = self.is_apart(one);
+            words += id2e::words(one.count, apart, one.normals);
+            any_apart |= apart;
         }
         let start = out.blobs.len();
         let mut writer = id2e::Writer::new(&mut out.blobs, words);
-        self.draft.attributes.iter().for_each(|one| self.attribute(one, &mut writer));
+        let mut run = 0..0;
+        for one in &self.draft.attributes {
+            let (column, apart) = (self.lookup.get(one.column), self.is_apart(one));
+            let number = column.number().unwrap_or_default();
+            writer.attribute(number, column.sorted, apart, one.count, one.normals);
+            if !apart {
+                let pairs = self.draft.pairs_of(one);
+                for pair in pairs {
+                    self.piece(pair.value, &mut run, &mut writer);
+                }
+                for pair in pairs.iter().filter(|_| one.normals) {
+                    self.piece(pair.normal, &mut run, &mut writer);
+                }
+            }
+        }
+        writer.data(&self.draft.bytes[run]);
         writer.finish(profile.1.flags);
         let most = self.shared.settings.max_entry_size;
         if most > 0 && out.blobs.len() - start > most {
             return Err(RejectReason::Entry(format!("larger than maxentrysize ({most} bytes)")));
         }
-        self.rows(out)
+        if any_apart { self.rows(out) } else { Ok(()) }
     }
 
     /// Lives in id2v.
@@ -47,16 +64,15 @@ impl Encoder<'_> {
         one.count > self.lookup.get(one.column).apart_above as usize
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
-    fn attribute(&self, one: &Attribute, writer: &mut id2e::Writer<'_>) {
-        let (column, apart) = (self.lookup.get(one.column), self.is_apart(one));
-        let number = column.number().unwrap_or_default();
-        writer.attribute(number, column.sorted, apart, one.count as u32, one.normals);
-        if !apart {
-            self.draft.values_of(one).for_each(|value| writer.value(value));
-            if one.normals {
-                self.draft.normals_of(one).for_each(|value| writer.value(value));
-            }
+    /// Adds a value. Pieces that follow each other, as most do, are copied as one `run`.
+    #[inline]
+    fn piece(&self, piece: Span, run: &mut Range<usize>, writer: &mut id2e::Writer<'_>) {
+        writer.length(piece.length);
+        let end = piece.at + piece.length + 1;
+        if run.end == piece.at {
+            run.end = end;
+        } else {
+            writer.data(&self.draft.bytes[std::mem::replace(run, piece.at..end)]);
         }
     }
 
