@@ -39,13 +39,9 @@ class Recipients:
     names: tuple[str, ...]
     keys: tuple[Any, ...]
 
-    def encrypt(self, data: bytes) -> bytes:
-        """The length differs each time: rage adds a stanza by chance."""
-        sealed: bytes = _pyrage().encrypt(data, self.keys)
-        return sealed
-
     def encrypt_stream(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
-        """As one age file. pyrage keeps the interpreter lock meanwhile. Raises what `content` and `put` do."""
+        """Writes one age file; its length differs each time, for rage adds a stanza by chance. pyrage keeps the
+        interpreter lock meanwhile. Raises what `content` and `put` do."""
         pyrage, stream = _pyrage(), _Stream(content, put)
         try:
             pyrage.encrypt_io(stream, stream, self.keys)
@@ -57,19 +53,9 @@ class Recipients:
 class Identities:
     keys: tuple[Any, ...]
 
-    def decrypt(self, sealed: bytes) -> bytes:
-        """Raises NotARecipient, Broken."""
-        pyrage = _pyrage()
-        try:
-            data: bytes = pyrage.decrypt(sealed, self.keys)
-            return data
-        except pyrage.DecryptError as error:
-            raise NotARecipient if _NO_MATCH in str(error) else Broken from None
-
     def decrypt_stream(self, file: BinaryIO, put: Callable[[bytes], object]) -> None:
         """Raises NotARecipient, Broken, and what reading and `put` do."""
-        pyrage = _pyrage()
-        stream = _Stream(iter(lambda: file.read(_READ), b""), put)
+        pyrage, stream = _pyrage(), _Stream(iter(lambda: file.read(_READ), b""), put)
         try:
             pyrage.decrypt_io(stream, stream, self.keys)
         except (pyrage.DecryptError, OSError) as error:
@@ -79,7 +65,8 @@ class Identities:
 
 
 class _Stream:
-    """What pyrage reads from and writes to. failure: what stopped it, of which pyrage tells no more than the text."""
+    """The reader and the writer of pyrage. failure: the error of `content` or `put` that stopped it: pyrage reports
+    its text only."""
 
     def __init__(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
         self._content, self._put = iter(content), put
@@ -111,65 +98,60 @@ class _Stream:
 
 
 def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None:
-    """Public keys as they are given, and those of age's files of them; None where nothing is given. Raises
-    UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
+    """Public keys, and those in age's files of recipients; None if neither is given. A text that is no key is not
+    repeated, for it may be a secret one. Raises UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
     if not words and not paths:
         return None
-    asked = [*((word.strip(), "a recipient") for word in words)]
+    texts = [(word.strip(), "a recipient") for word in words]
     for path in paths:
-        asked += _lines(_content(path), path)
-    found = dict(_recipient(text, place) for text, place in asked)
-    if not found:
+        texts += _lines(_content(path), path)
+    pyrage, keys = _pyrage(), dict[str, Any]()
+    for text, source in texts:
+        name = " ".join(text.split()[:2])  # without the comment of an SSH key
+        kind = pyrage.ssh.Recipient if name.startswith("ssh-") else pyrage.x25519.Recipient
+        try:
+            keys[name] = kind.from_str(name)
+        except pyrage.RecipientError:
+            known = "age1..., ssh-ed25519 ... or ssh-rsa ..."
+            raise UsageProblem(reason=f"{source} is not a public key of age or SSH: {known}") from None
+    if not keys:
         raise UsageProblem(reason=f"{', '.join(map(str, paths))}: holds no recipient")
-    return Recipients(tuple(found), tuple(found.values()))
-
-
-def _recipient(text: str, place: str) -> tuple[str, Any]:
-    """Its name, without the comment of an SSH key, and what encrypts to it. A text that is no key is not repeated: it
-    may be a secret one."""
-    pyrage, name = _pyrage(), " ".join(text.split()[:2])
-    kind = pyrage.ssh.Recipient if name.startswith("ssh-") else pyrage.x25519.Recipient
-    try:
-        return name, kind.from_str(name)
-    except pyrage.RecipientError:
-        known = "age1..., ssh-ed25519 ... or ssh-rsa ..."
-        raise UsageProblem(reason=f"{place} is not a public key of age or SSH: {known}") from None
+    return Recipients(tuple(keys), tuple(keys.values()))
 
 
 def identities(paths: Sequence[Path]) -> Identities:
-    """Of age's files of identities, and of private keys of SSH. Raises UsageProblem, NoSuchPath, NotPermitted,
+    """Those in age's files of identities, and private keys of SSH. Raises UsageProblem, NoSuchPath, NotPermitted,
     PackageMissing."""
     return Identities(tuple(key for path in paths for key in _identities(path)))
 
 
-def _identities(path: Path) -> list[Any]:
-    content = _content(path, secret=True)
-    if content.startswith(_ENCRYPTED):
-        made = "decrypt it into a file that only you can read: (umask 077; age -d FILE > OTHER)"
-        raise UsageProblem(reason=f"{path} is an identity under a passphrase; {made}")
-    pyrage = _pyrage()
-    if content.startswith(_SSH):
-        try:
-            return [pyrage.ssh.Identity.from_buffer(content)]
-        except pyrage.IdentityError:
+def _identities(path: Path) -> Iterator[Any]:
+    content, pyrage = _content(path, secret=True), _pyrage()
+    reason = f"{path} holds no identity"
+    try:
+        if content.startswith(_ENCRYPTED):
+            decrypt = "decrypt it into a file that only you can read: (umask 077; age -d FILE > OTHER)"
+            raise UsageProblem(reason=f"{path} is an identity under a passphrase; {decrypt}")
+        if content.startswith(_SSH):
             known = "an Ed25519 or RSA key without a passphrase (ssh-keygen -p takes one off a copy)"
-            raise UsageProblem(reason=f"{path} cannot be used as an identity: give {known}") from None
-    keys = []
-    for text, place in _lines(content, path):
-        try:
-            keys.append(pyrage.x25519.Identity.from_str(text))
-        except pyrage.IdentityError:
-            raise UsageProblem(reason=f"{place} is not an identity: AGE-SECRET-KEY-1...") from None
-    if not keys:
-        raise UsageProblem(reason=f"{path} holds no identity")
-    return keys
+            reason = f"{path} cannot be used as an identity: give {known}"
+            yield pyrage.ssh.Identity.from_buffer(content)
+            return
+        lines = list(_lines(content, path))
+        for text, source in lines:
+            reason = f"{source} is not an identity: AGE-SECRET-KEY-1..."
+            yield pyrage.x25519.Identity.from_str(text)
+    except pyrage.IdentityError:
+        raise UsageProblem(reason=reason) from None
+    if not lines:
+        raise UsageProblem(reason=reason)
 
 
 def _lines(content: bytes, path: Path) -> Iterator[tuple[str, str]]:
-    """What stands in a file of keys, and where."""
+    """The keys in a file, and the line of each for messages."""
     for number, line in enumerate(content.decode("ascii", "replace").splitlines(), 1):
-        if line.strip() and not line.strip().startswith("#"):
-            yield line.strip(), f"{path}, line {number},"
+        if (text := line.strip()) and not text.startswith("#"):
+            yield text, f"{path}, line {number},"
 
 
 def _content(path: Path, secret: bool = False) -> bytes:

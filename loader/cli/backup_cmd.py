@@ -20,13 +20,11 @@ from loader.common_options import Metrics, Scratch, Suffix
 from loader.declared import command as declare
 from loader.errors import LoaderError, UsageProblem
 from loader.operations.backup import check as checking
-from loader.operations.backup import manifest, prune, records, repository
+from loader.operations.backup import manifest, repository
 from loader.operations.backup.check import Check, Limits
-from loader.operations.backup.manifest import Backup
+from loader.operations.backup.manifest import Backup, Proofs, Verification
 from loader.operations.backup.pack import Packing
-from loader.operations.backup.prune import Policy
-from loader.operations.backup.records import Proofs, Verification
-from loader.operations.backup.repository import RepoOption, WhichBackup
+from loader.operations.backup.repository import Policy, RepoOption, WhichBackup
 from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
 
 
@@ -244,7 +242,8 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
     with repository.at(repo) as opened:
         listing, reads = repository.listing(opened, suffix), not opened.is_remote
         listed = [
-            (backup, records.of(opened, backup), repository.problem(opened, backup, reads)) for backup in listing.every
+            (backup, repository.proofs(opened, backup), repository.problem(opened, backup, reads))
+            for backup in listing.every
         ]
     for error in (*listing.broken, *(problem for _, _, problem in listed if problem)):
         show_error(error)
@@ -284,7 +283,7 @@ def row(backup: Backup) -> tuple[object, ...]:
 def _proofs(proofs: Proofs) -> tuple[str, ...]:
     """Ages of the verification and the drill."""
     return tuple(
-        "-" if proof is None else "bad" if not proof.is_good else units.duration(records.age_of(proof))
+        "-" if proof is None else "bad" if not proof.is_good else units.duration(repository.age_of(proof))
         for proof in (proofs.verification, proofs.drill)
     )
 
@@ -299,7 +298,7 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
     which = backup.which
     with repository.at(repo) as opened:
         found = repository.find(opened, which, suffix)
-        proofs = records.of(opened, found)
+        proofs = repository.proofs(opened, found)
     if as_json:
         show_json({"backup": dataclasses.asdict(found), **dataclasses.asdict(proofs)})
     else:
@@ -335,7 +334,7 @@ def _verified(proofs: Proofs) -> str:
     proof = proofs.verification
     if proof is None:
         return "never"
-    age = units.duration(records.age_of(proof))
+    age = units.duration(repository.age_of(proof))
     return f"{age} ago, {part_read(proof)}, level {proof.level}: {proof.problem or 'good'}"
 
 
@@ -347,7 +346,7 @@ def _drilled(proofs: Proofs) -> str:
     proof = proofs.drill
     if proof is None:
         return "never"
-    age, took = units.duration(records.age_of(proof)), units.duration(proof.restore_seconds)
+    age, took = units.duration(repository.age_of(proof)), units.duration(proof.restore_seconds)
     return f"{age} ago, restored in {took}: {proof.problem or 'good'}"
 
 
@@ -400,7 +399,7 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
       ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
     """
     with repository.at(repo, changes=not dry_run, makes_room=True) as opened:
-        pruned = prune.prune(opened, policy, suffix, dry_run)
+        pruned = repository.prune(opened, policy, suffix, dry_run)
     if as_json:
         show_json({**dataclasses.asdict(pruned), "dry_run": dry_run})
         return

@@ -14,12 +14,11 @@ from loader.cli.report import show_facts, show_json, show_table, tell
 from loader.declared import Argument
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
-from loader.operations.backup import repository, restore, verify
-from loader.operations.backup.drill import DrillOptions, ExtractOptions, drill, extract
-from loader.operations.backup.records import Drill
+from loader.operations.backup import repository, restore
+from loader.operations.backup.drill import DrillOptions, ExtractOptions, VerifyOptions, drill, extract, verify
+from loader.operations.backup.manifest import Drill
 from loader.operations.backup.repository import WhichBackup
 from loader.operations.backup.restore import RestoreOptions, RestorePlan, RestoreReport
-from loader.operations.backup.verify import VerifyOptions
 
 
 @declare("restore")
@@ -97,7 +96,7 @@ def verify_command(
     progress = shown.progress
     with repository.at(options.repo, progress, options.scratch) as repo:
         options = dataclasses.replace(options, repo=repo, names=names or options.names)
-        proofs = verify.verify(options, progress)
+        proofs = verify(options, progress)
     if shown.as_json:
         show_json({"verified": [dataclasses.asdict(proof) for proof in proofs]})
     else:

@@ -24,8 +24,10 @@ _log = logging.getLogger(__name__)
 
 SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # modules, for their packages are optional
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # such as ditseed gives
-_CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes that are read, and asked for, at once
+_CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes of a read, and of a request
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
+# Each library has a root of errors of its own.
+_TRANSPORTS = {"botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs"}
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
 _BUCKET_HINT = "Create the bucket with the tools of the provider, or correct its name after s3://."
 _SSH_HINT = "Connect once with sftp(1) as this user: it needs a key (~/.ssh, an agent), and the host's in known_hosts."
@@ -52,7 +54,7 @@ def is_remote(text: str) -> bool:
 
 
 def parse(text: str) -> Location:
-    """Raises UsageProblem; never repeats what may hold a password."""
+    """Raises UsageProblem; its message never repeats what may hold a password."""
     split = urlsplit(text)
     if split.scheme not in SCHEMES or "::" in text:
         known = " and ".join(f"{scheme}://" for scheme in SCHEMES)
@@ -72,8 +74,7 @@ def parse(text: str) -> Location:
         return Location(text.rstrip("/"), "s3", f"{split.netloc}{path}")
     if not path:
         raise UsageProblem(reason=f"{text}: say which directory")
-    user = unquote(split.username or "")
-    return Location(text.rstrip("/"), "sftp", path, split.hostname, port, user)
+    return Location(text.rstrip("/"), "sftp", path, split.hostname, port, unquote(split.username or ""))
 
 
 @dataclass(frozen=True)
@@ -84,71 +85,65 @@ class Store:
     system: Any
 
     def names(self, directory: str = "") -> dict[str, int]:
-        """What is in it, with sizes in bytes (-1: a directory). Other names than ours are passed over: they may lead
-        anywhere. Raises FileNotFoundError."""
-        with self._told():
-            found = self.system.ls(self._path(directory), detail=True)
+        """The files in a directory, with sizes in bytes, and its directories (-1). Other names than ditseed's are left
+        out: they may lead anywhere. Raises FileNotFoundError."""
+        with _explained(self.place):
+            listed = self.system.ls(self._path(directory), detail=True)
         return {
-            name: -1 if one["type"] == "directory" else int(one["size"] or 0)
-            for one in found
-            if _NAME.fullmatch(name := str(one["name"]).rstrip("/").rpartition("/")[2])
-            and one["type"] in ("file", "directory")
+            name: -1 if entry["type"] == "directory" else int(entry["size"] or 0)
+            for entry in listed
+            if _NAME.fullmatch(name := str(entry["name"]).rstrip("/").rpartition("/")[2])
+            and entry["type"] in ("file", "directory")
         }
 
     def read(self, name: str, most: int) -> bytes:
-        """A small file, no more than `most` bytes and one. Raises FileNotFoundError."""
+        """A small file, at most one byte more than `most`. Raises FileNotFoundError."""
         try:
-            return self._read(name, most)
-        except RemoteFailed:
-            return self._read(name, most)  # a shorter one may have replaced it since its size was asked for
-
-    def _read(self, name: str, most: int) -> bytes:
-        with self._told():
-            size = min(self._size(name), most + 1)
-        return b"".join(self.chunks(name, size))
+            return b"".join(self.chunks(name, min(self._size(name), most + 1)))
+        except RemoteFailed:  # a shorter file may have replaced it since its size was requested
+            return b"".join(self.chunks(name, min(self._size(name), most + 1)))
 
     def _size(self, name: str) -> int:
-        return int(self.system.info(self._path(name))["size"])
+        with _explained(self.place):
+            return int(self.system.info(self._path(name))["size"])
 
     def chunks(self, name: str, size: int) -> Iterator[bytes]:
         """The first `size` bytes. Raises FileNotFoundError."""
-        path = self._path(name)
-        with self._told(), self.system.open(path, "rb", block_size=_BLOCK, size=size) as file:
+        with _explained(self.place), self.system.open(self._path(name), "rb", block_size=_BLOCK, size=size) as file:
             while size and (chunk := file.read(min(size, _CHUNK))):
                 size -= len(chunk)
                 yield chunk
 
     def put(self, source: Path, name: str) -> None:
-        """Whole, or not under this name."""
+        """The name on the server is that of the whole file, or there is none."""
         with self._writing(name):
             self.system.put_file(str(source), self._path(name))
             stored, wanted = self._size(name), source.stat().st_size
         if stored != wanted:
-            raise self._failed(f"{name} has {stored} bytes there, not {wanted}")
+            raise RemoteFailed(place=self.place, reason=f"{name} has {stored} bytes there, not {wanted}", advice=_HINT)
 
     def create(self, name: str, content: bytes) -> None:
-        """A new small file, if the server of S3 knows If-None-Match. Raises FileExistsError."""
+        """Writes a new small file. Raises FileExistsError, unless it is a server of S3 without If-None-Match."""
         with self._writing(name):
             self.system.pipe_file(self._path(name), content, mode="create")
 
     def write(self, name: str, content: bytes) -> None:
-        """A small file, in the place of whatever has that name."""
+        """Writes a small file, in place of a former one."""
         with self._writing(name):
             self.system.pipe_file(self._path(name), content)
 
     def require_space(self, needed: int) -> None:
-        """Raises RemoteFull, if the server tells how much is free there; those of S3 do not."""
+        """Raises RemoteFull, if the server tells how much is free; those of S3 do not."""
         if self.place.scheme == "s3":
             return
-        with self._told():
+        with _explained(self.place):
             free = self.system.free_bytes(self.place.root)
         if free is not None and free < needed:
-            lack = f"{units.size(needed)} needed, {units.size(free)} free"
-            raise RemoteFull(place=self.place, lack=lack)
+            raise RemoteFull(place=self.place, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
     def remove(self, name: str) -> None:
-        """Nothing there is fine. Raises RemovalRefused."""
-        with self._told():
+        """The file may be gone already. Raises RemovalRefused."""
+        with _explained(self.place):
             try:
                 self.system.rm_file(self._path(name))
             except FileNotFoundError:
@@ -157,9 +152,9 @@ class Store:
                 raise RemovalRefused(place=self.place, reason=error.strerror or error) from error
 
     def remove_directory(self, name: str) -> None:
-        """One that is empty."""
+        """An empty one. S3 has none."""
         if self.place.scheme == "sftp":
-            with self._told():
+            with _explained(self.place):
                 self.system.rmdir(self._path(name))
 
     def _path(self, name: str) -> str:
@@ -167,29 +162,34 @@ class Store:
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        """With the directory that it is to be in."""
-        with self._told():
+        """Creates the directory of the file."""
+        with _explained(self.place):
             try:
                 if self.place.scheme == "sftp":
                     self.system.makedirs(self._path(name.rpartition("/")[0]), exist_ok=True)
                 yield
             except FileNotFoundError as error:
                 advice = _BUCKET_HINT if self.place.scheme == "s3" else _HINT
-                raise self._failed(str(error), advice) from error
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        with told(self.place):
-            yield
-
-    def _failed(self, reason: str, advice: str = _HINT) -> RemoteFailed:
-        return RemoteFailed(place=self.place, reason=reason, advice=advice)
+                raise RemoteFailed(place=self.place, reason=str(error), advice=advice) from error
 
 
 @contextmanager
 def opened(place: Location) -> Iterator[Store]:
     """Raises PackageMissing, RemoteFailed."""
-    system = _system(place)
+    try:
+        module: Any = import_module(SCHEMES[place.scheme])
+    except ImportError as error:
+        raise PackageMissing(
+            place=place, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
+        ) from error
+    with _explained(place):
+        if place.scheme == "s3":
+            patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
+            system = module.S3FileSystem(config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True)
+            _warn_if_clear(str(system.s3.meta.endpoint_url))
+        else:
+            login = {name: value for name, value in (("port", place.port), ("username", place.user)) if value}
+            system = module.Sftp(place.host, **login, skip_instance_cache=True)
     try:
         yield Store(place, system)
     finally:
@@ -197,72 +197,41 @@ def opened(place: Location) -> Iterator[Store]:
             system.close()
 
 
-def _system(place: Location) -> Any:
-    try:
-        module: Any = import_module(SCHEMES[place.scheme])
-    except ImportError as error:
-        raise PackageMissing(
-            place=place, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
-        ) from error
-    with told(place):
-        if place.scheme == "s3":
-            patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
-            system = module.S3FileSystem(config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True)
-            _warn_if_clear(str(system.s3.meta.endpoint_url))
-            return system
-        named = {"port": place.port, "username": place.user}
-        given = {name: value for name, value in named.items() if value}
-        return module.Sftp(place.host, **given, skip_instance_cache=True)
-
-
 @cache  # once a run, which may open a repository again
 def _warn_if_clear(endpoint: str) -> None:
     """For endpoints such as http://minio:9000, unless nothing leaves this host."""
     url = urlsplit(endpoint)
-    if url.scheme == "https" or _is_loopback(url.hostname or ""):
-        return
-    _log.warning(
-        "the S3 endpoint http://%s is not encrypted: whoever sees the network can read and change the backups; give an "
-        "https:// URL as AWS_ENDPOINT_URL or endpoint_url",
-        url.netloc.rpartition("@")[2],
-    )
-
-
-def _is_loopback(host: str) -> bool:
     try:
-        return ip_address(host).is_loopback
+        is_loopback = ip_address(url.hostname or "").is_loopback
     except ValueError:
-        return host == "localhost"
+        is_loopback = url.hostname == "localhost"
+    if url.scheme != "https" and not is_loopback:
+        _log.warning(
+            "the S3 endpoint http://%s is not encrypted: whoever sees the network can read and change the backups; "
+            "give an https:// URL as AWS_ENDPOINT_URL or endpoint_url",
+            url.netloc.rpartition("@")[2],
+        )
 
 
 @contextmanager
-def told(place: Location) -> Iterator[None]:
-    """What the libraries raise, as one error; what says that a file is there, or is not, as it is."""
+def _explained(place: Location) -> Iterator[None]:
+    """Turns the errors of the libraries into ours, but not those that say that a file exists, or does not."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
         raise
     except Exception as error:
-        if not _is_of_transport(error):
+        packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+        if not isinstance(error, (OSError, EOFError)) and packages.isdisjoint(_TRANSPORTS):
             raise
         if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
             raise RemoteFull(place=place, lack=FULL) from error
-        raise RemoteFailed(
-            place=place, reason=str(error) or type(error).__name__, advice=_advice(error, place)
-        ) from error
-
-
-def _is_of_transport(error: Exception) -> bool:
-    """Each library has a root of errors of its own."""
-    roots = ("botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs")
-    kinds = [kind.__module__.partition(".")[0] for kind in type(error).__mro__]
-    return isinstance(error, (OSError, EOFError)) or any(kind in roots for kind in kinds)
+        reason = str(error) or type(error).__name__
+        raise RemoteFailed(place=place, reason=reason, advice=_advice(error, place)) from error
 
 
 def _advice(error: Exception, place: Location) -> str:
-    refused = isinstance(error, PermissionError) or "Credential" in type(error).__name__
-    if place.scheme == "s3" and refused:
+    name = type(error).__name__
+    if place.scheme == "s3" and (isinstance(error, PermissionError) or "Credential" in name):
         return _S3_HINT
-    if type(error).__name__ in _SSH_REFUSED or "known_hosts" in str(error):
-        return _SSH_HINT
-    return _HINT
+    return _SSH_HINT if name in _SSH_REFUSED or "known_hosts" in str(error) else _HINT

@@ -21,14 +21,14 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, BackupFromFuture, Locked, NoSpace, UsageProblem
 from loader.mdb import meta
-from loader.operations.backup import manifest, pack, prune, records, repository
+from loader.operations.backup import drill as verifying
+from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup import run as taking
-from loader.operations.backup import verify as verifying
+from loader.operations.backup.drill import VerifyOptions
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.pack import Packing
-from loader.operations.backup.prune import Policy
+from loader.operations.backup.repository import Policy
 from loader.operations.backup.run import BackupOptions
-from loader.operations.backup.verify import VerifyOptions
 from loader.progress import Meter, Progress
 from loader.run.log import exclusive
 from loader.storage import files
@@ -87,7 +87,7 @@ def aged(repo: Path, days: Sequence[float]) -> list[str]:
 def test_a_good_one(repo: Path) -> None:
     (found,) = verifying.verify(VerifyOptions(repo, level="pages"), QUIET)
     assert (found.is_whole, found.level) == (True, "pages")
-    assert records.of(repo, only(repo)).verification == found
+    assert repository.proofs(repo, only(repo)).verification == found
     told = ditseed("backup", "show", "latest", "-R", repo).ok().out
     assert "level pages: good" in told
     assert json.loads(ditseed("backup", "list", "-R", repo, "--json").ok().out)["backups"][0]["verification"]
@@ -120,9 +120,9 @@ def test_a_sample_is_a_part(repo: Path) -> None:
 
 def test_a_record_that_was_changed_does_not_count(repo: Path) -> None:
     verifying.verify(VerifyOptions(repo), QUIET)
-    path = repo / only(repo).id / records.VERIFIED
+    path = repo / only(repo).id / manifest.VERIFIED
     path.write_bytes(path.read_bytes().replace(b'"problem": ""', b'"problem": "?"'))
-    assert records.of(repo, only(repo)).verification is None
+    assert repository.proofs(repo, only(repo)).verification is None
 
 
 # --- prune ------------------------------------------------------------------------------------------
@@ -130,14 +130,14 @@ def test_a_record_that_was_changed_does_not_count(repo: Path) -> None:
 
 def test_what_is_kept(repo: Path) -> None:
     names = aged(repo, [0, 1, 2, 3, 40, 400])
-    planned = prune.plan(repo, Policy(daily=2, within=2.5 * 86400))
+    planned = repository.plan_pruning(repo, Policy(daily=2, within=2.5 * 86400))
     assert planned.removed == tuple(sorted(names[:3]))
-    yearly = prune.plan(repo, Policy(yearly=9))
+    yearly = repository.plan_pruning(repo, Policy(yearly=9))
     assert names[-1] in {one.id for one in yearly.kept}
     told = ditseed("backup", "prune", "-R", repo, "--keep-last", "2", "--dry-run").ok().out
     assert told.count("would be removed") == 4
     assert len(repository.listing(repo).backups) == 6
-    found = prune.prune(repo, Policy(last=2))
+    found = repository.prune(repo, Policy(last=2))
     assert {one.id for one in repository.listing(repo).backups} == set(names[-2:])
     assert found.freed == 4 * repository.listing(repo).backups[0].stored_bytes
 
@@ -150,7 +150,7 @@ def test_the_last_good_one_is_never_removed(repo: Path) -> None:
         (repo / name / "pages.pack").write_bytes(b"")
         verifying.verify(VerifyOptions(repo, [name]), QUIET)
     (repo / "20200101T000000Z-mystery").mkdir()
-    prune.prune(repo, Policy(last=1))
+    repository.prune(repo, Policy(last=1))
     left = {one.id for one in repository.listing(repo).backups}
     assert left == {names[0], names[1], names[3]}
     assert (repo / "20200101T000000Z-mystery").is_dir()
@@ -162,9 +162,9 @@ def test_one_that_cannot_be_restored_takes_no_place(repo: Path, source: Path, ho
     names = aged(repo, [0.1, 1.1, 2.1])
     data = repo / names[-1] / ("pages.map" if how == "pages.map" else "pages.pack")
     data.unlink() if how == "gone" else data.write_bytes(data.read_bytes()[:-1])
-    planned = prune.plan(repo, Policy(last=1))
+    planned = repository.plan_pruning(repo, Policy(last=1))
     assert planned.removed == (names[0],)
-    prune.prune(repo, Policy(last=1))
+    repository.prune(repo, Policy(last=1))
     assert ditseed("backup", "check", "-R", repo).status == 2
     ditseed("backup", "restore", names[1], "-R", repo, "--target", repo / "restored").ok()
     ditseed("backup", "run", "--init", "--from", source, "-R", repo, "--keep-last", "2").ok()
@@ -176,7 +176,7 @@ def test_where_none_can_be_restored_all_stay(repo: Path) -> None:
     names = aged(repo, [0, 1, 2])
     for name in names:
         (repo / name / "pages.pack").write_bytes(b"")
-    assert prune.prune(repo, Policy(last=1)).removed == ()
+    assert repository.prune(repo, Policy(last=1)).removed == ()
 
 
 @pytest.mark.parametrize("hours", [24, 0.05])
@@ -193,7 +193,7 @@ def test_the_clock_went_back(
     assert repository.find(repo, "latest") == taken
     done = ditseed("backup", "check", "-R", repo)
     assert (done.status, "the clock had gone back" in done.out) == (1, True), done
-    assert prune.prune(repo, Policy(last=1)).removed == (before.id,)
+    assert repository.prune(repo, Policy(last=1)).removed == (before.id,)
 
 
 def test_the_clock_was_ahead(repo: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_the_clock_was_ahead(repo: Path, source: Path, monkeypatch: pytest.Monke
     for _ in range(2):
         taken = taking.run(BackupOptions(repo, source=source), QUIET)
         assert repository.find(repo, "latest") == taken
-    prune.prune(repo, Policy(last=1))
+    repository.prune(repo, Policy(last=1))
     assert only(repo) == taken
 
 
@@ -232,15 +232,15 @@ def test_those_of_a_lost_database_take_no_place(tmp_path: Path) -> None:
 def test_what_prune_refuses(repo: Path) -> None:
     aged(repo, [0, 1])
     with pytest.raises(UsageProblem):
-        prune.prune(repo, Policy())
+        repository.prune(repo, Policy())
     with exclusive(repo / repository.LOCK), pytest.raises(Locked):
-        prune.prune(repo, Policy(last=1))
+        repository.prune(repo, Policy(last=1))
     aged_wrongly = repository.listing(repo).backups[-1]
     made = repository.now() + datetime.timedelta(days=900)
     wrong = manifest.sealed(dataclasses.replace(aged_wrongly, made=made.isoformat()))
     (repo / wrong.id / "manifest.json").write_bytes(manifest.text(wrong))
     with pytest.raises(BackupFromFuture):
-        prune.prune(repo, Policy(last=1))
+        repository.prune(repo, Policy(last=1))
 
 
 def test_killed_while_it_prunes(repo: Path, source: Path) -> None:
@@ -397,7 +397,7 @@ def test_one_bad_manifest_is_no_reason_not_to_verify_the_others(repo: Path) -> N
     found = {one["backup"]: one["problem"] for one in json.loads(done.out)["verified"]}
     assert found[last] == ""
     assert "manifest.json" in found[first]
-    assert not (repo / first / records.VERIFIED).exists()
+    assert not (repo / first / manifest.VERIFIED).exists()
 
 
 def test_only_in_one_role(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
     command = ("backup", "run", "--init", "--from", source, "-R", tmp_path / "repo")
     ditseed(*command, "--only-on", "elsewhere.example.com").ok()
     assert not (tmp_path / "repo").exists()
-    ditseed(*command, "--only-on", "elsewhere", "--only-on", records.host()).ok()
+    ditseed(*command, "--only-on", "elsewhere", "--only-on", repository.host()).ok()
     assert only(tmp_path / "repo")
 
 

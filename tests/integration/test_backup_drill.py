@@ -16,7 +16,7 @@ from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import NoEntry, ReadOnly, UsageProblem
-from loader.operations.backup import drill, manifest, records, repository
+from loader.operations.backup import drill, manifest, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.check import Limits, Status, check
 from loader.operations.backup.drill import DrillOptions
@@ -63,7 +63,7 @@ def test_a_good_backup(repo: Path, server: Slapd, scratch: Path) -> None:
     told = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok().out
     assert "good" in told
     (one,) = repository.listing(repo).backups
-    found = records.of(repo, one).drill
+    found = repository.proofs(repo, one).drill
     assert found is not None
     assert (found.entries, found.lookups) == (one.entries, 200)
     assert found.context_csns == one.context_csns
@@ -188,7 +188,7 @@ def test_a_repository_that_is_mounted_read_only(repo: Path, scratch: Path) -> No
         assert (pruned.status, f"{repo}/lock is on" in pruned.err) == (ReadOnly.exit_status, True)
     finally:
         subprocess.run(["umount", repo], check=True)
-    assert records.of(repo, one) == records.Proofs()
+    assert repository.proofs(repo, one) == manifest.Proofs()
     damaged = repo / one.id / one.file
     damaged.write_bytes(bytes(damaged.stat().st_size))
     repository.init(repo)

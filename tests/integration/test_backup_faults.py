@@ -21,14 +21,14 @@ from fixtures.slapd import Slapd
 from fixtures.waiting import until
 from loader.errors import LoaderError, NoSpace, SystemFailed
 from loader.mdb import readers
-from loader.operations.backup import drill, pack, records, repository
+from loader.operations.backup import drill, pack, repository
+from loader.operations.backup import drill as verifying
 from loader.operations.backup import run as taking
-from loader.operations.backup import verify as verifying
 from loader.operations.backup.check import Limits, Status, check
-from loader.operations.backup.drill import DrillOptions
+from loader.operations.backup.drill import DrillOptions, VerifyOptions
+from loader.operations.backup.manifest import VERIFIED
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.run import BackupOptions
-from loader.operations.backup.verify import VerifyOptions
 from loader.progress import Progress
 from loader.storage import files
 from tests.support.command import ditseed, start
@@ -67,7 +67,7 @@ def assert_all_good(repo: Path) -> list[str]:
     listed = repository.listing(repo)
     assert not listed.broken
     assert all(one.is_good for one in verifying.verify(VerifyOptions(repo), QUIET))
-    for told in repo.glob(f"*/{records.VERIFIED}"):
+    for told in repo.glob(f"*/{VERIFIED}"):
         told.unlink()  # or `prune` would keep it as one that was proven good
     assert listed.backups
     return [one.id for one in listed.backups]
@@ -91,7 +91,7 @@ def test_drill_killed(repo: Path, scratch: Path, point: str) -> None:
     command = ("backup", "drill", "latest", "-R", repo, "--tmp", scratch)
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     (one,) = repository.listing(repo).backups
-    assert records.of(repo, one).drill is None
+    assert repository.proofs(repo, one).drill is None
     (left,) = scratch.iterdir()
     _await_nobody_uses(left)
     ditseed(*command).ok()

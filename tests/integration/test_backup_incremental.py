@@ -21,17 +21,16 @@ from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, LoaderError, ManifestBroken, NoSpace
 from loader.mdb import contents
-from loader.operations.backup import drill, manifest, pack, prune, records, repository, restore
+from loader.operations.backup import drill, manifest, pack, repository, restore
+from loader.operations.backup import drill as verifying
 from loader.operations.backup import run as taking
-from loader.operations.backup import verify as verifying
 from loader.operations.backup.check import Limits, Status, check
-from loader.operations.backup.drill import DrillOptions
+from loader.operations.backup.drill import DrillOptions, VerifyOptions
 from loader.operations.backup.manifest import PAGES, Backup, StoredFile
 from loader.operations.backup.pack import PageMap
-from loader.operations.backup.prune import Policy
+from loader.operations.backup.repository import Policy
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
-from loader.operations.backup.verify import VerifyOptions
 from loader.progress import Meter, Progress
 from loader.storage import files
 from tests.support.command import ditseed
@@ -199,7 +198,7 @@ def test_a_part_is_not_taken_for_all_that_was_verified(made: Chain, repo: Path) 
     for sample, is_proven in ((0.0, False), (1.0, True)):
         (found,) = verifying.verify(VerifyOptions(repo, [last.id], sample=sample), QUIET)
         assert found.is_good
-        assert records.of(repo, last).is_proven == is_proven
+        assert repository.proofs(repo, last).is_proven == is_proven
 
 
 @pytest.mark.parametrize("case", ["missing", "short", "swapped", "link"])
@@ -287,7 +286,7 @@ def test_entries_are_extracted_and_a_slapd_runs_on_it(made: Chain, repo: Path) -
 
 def test_pruning_removes_what_nobody_needs(made: Chain, repo: Path, tmp_path: Path) -> None:
     before = stored_bytes(repo)
-    found = prune.prune(repo, Policy(last=1))
+    found = repository.prune(repo, Policy(last=1))
     assert found.removed == tuple(one.id for one in made.links[:-1])
     last = made.links[-1]
     assert {path.name for path in (repo / PAGES).iterdir()} == {one.name for one in last.packs}
@@ -299,7 +298,7 @@ def test_pruning_removes_what_nobody_needs(made: Chain, repo: Path, tmp_path: Pa
 def test_while_a_backup_cannot_be_read_no_page_is_removed(made: Chain, repo: Path) -> None:
     (repo / made.links[0].id / "manifest.json").write_text("{}")
     before = stored_bytes(repo)
-    prune.prune(repo, Policy(last=1))
+    repository.prune(repo, Policy(last=1))
     assert stored_bytes(repo) == before
 
 

@@ -18,11 +18,10 @@ from pathlib import Path
 import pytest
 
 from loader.errors import BackupFromFuture
-from loader.operations.backup import manifest, prune, records, repository, restore
+from loader.operations.backup import manifest, repository, restore
 from loader.operations.backup import run as taking
-from loader.operations.backup.manifest import MANIFEST, Backup
-from loader.operations.backup.prune import Policy
-from loader.operations.backup.records import Verification
+from loader.operations.backup.manifest import MANIFEST, Backup, Verification
+from loader.operations.backup.repository import Policy
 from loader.operations.backup.restore import RestoreOptions
 from loader.operations.backup.run import BackupOptions
 from loader.progress import Progress
@@ -87,7 +86,7 @@ class World:
     def run(self) -> None:
         """Mostly by copying what `backup run` made."""
         kind = self.chance.choice(KINDS)
-        policy = self.policy() if self.chance.random() < 0.5 else prune.KEEP_ALL
+        policy = self.policy() if self.chance.random() < 0.5 else repository.KEEP_ALL
         if self.chance.random() < 0.02:
             asked = options(self.made.source, self.repo, kind.replace("emptied", "tree"))
             for one in repository.members(self.repo, taking.run(asked, QUIET)):
@@ -134,7 +133,7 @@ class World:
         names = {one.id for one in self.there()}
         stay = self.newest()
         try:
-            prune.prune(self.repo, policy, suffix)
+            repository.prune(self.repo, policy, suffix)
         except BackupFromFuture:
             assert {one.id for one in self.there()} == names
         except Killed:
@@ -172,7 +171,7 @@ class World:
 
     def found_bad(self, one: Backup) -> None:
         found = Verification(one.id, self.now.isoformat(), "here", "stored", 0, 0, 0.0, "is bad")
-        records.keep(self.repo, found)
+        repository.keep(self.repo, found)
 
     def clock(self) -> None:
         self.now += datetime.timedelta(hours=self.chance.choice(STEPS))
@@ -240,7 +239,7 @@ def test_random_sequences(made: Made, tmp_path: Path, monkeypatch: pytest.Monkey
                 raise Killed
 
         monkeypatch.setattr(repository, "now", lambda world=world: world.now)
-        monkeypatch.setattr(prune, "killpoint", kill)
+        monkeypatch.setattr(repository, "killpoint", kill)
         acts = [world.run, world.run, world.run, world.prune, world.damage, world.clock]
         done = []
         try:

@@ -28,7 +28,7 @@ from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from fixtures.waiting import until
 from loader.mdb import contents, edits
-from loader.operations.backup import manifest, records, repository
+from loader.operations.backup import manifest, repository
 from tests.support.adding import SUFFIX, TOP, people, write
 from tests.support.command import Done, ditseed, start
 from tests.support.nobody import NOBODY
@@ -642,7 +642,7 @@ def verified_long_ago(repo: Path) -> None:
     ditseed("backup", "verify", "-R", repo).ok()
     (record,) = repo.glob("*/verified.json")
     (one,) = repository.listing(repo).backups
-    known = records.of(repo, one).verification
+    known = repository.proofs(repo, one).verification
     assert known is not None
     record.write_bytes(manifest.text(manifest.sealed(dataclasses.replace(known, made=moment(-999)))))
 

@@ -1,9 +1,9 @@
-"""Is there a backup, whole and young enough? In the terms of the Monitoring Plugins guidelines."""
+"""Is there a backup, complete and young enough? In the terms of the Monitoring Plugins guidelines."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +13,9 @@ from click import IntRange
 from loader import dn, plain, units
 from loader.declared import Duration, Share
 from loader.errors import LoaderError, of_system
-from loader.operations.backup import records, repository
-from loader.operations.backup.manifest import Backup
-from loader.operations.backup.records import Drill, Proofs, Verification
-from loader.operations.backup.repository import Where
+from loader.operations.backup import repository
+from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
+from loader.operations.backup.repository import Listing, Where
 from loader.operations.monitoring import Status
 
 SHRINK = 0.5
@@ -25,8 +24,8 @@ _BEFORE = 7  # backups that the latest is compared with
 
 @dataclass(frozen=True)
 class Limits:
-    """Ages in seconds. Fewer than `min_count` is a warning, and so is a verification or drill that is older than its
-    limit; None or 0: no limit. shrink: the share of the entries that the latest may lack of those before it."""
+    """Ages in seconds. Fewer backups than `min_count` are a warning, and so is a verification or drill that is older
+    than its limit; None or 0: no limit. shrink: the share of entries that the latest may lack of those before it."""
 
     max_age: Annotated[
         float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."
@@ -55,9 +54,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Check:
-    """`latest` is None where there is none; `members`: with the others of its set. `count`: those that can be restored,
-    a set as one. Ages in seconds: of the latest, and of the last verification and drill that went well, of any backup;
-    None: never."""
+    """`latest`: None if there is no backup; `members`: it and the others of its set. `count`: backups that can be
+    restored, a set as one. Ages in seconds: of the latest, and of the last verification and drill of any backup that
+    went well; None: never."""
 
     status: Status
     reason: str
@@ -74,22 +73,18 @@ class Check:
         numbers = [f"count={self.count};{self.limits.min_count}:"]
         if self.age is not None and self.latest is not None:
             numbers.insert(0, f"age={self.age:.0f}s;;{self.limits.max_age:.0f};0")
-            numbers.append(f"size={sum(one.stored_bytes for one in self.members)}B;;;0")
-            numbers.append(f"entries={sum(one.entries for one in self.members)};;;0")
-            numbers.append(f"duration={sum(one.seconds for one in self.members):.1f}s;;;0")
-        if self.verify_age is not None:
-            numbers.append(f"verify_age={self.verify_age:.0f}s;{_limit(self.limits.verify_age)};;0")
-        if self.drill_age is not None:
-            numbers.append(f"drill_age={self.drill_age:.0f}s;{_limit(self.limits.drill_age)};;0")
+            numbers.append(f"size={sum(backup.stored_bytes for backup in self.members)}B;;;0")
+            numbers.append(f"entries={sum(backup.entries for backup in self.members)};;;0")
+            numbers.append(f"duration={sum(backup.seconds for backup in self.members):.1f}s;;;0")
+        for name in ("verify_age", "drill_age"):
+            age, limit = getattr(self, name), getattr(self.limits, name)
+            if age is not None:
+                numbers.append(f"{name}={age:.0f}s;{'' if limit is None else f'{limit:.0f}'};;0")
         return f"BACKUP {self.status.name} - {self.reason} | {' '.join(numbers)}"
 
 
-def _limit(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.0f}"
-
-
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
-    """Never raises a LoaderError: what cannot be known is UNKNOWN."""
+    """UNKNOWN instead of a LoaderError."""
     try:
         return judged(repo, limits, suffix)
     except LoaderError as error:
@@ -99,10 +94,9 @@ def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
 
 
 def each(repo: Where, limits: Limits, suffix: str | None = None) -> dict[str, Check]:
-    """By suffix, of all that there are backups of, or of the one that is asked for. Raises NoSuchPath."""
-    found = repository.listing(repo, suffix)
-    names = {dn.key(one.suffix): one.suffix for one in found.every}
-    return {name: check(repo, limits, name) for name in names.values()}
+    """By suffix, of all that there are backups of, or of the one. Raises NoSuchPath."""
+    suffixes = {dn.key(backup.suffix): backup.suffix for backup in repository.listing(repo, suffix).every}
+    return {name: check(repo, limits, name) for name in suffixes.values()}
 
 
 def unknown(error: LoaderError, limits: Limits) -> Check:
@@ -111,99 +105,85 @@ def unknown(error: LoaderError, limits: Limits) -> Check:
 
 def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     """Raises LoaderError, OSError if nothing can be known."""
-    found = repository.listing(repo, suffix)
-    if found.future:
-        newest = found.future[-1]
-        reason = f"{newest.id} is dated {newest.made}, later than now: which is the latest is not known"
-        return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
-    broken = repository.broken_latest(found, suffix)
-    if broken is not None:
-        reason = f"the latest cannot be used: {broken}"
-        return Check(Status.CRITICAL, reason, len(found.backups), None, None, limits)
-    if not found.backups:
-        what = f"no backup of {suffix}" if suffix else "no backup"
-        reason = f"{what} in {plain.with_operator_paths(str(repository.path_of(repo)))}"
-        return Check(Status.CRITICAL, reason, 0, None, None, limits)
-    sets = repository.sets(found.backups)
-    latest = sets[-1] if suffix is None else found.backups[-1:]
+    listing = repository.listing(repo, suffix)
+    backups = listing.backups
+    if reason := _no_latest(repo, listing, suffix):
+        return Check(Status.CRITICAL, reason, len(backups), None, None, limits)
+    sets = repository.sets(backups)
+    latest = sets[-1] if suffix is None else backups[-1:]
     age = max(0.0, (repository.now() - latest[0].when).total_seconds())
-    proofs = [(one, records.of(repo, one)) for one in found.backups]
-    verified = _youngest(known.verification for _, known in proofs)
-    drilled = _youngest(known.drill for _, known in proofs)
+    proofs = {backup.id: repository.proofs(repo, backup) for backup in backups}
+    verified = _youngest(proof.verification for proof in proofs.values())
+    drilled = _youngest(proof.drill for proof in proofs.values())
     problem = repository.problem(repo, latest[0])
-    older = [repository.problem(repo, each[0], read=False) for each in sets[:-1]]
+    older = [repository.problem(repo, group[0], read=False) for group in sets[:-1]]
     count = [problem, *older].count(None)
-    others = [*found.broken, *filter(None, older)]
-    status, reason = (
-        (Status.CRITICAL, f"the latest, {latest[0].id}, cannot be restored: {problem}")
-        if problem
-        else _judge(found, latest, (count, age), others, limits)
-    )
-    if status < Status.CRITICAL:
-        worse = _judge_proofs(proofs, latest, (verified, drilled), limits)
+    broken = [*listing.broken, *filter(None, older)]
+    if problem:
+        status, reason = Status.CRITICAL, f"the latest, {latest[0].id}, cannot be restored: {problem}"
+    elif age > limits.max_age:
+        status, reason = Status.CRITICAL, f"the latest, {latest[0].id}, is {units.duration(age)} old"
+    else:
+        warning = _warning(backups, latest, (count, age), broken, limits)
+        status, reason = (Status.WARNING, warning) if warning else (Status.OK, _praise(latest, age))
+        worse = _unproven(
+            proofs, latest, {"verified": (verified, limits.verify_age), "drilled": (drilled, limits.drill_age)}
+        )
         if worse is not None and worse[0] == status:
             reason = f"{reason}; {worse[1]}"
         elif worse is not None:
             status, reason = worse
-    return Check(status, reason, count, age, latest[0], limits, verified, drilled, members=tuple(latest))
+    return Check(status, reason, count, age, latest[0], limits, verified, drilled, tuple(latest))
 
 
-def _youngest(found: Iterable[Verification | Drill | None]) -> float | None:
-    return min((records.age_of(one) for one in found if one is not None and one.is_good), default=None)
+def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
+    """Why the latest backup is not known; empty if it is."""
+    if listing.future:
+        newest = listing.future[-1]
+        return f"{newest.id} is dated {newest.made}, later than now: which is the latest is not known"
+    if broken := repository.broken_latest(listing, suffix):
+        return f"the latest cannot be used: {broken}"
+    if not listing.backups:
+        what = f"no backup of {suffix}" if suffix else "no backup"
+        return f"{what} in {plain.with_operator_paths(str(repository.path_of(repo)))}"
+    return ""
 
 
-def _judge_proofs(
-    proofs: Sequence[tuple[Backup, Proofs]],
-    latest: Sequence[Backup],
-    ages: tuple[float | None, float | None],
-    limits: Limits,
-) -> tuple[Status, str] | None:
-    """What is worse than a backup of the right age; None where nothing is."""
-    bad = [one for one, known in proofs if known.is_bad]
-    for one in bad:
-        if one in latest:
-            return Status.CRITICAL, f"the latest, {one.id}, was found damaged"
-    if bad:
-        return Status.WARNING, f"{bad[-1].id} was found damaged"
-    asked = zip(("verified", "drilled"), ages, (limits.verify_age, limits.drill_age), strict=True)
-    for what, age, limit in asked:
-        if limit and (age is None or age > limit):
-            since = "was ever" if age is None else f"was for {units.duration(age)}"
-            return Status.WARNING, f"no backup {since} {what}"
-    return None
+def _youngest(records: Iterable[Verification | Drill | None]) -> float | None:
+    return min((repository.age_of(record) for record in records if record is not None and record.is_good), default=None)
 
 
-def _judge(
-    found: repository.Listing,
+def _warning(
+    backups: Sequence[Backup],
     latest: Sequence[Backup],
     counted: tuple[int, float],
-    others: Sequence[LoaderError],
+    broken: Sequence[LoaderError],
     limits: Limits,
-) -> tuple[Status, str]:
-    """counted: backups, and the age of the latest. others: what is wrong with older ones."""
+) -> str:
+    """counted: backups, and the age of the latest. broken: what is wrong with older ones."""
     count, age = counted
-    name, old = latest[0].id, units.duration(age)
-    if age > limits.max_age:
-        return Status.CRITICAL, f"the latest, {name}, is {old} old"
     if count < limits.min_count:
-        return (Status.WARNING, f"{count} of at least {limits.min_count} backups, the latest {old} old")
-    for one in latest:
-        few = _too_few(found.backups, one, limits)
-        if few:
-            return Status.WARNING, few
-    if others:
-        return Status.WARNING, f"{len(others)} older cannot be restored, the first: {others[0]}"
+        return f"{count} of at least {limits.min_count} backups, the latest {units.duration(age)} old"
+    for backup in latest:
+        if shrunk := _shrunk(backups, backup, limits):
+            return shrunk
+    if broken:
+        return f"{len(broken)} older cannot be restored, the first: {broken[0]}"
     if latest[0].follows:
-        return Status.WARNING, f"the clock had gone back, or been wrong, when {name} was made"
-    entries = units.number(sum(one.entries for one in latest))
+        return f"the clock had gone back, or been wrong, when {latest[0].id} was made"
+    return ""
+
+
+def _praise(latest: Sequence[Backup], age: float) -> str:
+    entries = units.number(sum(backup.entries for backup in latest))
     databases = f" of {len(latest)} databases" if len(latest) > 1 else ""
-    return Status.OK, f"{name}, {old} old, {entries} entries{databases}"
+    return f"{latest[0].id}, {units.duration(age)} old, {entries} entries{databases}"
 
 
-def _too_few(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
-    """Has somebody emptied the directory before the latest was made? Why that may be; empty where it has not shrunk."""
-    of_suffix = [one for one in backups if dn.key(one.suffix) == dn.key(latest.suffix)]
-    before = [one.entries for one in of_suffix[: of_suffix.index(latest)]]
+def _shrunk(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
+    """Somebody may have emptied the directory before the latest backup was made. Empty if it has not shrunk."""
+    of_suffix = [backup for backup in backups if dn.key(backup.suffix) == dn.key(latest.suffix)]
+    before = [backup.entries for backup in of_suffix[: of_suffix.index(latest)]]
     usual = statistics.median(before[-_BEFORE:]) if before else 0
     if latest.entries >= usual * (1 - limits.shrink):
         return ""
@@ -211,51 +191,52 @@ def _too_few(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
     return f"the latest, {latest.id}, has fewer entries ({has}) than those before it ({had})"
 
 
+def _unproven(
+    proofs: Mapping[str, Proofs], latest: Sequence[Backup], ages: Mapping[str, tuple[float | None, float | None]]
+) -> tuple[Status, str] | None:
+    """Damaged backups, and proofs that are too old. ages: with their limits."""
+    damaged = [name for name, proof in proofs.items() if proof.is_bad]
+    for backup in latest:
+        if backup.id in damaged:
+            return Status.CRITICAL, f"the latest, {backup.id}, was found damaged"
+    if damaged:
+        return Status.WARNING, f"{damaged[-1]} was found damaged"
+    for what, (age, limit) in ages.items():
+        if limit and (age is None or age > limit):
+            since = "was ever" if age is None else f"was for {units.duration(age)}"
+            return Status.WARNING, f"no backup {since} {what}"
+    return None
+
+
 # --- for Prometheus -------------------------------------------------------------------------------
 
 _METRIC = "ditseed_backup"
-_Value = Callable[[Check, float], float | None]
-
-
-def _latest(of: Callable[[Backup], float]) -> _Value:
-    return lambda one, now: None if one.latest is None else float(of(one.latest))
-
-
-def _since(age: float | None, now: float) -> float:
-    """0: never, so that an alert on the time since then goes off."""
-    return 0.0 if age is None else now - age
-
-
-_GAUGES: Mapping[str, tuple[str, _Value]] = {
-    "status": (
-        "As `ditseed backup check` ends: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
-        lambda one, now: float(one.status),
-    ),
-    "count": (
-        "Backups that can be restored, as far as is known without reading their data.",
-        lambda one, now: float(one.count),
-    ),
+_GAUGES = {
+    "status": "As `ditseed backup check` ends: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
+    "count": "Backups that can be restored, as far as is known without reading their data.",
     "last_timestamp_seconds": (
-        "When the latest backup was made, as Unix time; 0: there is none, or which one it is is not known.",
-        lambda one, now: _since(one.age, now),
+        "When the latest backup was made, as Unix time; 0: there is none, or which one it is is not known."
     ),
-    "last_stored_bytes": ("Bytes that the latest backup takes.", _latest(lambda backup: backup.stored_bytes)),
-    "last_data_bytes": ("Bytes of the database in the latest backup.", _latest(lambda backup: backup.data_bytes)),
-    "last_entries": ("Entries in the latest backup.", _latest(lambda backup: backup.entries)),
-    "last_duration_seconds": ("Seconds that copying the latest backup took.", _latest(lambda backup: backup.seconds)),
-    "verified_timestamp_seconds": (
-        "When a backup was last verified and found good, as Unix time; 0: never.",
-        lambda one, now: _since(one.verify_age, now),
-    ),
-    "drilled_timestamp_seconds": (
-        "When a backup was last drilled and found good, as Unix time; 0: never.",
-        lambda one, now: _since(one.drill_age, now),
-    ),
+    "verified_timestamp_seconds": "When a backup was last verified and found good, as Unix time; 0: never.",
+    "drilled_timestamp_seconds": "When a backup was last drilled and found good, as Unix time; 0: never.",
+    "last_stored_bytes": "Bytes that the latest backup takes.",
+    "last_data_bytes": "Bytes of the database in the latest backup.",
+    "last_entries": "Entries in the latest backup.",
+    "last_duration_seconds": "Seconds that copying the latest backup took.",
 }
 
 
-def write_metrics(found: Mapping[str, Check], path: Path) -> None:
-    """found: by suffix; "" where it is of all. Whole or not at all."""
+def _values(result: Check, now: float) -> list[float]:
+    """In the order of the gauges; those of the latest only if there is one."""
+    ages = (result.age, result.verify_age, result.drill_age)
+    values = [result.status, result.count, *(0.0 if age is None else now - age for age in ages)]
+    if (latest := result.latest) is not None:
+        values += [latest.stored_bytes, latest.data_bytes, latest.entries, latest.seconds]
+    return list(map(float, values))
+
+
+def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
+    """Writes the file whole or not at all. checks: by suffix; "" for all."""
     from prometheus_client.core import GaugeMetricFamily  # it takes long to import
 
     from loader.operations import monitoring
@@ -263,11 +244,8 @@ def write_metrics(found: Mapping[str, Check], path: Path) -> None:
     now = repository.now().timestamp()
     written = f"{_METRIC}_written_timestamp_seconds"
     families = [GaugeMetricFamily(written, "When this was found, as Unix time.", value=now)]
-    for name, (said, value_of) in _GAUGES.items():
-        family = GaugeMetricFamily(f"{_METRIC}_{name}", said, labels=["suffix"])
-        for suffix, one in found.items():
-            value = value_of(one, now)
-            if value is not None:
-                family.add_metric([suffix], value)
-        families.append(family)
+    families += [GaugeMetricFamily(f"{_METRIC}_{name}", text, labels=["suffix"]) for name, text in _GAUGES.items()]
+    for suffix, result in checks.items():
+        for family, value in zip(families[1:], _values(result, now), strict=False):
+            family.add_metric([suffix], value)
     monitoring.write(families, path)

@@ -1,9 +1,10 @@
-"""A drill: a backup is restored into a scratch directory, a real slapd is started on it and searched.
+"""What is in a backup: its files are verified, a slapd is drilled on its database, and entries are extracted.
 
-It says how long a restore takes, and whether what comes back is what was backed up. Nothing of this host's slapd is
-touched: the drill's own listens on a socket that only its account can reach, has one database, and no syncrepl.
-
-An extract writes entries of a backup as LDIF that ldapadd takes: a subtree, or what a filter matches.
+`verify` compares what is stored with its checksums, and checks the database on request. A drill restores the backup
+into a scratch directory, starts a real slapd on it, and searches it: it tells how long a restore takes, and whether the
+restored database is the one that was backed up. This host's slapd is not touched: the drill's own listens on a socket
+that only its account can reach, has one database, and no syncrepl. An extract writes entries of a backup as LDIF that
+ldapadd takes: a subtree, or the matches of a filter.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from click import Choice
+
 from loader import csn, ldif, overlays, resources, schema, standard, units
 from loader.child import Child
 from loader.common_options import OptionalConfig, Scratch, Suffix
-from loader.config import Config, Database
+from loader.config import Database
+from loader.declared import Share
+from loader.defaults import LEVELS
 from loader.errors import (
     BackupDamaged,
     ConnectionLost,
@@ -32,38 +37,135 @@ from loader.errors import (
     MdbDamaged,
     NoEntry,
     NoSuchBase,
+    NoSuchPath,
     ServerDown,
     ToolFailed,
     UsageProblem,
 )
-from loader.mdb import meta
+from loader.mdb import copy, meta
 from loader.mdb.contents import indexes, summarise
 from loader.operations.add import PROTECTED
-from loader.operations.backup import records, repository
-from loader.operations.backup.manifest import Backup
-from loader.operations.backup.records import Drill
+from loader.operations.backup import pack, repository
+from loader.operations.backup.manifest import Backup, Drill, Verification
+from loader.operations.backup.pack import Compared
 from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Repository, Which
 from loader.operations.backup.restore import Contents
-from loader.operations.publish import require_readable_format
+from loader.operations.publish import checked, require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.server import configuration, private, tools
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
-from loader.storage import files, temporary
+from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
 log = logging.getLogger(__name__)
+STORED, MANIFEST = "stored", "manifest"  # levels of a verification besides those of `ditseed verify`
+EVERY = "all"
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
+# Of slapo-ppolicy and slapo-lastbind: NO-USER-MODIFICATION.
+_OF_OVERLAYS = (
+    *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
+    *("pwdlastsuccess", "pwdaccounttmplockoutend", "authtimestamp"),
+)
+
+
+# --- verify ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """`names`: IDs, "latest" or "all". sample: the share of the chunks to read, at random. level: of loader.mdb.verify;
+    None leaves the database packed. scratch: where it is unpacked. identities: files of keys for that."""
+
+    repo: RepoOption
+    names: Sequence[str] = (EVERY,)
+    suffix: Suffix = None
+    sample: Annotated[
+        float, "--sample SHARE", Share(), {"default": "100%"}, "Part of the pieces to read, chosen by chance each time."
+    ] = 1.0
+    level: Annotated[
+        str | None,
+        "--verify",
+        Choice([level for level in LEVELS if level != "none"]),
+        "Unpack the database too and check it, as `ditseed verify` (default: it is not unpacked).",
+    ] = None
+    scratch: Annotated[
+        Scratch,
+        "Directory in which the database is unpacked for --verify, and that holds the files of a repository on another "
+        "host meanwhile (default: $TMPDIR or /tmp).",
+    ] = None
+    identities: IdentityFiles = ()
+
+
+def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
+    """A verification of each backup, stored beside it. If all are verified, manifests that cannot be read are reported
+    too. Raises NoSuchBackup, NoSpace; ManifestBroken if that of a named one cannot be read."""
+    compared: Compared = {}
+    repo = repository.of(options.repo)
+    with files.explained(repo.path):
+        if EVERY in options.names:
+            listing = repository.listing(repo, options.suffix)
+            backups, broken = listing.every, listing.broken
+        else:
+            backups = tuple(repository.find(repo, name, options.suffix) for name in options.names)
+            broken = ()
+        if options.level is not None:
+            for backup in backups:
+                pack.unlocked(repo.path / backup.id, backup, options.identities)
+        verified = [_verified(options, repo, backup, compared, progress) for backup in backups]
+    return [*verified, *(_verification(repository.name_of(error), MANIFEST, str(error)) for error in broken)]
+
+
+def _verification(
+    backup: str, level: str, problem: str, read: int = 0, stored: int = 0, seconds: float = 0.0
+) -> Verification:
+    made = repository.now().isoformat()
+    return Verification(backup, made, repository.host(), level, read, stored, round(seconds, 3), problem)
+
+
+def _verified(
+    options: VerifyOptions, repo: Repository, backup: Backup, compared: Compared, progress: Progress
+) -> Verification:
+    started, problem, read, chance = time.monotonic(), "", 0, random.Random()
+
+    def is_chosen(number: int) -> bool:
+        return number == 0 or chance.random() < options.sample
+
+    try:
+        repo.bring(backup)
+        repo.require_whole(backup, read=False)
+        with progress.step(f"verify {backup.id}") as meter:
+            read = pack.verify(repo.path, backup, is_chosen, compared, meter)
+        if options.level is not None:
+            _check_database(options, Contents.of(repo.path, backup, options.identities), progress)
+    except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
+        problem = str(error)
+    level, seconds = options.level or STORED, time.monotonic() - started
+    return repository.keep(repo, _verification(backup.id, level, problem, read, backup.needed_bytes, seconds))
+
+
+def _check_database(options: VerifyOptions, contents: Contents, progress: Progress) -> None:
+    scratch, backup = options.scratch or Path(tempfile.gettempdir()), contents.backup
+    files.require_space(scratch, backup.room)
+    with held.scratch(scratch, "ditseed-verify-") as directory, files.explained(scratch):
+        partial = directory.path / copy.PARTIAL
+        contents.put(partial, progress, f"unpack {backup.id}")
+        verified = checked(partial, options.level, progress)
+    if verified.entries not in (None, backup.entries):
+        reason = f"holds {verified.entries} entries, the manifest says {backup.entries}"
+        raise BackupDamaged(path=contents.file, reason=reason)
+
+
+# --- drill ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """config_path: for backups without a configuration. scratch: where it is restored. user:
-    the account that slapd runs as; None takes the one of the database on this host, or nobody's. identities: files of
-    keys."""
+    """config_path: for backups without a configuration. scratch: where it is restored. user: the account that slapd
+    runs as; None takes that of the database on this host, or nobody. identities: files of keys."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -79,102 +181,92 @@ class DrillOptions:
     identities: IdentityFiles = ()
 
 
-@dataclass(frozen=True)
-class _Restored:
-    """Of one drill. seconds: that the unpacking took."""
-
-    place: Path
-    backup: Backup
-    config: Config
-    database: Database
-    seconds: float
-
-    @property
-    def data(self) -> Path:
-        return self.place / "data"
-
-
 def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
-    """What came out, written down beside each backup: of one, or of a set if no suffix and no ID names one. Raises
-    LoaderError where it could not be tried."""
+    """A drill of a backup, or of each of a set if neither a suffix nor an ID names one; stored beside each. Raises
+    LoaderError if it could not be tried."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
-        chosen = repository.chosen(repo, options.which, options.suffix)
-        return [records.keep(repo, _drill(options, repo, one, progress)) for one in chosen]
+        backups = repository.chosen(repo, options.which, options.suffix)
+        return [repository.keep(repo, _drilled(options, repo, backup, progress)) for backup in backups]
 
 
-def _drill(options: DrillOptions, repo: Repository, backup: Backup, progress: Progress) -> Drill:
+def _drilled(options: DrillOptions, repo: Repository, backup: Backup, progress: Progress) -> Drill:
     contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-    alone = repository.is_named(options.which)
-    problem: LoaderError | None = repository.problem(repo, backup, False, alone)
+    problem = repository.problem(repo, backup, False, repository.is_named(options.which))
     if problem is None:
         try:
             repo.bring(backup)
             return _tried(options, contents, progress)
         except BackupDamaged as error:
             problem = error
-    return _record(backup, problem=str(problem))
+    return _drill(backup, str(problem))
+
+
+def _drill(backup: Backup, problem: str) -> Drill:
+    return Drill(backup.id, repository.now().isoformat(), repository.host(), problem=problem)
 
 
 def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
-    found, backup = contents.config(), contents.backup
-    database = found.database(backup.suffix)
-    owner = _owner(options, database)
+    config, backup = contents.config(), contents.backup
+    database = config.database(backup.suffix)
+    # Never root.
+    owner = tools.of_directories_or(options.user, [database.directory] if database.directory else [])
     if not backup.is_ldif:
-        require_readable_format(contents.directory / backup.file, backup.lmdb_format)
+        require_readable_format(contents.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
-    files.require_space(top, backup.room)
-    with temporary.directory("drill", top) as place, files.explained(top):
-        data = place / "data"
-        data.mkdir(mode=0o700)
+    with _scratch("drill", top, backup) as directory:
+        data = directory / "data"
         try:
             seconds = contents.put(data / meta.DATA, progress, "restore")
             files.make_durable(data / meta.DATA)
             killpoint("drill.restored")
-            restored = _Restored(place, backup, found, database, seconds)
-            return _started(options, restored, owner, progress)
+            csns, is_indexed = summarise(data, backup.suffix, newest=False).context_csns, _UUID in indexes(data)
+            settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
+            with private.configured(config, database, directory, settings) as home:
+                tools.change_owner(owner, directory)
+                if owner is not None and not tools.may_read(owner, [home]):
+                    reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
+                    raise UsageProblem(reason=f"{reason}: give another, or --run-as")
+                started = time.monotonic()
+                with private.running(home, owner, configuration.tools_tmpdir()) as session:
+                    start_seconds = time.monotonic() - started
+                    killpoint("drill.started")
+                    with progress.step("search", backup.entries) as meter:
+                        result = _searched(session, backup, database, options.lookups, is_indexed, meter)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
-            return _record(backup, problem=str(error))
+            return _drill(backup, str(error))
+    # A database without an entry of the suffix, such as a new one, shows no contextCSN.
+    csns = result.context_csns or tuple(csns)
+    lost = _lost(backup.context_csns, csns)
+    problems = [result.problem, f"contextCSN {lost} of the manifest is not there" if lost else ""]
+    return dataclasses.replace(
+        result,
+        restore_seconds=round(seconds, 3),
+        start_seconds=round(start_seconds, 3),
+        context_csns=csns,
+        problem="; ".join(filter(None, problems)),
+    )
 
 
-def _started(options: DrillOptions, restored: _Restored, owner: Owner | None, progress: Progress) -> Drill:
-    data, backup, place = restored.data, restored.backup, restored.place
-    csns = tuple(summarise(data, backup.suffix, newest=False).context_csns)
-    is_indexed = _UUID in indexes(data)
-    settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
-    with private.configured(restored.config, restored.database, place, settings) as home:
-        tools.change_owner(owner, place)
-        _require_reached(owner, home)
-        started = time.monotonic()
-        with private.running(home, owner, configuration.tools_tmpdir()) as session:
-            came_up = time.monotonic() - started
-            killpoint("drill.started")
-            with progress.step("search", backup.entries) as meter:
-                found = _searched(options, restored, session, meter, is_indexed)
-    # Without an entry of the suffix, as in a database that nothing was loaded into, there is none to ask.
-    csns = found.context_csns or csns
-    problems = [found.problem] * bool(found.problem)
-    if lost := _lost(backup.context_csns, csns):
-        problems.append(f"contextCSN {lost} of the manifest is not there")
-    return dataclasses.replace(found, start_seconds=round(came_up, 3), context_csns=csns, problem="; ".join(problems))
-
-
-def _searched(options: DrillOptions, restored: _Restored, session: Session, meter: Meter, is_indexed: bool) -> Drill:
-    backup, count, sample = restored.backup, 0, _Sample(options.lookups)
-    for name in _names(session, restored.database):
-        count += 1
-        sample.offer(name)
+def _searched(
+    session: Session, backup: Backup, database: Database, lookups: int, is_indexed: bool, meter: Meter
+) -> Drill:
+    count, sample, chance = 0, list[str](), random.Random()
+    for count, name in enumerate(_names(session, database), 1):  # each name is in the sample with the same probability
+        if len(sample) < lookups:
+            sample.append(name)
+        elif (slot := chance.randrange(count)) < lookups:
+            sample[slot] = name
         meter.add(1)
-    problems = list(_lookups(session, backup.suffix, sample.chosen, is_indexed))
+    problems = list(_failed_lookups(session, backup.suffix, sample, is_indexed))
     if count != backup.entries:
         shown, wanted = units.number(count), units.number(backup.entries)
         problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
     return dataclasses.replace(
-        _record(backup, "; ".join(problems[:3])),
-        restore_seconds=round(restored.seconds, 3),
+        _drill(backup, "; ".join(problems[:3])),
         search_seconds=round(meter.seconds, 3),
         entries=count,
-        lookups=len(sample.chosen),
+        lookups=len(sample),
         context_csns=tuple(session.shown_csns(backup.suffix)) if count else (),
     )
 
@@ -187,67 +279,37 @@ def _names(session: Session, database: Database) -> Iterator[str]:
                 yield from session.each_name(suffix, subentries=True)
 
 
-def _lookups(session: Session, suffix: str, chosen: list[str], is_indexed: bool) -> Iterator[str]:
-    """What is wrong with entries that are looked up by their names, and by an index."""
-    for name in chosen:
+def _failed_lookups(session: Session, suffix: str, names: list[str], is_indexed: bool) -> Iterator[str]:
+    """Looks entries up by their names, and by an index."""
+    for name in names:
         try:
-            found = session.read(name, [_UUID])
-            value = next(iter(found.get(_UUID.lower(), [])), b"").decode()
-            if not is_indexed or not value:
-                continue
-            same = session.find(suffix, f"({_UUID}={value})")
-            if [one for one, _ in same] != [name]:
-                yield f"the index of entryUUID does not lead to {name}"
+            entry = session.read(name, [_UUID])
+            value = next(iter(entry.get(_UUID.lower(), [])), b"").decode()
+            if is_indexed and value:
+                matches = session.find(suffix, f"({_UUID}={value})")
+                if [match for match, _ in matches] != [name]:
+                    yield f"the index of entryUUID does not lead to {name}"
         except LoaderError as error:
             yield f"{name} cannot be read: {error}"
 
 
-class _Sample:
-    """So many of all that are offered, each as likely as the others (reservoir sampling)."""
-
-    def __init__(self, size: int) -> None:
-        self.chosen: list[str] = []
-        self._size, self._seen, self._chance = size, 0, random.Random()
-
-    def offer(self, one: str) -> None:
-        self._seen += 1
-        if len(self.chosen) < self._size:
-            self.chosen.append(one)
-        elif (place := self._chance.randrange(self._seen)) < self._size:
-            self.chosen[place] = one
+def _lost(wanted: tuple[str, ...], shown: tuple[str, ...]) -> str:
+    """A CSN of the manifest that is newer than that of its server now; empty if there is none."""
+    newest = csn.by_server(shown)
+    older = (value for server, value in csn.by_server(wanted).items() if newest.get(server, "") < value)
+    return next(older, "")
 
 
-def _lost(wanted: tuple[str, ...], found: tuple[str, ...]) -> str:
-    """A CSN that is not covered: what was stored when the manifest was made may only have become newer."""
-    there = csn.by_server(found)
-    missing = (one for number, one in csn.by_server(wanted).items() if there.get(number, "") < one)
-    return next(missing, "")
+@contextmanager
+def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
+    """A directory with room for the database of a backup, which goes into its subdirectory `data`."""
+    files.require_space(top, backup.room)
+    with temporary.directory(kind, top) as directory, files.explained(top):
+        (directory / "data").mkdir(mode=0o700)
+        yield directory
 
 
-def _owner(options: DrillOptions, database: Database) -> Owner | None:
-    """Never root: the account of the database on this host, and where there is none, nobody."""
-    directories = [database.directory] if database.directory else []
-    return tools.of_directories_or(options.user, directories)
-
-
-def _require_reached(owner: Owner | None, home: Path) -> None:
-    if owner is not None and not tools.may_read(owner, [home]):
-        reason = f"slapd runs as uid {owner.uid} for the drill, which cannot reach the directory of --tmp"
-        raise UsageProblem(reason=f"{reason}: give another, or --run-as")
-
-
-def _record(backup: Backup, problem: str) -> Drill:
-    made = repository.now().isoformat()
-    return Drill(backup=backup.id, made=made, host=records.host(), problem=problem)
-
-
-# --- extract ----------------------------------------------------------------------------------------
-
-# Of slapo-ppolicy and slapo-lastbind: NO-USER-MODIFICATION.
-_OF_OVERLAYS = (
-    *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
-    *("pwdlastsuccess", "pwdaccounttmplockoutend", "authtimestamp"),
-)
+# --- extract --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -269,88 +331,72 @@ class ExtractOptions:
 
 
 def extract(options: ExtractOptions, progress: Progress) -> int:
-    """Write them to standard output; how many. Raises NoEntry, NoSuchBackup, BackupDamaged."""
+    """Writes the entries to standard output; returns their number. Raises NoEntry, NoSuchBackup, BackupDamaged."""
     if (options.dn is None) == (options.where is None):
         raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
-    descriptor, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
+    output, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
     with files.explained(repo.path):
         backup = repository.find(repo, options.which, options.suffix)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
         repo.bring(backup)
+    # In words of the repository: the directory in which the backup is unpacked is gone by then.
+    missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
-    files.require_space(top, backup.room)
-    with temporary.directory("extract", top) as place, files.explained(top):
-        data = place / "data"
-        data.mkdir(mode=0o700)
-        contents.put(data / meta.DATA, progress)
-        with tempfile.TemporaryFile(dir=top) as made:
-            with progress.step("extract") as meter, _entries(options, contents, place, meter) as source:
-                target = Path(f"/proc/self/fd/{made.fileno()}")
-                # The meter counts entries where they are read; this is one more pass over the same.
-                left_out = [] if options.keep_operational else _left_out(contents)
-                found = ldif.shard(source, target, left_out, Meter("copy"), backup.id)
-            if not found.entries:
-                raise _missing(options, contents)
-            made.seek(0)
-            with os.fdopen(descriptor, "wb", closefd=False) as out:
-                shutil.copyfileobj(made, out)
-    return found.entries
+    with _scratch("extract", top, backup) as directory, tempfile.TemporaryFile(dir=top) as extracted:
+        contents.put(directory / "data" / meta.DATA, progress)
+        with progress.step("extract") as meter, tempfile.TemporaryFile(dir=top) as source:
+            if options.where is not None:
+                _filter(options.where, contents, directory, source.fileno(), meter)
+            else:
+                part = Part(directory / "data", options.dn)
+                try:
+                    mdb.stream(part, source.fileno(), False, resources.processors(), meter)
+                except NoEntry as error:
+                    raise missing from error
+            source.seek(0)
+            left_out = [] if options.keep_operational else _left_out(contents)
+            # The meter counted the entries already.
+            sharded = ldif.shard(source.fileno(), _path(extracted.fileno()), left_out, Meter("copy"), backup.id)
+        if not sharded.entries:
+            raise missing
+        extracted.seek(0)
+        with os.fdopen(output, "wb", closefd=False) as out:
+            shutil.copyfileobj(extracted, out)
+    return sharded.entries
 
 
-def _missing(options: ExtractOptions, contents: Contents) -> NoEntry:
-    """In words of the repository: where the backup was unpacked is gone by then."""
-    return NoEntry(path=contents.directory, dn=options.where or options.dn)
+def _path(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}")
 
 
 def _left_out(contents: Contents) -> list[str]:
-    """What a server takes from no client: also what the schema of the configuration and of the modules that it loads
-    says, such as memberOf of slapo-memberof. Without either, the entries are of use as well."""
+    """Attributes that a server takes from no client, also those of the modules that the configuration loads, such as
+    memberOf of slapo-memberof. Without a configuration the entries are of use as well."""
     names = {*PROTECTED, *_OF_OVERLAYS, *map(str.lower, overlays.COMPUTED)}
     if contents.config_path is not None or contents.backup.with_config:
         try:
-            found = contents.config()
-            definitions = schema.definitions(found, configuration.of_modules(found))
-            names.update(schema.protected(definitions))
+            config = contents.config()
+            names.update(schema.protected(schema.definitions(config, configuration.of_modules(config))))
         except LoaderError as error:
             log.warning("not known which attributes of modules no client may set: %s", error)
     return sorted(names)
 
 
-@contextmanager
-def _entries(options: ExtractOptions, contents: Contents, place: Path, meter: Meter) -> Iterator[int]:
-    """A descriptor that gives the LDIF."""
-    if options.where is not None:
-        with _filtered(options.where, contents, place, meter) as source:
-            yield source
-        return
-    with tempfile.TemporaryFile(dir=place) as file:
-        part = Part(place / "data", options.dn)
-        try:
-            mdb.stream(part, file.fileno(), False, resources.processors(), meter)
-        except NoEntry as error:
-            raise _missing(options, contents) from error
-        file.seek(0)
-        yield file.fileno()
-
-
-@contextmanager
-def _filtered(where: str, contents: Contents, place: Path, meter: Meter) -> Iterator[int]:
-    """slapcat knows every filter that slapd does; of -s it dies in 2.5.13, so the whole tree is searched. It writes
-    entries in the order of their IDs, so after a rename to a newer parent a child comes before that."""
-    found, suffix = contents.config(), contents.backup.suffix
-    database = found.database(suffix)
+def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
+    """Writes the matches by slapcat, which knows every filter that slapd does. It dies of -s in 2.5.13, so the whole
+    tree is searched. It writes entries in the order of their IDs, so after a rename to a newer parent a child comes
+    before that: they are sorted."""
+    config, suffix, top = contents.config(), contents.backup.suffix, directory.parent
+    database = config.database(suffix)
     owner = tools.of_directories([database.directory] if database.directory else [])
-    settings = {"olcDbDirectory": [bytes(place / "data")]}
-    words = ["-o", "ldif-wrap=no", "-b", suffix, "-a", where]
-    with private.configured(found, database, place, settings) as home:
-        tools.change_owner(owner, place)
-        owned = owner or Owner(0, 0)
-        command = tools.server_tool_as(owned.uid, owned.gid, "slapcat", "-F", str(home), *words)
-        top = place.parent
-        with tempfile.TemporaryFile(dir=top) as told, tempfile.TemporaryFile(dir=top) as file:
-            with Child(command, stdout=told) as child:
+    settings = {"olcDbDirectory": [bytes(directory / "data")]}
+    options = ["-o", "ldif-wrap=no", "-b", suffix, "-a", where]
+    with private.configured(config, database, directory, settings) as home:
+        tools.change_owner(owner, directory)
+        account = owner or Owner(0, 0)
+        command = tools.server_tool_as(account.uid, account.gid, "slapcat", "-F", str(home), *options)
+        with tempfile.TemporaryFile(dir=top) as matches:
+            with Child(command, stdout=matches) as child:
                 child.check()
-            told.seek(0)
-            target = Path(f"/proc/self/fd/{file.fileno()}")
-            ldif.parents_first(told.fileno(), target, top, meter, contents.backup.id)
-            yield file.fileno()
+            matches.seek(0)
+            ldif.parents_first(matches.fileno(), _path(target), top, meter, contents.backup.id)

@@ -5,10 +5,10 @@ with a checksum of each, and then its length. pages.map holds both meta pages, a
 the backup consists of.
 
 Incremental backups share packs. A pack is then named by the SHA-256 of its index. Pages are known by their content
-without their number, for a compacted copy numbers them anew. A page that has changed a little is stored as what differs
-from the former one, in whatever pack that is. No backup needs another one, only packs. So that a restore does not
-unpack frames of old packs for a few pages each, pages of nearly empty frames and of the packs that are used least are
-stored again, a few in each backup.
+without their number, for a compacted copy numbers them anew. A page that has changed a little is stored as its
+difference from the former one, in whatever pack that is. No backup needs another one, only packs. So that a restore
+does not unpack frames of old packs for a few pages each, pages of nearly empty frames and of the packs that are used
+least are stored again, a few in each backup.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from loader.operations.backup.manifest import CHUNK, MAP, PACK, PAGES, Backup, S
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.storage import files, held
-from loader.typed import Unfit
+from loader.typed import Count, Digest32, Digest64, Unfit
 
 log = logging.getLogger(__name__)
 PIECE = 8 << 20  # bytes of data that a thread packs at once
@@ -52,20 +52,20 @@ _LARGEST_INDEX = 1 << 30  # bytes; that of a pack of 25 TB
 _LARGEST_PIECE = 64 << 20  # bytes of data, which are put together in memory
 _LARGEST_RUN = 64  # bytes of the map for a page, at most
 _FIRST_PAGE = 2  # behind both meta pages
-_AGAIN = 50  # one in so many pages is stored again, at most
-_SAMPLES, _SAMPLE = (16, 256 << 10)  # parts of a file that tell how far it can be compressed; bytes of one
+_AGAIN = 50  # at most one in so many pages is stored again
+_SAMPLES, _SAMPLE = (16, 256 << 10)  # parts of a data file that predict its compression; bytes of a part
 _READ = 1 << 20  # bytes that are read at once
 _NICE = 10  # of the threads that pack: slapd's come first
 
-Given = TypeVar("Given")
+Task = TypeVar("Task")
 Done = TypeVar("Done")
 Data = TypeVar("Data", bound=Sized)
 
 
 @dataclass(frozen=True)
 class Packing:
-    """level: of zstd. throttle: bytes of data a second (0: no limit). keep_free: bytes of the disk. recipients: those
-    whom the backup is encrypted for; None: it is not."""
+    """level: of zstd. throttle: bytes of data a second (0: no limit). keep_free: bytes of the disk. recipients: who can
+    decrypt the backup; None: it is not encrypted."""
 
     level: Annotated[
         int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
@@ -94,14 +94,14 @@ class Packing:
 PACKING = Packing()
 
 
-def in_order(work: Callable[[Given], Done], given: Iterable[Given]) -> Iterator[Done]:
-    """As `map`, by as many threads as there are processors, no more than two pieces of work for each ahead."""
+def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Done]:
+    """As `map`, on a thread for each processor, with at most two tasks ahead for each."""
     threads = resources.processors()
     waiting: deque[Future[Done]] = deque()
     with ThreadPoolExecutor(threads, "pack", initializer=_be_nice) as pool:
         try:
-            for one in given:
-                waiting.append(pool.submit(work, one))
+            for task in tasks:
+                waiting.append(pool.submit(work, task))
                 if len(waiting) > 2 * threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -112,12 +112,12 @@ def in_order(work: Callable[[Given], Done], given: Iterable[Given]) -> Iterator[
 
 
 def _be_nice() -> None:
-    with suppress(OSError):  # of this thread alone, as Linux has it
+    with suppress(OSError):  # on Linux for this thread alone
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
-    """No more than `rate` bytes a second, if it is not 0."""
+    """The pieces, at most `rate` bytes a second, unless it is 0."""
     started, size = time.monotonic(), 0
     for piece in pieces:
         yield piece
@@ -126,10 +126,10 @@ def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
             time.sleep(max(0.0, started + size / rate - time.monotonic()))
 
 
-def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
+def predicted(source: Path, level: int, left_out: int = 0) -> int:
     """Bytes that a data file will come to, by a sample of its pages. left_out: bytes of it that are not packed."""
     used = meta.read_meta(source).used
-    compressor, data, stored = zstandard.ZstdCompressor(level=how.level), 1, 1
+    compressor, data, stored = zstandard.ZstdCompressor(level=level), 1, 1
     with files.reading(source) as file:
         for number in range(_SAMPLES):
             piece = os.pread(file.fileno(), _SAMPLE, used * number // _SAMPLES)
@@ -141,42 +141,33 @@ def predicted(source: Path, how: Packing, left_out: int = 0) -> int:
 # --- files ----------------------------------------------------------------------------------------
 
 
-class _Output:
-    """A new file that grows at its end, with its checksums. file: unbuffered."""
+def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
+    """Writes a new file (mode 0600) in a private directory, durable, encrypted for the recipients. Raises NoSpace."""
+    size, chunk, sums = 0, hashlib.sha256(), list[str]()
 
-    def __init__(self, file: BinaryIO, path: Path, keep_free: int) -> None:
-        self._file, self._path, self._keep_free = file, path, keep_free
-        self._chunk, self._sums = hashlib.sha256(), list[str]()
-        self.size = 0
-
-    def write(self, content: bytes) -> None:
-        """What was written begins to be stored now, and leaves the page cache to slapd once it is."""
-        files.require_space(self._path, self._keep_free + len(content))
-        rest = memoryview(content)
-        while rest:  # one write to an unbuffered file may take only a part
-            written = self._file.write(rest[: CHUNK - self.size % CHUNK])
-            self._chunk.update(rest[:written])
-            self.size, rest = self.size + written, rest[written:]
-            if self.size % CHUNK == 0:
-                self._sums.append(self._chunk.hexdigest())
-                self._chunk = hashlib.sha256()
-        os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-    def sums(self) -> tuple[str, ...]:
-        return (*self._sums, *[self._chunk.hexdigest()] * (self.size % CHUNK > 0))
-
-
-def write(path: Path, content: Iterable[bytes], how: Packing) -> StoredFile:
-    """A new file (mode 0600) in a private directory, durable, encrypted for the recipients. Raises NoSpace."""
     with _created(path) as file, files.explained(path):
-        out = _Output(file, path, how.keep_free)
-        if how.recipients is None:
+
+        def put(part: bytes) -> None:
+            """Begins to store what was written; the page cache stays slapd's."""
+            nonlocal size, chunk
+            files.require_space(path, packing.keep_free + len(part))
+            rest = memoryview(part)
+            while rest:  # a write to an unbuffered file may take only a part
+                written = file.write(rest[: CHUNK - size % CHUNK])
+                chunk.update(rest[:written])
+                size, rest = size + written, rest[written:]
+                if size % CHUNK == 0:
+                    sums.append(chunk.hexdigest())
+                    chunk = hashlib.sha256()
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+        if packing.recipients is None:
             for part in content:
-                out.write(part)
+                put(part)
         else:
-            how.recipients.encrypt_stream(content, out.write)
+            packing.recipients.encrypt_stream(content, put)
     files.make_durable(path)
-    return StoredFile(path.name, out.size, out.sums())
+    return StoredFile(path.name, size, (*sums, *[chunk.hexdigest()] * (size % CHUNK > 0)))
 
 
 @contextmanager
@@ -186,27 +177,21 @@ def _created(path: Path) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, file)
 
 
-def small(backup: Backup) -> Iterator[StoredFile]:
-    """The files that tell of the data, and the configuration."""
-    names = backup.stored_name(MAP), backup.config_file
-    return (one for one in backup.files if one.name in names)
-
-
 def require_length(path: Path, length: int, stored: StoredFile) -> None:
-    """Raise BackupDamaged."""
+    """Raises BackupDamaged."""
     if length != stored.bytes:
         reason = f"has {units.number(length)} bytes, the manifest says {units.number(stored.bytes)}"
         raise BackupDamaged(path=path, reason=reason)
 
 
 def require_sums(path: Path, stored: StoredFile) -> None:
-    """Raise BackupDamaged unless the whole file is as it was stored."""
+    """Raises BackupDamaged unless the whole file is as it was stored."""
     for number in range(len(stored.sums)):
         _require_sum(path, stored, number)
 
 
 def _require_sum(path: Path, stored: StoredFile, number: int) -> int:
-    """Compares a chunk; its length."""
+    """Compares a chunk with its checksum; returns its length."""
     with _opened(path) as descriptor:
         require_length(path, os.fstat(descriptor).st_size, stored)
         start, end = number * CHUNK, min(stored.bytes, (number + 1) * CHUNK)
@@ -236,13 +221,13 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-# Chunks that were found to be as they should: their lengths by the name of the file and their number.
+# The lengths of the chunks that are intact, by the name of the file and their number.
 Compared = dict[tuple[str, int], int]
 
 
-def verify(repo: Path, backup: Backup, chosen: Callable[[int], bool], compared: Compared, meter: Meter) -> int:
-    """Compare what is stored with its checksums, those chunks that are `chosen`; the bytes that were compared, now or
-    for a backup before it. Raises BackupDamaged."""
+def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compared: Compared, meter: Meter) -> int:
+    """Compares the chosen chunks of a backup with their checksums, but not those that were compared for another backup.
+    Returns their bytes. Raises BackupDamaged."""
 
     def check(chunk: tuple[str, StoredFile, int]) -> int:
         name, stored, number = chunk
@@ -250,9 +235,9 @@ def verify(repo: Path, backup: Backup, chosen: Callable[[int], bool], compared: 
             compared[name, number] = _require_sum(repo / name, stored, number)
         return compared[name, number]
 
-    chunks = ((name, stored, number) for name, stored in backup.stored() for number in range(len(stored.sums)))
+    chunks = [(name, stored, number) for name, stored in backup.stored() for number in range(len(stored.sums))]
     size = 0
-    for length in in_order(check, (one for number, one in enumerate(chunks) if chosen(number))):
+    for length in in_order(check, [chunk for number, chunk in enumerate(chunks) if is_chosen(number)]):
         size += length
         meter.add(size=length)
     return size
@@ -260,17 +245,20 @@ def verify(repo: Path, backup: Backup, chosen: Callable[[int], bool], compared: 
 
 def content(directory: Path, backup: Backup, name: str, identities: Identities | None) -> bytes:
     """A small file, compared with its checksum, and decrypted. Raises BackupDamaged, BackupEncrypted."""
-    stored = next(one for one in backup.files if one.name == backup.stored_name(name))
-    path = directory / stored.name
-    require_sums(path, stored)
+    stored = _stored(backup, backup.stored_name(name))
+    require_sums(directory / stored.name, stored)
     parts = list[bytes]()
-    _read(path, backup, identities, parts.append)
+    _read(directory / stored.name, backup, identities, parts.append)
     return b"".join(parts)
+
+
+def _stored(backup: Backup, name: str) -> StoredFile:
+    return next(stored for stored in backup.files if stored.name == name)
 
 
 @contextmanager
 def plain(directory: Path, backup: Backup, identities: Identities | None, target: Path) -> Iterator[Path]:
-    """The file with the data; if it is encrypted, it is decrypted to `target`, a new file in a private directory, which
+    """The file with the data. If it is encrypted, it is decrypted to `target`, a new file in a private directory, which
     is removed in the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     path = directory / backup.file
     if not backup.is_encrypted:
@@ -294,7 +282,7 @@ def _read(path: Path, backup: Backup, identities: Identities | None, put: Callab
         try:
             identities.decrypt_stream(file, put)
         except age.NotARecipient:
-            require_sums(path, next(one for one in backup.files if one.name == path.name))
+            require_sums(path, _stored(backup, path.name))
             reason = "none of the identities that are given is one of its recipients"
             raise BackupEncrypted(path=path, reason=reason) from None
         except age.Broken:
@@ -302,8 +290,8 @@ def _read(path: Path, backup: Backup, identities: Identities | None, put: Callab
 
 
 def unlocked(directory: Path, backup: Backup, paths: tuple[Path, ...]) -> Identities | None:
-    """What decrypts the backup, of files of keys; None for one that is not encrypted. Raises BackupEncrypted,
-    UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
+    """The identities in files of keys; None for a backup that is not encrypted. Raises BackupEncrypted, UsageProblem,
+    NoSuchPath, NotPermitted, PackageMissing."""
     if not backup.is_encrypted:
         return None
     if not paths:
@@ -311,18 +299,20 @@ def unlocked(directory: Path, backup: Backup, paths: tuple[Path, ...]) -> Identi
     return age.identities(paths)
 
 
-# --- which pages a backup consists of -------------------------------------------------------------
+# --- the map of pages -----------------------------------------------------------------------------
+
+_U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 @dataclass(frozen=True)
 class PackUse:
     """A pack: its number in the runs, the SHA-256 of its index, how many pages it holds and how many of them are used,
-    those that others are stored beside among them."""
+    bases of differences among them."""
 
-    number: int
-    sha256: str
-    pages: int
-    used: int
+    number: _U32
+    sha256: Digest64
+    pages: _U32
+    used: _U32
 
     @property
     def name(self) -> str:
@@ -334,20 +324,20 @@ class PackUse:
 class PagePiece:
     """Consecutive pages: how many, their runs, how many were new, the XXH3 of them all."""
 
-    pages: int
+    pages: _U32
     runs: bytes
-    fresh: int
-    xxh3: str
+    fresh: _U32
+    xxh3: Digest32
 
 
 @dataclass(frozen=True)
 class PageMap:
-    """What pages.map holds. head: both meta pages. own: the number of the pack that was made for the backup.
+    """The content of pages.map. head: both meta pages. own: the number of the pack that was made for the backup.
     transaction: which every page bears, in format 3 of the data."""
 
-    page_size: int
-    transaction: int | None
-    own: int
+    page_size: Annotated[int, msgspec.Meta(ge=512, le=65536)]
+    transaction: Count | None
+    own: _U32
     packs: tuple[PackUse, ...]
     head: bytes
     pieces: tuple[PagePiece, ...]
@@ -357,8 +347,8 @@ class PageMap:
         return Shape(self.page_size, self.transaction)
 
     @property
-    def data_bytes(self) -> int:
-        return len(self.head) + self.page_size * sum(piece.pages for piece in self.pieces)
+    def pages(self) -> int:
+        return sum(piece.pages for piece in self.pieces)
 
     def segments(self) -> Iterator[Segment]:
         before = 0
@@ -374,39 +364,31 @@ class PageMap:
 def read_map(directory: Path, backup: Backup, identities: Identities | None = None) -> PageMap:
     """Raises BackupDamaged, BackupEncrypted."""
     stored = content(directory, backup, MAP, identities)
-    pages = backup.data_bytes // max(512, backup.page_size)
+    most = _READ + _LARGEST_RUN * (backup.data_bytes // max(512, backup.page_size))
     try:
-        if zstandard.get_frame_parameters(stored).content_size > _READ + _LARGEST_RUN * pages:
+        if zstandard.get_frame_parameters(stored).content_size > most:
             raise Unfit("holds more than the map of any backup of its size")
-        decompressed = zstandard.ZstdDecompressor().decompress(stored)
-        found = msgspec.msgpack.decode(decompressed, type=PageMap)
-        _require_sense(found, backup)
+        page_map = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(stored), type=PageMap)
+        _require_consistent(page_map, backup)
     except (Unfit, zstandard.ZstdError, msgspec.MsgspecError, MemoryError) as error:
-        path = directory / backup.stored_name(MAP)
-        raise BackupDamaged(path=path, reason=error) from error
-    return found
+        raise BackupDamaged(path=directory / backup.stored_name(MAP), reason=error) from error
+    return page_map
 
 
-def _require_sense(found: PageMap, backup: Backup) -> None:
-    size = found.page_size
-    if not 512 <= size <= 65536 or size != backup.page_size or len(found.head) != 2 * size:
+def _require_consistent(page_map: PageMap, backup: Backup) -> None:
+    size = page_map.page_size
+    if size != backup.page_size or len(page_map.head) != 2 * size:
         raise Unfit("its pages have another size than the manifest says")
-    if found.data_bytes != backup.data_bytes:
+    if (_FIRST_PAGE + page_map.pages) * size != backup.data_bytes:
         raise Unfit("its pieces do not make up the data that the manifest tells of")
-    if any(not 0 <= piece.pages * size <= _LARGEST_PIECE for piece in found.pieces):
+    if any(piece.pages * size > _LARGEST_PIECE for piece in page_map.pieces):
         raise Unfit("one of its pieces is larger than any that ditseed writes")
-    if any(not 0 < use.used <= use.pages < 2**32 > use.number >= 0 for use in found.packs):
-        raise Unfit("what it says of its packs makes no sense")
-    if not 0 <= found.own < 2**32 or any(not 0 <= one.fresh < 2**32 for one in found.pieces):
-        raise Unfit("what it says of its packs makes no sense")
-    if any(len(one.xxh3) != 32 or {*one.xxh3} - {*"0123456789abcdef"} for one in found.pieces):
-        raise Unfit("a checksum is missing")
-    if found.transaction is not None and not 0 <= found.transaction < 2**64:
-        raise Unfit("its transaction makes no sense")
-    packs = {one.name for one in backup.packs}
-    if backup.incremental and {use.name for use in found.packs} != packs:
+    if any(not 0 < use.used <= use.pages for use in page_map.packs):
+        raise Unfit("it uses no page of a pack, or more than the pack has")
+    packs = {stored.name for stored in backup.packs}
+    if backup.incremental and {use.name for use in page_map.packs} != packs:
         raise Unfit("its packs are not those of the manifest")
-    if not backup.incremental and len(found.packs) > 1:
+    if not backup.incremental and len(page_map.packs) > 1:
         raise Unfit("a full backup has one pack")
 
 
@@ -428,12 +410,12 @@ def nothing() -> Earlier:
 
 
 def earlier(repo: Path, backup: Backup) -> Earlier:
-    """None of its pages, if the backup is damaged: what is stored then has to be whole without it."""
+    """Shares no pages with a damaged backup: the new one must be whole without it."""
     try:
-        found = read_map(repo / backup.id, backup)
-        again = sum(use.used for use in found.packs) // _AGAIN
-        known = Known.of(_packs(repo, backup, found), tuple(found.segments()), again)
-        return Earlier(known, found.packs, backup.packs, found.own + 1)
+        page_map = read_map(repo / backup.id, backup)
+        again = sum(use.used for use in page_map.packs) // _AGAIN
+        known = Known.of(_packs(repo, backup, page_map), tuple(page_map.segments()), again)
+        return Earlier(known, page_map.packs, backup.packs, page_map.own + 1)
     except BackupDamaged as error:
         log.warning("no pages are shared with %s, all are stored: %s", backup.id, error)
         return nothing()
@@ -441,38 +423,36 @@ def earlier(repo: Path, backup: Backup) -> Earlier:
 
 @dataclass(frozen=True)
 class StoredPages:
-    """own: the pack that was made, under its name in the backup's own directory. shared:
-    the packs of others."""
+    """own: the pack that was made, under its name in the backup's own directory. shared: packs of other backups. use:
+    of the own pack; None: it is empty."""
 
     map: StoredFile
-    pages: PageMap
     own: StoredFile
+    use: PackUse | None
     shared: tuple[StoredFile, ...]
+    full_bytes: int
 
     @property
     def packs(self) -> tuple[StoredFile, ...]:
         """Of an incremental backup."""
-        uses = [use for use in self.pages.packs if use.number == self.pages.own]
-        return (*self.shared, *(replace(self.own, name=use.name) for use in uses))
+        return self.shared if self.use is None else (*self.shared, replace(self.own, name=self.use.name))
 
     @property
     def stored_bytes(self) -> int:
         return self.map.bytes + self.own.bytes
 
-    @property
-    def full_bytes(self) -> int:
-        """As much for each page as the largest pack takes, for small ones hold differences."""
-        largest = max(self.pages.packs, key=lambda use: self._bytes(use), default=None)
-        count = sum(piece.pages for piece in self.pages.pieces)
-        return self.map.bytes + (count * self._bytes(largest) // largest.pages if largest else 0)
-
-    def _bytes(self, use: PackUse) -> int:
-        sizes = {one.name: one.bytes for one in self.packs}
-        return sizes[use.name]
+    def publish(self, repo: Path, directory: Path) -> None:
+        """Moves the new pack of an incremental backup among those that are shared. Until a backup needs it, the next
+        run removes it."""
+        if self.use is None:
+            (directory / PACK).unlink()
+            return
+        with held.private(repo / PAGES) as shared:
+            shared.take(directory / PACK, self.use.name)
 
 
-def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: Meter) -> StoredPages:
-    """Write the pages of a snapshot that are not known `before` into a pack in `home`, a private directory, and the map
+def store(stream: PageStream, directory: Path, before: Earlier, packing: Packing, meter: Meter) -> StoredPages:
+    """Writes the pages of a snapshot that are not in the earlier backup into a pack in a private directory, and the map
     beside it. Raises NoSpace, MdbDamaged."""
     facts = stream.facts
     # A compacted copy's pages are of the transaction before that of its meta pages.
@@ -481,75 +461,65 @@ def store(stream: PageStream, home: Path, before: Earlier, how: Packing, meter: 
 
     def numbered() -> Iterator[tuple[int, PageBlock]]:
         first = _FIRST_PAGE
-        for piece in paced(stream.pieces(), how.throttle):
+        for piece in paced(stream.pieces(), packing.throttle):
             yield first, piece
             first += len(piece) // facts.page_size
 
-    def sifted(one: tuple[int, PageBlock]) -> tuple[Sifted, int]:
-        first, data = one
-        return before.known.sift(data, first, before.own, shape, how.level), len(data)
+    def sift(task: tuple[int, PageBlock]) -> tuple[Sifted, int]:
+        first, data = task
+        return before.known.sift(data, first, before.own, shape, packing.level), len(data)
 
     def packed() -> Iterator[bytes]:
         stored = 0
-        for found, length in in_order(sifted, numbered()):
-            count = length // facts.page_size
-            pieces.append(PagePiece(count, found.runs, found.fresh, found.xxh3))
-            index.extend(found.entries)
-            stored += len(found.frames)
+        for sifted, length in in_order(sift, numbered()):
+            pieces.append(PagePiece(length // facts.page_size, sifted.runs, sifted.fresh, sifted.xxh3))
+            index.extend(sifted.entries)
+            stored += len(sifted.frames)
             meter.note = f"{units.size(stream.size)}, {units.size(stored)} stored"
-            yield found.frames
+            yield sifted.frames
             killpoint("copy.middle")
         yield bytes(index) + _END.pack(len(index))
 
-    own = write(home / how.stored_name(PACK), packed(), how)
-    fresh = sum(piece.fresh for piece in pieces)
-    used = before.known.used()
-    uses = [replace(use, used=used[use.number]) for use in before.uses if used.get(use.number, 0)]
-    if fresh:
-        uses.append(PackUse(before.own, hashlib.sha256(index).hexdigest(), fresh, fresh))
-    names = {use.name for use in uses}
-    found = PageMap(*(facts.page_size, shape.transaction, before.own), *(tuple(uses), stream.head, tuple(pieces)))
-    stored_map = write(home / how.stored_name(MAP), [found.text()], how)
-    shared = tuple(one for one in before.packs if one.name in names)
-    return StoredPages(stored_map, found, own, shared)
-
-
-def publish(repo: Path, home: Path, stored: StoredPages) -> None:
-    """Put the new pack among those that are shared. Until a backup needs it, the next run removes it."""
-    for use in stored.pages.packs:
-        if use.number == stored.pages.own:
-            with held.private(repo / PAGES) as directory:
-                directory.take(home / PACK, use.name)
-            return
-    (home / PACK).unlink()
+    own = write(directory / packing.stored_name(PACK), packed(), packing)
+    fresh, used = sum(piece.fresh for piece in pieces), before.known.used()
+    use = PackUse(before.own, hashlib.sha256(index).hexdigest(), fresh, fresh) if fresh else None
+    uses = [replace(old, used=used[old.number]) for old in before.uses if used.get(old.number, 0)]
+    names = {old.name for old in uses}
+    uses += [use] if use else []
+    page_map = PageMap(facts.page_size, shape.transaction, before.own, tuple(uses), stream.head, tuple(pieces))
+    stored_map = write(directory / packing.stored_name(MAP), [page_map.text()], packing)
+    shared = tuple(stored for stored in before.packs if stored.name in names)
+    # As much for each page as the largest pack takes, for small ones hold differences.
+    sizes = {stored.name: stored.bytes for stored in shared}
+    largest = max(((own.bytes if old is use else sizes[old.name], old.pages) for old in uses), default=(0, 1))
+    full_bytes = stored_map.bytes + page_map.pages * largest[0] // largest[1]
+    return StoredPages(stored_map, own, use, shared, full_bytes)
 
 
 def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None) -> None:
-    """Write the database of a backup to `target` (mode 0600), a new file in a private directory, holes where it has
-    zeros, each byte checked. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Writes the database of a backup to `target` (mode 0600), a new file in a private directory, with holes for zeros,
+    each byte checked. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     directory = repo / backup.id
-    found = read_map(directory, backup, identities)
-    stored = Stored(found.head, tuple(found.segments()), [one.xxh3 for one in found.pieces])
+    page_map = read_map(directory, backup, identities)
+    stored = Stored(page_map.head, tuple(page_map.segments()), [piece.xxh3 for piece in page_map.pieces])
     with ExitStack() as stack:
-        pack = None
+        own = None
         if not backup.incremental:
-            decrypted = target.with_name(PACK)
-            pack = stack.enter_context(plain(directory, backup, identities, decrypted))
-        packs = _packs(repo, backup, found, pack)
+            own = stack.enter_context(plain(directory, backup, identities, target.with_name(PACK)))
+        packs = _packs(repo, backup, page_map, own)
         with files.explained(target), _created(target) as out:
             packs.restore(stored, out, directory / backup.file, meter)
 
 
-def _packs(repo: Path, backup: Backup, found: PageMap, own: Path | None = None) -> Packs:
+def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> Packs:
     """own: the pack of a full backup, decrypted. Raises BackupDamaged."""
     with ExitStack() as stack:
-        opened = []
-        for use in found.packs:
+        packs = []
+        for use in page_map.packs:
             name = repo / backup.id / backup.file if own else repo / PAGES / use.name
             descriptor = stack.enter_context(_opened(own or name))
-            index = _index(descriptor, name, use)
-            opened.append(PackFile(use.number, held.through(descriptor), name, index))
-        return Packs(opened, found.shape)
+            packs.append(PackFile(use.number, held.through(descriptor), name, _index(descriptor, name, use)))
+        return Packs(packs, page_map.shape)
 
 
 def _index(descriptor: int, path: Path, use: PackUse) -> bytes:

@@ -1,18 +1,16 @@
-"""A repository on another host: a temporary directory of this host with what a verb needs of it.
+"""A repository on another host: a temporary directory of this host with the files that a verb needs.
 
 Manifests and records are fetched when it is opened; other files whole, when a verb needs them, and only if they have
-the length that the manifest says. What is there has the same names and contents as in a directory, so that either can
-be copied to the other. Nothing of its listing is trusted: names are those that ditseed gives. A backup is taken here
-and then sent, its manifest last; it is removed with its manifest first.
+the length that the manifest says. Names and contents are the same as in a directory, so that either can be copied to
+the other. Its listing is not trusted: names must be such as ditseed gives. A backup is taken here and then sent, its
+manifest last; it is removed with its manifest first.
 
-One ditseed at a time changes it: an object, the lock, tells who has it. No kernel drops it with the process, so its
-holder renews it, and a lock that nobody renews lapses. Whether a process of this host is gone, this host can see at
-once. An empty lock is nobody's: where nothing may be removed, it is released by emptying it. A lock is taken over by
-writing over it, so that of two that do so at the same time the later one has it; each looks again after a moment.
-Whoever was suspended for longer than a lock lasts finds another's, and stops before it publishes or removes anything.
-
-A server that ignores If-None-Match (some that speak S3 do) lets two in that begin within the same moment: the one whose
-lock was overwritten stops likewise.
+One ditseed at a time changes it: an object, the lock, names its holder, who renews it. A lock that nobody renews
+lapses, and that of a process of this host that is gone is free at once. An empty lock is nobody's: where nothing may be
+removed, it is released by emptying it. A lock is taken over by overwriting it, so that of two that do so at the same
+time the later one has it; each looks again after a moment. A process that was suspended for longer than a lock lasts
+finds another's, and stops before it publishes or removes anything. So does the one whose lock was overwritten on a
+server that ignores If-None-Match (some that speak S3 do).
 """
 
 from __future__ import annotations
@@ -43,8 +41,8 @@ from loader.errors import (
     RemoteLocked,
     RemovalRefused,
 )
-from loader.operations.backup import pack, records, repository
-from loader.operations.backup.manifest import MANIFEST, PACK_NAME, PAGES, Backup
+from loader.operations.backup import pack, repository
+from loader.operations.backup.manifest import DRILLED, MANIFEST, PACK_NAME, PAGES, VERIFIED, Backup
 from loader.operations.backup.repository import Repository
 from loader.progress import Meter, Progress
 from loader.run.lease import boot_id
@@ -61,42 +59,32 @@ _SETTLE = 1.0  # seconds in which another that takes the same lock over has writ
 _LARGEST = 4096  # bytes
 _LOST = "Nothing was published or removed since. Run the same command again."
 
-# --- the repository -------------------------------------------------------------------------------
-
 
 class Remote(Repository):
-    """`look` comes first. path: a directory of this host. lock: None, if nothing may be changed."""
+    """path: a directory of this host. lock: None, if nothing may be changed."""
 
     is_remote = True
 
-    def __init__(self, path: Path, store: Store, progress: Progress) -> None:
+    def __init__(self, path: Path, store: Store, progress: Progress, lock: Lock | None) -> None:
+        """Raises NoSuchPath."""
         super().__init__(path)
-        self.store, self.progress = store, progress
-        self.sizes: dict[str, int] = {}  # of all files there
-        self.fetched: set[str] = set()  # those with data that are here
-        self.lock: Lock | None = None
-
-    def look(self) -> None:
-        """What there is. Raises NoSuchPath."""
+        self.store, self.progress, self.lock = store, progress, lock
+        self.sizes: dict[str, int] = {}  # of all files on the server
+        self.fetched: set[str] = set()  # those with data that are on this host
         try:
-            names = sorted(self.store.names())
+            names = store.names()
         except FileNotFoundError as error:
-            raise NoSuchPath(path=self.path) from error
-        for directory in filter(repository.ID.fullmatch, names):
-            self._look(directory, self.store.names(directory))
-        if PAGES in names:
-            self._look(PAGES, self.store.names(PAGES))
-
-    def _look(self, directory: str, listed: dict[str, int]) -> None:
-        self.sizes |= {f"{directory}/{name}": size for name, size in listed.items() if size >= 0}
-        if MANIFEST not in listed:
-            return
-        (self.path / directory).mkdir(mode=0o700)
-        for name in (MANIFEST, records.VERIFIED, records.DRILLED):
-            if name in listed:
-                content = self.store.read(f"{directory}/{name}", typed.LARGEST)
-                with files.creating(self.path / directory / name) as file:
-                    file.write(content)
+            raise NoSuchPath(path=path) from error
+        for directory in sorted(name for name in names if name == PAGES or repository.ID.fullmatch(name)):
+            listed = store.names(directory)
+            self.sizes |= {f"{directory}/{name}": size for name, size in listed.items() if size >= 0}
+            if MANIFEST in listed and directory != PAGES:
+                (path / directory).mkdir(mode=0o700)
+                for name in (MANIFEST, VERIFIED, DRILLED):
+                    if name in listed:
+                        content = store.read(f"{directory}/{name}", typed.LARGEST)
+                        with files.creating(path / directory / name) as file:
+                            file.write(content)
 
     def size(self, name: str) -> int:
         if name not in self.sizes:
@@ -108,16 +96,15 @@ class Remote(Repository):
         super().require_space(needed, keep_free)
 
     def bring(self, backup: Backup, data: bool = True) -> None:
-        """What was fetched for another backup makes room. Raises BackupDamaged, NoSpace, RemoteFailed."""
-        told = {f"{backup.id}/{one.name}" for one in pack.small(backup)}
-        wanted = [(name, one) for name, one in backup.stored() if data or name in told]
-        for name, stored in wanted:
+        """Removes what was fetched for another backup. Raises BackupDamaged, NoSpace, RemoteFailed."""
+        small = {f"{backup.id}/{stored.name}" for stored in backup.small_files}
+        wanted = {name: stored for name, stored in backup.stored() if data or name in small}
+        for name, stored in wanted.items():
             pack.require_length(self.path / name, self.size(name), stored)
-        names = {name for name, _ in wanted}
-        for name in sorted(self.fetched - names) if data else ():
+        for name in sorted(self.fetched - wanted.keys()) if data else ():
             (self.path / name).unlink()
             self.fetched.remove(name)
-        missing = [name for name, _ in wanted if name not in self.fetched]
+        missing = [name for name in wanted if name not in self.fetched]
         if missing:
             files.require_space(self.path, sum(map(self.size, missing)))
             with self.progress.step("fetch") as meter:
@@ -152,23 +139,22 @@ class Remote(Repository):
         except RemovalRefused as error:
             log.info("%s", error)
 
-    def send(self, made: Sequence[Backup]) -> None:
-        """Packs that are new, then the backups that need them. Raises RemoteFailed, RemoteFull, RemoteLocked."""
-        files_of = [name for backup in made for name, _ in backup.stored()]
-        packs = [name for name in files_of if name.startswith(PAGES) and name not in self.sizes]
-        others = [name for name in files_of if not name.startswith(PAGES)]
+    def send(self, backups: Sequence[Backup]) -> None:
+        """New packs first, then the other files, then the manifests. Raises RemoteFailed, RemoteFull, RemoteLocked."""
+        names = dict.fromkeys(name for backup in backups for name, _ in backup.stored())
+        packs = [name for name in names if name.startswith(f"{PAGES}/") and name not in self.sizes]
+        others = [name for name in names if not name.startswith(f"{PAGES}/")]
         with self.progress.step("send") as meter:
-            for name in dict.fromkeys((*packs, *others)):
+            for name in (*packs, *others):
                 self._send(name, meter)
                 killpoint("send.middle")
             self.require_lock()
-            for backup in reversed(made):
+            for backup in reversed(backups):
                 self._send(f"{backup.id}/{MANIFEST}", meter)
                 killpoint("send.manifest")
 
     def _send(self, name: str, meter: Meter) -> None:
-        self.store.put(self.path / name, name)
-        self.sizes[name] = (self.path / name).stat().st_size
+        self.keep(name)
         self.fetched.add(name)
         meter.add(size=self.sizes[name])
 
@@ -180,12 +166,11 @@ class Remote(Repository):
         self.require_lock()
         self._remove([f"{name}/{MANIFEST}"])
         files.remove_tree(self.path / name)
-        self.fetched = {one for one in self.fetched if not one.startswith(f"{name}/")}
+        self.fetched = {fetched for fetched in self.fetched if not fetched.startswith(f"{name}/")}
 
     def clean(self) -> None:
         """Removes directories without a manifest."""
-        names = {name.partition("/")[0] for name in self.sizes} - {PAGES}
-        for directory in sorted(names):
+        for directory in sorted({name.partition("/")[0] for name in self.sizes} - {PAGES}):
             listed = [name for name in self.sizes if name.startswith(f"{directory}/")]
             if f"{directory}/{MANIFEST}" not in listed:
                 self.require_lock()
@@ -199,12 +184,8 @@ class Remote(Repository):
             killpoint("remove.middle")
 
     def packs(self) -> dict[str, int]:
-        names = [name.partition("/") for name in self.sizes]
-        return {
-            one: self.sizes[f"{PAGES}/{one}"]
-            for directory, _, one in names
-            if directory == PAGES and PACK_NAME.fullmatch(one.removesuffix(files.PARTIAL))
-        }
+        packs = {name.removeprefix(f"{PAGES}/"): size for name, size in self.sizes.items()}
+        return {name: size for name, size in packs.items() if PACK_NAME.fullmatch(name.removesuffix(files.PARTIAL))}
 
     def remove_pack(self, name: str) -> None:
         self._remove([f"{PAGES}/{name}"])
@@ -218,37 +199,36 @@ def opened(
     top = scratch or Path(tempfile.gettempdir())
     with ExitStack() as stack:
         store = stack.enter_context(remote.opened(repo))
-        home = stack.enter_context(temporary.directory("backup", top))
-        stack.enter_context(_called(home, repo, top))
-        found = Remote(home, store, progress)
+        directory = stack.enter_context(temporary.directory("backup", top))
+        stack.enter_context(_named(directory, repo, top))
+        lock = None
         if changes:
-            if repository.MARKER not in _names(store):
+            if not _is_marked(store):
                 raise repository.no_repository(repo)
-            found.lock = stack.enter_context(exclusive(store, makes_room))
-        found.look()
-        yield found
+            lock = stack.enter_context(exclusive(store, makes_room))
+        yield Remote(directory, store, progress, lock)
 
 
 def init(repo: Location) -> bool:
-    """Create a repository; False if it was there. Raises PackageMissing, RemoteFailed."""
+    """Creates a repository; False if it existed. Raises PackageMissing, RemoteFailed."""
     with remote.opened(repo) as store:
-        if repository.MARKER in _names(store):
+        if _is_marked(store):
             return False
         store.write(repository.MARKER, repository.MARK)
     return True
 
 
-def _names(store: Store) -> list[str]:
+def _is_marked(store: Store) -> bool:
     try:
-        return list(store.names())
+        return repository.MARKER in store.names()
     except FileNotFoundError:
-        return []
+        return False
 
 
 @contextmanager
-def _called(home: Path, repo: Location, top: Path) -> Iterator[None]:
-    """Messages about the files in `home` name those that it is of; where the disk is full, it is this one."""
-    plain.register(home, repo.url)
+def _named(directory: Path, repo: Location, top: Path) -> Iterator[None]:
+    """Messages about files in `directory` name those on the server; if the disk is full, it is this host's."""
+    plain.register(directory, repo.url)
     try:
         yield
     except NoSpace as error:
@@ -256,7 +236,7 @@ def _called(home: Path, repo: Location, top: Path) -> Iterator[None]:
             raise NoSpace(path=top, lack=error.facts["lack"]) from error
         raise
     finally:
-        plain.forget(home)
+        plain.forget(directory)
 
 
 # --- the lock -------------------------------------------------------------------------------------
@@ -264,7 +244,7 @@ def _called(home: Path, repo: Location, top: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Holder:
-    """A process: `started` in clock ticks since the boot, so that no later one of its number is taken for it."""
+    """A process: `started` in clock ticks since the boot, for a later process may have its number."""
 
     host: Name
     boot: Name
@@ -281,8 +261,16 @@ class Holder:
             return _started(self.pid) != self.started
         return (_now() - self.renewed).total_seconds() > LAPSE
 
-    def is_same(self, other: Holder) -> bool:
-        return replace(self, renewed=other.renewed) == other
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(replace(self, renewed=_now()))
+
+    def has(self, store: Store) -> bool:
+        """Whether the lock is this process's."""
+        try:
+            holder = _read(store)
+        except Unfit:
+            return False
+        return holder is not None and replace(self, renewed=holder.renewed) == holder
 
 
 class Lock:
@@ -296,26 +284,24 @@ class Lock:
     def take(self) -> None:
         """Raises RemoteLocked, RemoteFull."""
         try:
-            self.store.create(LOCK, self._encoded())
+            self.store.create(LOCK, self.own.encoded())
         except FileExistsError:
             if not _content(self.store):
-                time.sleep(_SETTLE)  # it may be one that is just being written
-            holder = self._holder()
-            if holder is not None and not holder.is_gone:
-                raise self._locked(holder) from None
-            # Where nothing can be written over, nor can anybody remove what this run sends.
-            self._is_possible = self._overwrite(self._encoded())
+                time.sleep(_SETTLE)  # it may be being written
+            self._require_free()
+            # Where nothing can be overwritten, nobody can remove what this run sends either.
+            self._is_possible = self._overwrite(self.own.encoded())
             if self._is_possible:
                 time.sleep(_SETTLE)
-                holder = self._holder()
-                if holder is None or not holder.is_same(self.own):
-                    raise self._locked(holder) from None
+                if not self.own.has(self.store):
+                    self._require_free()
+                    raise self._locked(None) from None
         self._is_held = self._is_possible
 
     def require(self) -> None:
         """Before anything is published or removed. On a server that was too full for a lock, it is taken as soon as
         there is room. Raises RemoteLocked, RemoteFailed."""
-        if self._is_held and not self._is_own(self.store):
+        if self._is_held and not self.own.has(self.store):
             reason = f"{LOCK} is another's, or was removed, while this run was at work"
             raise RemoteFailed(place=self.store.place, reason=reason, advice=_LOST)
         if self._is_possible and not self._is_held:
@@ -325,14 +311,14 @@ class Lock:
                 log.info("%s is still too full for %s", self.store.place, LOCK)
 
     def renew(self, store: Store) -> None:
-        """Through a connection of its own: this is another thread."""
-        if self._is_held and self._is_own(store):
-            store.write(LOCK, self._encoded())
+        """store: another connection, for this is another thread."""
+        if self._is_held and self.own.has(store):
+            store.write(LOCK, self.own.encoded())
 
     def release(self) -> None:
-        """That the server is gone is no reason to hide what it broke; the lock lapses."""
+        """A lock that cannot be removed lapses; a warning does not hide the error that ends the run."""
         try:
-            if self._is_held and self._is_own(self.store):
+            if self._is_held and self.own.has(self.store):
                 try:
                     self.store.remove(LOCK)
                 except RemovalRefused:
@@ -341,7 +327,7 @@ class Lock:
             log.warning("%s/%s could not be removed: %s", self.store.place, LOCK, error)
 
     def _overwrite(self, content: bytes) -> bool:
-        """False if the server does not let a file be written over."""
+        """False if the server lets no file be overwritten."""
         try:
             self.store.write(LOCK, content)
         except RemoteFailed as error:
@@ -351,23 +337,15 @@ class Lock:
             return False
         return True
 
-    def _encoded(self) -> bytes:
-        return msgspec.json.encode(replace(self.own, renewed=_now()))
-
-    def _is_own(self, store: Store) -> bool:
+    def _require_free(self) -> None:
+        """Raises RemoteLocked if another process holds the lock, or if it cannot be read."""
         try:
-            return typed.parse(_content(store), Holder, 1).is_same(self.own)
-        except Unfit:
-            return False
-
-    def _holder(self) -> Holder | None:
-        """None: nobody. Raises RemoteLocked if it cannot be read."""
-        content = _content(self.store)
-        try:
-            return typed.parse(content, Holder, 1) if content else None
+            holder = _read(self.store)
         except Unfit as error:
             log.debug("%s/%s %s", self.store.place, LOCK, error)
             raise self._locked(None) from error
+        if holder is not None and not holder.is_gone:
+            raise self._locked(holder)
 
     def _locked(self, holder: Holder | None) -> RemoteLocked:
         return RemoteLocked(
@@ -383,40 +361,31 @@ class Lock:
 @contextmanager
 def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL) -> Iterator[Lock]:
     """makes_room: a full server is no obstacle. Raises RemoteLocked, RemoteFailed, RemoteFull."""
-    lock = Lock(store)
+    lock, ended = Lock(store), threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(renewal):
+            try:
+                with remote.opened(store.place) as connection:
+                    lock.renew(connection)
+                    while not ended.wait(renewal):
+                        lock.renew(connection)
+            except LoaderError as error:  # such as a full server; the next attempt may succeed
+                log.info("%s/%s was not renewed: %s", store.place, LOCK, error)
+
     try:
         lock.take()
     except RemoteFull:
         if not makes_room:
             raise
-    try:
-        with _renewed(lock, renewal):
-            yield lock
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _renewed(lock: Lock, every: float) -> Iterator[None]:
-    ended = threading.Event()
-
-    def work() -> None:
-        while not ended.wait(every):
-            try:
-                with remote.opened(lock.store.place) as store:
-                    lock.renew(store)
-                    while not ended.wait(every):
-                        lock.renew(store)
-            except LoaderError as error:  # such as a full server; the next attempt may succeed
-                log.info("%s/%s was not renewed: %s", lock.store.place, LOCK, error)
-
-    thread = threading.Thread(target=work, name="renew lock", daemon=True)
+    thread = threading.Thread(target=renew, name="renew lock", daemon=True)
     thread.start()
     try:
-        yield
+        yield lock
     finally:
         ended.set()
         thread.join()
+        lock.release()
 
 
 def _content(store: Store) -> bytes:
@@ -426,10 +395,15 @@ def _content(store: Store) -> bytes:
         return b""
 
 
+def _read(store: Store) -> Holder | None:
+    """None: nobody. Raises Unfit."""
+    content = _content(store)
+    return typed.parse(content, Holder, 1) if content else None
+
+
 def myself() -> Holder:
-    now = _now().isoformat(timespec="seconds")
-    pid = os.getpid()
-    return Holder(socket.gethostname(), boot_id(), pid, _started(pid), now, _now())
+    pid, now = os.getpid(), _now()
+    return Holder(socket.gethostname(), boot_id(), pid, _started(pid), now.isoformat(timespec="seconds"), now)
 
 
 def _now() -> datetime.datetime:

@@ -1,8 +1,8 @@
-"""A backup repository: a directory for each backup, whole once it has its name, with a manifest; and the packs that
-incremental backups share. Nothing else is state.
+"""A backup repository: a directory for each backup, complete once it has its name, with a manifest; and the packs that
+incremental backups share. There is no other state.
 
 REPO/repository.json   what `backup init` creates: the mount point of a disk that is missing has none
-REPO/20261121T070501Z-dc-example-dc-com/   manifest.json and what it names
+REPO/20261121T070501Z-dc-example-dc-com/   manifest.json and the files that it names
 REPO/pages/SHA256.pack
 
 The verbs work on a `Repository`: a directory of this host, or one on another host (remote.py).
@@ -11,20 +11,23 @@ The verbs work on a `Repository`: a directory of this host, or one on another ho
 from __future__ import annotations
 
 import datetime
+import itertools
 import logging
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import socket
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import click
+from click import IntRange
 
 from loader import dn, plain, units
-from loader.declared import Argument, Written
+from loader.declared import Argument, Duration, Written
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
@@ -40,13 +43,14 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.operations.backup import manifest, pack
-from loader.operations.backup.manifest import PACK_NAME, PAGES, Backup
+from loader.operations.backup.manifest import DRILLED, PACK_NAME, PAGES, VERIFIED, Backup, Drill, Proofs, Verification
 from loader.progress import Progress
-from loader.run.log import exclusive
+from loader.run.log import exclusive, killpoint
 from loader.storage import files, held
 from loader.storage import remote as locations
 from loader.storage.files import PARTIAL, explained
 from loader.storage.remote import Location
+from loader.typed import Unfit
 
 log = logging.getLogger(__name__)
 LOCK, RUN = "lock", ".ditseed"
@@ -78,7 +82,7 @@ class Repository:
     def require_space(self, needed: int, keep_free: int) -> None:
         files.require_space(self.path, needed + keep_free)
 
-    def send(self, made: Sequence[Backup]) -> None:
+    def send(self, backups: Sequence[Backup]) -> None:
         """Stores new backups, the one that leads a set last."""
 
     @contextmanager
@@ -104,17 +108,17 @@ class Repository:
         return status.st_size
 
     def require_whole(self, backup: Backup, read: bool) -> None:
-        """Raise BackupDamaged unless all files are there and have their lengths, and, if these are `read`, the small
-        ones their checksums."""
+        """Raises BackupDamaged unless all files exist with their lengths, and, if `read`, the small ones have their
+        checksums."""
         for name, stored in backup.stored():
             pack.require_length(self.path / name, self.size(name), stored)
         if read:
             self.bring(backup, data=False)
-            for stored in pack.small(backup):
+            for stored in backup.small_files:
                 pack.require_sums(self.path / backup.id / stored.name, stored)
 
     def set_aside(self, name: str) -> None:
-        """It is no backup any more before it loses a file; `clean` removes it."""
+        """A backup stops being one before it loses a file; `clean` removes it."""
         with held.opened(self.path) as directory:
             directory.take(directory.path / name, f"{name}{PARTIAL}")
 
@@ -127,19 +131,16 @@ class Repository:
             files.remove_tree(path)
 
     def tidy(self) -> None:
-        """`clean`, and packs that no backup needs: at the beginning of a run."""
+        """At the beginning of a run: `clean`, and removes packs that no backup needs."""
         self.clean()
         collect(self)
 
     def packs(self) -> dict[str, int]:
-        """The shared packs, also those that an interrupted run left unfinished, with their sizes."""
+        """The sizes of the shared packs, with those that an interrupted run left unfinished."""
         directory = self.path / PAGES
         names = os.listdir(directory) if directory.is_dir() else []
-        return {
-            name: (directory / name).lstat().st_size
-            for name in names
-            if PACK_NAME.fullmatch(name.removesuffix(PARTIAL))
-        }
+        packs = (name for name in names if PACK_NAME.fullmatch(name.removesuffix(PARTIAL)))
+        return {name: (directory / name).lstat().st_size for name in packs}
 
     def remove_pack(self, name: str) -> None:
         with held.private(self.path / PAGES, make=False) as directory:
@@ -244,17 +245,18 @@ def at(
     if not isinstance(repo, Location):
         if changes:
             with explained(path_of(repo)):
-                require_marked(path_of(repo))
+                if not os.path.lexists(path_of(repo) / MARKER):
+                    raise no_repository(path_of(repo))
         yield of(repo)
         return
     from loader.operations.backup import remote  # most repositories are directories
 
-    with remote.opened(repo, progress, scratch, changes, makes_room) as found:
-        yield found
+    with remote.opened(repo, progress, scratch, changes, makes_room) as repository:
+        yield repository
 
 
 def init(repo: Where) -> bool:
-    """Create a repository; False if it was there. Whatever else is in the directory stays. Raises PackageMissing,
+    """Creates a repository; False if it existed. Other files in the directory stay. Raises PackageMissing,
     RemoteFailed."""
     if isinstance(repo, Location):
         from loader.operations.backup import remote
@@ -273,15 +275,8 @@ def init(repo: Where) -> bool:
     return True
 
 
-def require_marked(repo: Path) -> None:
-    """Raises NoRepository."""
-    if not os.path.lexists(repo / MARKER):
-        raise no_repository(repo)
-
-
 def no_repository(repo: object) -> NoRepository:
-    command = shlex.join(["ditseed", "backup", "init", "-R", str(repo)])
-    return NoRepository(path=repo, command=command)
+    return NoRepository(path=repo, command=shlex.join(["ditseed", "backup", "init", "-R", str(repo)]))
 
 
 def now() -> datetime.datetime:
@@ -289,11 +284,11 @@ def now() -> datetime.datetime:
 
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[str] = ()) -> str:
-    """Time and suffix; a number behind it for a second one within the second."""
-    name = f"{when.strftime(_TIME)}-{_slug(suffix)}"
+    """Time and suffix, and a number for the second backup within a second."""
+    first = name = f"{when.strftime(_TIME)}-{_slug(suffix)}"
     number = 2
     while (repo / name).exists() or name in taken:
-        name = f"{name.removesuffix(f'-{number - 1}')}-{number}"
+        name = f"{first}-{number}"
         number += 1
     return name
 
@@ -303,18 +298,17 @@ def _stamp(moment: datetime.datetime) -> str:
 
 
 def _slug(suffix: str) -> str:
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", suffix).strip("-").lower() or "root"
-    return slug[:100]
+    return (re.sub(r"[^A-Za-z0-9]+", "-", suffix).strip("-").lower() or "root")[:100]
 
 
-# --- what there is --------------------------------------------------------------------------------
+# --- the backups ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Listing:
-    """All whole backups, the oldest first, and the manifests that could not be read.
+    """All complete backups, the oldest first, and the manifests that could not be read.
 
-    future: the last ones, if they are dated later than now and none is known to follow them; not among `backups`."""
+    future: the last ones, if they are dated later than now and no backup is known to follow them; not in `backups`."""
 
     backups: tuple[Backup, ...]
     broken: tuple[ManifestBroken, ...]
@@ -325,15 +319,15 @@ class Listing:
         return (*self.backups, *self.future)
 
     def of(self, suffix: str | None) -> Listing:
-        """Those of a suffix; None: all. What cannot be read may be of any."""
+        """The backups of a suffix; None: all. A manifest that cannot be read may be of any suffix."""
         if suffix is None:
             return self
         wanted = dn.key(suffix)
-        return _in_order([one for one in self.every if dn.key(one.suffix) == wanted], self.broken)
+        return _in_order([backup for backup in self.every if dn.key(backup.suffix) == wanted], self.broken)
 
 
 def listing(repo: Where, suffix: str | None = None) -> Listing:
-    """Raises NoSuchPath. Unfinished ones (NAME.partial) are not there."""
+    """Leaves out unfinished backups (NAME.partial). Raises NoSuchPath."""
     path = path_of(repo)
     with explained(path):
         backups, broken = list[Backup](), list[ManifestBroken]()
@@ -345,16 +339,15 @@ def listing(repo: Where, suffix: str | None = None) -> Listing:
             else:
                 if not _is_unfinished(path, backup):
                     backups.append(backup)
-        broken.sort(key=name_of)
-        return _in_order(backups, tuple(broken)).of(suffix)
+        return _in_order(backups, tuple(sorted(broken, key=name_of))).of(suffix)
 
 
 def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> Listing:
-    every = sorted(backups, key=lambda one: (one.order, one.id))
-    known, limit = len(every), now() + SKEW
-    while known and every[known - 1].when > limit:
-        known -= 1
-    return Listing(tuple(every[:known]), broken, tuple(every[known:]))
+    every = sorted(backups, key=lambda backup: (backup.order, backup.id))
+    past, limit = len(every), now() + SKEW
+    while past and every[past - 1].when > limit:
+        past -= 1
+    return Listing(tuple(every[:past]), broken, tuple(every[past:]))
 
 
 def newest(repo: Where) -> Backup | None:
@@ -363,7 +356,7 @@ def newest(repo: Where) -> Backup | None:
 
 
 def follows(repo: Where, when: datetime.datetime) -> str:
-    """For the manifest of a backup that is made now: a time after that of all others, if the clock is behind one."""
+    """For the manifest of a new backup: a time after that of all others, if the clock is behind one."""
     last = newest(repo)
     if last is None or last.order <= when:
         return ""
@@ -371,20 +364,20 @@ def follows(repo: Where, when: datetime.datetime) -> str:
 
 
 def _directories(repo: Path) -> Iterator[Path]:
-    """By the shape of the name: other directories in the repository are nobody's business."""
+    """Directories whose names have another shape are somebody else's."""
     for path in repo.iterdir():
         if re.match(r"\d{8}T\d{6}Z-", path.name) and path.is_dir() and path.suffix != PARTIAL:
             yield path
 
 
 def _is_unfinished(repo: Path, backup: Backup) -> bool:
-    """A set is there when the backup that leads it is: that one gets its name last, and loses it first."""
-    leader = repo / (backup.members or (backup.id,))[0]
+    """A set exists if the backup that leads it does, for that one gets its name last, and loses it first."""
+    leader = repo / backup.set_ids[0]
     return not leader.exists() and leader.with_name(leader.name + PARTIAL).exists()
 
 
 def unfinished_backups(repo: Path) -> list[Path]:
-    """What interrupted runs left; before a backup that leads a set the others of it."""
+    """What interrupted runs left; the backup that leads a set after the others of it."""
     others = list[Path]()
     for directory in _directories(repo):
         try:
@@ -396,29 +389,28 @@ def unfinished_backups(repo: Path) -> list[Path]:
 
 
 def collect(repo: Repository) -> int:
-    """Remove the packs that no backup needs; the bytes that they took. With the lock held. While any manifest cannot be
-    read, all packs stay."""
-    packs, found = repo.packs(), listing(repo)
-    if packs and found.broken:
-        told = plain.with_operator_paths(str(repo.path))
-        log.warning("no pages are removed from %s: %s", told, found.broken[0])
+    """Removes the packs that no backup needs, with the lock held; returns the bytes that they took. All packs stay as
+    long as any manifest cannot be read."""
+    packs, every = repo.packs(), listing(repo)
+    if packs and every.broken:
+        shown = plain.with_operator_paths(str(repo.path))
+        log.warning("no pages are removed from %s: %s", shown, every.broken[0])
         return 0
-    freed = 0
-    for name in sorted(packs.keys() - {one.name for backup in found.every for one in backup.packs}):
+    unused = sorted(packs.keys() - {stored.name for backup in every.every for stored in backup.packs})
+    for name in unused:
         repo.remove_pack(name)
-        freed += packs[name]
-    return freed
+    return sum(packs[name] for name in unused)
 
 
-# --- which one is meant ---------------------------------------------------------------------------
+# --- choosing backups -----------------------------------------------------------------------------
 
 
 def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
-    """By ID, or the latest (of a suffix), now or at some time; of a set the one that leads, unless a suffix is given.
-    Raises NoSuchBackup, ManifestBroken; LatestBroken if the manifest of the latest cannot be read; BackupFromFuture if
-    a clock was wrong (this host's, or that of a backup), so that nobody knows which one is the latest."""
+    """A backup by ID, or the latest (of a suffix), now or at some time; of a set the one that leads, unless a suffix is
+    given. Raises NoSuchBackup, ManifestBroken; LatestBroken if the manifest of the latest cannot be read;
+    BackupFromFuture if a clock was wrong (this host's, or that of a backup), so that the latest is not known."""
     path = path_of(repo)
-    if not isinstance(which, str) or which == LATEST:
+    if isinstance(which, datetime.datetime) or which == LATEST:
         return _last(of(repo), listing(path, suffix), which, suffix)
     if Path(which).name != which or not (path / which).is_dir() or which.endswith(PARTIAL):
         with explained(path):
@@ -433,40 +425,40 @@ def is_named(which: Which) -> bool:
 
 
 def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
-    """What `find` finds; if neither an ID nor a suffix names one of a set, all of the set that can be read."""
+    """As `find`; if neither an ID nor a suffix names one of a set, all of the set that can be read."""
     backup = find(repo, which, suffix)
     if is_named(which) or suffix is not None:
         return (backup,)
-    return next(each for each in sets(listing(repo).backups) if backup in each)
+    return next(group for group in sets(listing(repo).backups) if backup in group)
 
 
-def require_known_order(repo: Path, found: Listing) -> None:
+def require_known_order(repo: Path, backups: Listing) -> None:
     """Raises BackupFromFuture."""
-    if found.future:
-        last = found.future[-1]
+    if backups.future:
+        last = backups.future[-1]
         raise BackupFromFuture(path=repo, name=last.id, made=last.made)
 
 
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
-    """The backups that were taken at one moment: the latest such, now or at some time, or those of the same moment as
-    an ID. The one that leads comes first. Raises what `find` does, and SetIncomplete."""
+    """The backups of one moment: of the latest one, now or at some time, or of that of an ID. The one that leads comes
+    first. Raises what `find` does, and SetIncomplete."""
     path = path_of(repo)
-    if isinstance(which, str) and which != LATEST:
+    if is_named(which):
         backup = find(path, which)
         if not backup.members:
             raise NoSuchBackup(path=path, name=f"of all databases that has {which}")
         return members(path, backup)
-    found = listing(path)
-    of_sets = replace(found, backups=tuple(one for one in found.backups if one.members))
-    if not of_sets.backups:
+    every = listing(path)
+    in_sets = tuple(backup for backup in every.backups if backup.members)
+    if not in_sets:
         if which == LATEST:
-            require_known_order(path, found)
+            require_known_order(path, every)
         raise NoSuchBackup(path=path, name="of all databases of a configuration")
-    return members(path, _last(of(repo), of_sets, which, None))
+    return members(path, _last(of(repo), replace(every, backups=in_sets), which, None))
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
-    """Those of the same moment; itself where it is alone. Raises SetIncomplete, ManifestBroken."""
+    """The backups of the same moment; itself if it is alone. Raises SetIncomplete, ManifestBroken."""
     path = path_of(repo)
     for name in backup.members:
         if not ID.fullmatch(name) or not (path / name).is_dir():
@@ -475,54 +467,54 @@ def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
 
 
 def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
-    """The backups of one moment together, the one that leads first; each that was taken alone by itself."""
+    """Groups the backups by moment, the one that leads first; a backup that was taken alone is a group."""
     groups: dict[tuple[str, ...], list[Backup]] = {}
-    for one in backups:
-        groups.setdefault(one.members or (one.id,), []).append(one)
-    return [tuple(sorted(group, key=lambda one: (one.members or (one.id,)).index(one.id))) for group in groups.values()]
+    for backup in backups:
+        groups.setdefault(backup.set_ids, []).append(backup)
+    return [tuple(sorted(group, key=lambda backup: backup.set_ids.index(backup.id))) for group in groups.values()]
 
 
 def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False) -> LoaderError | None:
-    """Why a backup cannot be restored, as far as that can be told without reading its data: its files are there and as
-    long as they should be, and so are those of all backups of its set, unless it is to be restored alone. None if
-    nothing is wrong. read: the small files have their checksums too."""
-    found = of(repo)
+    """Why a backup cannot be restored, as far as is known without reading its data; None if nothing is wrong. Its files
+    have to exist with their lengths, and so do those of its set, unless it is to be restored `alone`. read: the small
+    files must have their checksums."""
+    repo = of(repo)
     try:
-        for one in (backup,) if alone else members(found, backup):
-            found.require_whole(one, read)
-            if one.members != backup.members:
-                raise SetIncomplete(path=found.path, name=backup.id, missing=one.id)
+        for member in (backup,) if alone else members(repo, backup):
+            repo.require_whole(member, read)
+            if member.members != backup.members:
+                raise SetIncomplete(path=repo.path, name=backup.id, missing=member.id)
     except (BackupDamaged, ManifestBroken, NoSuchPath, SetIncomplete) as error:
         return error
     return None
 
 
-def _last(repo: Repository, found: Listing, which: Which, suffix: str | None) -> Backup:
+def _last(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
     """which: LATEST or a time."""
     when = ""
     if isinstance(which, str):
-        require_known_order(repo.path, found)
-    else:  # what there was by then; of what cannot be read the name tells
+        require_known_order(repo.path, backups)
+    else:  # a manifest that cannot be read counts by its name
         when, stamp = f" made by {which}", _stamp(which)
-        found = Listing(
-            tuple(one for one in found.backups if one.when <= which),
-            tuple(error for error in found.broken if name_of(error)[:_STAMP] <= stamp),
+        backups = Listing(
+            tuple(backup for backup in backups.backups if backup.when <= which),
+            tuple(error for error in backups.broken if name_of(error)[:_STAMP] <= stamp),
         )
-    broken = broken_latest(found, suffix)
+    broken = broken_latest(backups, suffix)
     if broken is not None:
-        raise _latest_broken(repo, found, broken, when)
-    if not found.backups:
+        raise _latest_broken(repo, backups, broken, when)
+    if not backups.backups:
         of_suffix = " at all" if suffix is None else f" of {suffix}"
         raise NoSuchBackup(path=repo.path, name=f"{of_suffix}{when}".lstrip())
-    latest = found.backups[-1]
-    same = latest.members if suffix is None else ()
-    return next((one for one in found.backups if same and one.id == same[0]), latest)
+    latest = backups.backups[-1]
+    leader = latest.id if suffix is not None else latest.set_ids[0]
+    return next((backup for backup in backups.backups if backup.id == leader), latest)
 
 
-def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
-    """The manifest of a backup that is newer than those that can be read, as far as the name tells."""
-    last = _stamp(found.backups[-1].order) if found.backups else ""
-    for error in reversed(found.broken):
+def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
+    """The manifest of a backup that is newer than those that can be read, as far as its name tells."""
+    last = _stamp(backups.backups[-1].order) if backups.backups else ""
+    for error in reversed(backups.broken):
         name = name_of(error)
         of_suffix = suffix is None or re.fullmatch(rf"-{_slug(suffix)}(-\d+)?", name[_STAMP:])
         if of_suffix and name[:_STAMP] >= last:
@@ -530,15 +522,245 @@ def broken_latest(found: Listing, suffix: str | None) -> ManifestBroken | None:
     return None
 
 
-def _latest_broken(repo: Repository, found: Listing, broken: ManifestBroken, when: str) -> LatestBroken:
+def _latest_broken(repo: Repository, backups: Listing, broken: ManifestBroken, when: str) -> LatestBroken:
     advice = "Take a new backup: there is no older one."
-    older = (one for one in reversed(found.backups) if problem(repo, one, False) is None)
-    if (last := next(older, None)) is not None:
+    last = next((backup for backup in reversed(backups.backups) if problem(repo, backup, False) is None), None)
+    if last is not None:
         command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
     return LatestBroken(path=repo.path, when=when, name=name_of(broken), reason=broken.facts["reason"], advice=advice)
 
 
 def name_of(error: ManifestBroken) -> str:
-    """The ID of the backup that it is of."""
+    """The ID of its backup."""
     return Path(str(error.facts["path"])).parent.name
+
+
+# --- records --------------------------------------------------------------------------------------
+
+Record = TypeVar("Record", Verification, Drill)
+
+
+def host() -> str:
+    return socket.gethostname()
+
+
+def proofs(repo: Where, backup: Backup) -> Proofs:
+    directory = path_of(repo) / backup.id
+    return Proofs(_record(directory / VERIFIED, Verification, backup), _record(directory / DRILLED, Drill, backup))
+
+
+def _record(path: Path, kind: type[Record], backup: Backup) -> Record | None:
+    try:
+        record = manifest.read_sealed(path, kind)
+        if record.backup != backup.id:
+            raise Unfit("is of another backup")
+        age_of(record)
+    except FileNotFoundError:
+        return None
+    except Unfit as error:
+        log.warning("%s does not count: it %s", plain.with_operator_paths(str(path)), error)
+        return None
+    return record
+
+
+def age_of(record: Verification | Drill) -> float:
+    """Seconds; 0 if a clock was wrong. Raises Unfit."""
+    try:
+        return max(0.0, (now() - datetime.datetime.fromisoformat(record.made)).total_seconds())
+    except (ValueError, TypeError) as error:
+        raise Unfit(f"is of no time: {error}") from error
+
+
+def keep(repo: Where, record: Record) -> Record:
+    """Writes the record, in place of the last one; returns it with its seal. A repository that takes no file (full,
+    mounted read-only) is a warning only, for the result counts in any case. Raises NoSuchBackup if the backup was
+    removed meanwhile."""
+    repo = of(repo)
+    record = manifest.sealed(record)
+    name = VERIFIED if isinstance(record, Verification) else DRILLED
+    try:
+        files.write_durably(repo.path / record.backup / name, manifest.text(record), 0o600)
+        repo.keep(f"{record.backup}/{name}")
+    except FileNotFoundError as error:
+        raise NoSuchBackup(path=repo.path, name=record.backup) from error
+    except OSError as error:
+        log.warning(
+            "%s: %s cannot be written, so `list`, `check` and `prune` will not know of this result: %s",
+            *(plain.with_operator_paths(str(repo.path / record.backup)), name, error.strerror),
+        )
+    return record
+
+
+# --- pruning --------------------------------------------------------------------------------------
+
+_PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-W%V", "monthly": "%Y-%m", "yearly": "%Y"}
+_Number = Annotated[int, IntRange(0), {"show_default": False}]
+_KEEP = "Keep the last backup of each of the last N {} that have one."
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How many to keep: of the last, and the last of each of so many days, weeks (ISO 8601), months, years (UTC) that
+    have one. within: all that are no older than so many seconds."""
+
+    last: Annotated[_Number, "--keep-last N", "Keep the last N backups."] = 0
+    daily: Annotated[_Number, "--keep-daily N", _KEEP.format("days")] = 0
+    weekly: Annotated[_Number, "--keep-weekly N", _KEEP.format("weeks")] = 0
+    monthly: Annotated[_Number, "--keep-monthly N", _KEEP.format("months")] = 0
+    yearly: Annotated[_Number, "--keep-yearly N", _KEEP.format("years")] = 0
+    within: Annotated[
+        float, "--keep-within TIME", Duration(), {"show_default": False}, "Keep all backups younger than that: 30d."
+    ] = 0.0
+
+    def __bool__(self) -> bool:
+        return self != KEEP_ALL
+
+    def kept(self, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:
+        """The backups to keep, with the reasons."""
+        yield from ((backup, "last") for backup in newest_first[: self.last])
+        if self.within:
+            oldest = now() - datetime.timedelta(seconds=self.within)
+            yield from ((backup, "within") for backup in newest_first if backup.when >= oldest)
+        for name, written in _PERIODS.items():
+            periods: dict[str, Backup] = {}
+            for backup in newest_first:
+                periods.setdefault(backup.when.astimezone(datetime.timezone.utc).strftime(written), backup)
+            for period, backup in list(periods.items())[: getattr(self, name)]:
+                yield backup, f"{name} {period}"
+
+
+KEEP_ALL = Policy()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A backup that stays, and why: "last", "daily 2026-11-21", "the latest that was proven good"."""
+
+    id: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The backups that stay and those that went (or would go), with the bytes that these took. unread: IDs of backups
+    whose manifests cannot be read: they are never removed."""
+
+    kept: tuple[Kept, ...]
+    removed: tuple[str, ...]
+    freed: int
+    unread: tuple[str, ...]
+
+
+def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
+    """Raises Locked, UsageProblem, BackupFromFuture."""
+    if not policy:
+        raise UsageProblem(reason="say what to keep: --keep-last, --keep-daily, --keep-within, ...")
+    repo = of(repo)
+    with explained(repo.path):
+        if dry_run:
+            return plan_pruning(repo, policy, suffix)
+        with repo.changing() as locked:
+            return prune_locked(locked, policy, suffix)
+
+
+def prune_locked(repo: Repository, policy: Policy, suffix: str | None) -> Pruned:
+    plan = plan_pruning(repo, policy, suffix)
+    repo.clean()
+    for name in plan.removed:
+        repo.set_aside(name)
+        killpoint("prune.middle")
+    repo.clean()
+    return replace(plan, freed=plan.freed + collect(repo))
+
+
+def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
+    """What would stay and go; of a set that goes, the backup that leads it first."""
+    repo = of(repo)
+    every = listing(repo)
+    wanted = every.of(suffix)
+    require_known_order(repo.path, wanted)
+    reasons = _reasons(repo, every, policy)
+    wanted_ids = {backup.id for backup in wanted.backups}
+    groups = [group for group in sets(every.backups) if any(backup.id in wanted_ids for backup in group)]
+    backups = [backup for group in groups for backup in group]
+    removed = [backup for backup in backups if not reasons[backup.id]]
+    return Pruned(
+        tuple(Kept(name, tuple(reasons[name])) for name in sorted(backup.id for backup in backups) if reasons[name]),
+        tuple(backup.id for backup in removed),
+        sum(backup.stored_bytes for backup in removed if not backup.incremental),
+        tuple(map(name_of, wanted.broken)),
+    )
+
+
+def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list[str]]:
+    """Why each backup stays, by ID; none: it goes. All suffixes are judged, for a set stays or goes as a whole.
+
+    Kept of each suffix besides what the policy says: the latest, the latest that can be restored, and the latest that
+    was proven good; all if none can be restored. Damaged backups, and empty ones of a suffix that has others (they may
+    be of a lost database), take no other's place.
+    """
+    reasons: dict[str, list[str]] = {backup.id: [] for backup in every.backups}
+    proven, groups = {backup.id: proofs(repo, backup) for backup in every.backups}, sets(every.backups)
+
+    def is_restorable(backup: Backup, alone: bool = False) -> bool:
+        """The small files of another host's backups are not fetched for this."""
+        return problem(repo, backup, not repo.is_remote, alone) is None
+
+    filled = {dn.key(backup.suffix) for backup in every.backups if backup.entries}
+    sound = {
+        backup.id: backup
+        for backup in every.backups
+        if not proven[backup.id].is_bad and (backup.entries or dn.key(backup.suffix) not in filled)
+    }
+    good = {
+        backup.id
+        for group in groups
+        if all(backup.id in sound for backup in group) and is_restorable(group[0])
+        for backup in group
+    }
+    for backups in _by_suffix(every.backups):
+        newest_first = [backup for backup in reversed(backups) if backup.id in good]
+        if not newest_first:
+            for backup in backups:
+                reasons[backup.id].append("none of its suffix is known to be restorable")
+            continue
+        reasons[backups[-1].id].append("the latest")
+        reasons[newest_first[0].id].append("the latest that can be restored")
+        if last := next((backup for backup in newest_first if proven[backup.id].is_proven), None):
+            reasons[last.id].append("the latest that was proven good")
+        for backup, reason in policy.kept(newest_first):
+            reasons[backup.id].append(reason)
+    for backups in _by_suffix(sound.values()):  # the rest of the set of one that is not good may be damaged
+        newer = itertools.takewhile(lambda backup: backup.id not in good, reversed(backups))
+        if last := next((backup for backup in newer if is_restorable(backup, alone=True)), None):
+            reasons[last.id].append("the latest that can be restored by itself")
+    _keep_sets(reasons, groups, good, {name_of(error) for error in every.broken})
+    return reasons
+
+
+def _keep_sets(
+    reasons: Mapping[str, list[str]], groups: Sequence[tuple[Backup, ...]], good: Collection[str], unread: set[str]
+) -> None:
+    """The latest set of the same suffixes stays, for a backup of one suffix takes no set's place. So does the rest of a
+    set with a backup that stays, or whose manifest cannot be read."""
+    latest: dict[frozenset[object], Backup] = {}
+    for group in groups:
+        if len(group) > 1 and group[0].id in good:
+            latest[frozenset(dn.key(backup.suffix) for backup in group)] = group[0]
+    for leader in latest.values():
+        reasons[leader.id].append("the latest set that can be restored")
+    for group in groups:
+        for name in unread.intersection(group[0].members):
+            reasons[group[0].id].append(f"of the same moment as {name}, which cannot be read")
+        stay = [backup.id for backup in group if reasons[backup.id]]
+        for backup in group:
+            if stay and not reasons[backup.id]:
+                reasons[backup.id].append(f"of the same moment as {min(stay)}")
+
+
+def _by_suffix(backups: Iterable[Backup]) -> list[list[Backup]]:
+    groups: dict[object, list[Backup]] = {}
+    for backup in backups:
+        groups.setdefault(dn.key(backup.suffix), []).append(backup)
+    return list(groups.values())
