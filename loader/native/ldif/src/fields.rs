@@ -94,19 +94,24 @@ impl<'a> Record<'a> {
     /// Reads the head of the record: `dn:`, then perhaps `changetype: add`.
     pub fn entry(&self) -> Result<Entry<'a>> {
         let mut fields = self.fields();
-        let head = match fields.next() {
-            Some(Ok(field)) if is_dn(field.description()) => field,
-            Some(Err(error)) if starts_with_dn(self.bytes) => return Err(error),
-            _ if self.bytes.starts_with(MARK) => {
-                let message = "whoever wrote the LDIF could not make the rest of it";
-                return Err(Error::new(Code::Truncated, message).at(self.line));
-            }
-            _ => return Err(syntax(why_no_record(self.bytes), self.line)),
-        };
-        let dn = head.into_value()?;
+        let plain = fields.plain_value(self.bytes.strip_prefix(b"dn: "), 4);
+        let dn = plain.map_or_else(|| self.dn(&mut fields), |dn| Ok(Cow::Borrowed(dn)))?;
         let dn_span = 0..fields.position;
         let change = skip_changetype(&mut fields).map_err(|error| error.of_entry(Some(&dn)))?;
         Ok(Entry { dn, dn_span, change, fields })
+    }
+
+    /// Reads the `dn:` line.
+    fn dn(&self, fields: &mut Fields<'a>) -> Result<Cow<'a, [u8]>> {
+        match fields.next() {
+            Some(Ok(field)) if is_dn(field.description()) => field.into_value(),
+            Some(Err(error)) if starts_with_dn(self.bytes) => Err(error),
+            _ if self.bytes.starts_with(MARK) => {
+                let message = "whoever wrote the LDIF could not make the rest of it";
+                Err(Error::new(Code::Truncated, message).at(self.line))
+            }
+            _ => Err(syntax(why_no_record(self.bytes), self.line)),
+        }
     }
 }
 
@@ -183,15 +188,19 @@ impl<'a> Fields<'a> {
     /// folded, without spaces before it, NUL or CR. Any other line is left to [`Iterator::next`].
     #[inline]
     pub fn next_plain(&mut self, head: &LineHead) -> Option<&'a [u8]> {
-        let value = head.strip(&self.bytes[self.position..])?;
-        if matches!(value.first()?, b' ' | b'\t'..=b'\r') {
-            return None;
-        }
+        self.plain_value(head.strip(&self.bytes[self.position..]), head.text.len())
+    }
+
+    /// The same of `value`, which stands behind a head of `length` bytes, and the lines after it.
+    #[inline]
+    fn plain_value(&mut self, value: Option<&'a [u8]>, length: usize) -> Option<&'a [u8]> {
+        let value =
+            value.filter(|value| !matches!(value.first(), None | Some(b' ' | b'\t'..=b'\r')))?;
         let end = memchr2(b'\n', 0, value)?;
         if value[end] == 0 || value[end - 1] == b'\r' || value.get(end + 1) == Some(&b' ') {
             return None;
         }
-        self.position += head.text.len() + end + 1;
+        self.position += length + end + 1;
         self.line += 1;
         Some(&value[..end])
     }

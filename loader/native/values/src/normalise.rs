@@ -1,4 +1,4 @@
-use crate::uuid::{DIGITS, NO_DIGIT};
+use crate::uuid::{DIGITS, NO_DIGIT, is_spelled};
 use crate::{InvalidValue, csn, spaces, text, time};
 
 /// How an equality rule makes values comparable byte by byte (`servers/slapd/schema_init.c`).
@@ -91,7 +91,14 @@ fn before_nul(value: &[u8]) -> &[u8] {
 #[expect(clippy::unnecessary_wraps)]
 fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     let start = out.len();
-    out.extend(value.iter().filter(|byte| !dropped.contains(byte)));
+    out.extend_from_slice(value);
+    let (kept, mut length) = (&mut out[start..], 0);
+    for at in 0..kept.len() {
+        let byte = kept[at];
+        kept[length] = byte;
+        length += usize::from(!dropped.contains(&byte));
+    }
+    out.truncate(start + length);
     if out.len() == start {
         out.push(b' ');
     }
@@ -111,7 +118,13 @@ fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue>
 /// Looks, as slapd does, at 36 bytes and no further, wherever the hyphens stand.
 fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     const REFUSAL: InvalidValue = InvalidValue::new("not a UUID");
-    let text = value.get(..36).ok_or(REFUSAL)?;
+    let text: &[u8; 36] = value.first_chunk().ok_or(REFUSAL)?;
+    if is_spelled(text) {
+        const OCTETS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+        let digit = |at: usize| DIGITS[usize::from(text[at])];
+        out.extend_from_slice(&OCTETS.map(|at| digit(at) << 4 | digit(at + 1)));
+        return Ok(());
+    }
     let (mut octets, mut digits) = (0u128, 0);
     for &byte in text.iter().filter(|&&byte| byte != b'-') {
         let digit = DIGITS[usize::from(byte)];

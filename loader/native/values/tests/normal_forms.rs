@@ -124,6 +124,8 @@ fn times() {
 fn uuids_and_csns() {
     let uuid = normal(Uuid, b"AABBCCDD-0011-2233-4455-66778899aaff").unwrap();
     assert_eq!(uuid, b"\xAA\xBB\xCC\xDD\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xAA\xFF");
+    let elsewhere = normal(Uuid, b"AABBCCDD00112-233-445-5667788-99aaff").unwrap();
+    assert_eq!(elsewhere, uuid);
     assert_refused(Uuid, &[b"", b"AABBCCDD-0011-2233-4455-66778899aag", &[b'-'; 36]]);
     let cases = [
         ("20230301123456.123456Z#00ABCD#0AB#00FFEE", "20230301123456.123456Z#00ABCD#0ab#00ffee"),

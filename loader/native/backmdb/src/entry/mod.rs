@@ -175,7 +175,7 @@ impl<'a> Encoder<'a> {
         self.lines(fields)?;
         if place.suffix.is_some() {
             for text in self.shared.options.claimed.iter().flatten() {
-                self.value(self.context_csn, text.as_bytes())?;
+                self.new_value(self.lookup.place(), self.context_csn, text.as_bytes())?;
             }
         }
         self.draft.gather();
@@ -260,12 +260,8 @@ impl<'a> Encoder<'a> {
     }
 
     fn line_value(&mut self, column: usize, value: &[u8]) -> Result<(), LineRefusal> {
-        let stored = if column == self.operational.csn() {
-            self.stored_csn(value)
-        } else {
-            self.value(column, value)
-        };
-        stored.map_err(|refusal| {
+        let older = if column == self.operational.csn() { self.note_csn_read(value) } else { None };
+        self.value(column, older.unwrap_or(value)).map_err(|refusal| {
             let is_class =
                 column == self.checks.object_class() || column == self.checks.structural();
             // Any other value may be a secret.
@@ -277,15 +273,14 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// The entryCSN, or the newest that the claim covers where it does not cover that.
-    fn stored_csn(&mut self, value: &[u8]) -> Result<(), InvalidValue> {
+    /// Notes the entryCSN as it was read. Returns what is stored instead, if the claim does not cover it.
+    fn note_csn_read(&mut self, csn: &[u8]) -> Option<&'a [u8]> {
         let claim = self.shared.claim.as_ref();
         if self.shared.live {
-            self.csn = tree::csn::pack(value);
-            self.newer = claim.is_some_and(|claim| !claim.covers(value));
+            self.csn = tree::csn::pack(csn);
+            self.newer = claim.is_some_and(|claim| !claim.covers(csn));
         }
-        let older = claim.and_then(|claim| claim.older_csn(value));
-        self.value(self.operational.csn(), older.unwrap_or(value))
+        claim.and_then(|claim| claim.older_csn(csn))
     }
 
     /// One more value, with its normal form.
