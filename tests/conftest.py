@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """pytest-randomly shuffles. Modules stay in another order, the tests of a module go back to theirs: some go on with
     a server that those before them have changed."""
     place = {item: number for number, item in enumerate(items)}
-    config.stash[tiers.COLLECTED] = frozenset(item.nodeid for item in items)
+    config.stash[tiers.COLLECTED] = tuple(items)
     yield
     modules = {item.nodeid.split("::")[0]: None for item in items}
     shuffled = {name: number for number, name in enumerate(modules)}
@@ -91,8 +91,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _keep_what_is_wanted(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of --tier and --alone, what is wanted; `heavy` runs only when it is named."""
     phase = config.getoption("--alone")
-    later = tiers.left_out(config.getoption(tiers.OPTION), (item.nodeid for item in items))
-    left = [item for item in items if item.nodeid in later or not _of_this_phase(item, phase)]
+    later = tiers.left_out(config.getoption(tiers.OPTION), items)
+    left = [item for item in items if item in later or not _of_this_phase(item, phase)]
     if left:
         config.hook.pytest_deselected(items=left)
         gone = set(left)

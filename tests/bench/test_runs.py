@@ -66,6 +66,7 @@ def require_program(name: str) -> None:
 # --- build, shards, from, forecast, generate, learn ---
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_both_engines_build_the_same_number_of_entries(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "-n", 2000)
@@ -95,6 +96,7 @@ def test_only_the_ldif_stays(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("run-*/native/data.mdb"))) == 1
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_lean_accounts_through_a_pipe(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "--lean", "--pipe", "-n", 2000, "-n", 4000)
@@ -105,6 +107,7 @@ def test_lean_accounts_through_a_pipe(tmp_path: Path) -> None:
     assert sum("entries/s" in one["what"] for one in report["ratios"]) == 2
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_slapadd_with_a_thread_that_reads_ahead(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "-n", 2000, "--engines", "slapadd-mt,native")
@@ -112,6 +115,7 @@ def test_slapadd_with_a_thread_that_reads_ahead(tmp_path: Path) -> None:
     assert [one["what"] for one in report["ratios"]] == ["seconds of slapadd-mt, 2,000 / native"]
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 @pytest.mark.alone
 def test_within_a_limit_and_without(tmp_path: Path) -> None:
@@ -124,6 +128,7 @@ def test_within_a_limit_and_without(tmp_path: Path) -> None:
     assert ratio["median"] == pytest.approx(limited["usage"]["seconds"] / free["usage"]["seconds"])
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_a_least_account_takes_what_the_docs_count_with(tmp_path: Path) -> None:
     """docs/performance.md, for a hundred million."""
@@ -131,6 +136,7 @@ def test_a_least_account_takes_what_the_docs_count_with(tmp_path: Path) -> None:
     assert one["size"] / 100_000 == pytest.approx(457, rel=0.03)
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_one_slapadd_and_several_are_measured(tmp_path: Path) -> None:
     report = facts(tmp_path, "shards", "-n", 2000, "--shards", 2, "--shards", 0)
@@ -159,6 +165,7 @@ def test_a_build_without_ldif_is_measured_and_its_server_asked(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_a_forecast_is_near_the_build(short_tmp: Path) -> None:
     text = printed(short_tmp, "forecast", "-n", "5000", "--rounds", "1")
@@ -167,6 +174,7 @@ def test_a_forecast_is_near_the_build(short_tmp: Path) -> None:
     assert float(match[1]) == pytest.approx(1, rel=0.15)
 
 
+@pytest.mark.long
 def test_both_make_as_many_entries_of_about_the_same_size(tmp_path: Path) -> None:
     require(missing_opendj())
     report = facts(tmp_path, "generate", "-n", 2000, "--contenders", "makeldif,ditseed")
@@ -184,6 +192,7 @@ def test_generated_into_nothing(tmp_path: Path) -> None:
     assert one["usage"]["resident"] < 200 << 20
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_a_learned_tree_is_built_beside_its_source(tmp_path: Path) -> None:
     tables = facts(tmp_path, "learn", "people", "-n", 2000)["tables"]
@@ -211,6 +220,7 @@ def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
     assert kept == {"people-bulk-2000", "people-shuffled-2000"}
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_all_read_the_same_database_to_its_end(short_tmp: Path) -> None:
     report = facts(short_tmp, "slapcat", "-n", 2000)
@@ -219,6 +229,7 @@ def test_all_read_the_same_database_to_its_end(short_tmp: Path) -> None:
     require_ratio(report, "slapcat", "ditseed")
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
     report = facts(short_tmp, "add", "-n", 2000, "--ldapadd-entries", 50)
@@ -229,6 +240,7 @@ def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
     assert [one["median"] for one in report["ratios"]] == pytest.approx(expected)
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_a_slow_disk_is_waited_for_at_every_add(short_tmp: Path) -> None:
     words = ("--ldapadd-entries", 20, "--contenders", "ldapadd", "--flush", 100)
@@ -236,6 +248,7 @@ def test_a_slow_disk_is_waited_for_at_every_add(short_tmp: Path) -> None:
     assert one["usage"]["seconds"] > one["entries"] * 0.1
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 @pytest.mark.parametrize(
     ("tree", "words", "message"),
@@ -264,6 +277,7 @@ def test_another_number_of_entries_is_no_result(
 # --- clone, migrate, indexes, versions ---
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 @pytest.mark.parametrize("builder", ["ditseed", "slapadd"])
 def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
@@ -278,6 +292,7 @@ def test_all_copy_the_same_database(short_tmp: Path, builder: str) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_copies_in_little_memory(short_tmp: Path) -> None:
     require_program("mdb_copy")
@@ -289,6 +304,7 @@ def test_copies_in_little_memory(short_tmp: Path) -> None:
     assert names(report) == list(contenders)
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_both_make_the_same_database(short_tmp: Path) -> None:
     report = facts(short_tmp, "migrate", "-n", 500)
@@ -296,12 +312,14 @@ def test_both_make_the_same_database(short_tmp: Path) -> None:
     assert {one["entries"] for one in report["runs"]} == {500 + CONTAINERS}
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_lean_accounts_are_migrated(short_tmp: Path) -> None:
     (one,) = facts(short_tmp, "migrate", "-n", 500, "--lean", "--contenders", "ditseed")["runs"]
     assert one["entries"] == 500 + data.LEAN.containers
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_index_keys_do_not_wait_in_memory(short_tmp: Path) -> None:
     """Each of these entries has 39, and those of a few hundred entries are a part of the work."""
@@ -311,6 +329,7 @@ def test_index_keys_do_not_wait_in_memory(short_tmp: Path) -> None:
     assert one["entries"] == 100_000 + CONTAINERS
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_one_index_more(short_tmp: Path) -> None:
     report = facts(short_tmp, "indexes", "-n", 500, "--contenders", "slapindex,ditseed")
@@ -318,6 +337,7 @@ def test_one_index_more(short_tmp: Path) -> None:
     assert len(report["ratios"]) == 1
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_this_checkout_against_itself(short_tmp: Path) -> None:
     words = ("--other", ROOT, "--line", "multival default 3,1")
@@ -330,6 +350,7 @@ def test_this_checkout_against_itself(short_tmp: Path) -> None:
 # --- backup, incremental, daily, busy ---
 
 
+@pytest.mark.rows(1)
 @pytest.mark.slapd
 @pytest.mark.parametrize("peer", [name for name in WAYS if name != "ditseed"])
 def test_all_back_up_the_same_entries(short_tmp: Path, peer: str) -> None:
@@ -343,6 +364,7 @@ def test_all_back_up_the_same_entries(short_tmp: Path, peer: str) -> None:
     assert all(one["size"] for one in report["runs"])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.slapd
 @pytest.mark.parametrize(
     ("words", "texts"),
@@ -361,6 +383,7 @@ def test_backups_of_a_server_that_changes(short_tmp: Path, words: tuple[str, ...
 # --- seed ---
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 @pytest.mark.alone
 def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(short_tmp: Path) -> None:
@@ -382,6 +405,7 @@ def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(
     assert not list(short_tmp.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_a_provider_that_is_kept_is_used_again(short_tmp: Path) -> None:
     kept = short_tmp / "kept"
@@ -399,6 +423,7 @@ def test_a_provider_that_is_kept_is_used_again(short_tmp: Path) -> None:
     assert "'accounts': 2000" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_who_cannot_reach_its_provider_does_not_catch_up(short_tmp: Path) -> None:
     with replication.provider(directory=short_tmp / "provider") as source:
@@ -414,6 +439,7 @@ def test_who_cannot_reach_its_provider_does_not_catch_up(short_tmp: Path) -> Non
 # --- refusals ---
 
 
+@pytest.mark.rows(1)
 @pytest.mark.slapd
 @pytest.mark.parametrize(
     ("words", "message"),

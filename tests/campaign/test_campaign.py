@@ -40,17 +40,20 @@ def _outcomes(text: str, place: Path, oracle: str = "cn eq") -> dict[str, str]:
     return {one.look: one.outcome for one in _found(text, place, oracle)}
 
 
+@pytest.mark.long
 def test_equal(tmp_path: Path) -> None:
     looks = ("native", "slapadd", "export", "verify")
     assert _outcomes(top() + golden(f"cn=x,{SUFFIX}"), tmp_path) == dict.fromkeys(looks, verdict.EQUAL)
 
 
+@pytest.mark.long
 def test_what_differs_is_noticed(tmp_path: Path) -> None:
     text = top() + golden(f"cn=x,{SUFFIX}", cn="long enough")
     found = _outcomes(text, tmp_path, oracle="cn eq,sub")
     assert found["native"] == found["slapadd"] == verdict.DIFFERS
 
 
+@pytest.mark.long
 def test_a_late_refusal_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_and_compare, "UNREAD", 1)
     bad = entry(f"cn=x,{SUFFIX}", [("objectClass", "gEntry"), ("cn", "x"), ("gBoolean", "perhaps")])
@@ -61,6 +64,7 @@ def test_what_slapadd_refuses_is_left_out(tmp_path: Path) -> None:
     assert _outcomes("dn: cn=x\nobjectClass: device\n", tmp_path) == {"native": verdict.SKIPPED}
 
 
+@pytest.mark.long
 def test_a_schema_with_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "own.schema").write_text(SCHEMA)
     (tmp_path / "more.schema").write_text("attributetype ( 1.3.6.1.4.1.4203.666.11.98.3 NAME 'ownMore' SUP ownText )\n")
@@ -78,6 +82,7 @@ def test_a_schema_that_nothing_helps(tmp_path: Path) -> None:
     assert "nowhere" in loaded(SchemaFile("package", path), []).lacks
 
 
+@pytest.mark.long
 def test_values_that_stand_apart(tmp_path: Path) -> None:
     """slapadd -q leaves two attributes; slapadd without -q says how the entry should be."""
     pairs = [("objectClass", "device"), ("cn", "x"), ("description", "a"), ("l", "b"), ("description", "c")]

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slapd
 EQUAL, REFUSED = 2014, 1013  # all indexes are made again; an object class is missing
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "outcome"), [(EQUAL, verdict.EQUAL), (REFUSED, verdict.REFUSED)])
 def test_one_pair(seed: int, outcome: str) -> None:
     require(trials.missing())

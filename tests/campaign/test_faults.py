@@ -30,6 +30,7 @@ def _told(found: list[Trial]) -> str:
     return "\n".join([*map(str, found), trials.table(found)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHORT)
 def test_the_same_command_ends_as_if_nothing_had_been(name: str) -> None:
     """Every kind of fault, with one verb that copies, one that sends and one that changes a configuration."""
@@ -61,6 +62,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["backup", "tune-maxsize"])
 def test_each_call_that_fails_is_told_as_what_it_is(stage: Stage, name: str) -> None:
     """EIO at one call after the other: an error of the disk, never one of ditseed's own."""
@@ -79,6 +81,7 @@ def test_each_call_that_fails_is_told_as_what_it_is(stage: Stage, name: str) -> 
     assert "storage.failed" in ways
 
 
+@pytest.mark.long
 def test_what_is_lost_or_left_behind_is_noticed(stage: Stage) -> None:
     verb = VERBS["clone"]
     known = trials.clean(stage, verb)
@@ -95,6 +98,7 @@ def test_what_is_lost_or_left_behind_is_noticed(stage: Stage) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_backup_never_lacks_the_configuration(stage: Stage) -> None:
     """slapcat ends with status 0 where it cannot read one of the files, and prints nothing."""
     config = stage.provider.config_path
@@ -112,6 +116,7 @@ def test_a_backup_never_lacks_the_configuration(stage: Stage) -> None:
             assert not list(scene.place.glob("repository/*/manifest.json"))
 
 
+@pytest.mark.rows(0, "export")
 @pytest.mark.parametrize("verb", ["export", "compare"])
 def test_a_database_that_cannot_be_read_is_named(stage: Stage, verb: str) -> None:
     """By the native core: the file, and an error of the disk, not of its LDIF."""

@@ -40,6 +40,7 @@ def test_nothing_outside_is_touched() -> None:
     assert int(exchanged[1]) > 0, printed
 
 
+@pytest.mark.long
 def test_a_careless_program_is_found_out() -> None:
     status, printed = campaign("--seconds", CAUGHT, "--verb", swap_trials.CARELESS)
     assert status == 1, printed

@@ -38,6 +38,7 @@ def _told(found: list[Trial]) -> str:
     return "\n".join(map(str, found))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", SOME)
 def test_nothing_outside_is_touched(verb: str) -> None:
     require(symlink_trials.missing())

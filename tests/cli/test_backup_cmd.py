@@ -78,6 +78,7 @@ def test_run_with_v_and_with_json(server: Slapd, tmp_path: Path) -> None:
     assert (tmp_path / facts["id"] / "manifest.json").is_file()
 
 
+@pytest.mark.long
 def test_list(repo: Path) -> None:
     done = ditseed("backup", "list", "-R", repo).ok()
     heading, *rows = done.out.splitlines()

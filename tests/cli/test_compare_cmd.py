@@ -82,6 +82,7 @@ def test_the_limit(whole: Path, other: Path) -> None:
     assert "... and 1 more (--limit)" in done.stdout
 
 
+@pytest.mark.long
 def test_as_json(whole: Path, other: Path) -> None:
     report = json.loads(ditseed(whole, other, "--json", "--progress", "none").stdout)
     assert report["equal"] is False
@@ -92,6 +93,7 @@ def test_as_json(whole: Path, other: Path) -> None:
     assert "contextCSN" not in kept["ignored"]
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_two_accounts(server: Slapd, whole: Path) -> None:
     """The replicator at A, the root DN at B."""
@@ -110,6 +112,7 @@ def test_two_accounts(server: Slapd, whole: Path) -> None:
     assert server.replicator_password_file.read_text() not in done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_external_against_the_files(server: Slapd, whole: Path) -> None:
     done = ditseed(server.ldapi_uri, server.config_path, "-Y", "EXTERNAL", "-b", SUFFIX)

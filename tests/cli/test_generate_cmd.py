@@ -25,11 +25,13 @@ def whole(*arguments: str) -> bytes:
     return done.stdout
 
 
+@pytest.mark.long
 def test_pieces_join_to_the_whole() -> None:
     pieces = [whole("-n", "100", "--range", piece) for piece in ("0:30", "30:31", "31:102")]
     assert b"".join(pieces) == whole("-n", "100", "--jobs", "1")
 
 
+@pytest.mark.long
 def test_seed_and_suffix_and_operational_change_the_entries() -> None:
     texts = {whole("-n", "5", *more) for more in ([], ["--seed", "2"], ["--suffix", "o=other"], ["--operational"])}
     assert len(texts) == 4
@@ -40,6 +42,7 @@ def test_stdout_compressed() -> None:
     assert zstandard.decompress(packed, max_output_size=1 << 20) == whole("-n", "50")
 
 
+@pytest.mark.long
 def test_show_prints_the_entry_that_is_generated() -> None:
     done = ditseed("show", "people", "17", "--seed", "3")
     assert done.stdout.startswith(b"dn: uid=u000000015,")

@@ -30,6 +30,7 @@ def run(kind: type[subprocess.Popen[str]], words: Sequence[object], **more: str)
     return process.returncode, out, err
 
 
+@pytest.mark.long("replica seed --help")
 @pytest.mark.parametrize(
     "words",
     [
@@ -76,6 +77,7 @@ def test_a_home_with_settings_for_libldap_wants_a_new_interpreter(tmp_path: Path
     assert not preloaded.fits(home)
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_what_is_done_in_a_process_apart_ends_and_says_the_same(stopped: Slapd, tmp_path: Path) -> None:
     with (stopped.database_dir / "data.mdb").open("rb") as whole:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.terminal import on_terminal
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -12,6 +14,7 @@ _GENERATE = ("generate", "people", "-n", "1000000", "-o")
 _SOONER = ("generate", "people", "-n", "200000", "-o")
 
 
+@pytest.mark.long
 def test_a_bar_while_it_works_and_a_line_when_it_is_done(tmp_path: Path) -> None:
     status, text = on_terminal(*_GENERATE, tmp_path / "tree")
     assert status == 0, text
@@ -27,6 +30,7 @@ def test_a_bar_while_it_works_and_a_line_when_it_is_done(tmp_path: Path) -> None
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "the cursor stays hidden"
 
 
+@pytest.mark.long
 def test_log_lines_stand_above_the_bar(tmp_path: Path) -> None:
     _, text = on_terminal("-v", *_SOONER, tmp_path / "tree")
     shown = _ESCAPE.sub("", text)

@@ -83,6 +83,7 @@ def test_what_it_shows(stopped: Slapd) -> None:
     assert "off" in tune("sync", stopped).ok().out
 
 
+@pytest.mark.long
 def test_nothing_changes_without_apply(stopped: Slapd) -> None:
     for words in (("--maxsize", "2G"), ("--maxsize", "2G", "--apply", "--dry-run")):
         done = tune("maxsize", stopped, *words).ok()
@@ -110,6 +111,7 @@ def test_a_slapd_conf_is_left_to_the_operator(state: Path) -> None:
     assert not (state / "changes.log").exists()
 
 
+@pytest.mark.long
 def test_changed_then_unchanged(stopped: Slapd) -> None:
     for verb, words in [
         ("maxsize", ("--maxsize", "2G")),
@@ -123,6 +125,7 @@ def test_changed_then_unchanged(stopped: Slapd) -> None:
         assert again["change"]["state"] == "unchanged"
 
 
+@pytest.mark.long
 def test_apply_alone_takes_the_recommended_maxsize(stopped: Slapd) -> None:
     tune("maxsize", stopped, "--maxsize", "8M", "--apply").ok()
     before = tune("maxsize", stopped, "--json").ok().facts["databases"][0]
@@ -130,6 +133,7 @@ def test_apply_alone_takes_the_recommended_maxsize(stopped: Slapd) -> None:
     assert maxsize(stopped) == before["recommended"] == GIB
 
 
+@pytest.mark.long
 def test_history_tells_the_way_back(stopped: Slapd) -> None:
     assert "no changes are recorded" in ditseed("tune", "history").ok().out
     tune("maxsize", stopped, "--maxsize", "2G", "--apply").ok()
@@ -154,6 +158,7 @@ def run(line: str) -> None:
     ditseed(*words).ok()
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("point", ["tune.written-down", "tune.before-change", "tune.changed"])
 @pytest.mark.parametrize("online", [False, True])
 def test_killed_and_run_again(point: str, online: bool, people_ldif: Path) -> None:

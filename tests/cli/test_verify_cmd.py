@@ -54,6 +54,7 @@ def test_without_configuration_it_looks_as_far_as_the_tree(server: Slapd) -> Non
     assert done.err == ""
 
 
+@pytest.mark.long
 def test_drift_is_told_with_attribute_and_entry(server: Slapd, broken: Path) -> None:
     where = (broken, "--config", server.config_path)
     assert ditseed("verify", broken).ok().status == 0, "the tree is sound"

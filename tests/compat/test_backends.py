@@ -16,6 +16,7 @@ from tests.compat import building
 pytestmark = pytest.mark.slapd
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("row", building.parameters(backends.ALL))
 def test_backend(row: Backend, short_tmp: Path) -> None:
     assert building.differs(row, short_tmp) == []

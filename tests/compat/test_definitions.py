@@ -39,11 +39,13 @@ def _all_equal(chroot: Chroot | None) -> bool:
             return False
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("row", building.parameters(syntaxes.ROWS))
 def test_syntax(row: Definition, short_tmp: Path) -> None:
     _shown(row, short_tmp)
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("row", building.parameters(matching_rules.ROWS))
 def test_rule(row: Definition, short_tmp: Path) -> None:
     _shown(row, short_tmp)

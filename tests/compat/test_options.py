@@ -17,6 +17,8 @@ pytestmark = pytest.mark.slapd
 WHOLE = ("connection", "refreshOnly", "tls", "sasl", "schemachecking")  # every entry with every attribute
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("attrs", "network-timeout")
 @pytest.mark.parametrize("row", building.parameters(ALL))
 def test_option(row: Option) -> None:
     faults = _unknown_to_slapd() if row.group == UNKNOWN else shown(_topology(row.group))

@@ -17,11 +17,13 @@ pytestmark = pytest.mark.slapd
 STATUSES = (NotProven.exit_status, ConfigUnreadable.exit_status)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("row", building.parameters(overlays.ALL))
 def test_overlay(row: Built, short_tmp: Path) -> None:
     building.as_the_row_says(row, short_tmp, statuses=STATUSES)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("row", building.parameters(overlays.ALL))
 def test_overlay_of_the_newer_release(row: Built, short_tmp: Path, newer: Chroot) -> None:

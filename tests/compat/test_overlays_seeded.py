@@ -43,6 +43,8 @@ def _provider(row: Built, place: Path) -> Iterator[Slapd]:
         yield made
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("accesslog", "deref", "otp")
 @pytest.mark.parametrize("row", building.parameters(ROWS, "seeded"))
 def test_seeded(row: Built, short_tmp: Path) -> None:
     building.require_modules(row)

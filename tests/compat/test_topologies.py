@@ -20,6 +20,7 @@ SHORT = (60, 40)  # people, changes
 LONG = (2000, 500)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("row", building.parameters(TOPOLOGIES))
 def test_topology(row: Topology) -> None:
     assert shown(row) == {}
@@ -32,6 +33,7 @@ def shown(row: Topology) -> dict[str, list[str]]:
         return faults_of(row, Path(name), *SHORT)
 
 
+@pytest.mark.long
 @pytest.mark.heavy
 @pytest.mark.parametrize("row", building.parameters(TOPOLOGIES))
 def test_topology_at_length(row: Topology, short_tmp: Path) -> None:

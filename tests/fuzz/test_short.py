@@ -40,12 +40,14 @@ def test_wrong_words_are_told(words: list[str], message: str) -> None:
     assert (done.returncode, message in done.stderr) == (2, True)
 
 
+@pytest.mark.long("export", "run")
 @pytest.mark.parametrize("target", list(TARGETS))
 def test_hostile_files(target: str) -> None:
     """The beginning of what `bin/fuzz-files` runs; each input follows from its number."""
     _no_input_breaks(target, 0, 150)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", list(TARGETS))
 def test_more_hostile_files(target: str) -> None:
     _no_input_breaks(target, 150, 3000)

@@ -56,6 +56,7 @@ def test_no_damage_is_passed_over(worn: Worn, tmp_path: Path) -> None:
     assert ends["reported"] > SHORT // 3 * 0.6
 
 
+@pytest.mark.long
 def test_more_damages(worn: Worn, tmp_path: Path) -> None:
     seeds = range(SHORT, MORE)
     assert by_end(campaign(worn, tmp_path, seeds))["reported"] > len(seeds) * 0.6

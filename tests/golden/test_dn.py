@@ -67,6 +67,7 @@ def names(seed: int) -> Iterator[str]:
         yield "".join(map("".join, zip(parts, [*separators[1:], ""], strict=True)))
 
 
+@pytest.mark.long("0", "1")
 @pytest.mark.parametrize("seed", range(3))
 def test_equal_to_slapd(conf: Path, seed: int) -> None:
     """Two DNs have one key if and only if slapd takes them for one DN."""

@@ -18,6 +18,7 @@ def _parameter(case: Case) -> ParameterSet:
     return pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else [])
 
 
+@pytest.mark.long("idlexp")
 @pytest.mark.parametrize("case", [_parameter(case) for case in CASES])
 def test_equal_to_slapadd(case: Case, tmp_path: Path) -> None:
     require_fitting(case)

@@ -139,12 +139,21 @@ def compared(tree: Tree, engine: str, form: Form, place: Path, chroot: Chroot | 
         return [line for pair in made for line in differences(*pair, tree.unforeseen)]
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long(
+    "conf-advertise-native",
+    "conf-children-first-slapadd",
+    "config-advertise-native",
+    "config-children-first-slapadd",
+    "config-no-lastmod-native",
+)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", TREES)
 def test_every_database_is_slapadds(name: str, engine: str, form: Form, tmp_path: Path) -> None:
     assert compared(TREES[name], engine, form, tmp_path) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how",
     [("--engine", "native"), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", 2)],
@@ -160,6 +169,7 @@ def test_no_csn_is_made_twice(how: tuple[object, ...], form: Form, tmp_path: Pat
         assert len(set(made)) == len(made)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_context_csn_of_all_stands_in_the_superior(engine: str, form: Form, tmp_path: Path) -> None:
     """slapadd -w of a glued tree is no oracle: 2.5.13 crashes."""

@@ -56,6 +56,7 @@ def rebuilt(server: Slapd, attributes: list[str], scratch: Path) -> None:
     by_core(given, server.database_dir, attributes, scratch, Meter("index"))
 
 
+@pytest.mark.rows(6, "suffix-root-context")
 @pytest.mark.parametrize("case", [_parameter(case) for case in CASES])
 def test_equal_to_slapindex(case: Case, tmp_path: Path) -> None:
     require_fitting(case)
@@ -71,6 +72,7 @@ def test_equal_to_slapindex(case: Case, tmp_path: Path) -> None:
     assert not found, f"{case.shows}:\n" + "\n".join(found)
 
 
+@pytest.mark.long
 def test_only_those_that_are_asked_for(tmp_path: Path) -> None:
     """An index that was emptied is whole again, and one that was not named stays as it is, empty."""
     with loaded(BY_NAME["broad"], tmp_path) as server:

@@ -70,6 +70,7 @@ def fill(path: Path, room: int) -> None:
         os.fsync(file)
 
 
+@pytest.mark.long
 def test_liblmdb_and_slapd_go_on_with_it(server: Slapd, tmp_path: Path) -> None:
     """Twice, so that there are pages to be freed, and lists of free pages from before; then slapd uses them."""
     place, before = server.database_dir, meta.read_meta(server.database_dir)
@@ -94,6 +95,7 @@ def test_liblmdb_and_slapd_go_on_with_it(server: Slapd, tmp_path: Path) -> None:
     require_whole(server)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", POINTS)
 def test_killed(server: Slapd, tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = server.database_dir
@@ -131,6 +133,7 @@ def test_who_has_it_open_is_not_disturbed(server: Slapd, tmp_path: Path) -> None
         assert (place / meta.DATA).read_bytes() == before
 
 
+@pytest.mark.long
 @pytest.mark.skipif(missing_loop_filesystem() is not None, reason=str(missing_loop_filesystem()))
 def test_a_full_disk_changes_nothing(server: Slapd, tmp_path: Path) -> None:
     """And what was written in vain is given back."""

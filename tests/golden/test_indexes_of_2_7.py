@@ -90,12 +90,14 @@ def _rebuild(there: Slapd, attributes: list[str], scratch: Path) -> None:
     by_core(given, there.database_dir, attributes, scratch, Meter("index"))
 
 
+@pytest.mark.long
 def test_what_slapadd_made_is_found_as_it_should_be(there: Slapd) -> None:
     report = _verified(there)
     assert (report.problems, report.notes) == ((), ())
     assert _look(there).rebuild == ()
 
 
+@pytest.mark.rows(1)
 def test_a_configuration_of_another_format_is_refused_once(there: Slapd) -> None:
     """Not with a problem for each entry, and a slapindex that would damage the file."""
     for place in ((), (there.database_dir,)):
@@ -106,6 +108,7 @@ def test_a_configuration_of_another_format_is_refused_once(there: Slapd) -> None
     ditseed("verify", there.database_dir).ok()
 
 
+@pytest.mark.long
 def test_an_index_that_lost_its_entries_is_found_and_made_again(there: Slapd, made: Made, tmp_path: Path) -> None:
     attributes = list(contents.indexes(there.database_dir))
     assert "objectClass" in attributes
@@ -122,6 +125,7 @@ def test_an_index_that_lost_its_entries_is_found_and_made_again(there: Slapd, ma
     assert not again, "\n".join(again)
 
 
+@pytest.mark.long
 def test_other_hashes_are_found(there: Slapd, made: Made) -> None:
     """`index_hash64 off` is no default of 2.7."""
     wanted = made.case.settings
@@ -131,6 +135,7 @@ def test_other_hashes_are_found(there: Slapd, made: Made) -> None:
         assert "objectClass" in _look(other).rebuild
 
 
+@pytest.mark.rows(1)
 def test_doctor_looks_at_its_indexes(there: Slapd) -> None:
     """Where slapd opens the file: one of 2.4 to 2.6 does not."""
     reason = openldap_27.missing()
@@ -148,6 +153,7 @@ def test_doctor_looks_at_its_indexes(there: Slapd) -> None:
     assert "the index of objectClass lacks" in told()
 
 
+@pytest.mark.long
 def test_a_real_2_7_goes_on_with_them(installed: Slapd, made: Made, tmp_path: Path) -> None:
     """In a database that slapd itself has written to, so that it has free pages."""
     slapadd(installed, made.case.write_oracle(tmp_path))

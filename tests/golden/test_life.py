@@ -93,6 +93,7 @@ def _tool(*command: object) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_searches_find_the_same(ldif: Path, ours: Slapd) -> None:
     with closing(fresh(CASE)) as reference:
         slapadd(reference, ldif)
@@ -158,6 +159,7 @@ def test_changes_of_every_kind(ours: Slapd) -> None:
     assert not differences(before, ours.database_dir)
 
 
+@pytest.mark.long
 def test_it_grows_and_shrinks(ours: Slapd) -> None:
     """Many small adds: pages split and merge."""
     base = f"ou=sounds,{SUFFIX}"

@@ -37,6 +37,7 @@ def _here(made: Made, *lines: str) -> Iterator[Slapd]:
         yield found
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ALL)
 def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the way back the configuration is read by the slapd of here, and said to be one of 2.7."""
@@ -86,6 +87,7 @@ def test_what_slapd_2_7_leaves_out_is_expected(tmp_path: Path, monkeypatch: pyte
     assert not found, "\n".join(found)
 
 
+@pytest.mark.long
 def test_what_the_new_slapd_does_not_add_is_still_missed(tmp_path: Path) -> None:
     """A database without one of the values, in the place of the one that was made."""
     case, bare = BY_NAME["made"], BY_NAME["made-never"]

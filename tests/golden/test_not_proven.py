@@ -63,6 +63,7 @@ def test_assertions_that_are_only_defined(tmp_path: Path) -> None:
         assert not differences(theirs.database_dir, ours.database_dir)
 
 
+@pytest.mark.long("0-checked", "0-unchecked", "1-checked", "1-unchecked", "2-checked", "2-unchecked")
 @pytest.mark.parametrize("checks", [(), ("--no-value-check",)], ids=["checked", "unchecked"])
 @pytest.mark.parametrize("number", [0, 1, 2, 9])
 def test_entries_with_assertions(number: int, checks: tuple[str, ...], tmp_path: Path) -> None:

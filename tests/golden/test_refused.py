@@ -106,6 +106,7 @@ def test_a_mistake_in_lines_that_stand_apart(target: Slapd, tmp_path: Path, mist
     assert mistake.word in done.err
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("mistake", [*ALL, *APART], ids=[one.name for one in (*ALL, *APART)])
 def test_what_slapadd_says(mistake: Mistake, tmp_path: Path, target: Slapd) -> None:
     """The list is right about slapadd, which looks at less."""

@@ -57,6 +57,7 @@ def test_equal_to_plain_slapadd(ldif: Path, engine: str) -> None:
         assert not differences(theirs.database_dir, ours.database_dir)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [(), ("--shards", 2)], ids=["one", "several"])
 def test_several_names_of_one_attribute(tmp_path: Path, how: tuple[object, ...]) -> None:
     """Plain slapadd leaves such values apart; both engines do not."""

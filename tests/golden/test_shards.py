@@ -80,6 +80,8 @@ def _parameter(case: Case) -> ParameterSet:
     return pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else [])
 
 
+@pytest.mark.rows(3)
+@pytest.mark.long("authorization", "sorted-places")
 @pytest.mark.parametrize("case", [_parameter(case) for case in CASES if case.name not in REFUSED | ALONE | {REPEATED}])
 def test_equal_to_one_slapadd(case: Case, tmp_path: Path) -> None:
     require_fitting(case)
@@ -88,6 +90,7 @@ def test_equal_to_one_slapadd(case: Case, tmp_path: Path) -> None:
     assert not found, f"{case.shows}:\n" + "\n".join(found)
 
 
+@pytest.mark.long
 def test_lists_that_become_ranges_across_slices(tmp_path: Path) -> None:
     """Only the key that got one attempt more than entries is another: as a list, which is no less right."""
     found, divided = compared(BY_NAME[REPEATED], tmp_path)
@@ -97,6 +100,7 @@ def test_lists_that_become_ranges_across_slices(tmp_path: Path) -> None:
     assert re.match(r"name: key \w+: 3 IDs \[0, 2, 65536\] != 65535 IDs \[2, 3, 4, 5\]", key)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_random_trees(seed: int, tmp_path: Path) -> None:
     found, _ = compared(random_case(seed), tmp_path, 2 + seed)
@@ -112,6 +116,7 @@ def test_nothing_gets_lost_or_changed_on_the_way(tmp_path: Path) -> None:
     ditseed("compare", ldif, stream).ok()
 
 
+@pytest.mark.long
 def test_an_input_with_parents_in_front_stays_as_it_is(tmp_path: Path) -> None:
     """Then the result is that of slapadd with the input itself."""
     write_people(tmp_path / "people.ldif", SUFFIX, 400)

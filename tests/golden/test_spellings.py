@@ -50,18 +50,22 @@ def assert_equal(ldif: Path, made: Callable[[], Slapd], *engines: str) -> None:
         ditseed("verify", *where, "--verify", "indexes").ok()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", spellings.NOT_CONVERTED)
 def test_what_the_conversion_drops(name: str, ldif: Path) -> None:
     wanted = spellings.NOT_CONVERTED[name]
     assert_equal(ldif, lambda: Slapd(wanted, form="conf"), "native", "slapadd")
 
 
+@pytest.mark.rows(2)
+@pytest.mark.long("index-quoted", "sortvals")
 @pytest.mark.parametrize("name", spellings.CONVERTED)
 def test_lines_of_slapd_conf(name: str, ldif: Path) -> None:
     wanted = spellings.CONVERTED[name]
     assert_equal(ldif, lambda: Slapd(wanted, form="conf"), "native")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", spellings.IN_CONFIG)
 def test_values_of_cn_config(name: str, ldif: Path) -> None:
     written = spellings.IN_CONFIG[name]
@@ -80,6 +84,7 @@ def rewritten(written: ConfigSpelling) -> Slapd:
     return server
 
 
+@pytest.mark.long
 def test_no_attribute_options_at_all(tmp_path: Path) -> None:
     """Not even lang-: such a line says nothing, and is lost in the conversion. slapadd refuses what has options."""
     wanted = settings("cn eq", top_lines=("attributeoptions",))
@@ -92,6 +97,7 @@ def test_no_attribute_options_at_all(tmp_path: Path) -> None:
         assert ditseed("build", tagged, *where).status
 
 
+@pytest.mark.long
 def test_paths_with_spaces(ldif: Path, tmp_path: Path) -> None:
     """slapd writes them without quotes when it converts a slapd.conf, and reads them with quotes only."""
     place = tmp_path / "a  b\tc"
@@ -108,6 +114,7 @@ def test_paths_with_spaces(ldif: Path, tmp_path: Path) -> None:
         assert server.slapcat().count("dn: ") == TREE.count("dn:")
 
 
+@pytest.mark.long
 def test_a_database_in_nested_includes(ldif: Path, tmp_path: Path) -> None:
     """Its indexes stand two files down, between databases that slapd counts and sections that it does not."""
     deep, other = tmp_path / "indexes.conf", tmp_path / "other"

@@ -36,6 +36,7 @@ def _short_lists(target: Slapd) -> list[list[int]]:
         return sorted(ids for ids in database.index("description").values() if len(ids) < 3)
 
 
+@pytest.mark.long
 def test_a_late_parent_beside_a_list_that_becomes_a_range(tmp_path: Path) -> None:
     """slapadd puts what is left of that attribute's keys under the highest ID (servers/slapd/back-mdb/idl.c)."""
     ldif = tmp_path / "late.ldif"

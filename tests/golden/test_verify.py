@@ -55,6 +55,7 @@ def look(server: Slapd, place: Path, level: str = "indexes") -> VerifyReport:
     return verify_database(options, Progress("none"))
 
 
+@pytest.mark.long
 def test_a_database_that_slapd_has_worked_on_is_sound(server: Slapd, worn: Worn) -> None:
     for place in (server.database_dir, worn.sound.path):
         found = look(server, place)
@@ -62,6 +63,7 @@ def test_a_database_that_slapd_has_worked_on_is_sound(server: Slapd, worn: Worn)
         assert found.entries == len(worn.tables["id2e"])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worn")
 def test_beside_a_writer(server: Slapd) -> None:
     """The writer must not have come to its end before the last look."""
@@ -77,6 +79,7 @@ def test_beside_a_writer(server: Slapd) -> None:
         server.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
 def test_databases_of_other_versions_are_sound(suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2.4.57; 2.6.10; 2.6.14, whose LMDB counts pages otherwise."""
@@ -96,6 +99,7 @@ def test_databases_of_other_versions_are_sound(suite: str, tmp_path: Path, monke
         assert found.sound, found.problems
 
 
+@pytest.mark.long
 def test_ranges_stay_when_entries_go(tmp_path: Path) -> None:
     """Keys of 65,536 entries and more are ranges; after deletes they cover more than there is, which is right."""
     (case,) = (case for case in CASES if case.name == "ranges")
@@ -145,6 +149,7 @@ def test_every_damage_that_matters_is_reported(worn: Worn, tmp_path: Path) -> No
     assert by_end(campaign(worn, tmp_path, range(SHORT), verifying))["reported"] > SHORT * 0.6
 
 
+@pytest.mark.long
 def test_more_damages(worn: Worn, tmp_path: Path) -> None:
     seeds = range(SHORT, MORE)
     assert by_end(campaign(worn, tmp_path, seeds))["reported"] > len(seeds) * 0.6

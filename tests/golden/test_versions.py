@@ -58,6 +58,7 @@ def _fits(case: Case, other: Chroot) -> bool:
     return case.since <= _version(other) < case.until
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_equal_to_that_versions_slapadd(other: Chroot, name: str, tmp_path: Path) -> None:
     (case,) = (case for case in CASES if case.name == name)
@@ -67,6 +68,7 @@ def test_equal_to_that_versions_slapadd(other: Chroot, name: str, tmp_path: Path
     assert not found, "\n".join(found)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["policy", "policy-of-2.4", "dds", "multival-all", "sortvals"])
 def test_a_private_configuration_keeps_what_counts(other: Chroot, name: str, tmp_path: Path) -> None:
     """--engine slapadd runs that version's slapadd on less than the whole configuration."""
@@ -77,12 +79,14 @@ def test_a_private_configuration_keeps_what_counts(other: Chroot, name: str, tmp
     assert not found, "\n".join(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["nested", "own-root", "dds"])
 def test_glued_trees(other: Chroot, name: str, engine: str, tmp_path: Path) -> None:
     assert test_glued.compared(test_glued.TREES[name], engine, "conf", tmp_path, other) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_trees(other: Chroot, seed: int, tmp_path: Path) -> None:
     found = compared(random_case(seed, old=_version(other) < (2, 5)), tmp_path, other)
@@ -100,6 +104,7 @@ def test_all_of_it(other: Chroot, tmp_path: Path) -> None:
     assert not failed, failed
 
 
+@pytest.mark.long
 def test_migrated_from_that_version_and_back(other: Chroot, tmp_path: Path) -> None:
     """Each equals what slapadd of its version makes of the other's slapcat."""
     case, text = ALL["most"].case, tmp_path / "all.ldif"

@@ -59,6 +59,7 @@ def preamble(home: Path) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+@pytest.mark.long("0")
 @pytest.mark.parametrize("seed", range(2))
 def test_lines(tmp_path: Path, seed: int) -> None:
     conf = tmp_path / "slapd.conf"
@@ -73,6 +74,7 @@ def test_lines(tmp_path: Path, seed: int) -> None:
     assert kinds >= {"only", "second", "more"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_values(tmp_path: Path, seed: int) -> None:
     conf, directory = tmp_path / "slapd.conf", tmp_path / "slapd.d"

@@ -14,7 +14,7 @@ from fixtures.slapd import missing_slapd
 from tests.support.require import require
 
 # Making the packages, a root by debootstrap, apt-get in it.
-pytestmark = pytest.mark.slapd
+pytestmark = [pytest.mark.slapd, pytest.mark.long]
 
 SUITES = ("bookworm", "trixie")
 MAN = "/usr/share/man/man1/ditseed-replica-seed.1.gz"

@@ -16,6 +16,8 @@ from fixtures.installed import ROOT, Packages, run
 from loader import _native
 from tests.support.require import require
 
+pytestmark = pytest.mark.long
+
 # The first test makes the packages.
 
 GLIBC = (2, 34)  # RHEL 9; Debian 12 has 2.36

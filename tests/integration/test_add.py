@@ -124,6 +124,7 @@ def test_children_before_parents(slapd_instance: Slapd, tmp_path: Path, jobs: in
     assert names(slapd_instance) == names_in("".join(deep))
 
 
+@pytest.mark.long("1")
 @pytest.mark.parametrize("batch", ["auto", "1", "7"])
 def test_many_containers_over_many_connections(slapd_instance: Slapd, tmp_path: Path, batch: str) -> None:
     """Each begins a batch that others depend on. No child has to be tried twice."""
@@ -221,6 +222,7 @@ def test_a_server_with_two_databases(short_tmp: Path, tmp_path: Path) -> None:
         with_other.close()
 
 
+@pytest.mark.long
 def test_large_and_small_batches_make_the_same(people_ldif: Path) -> None:
     found = []
     for options in (("--batch", 1), ("--batch", 13, "--jobs", 3), ()):

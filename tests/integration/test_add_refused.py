@@ -16,6 +16,7 @@ from tests.support.command import ditseed as _ditseed
 pytestmark = pytest.mark.slapd
 
 
+@pytest.mark.long("1-1", "3-1")
 @pytest.mark.parametrize("batch", ["auto", "1"])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_only_the_guilty_are_rejected(slapd_instance: Slapd, tmp_path: Path, batch: str, jobs: int) -> None:
@@ -76,6 +77,7 @@ def _inet(name: str, more: tuple[tuple[str, str], ...], surname: bool = True) ->
     return record(f"cn={name},{SUFFIX}", [("objectClass", "inetOrgPerson"), ("cn", name), *sn, *more])
 
 
+@pytest.mark.long
 def test_many_guilty_entries(slapd_instance: Slapd, tmp_path: Path) -> None:
     """Every third one."""
     texts = [TOP, *(person(f"x{n}", sn=None if n % 3 == 0 else "x") for n in range(600))]
@@ -152,6 +154,7 @@ def test_an_entry_that_the_server_hangs_up_on(tmp_path: Path) -> None:
         assert len(names(server)) == 121
 
 
+@pytest.mark.long
 def test_slapd_is_not_asked_for_more_than_it_takes_at_once(slapd_instance: Slapd, tmp_path: Path) -> None:
     """It would note each request that has to wait, and hang up when there are many."""
     facts(slapd_instance, write(tmp_path / "x.ldif", TOP, people(2000)))
@@ -195,6 +198,7 @@ def test_a_server_that_cannot_be_had(
     assert f"[{error.code}]" in done.err
 
 
+@pytest.mark.long
 def test_a_refusal_of_an_export_is_told_as_it_is(slapd_instance: Slapd, tmp_path: Path) -> None:
     """The manifest is held to what was read, and after a refusal not all was."""
     path, out = write(tmp_path / "x.ldif", TOP, people(6000)), tmp_path / "out"

@@ -21,7 +21,7 @@ from tests.support.seeding import Pair, pair
 from tests.support.services import Services
 
 # A play has some thirty tasks for each consumer, and a new interpreter for each of them.
-pytestmark = [pytest.mark.slapd, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slapd, pytest.mark.timeout(1800), pytest.mark.long]
 
 PEOPLE = 300
 NAMES = ("first", "second", "third")

@@ -118,6 +118,7 @@ def _compared(a: object, b: object, server: Slapd, *more: object) -> Done:
     return ditseed("compare", a, b, *who, *more).ok()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("options", [(), ("--page", 10), ("--pieces", 7), ("--jobs", 1, "--compress", "none")])
 def test_all_of_it_is_exported(
     pair: tuple[Slapd, Slapd], ldif: Path, tmp_path: Path, options: tuple[object, ...]
@@ -129,6 +130,7 @@ def test_all_of_it_is_exported(
     _compared(tmp_path / "out", ldif, full, "--user-attributes")
 
 
+@pytest.mark.long
 def test_and_added_to_another(pair: tuple[Slapd, Slapd], tmp_path: Path) -> None:
     full, empty = pair
     ditseed("export", *_as_root(full), "-b", SUFFIX, "-o", tmp_path / "out").ok()
@@ -149,6 +151,7 @@ def test_a_value_that_is_too_large_for_the_server(ldif: Path, tmp_path: Path) ->
     assert "olcSockbufMaxIncomingAuth" in reason
 
 
+@pytest.mark.long
 def test_dead_servers_in_the_list(pair: tuple[Slapd, Slapd], tmp_path: Path) -> None:
     """libldap's list: the next one, when one is down."""
     full, _ = pair

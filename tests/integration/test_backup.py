@@ -127,6 +127,7 @@ def test_restored_it_is_the_same_database(source: Slapd, other: Slapd, tmp_path:
         other.ldapadd("dn: ou=more,dc=example,dc=com\nobjectClass: organizationalUnit\nou: more\n")
 
 
+@pytest.mark.long
 def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
     server = replication.provider()
     server.slapadd(people_ldif)
@@ -148,6 +149,7 @@ def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
     assert len(repository.listing(tmp_path).backups) == 4
 
 
+@pytest.mark.long
 def test_a_restored_consumer_goes_on_from_its_context_csn(source: Slapd, tmp_path: Path) -> None:
     """The stored contextCSN comes back with the backup, and syncrepl takes it up."""
     target = replication.consumer(source)
@@ -258,6 +260,7 @@ def test_what_is_replaced_is_kept_unless_it_is_discarded(other: Slapd, repo: Pat
     assert ditseed(*where[:-1], "--discard").status == UsageProblem.exit_status
 
 
+@pytest.mark.long
 def test_replace(source: Slapd, other: Slapd, repo: Path) -> None:
     other.slapadd(ONE_ENTRY)
     with pytest.raises(TargetNotEmpty):
@@ -417,6 +420,7 @@ def test_one_at_a_time(source: Slapd, tmp_path: Path) -> None:
     take(source, tmp_path)
 
 
+@pytest.mark.long
 def test_two_in_one_second(source: Slapd, tmp_path: Path) -> None:
     names = [take(source, tmp_path).id for _ in range(4)]
     assert len(set(names)) == 4
@@ -434,6 +438,7 @@ def test_a_full_disk_leaves_nothing(source: Slapd) -> None:
             take(source, disk / "repo", keep_free=1 << 40)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["publish.middle", "restore.kept", "restore.unpacked"])
 def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, point: str) -> None:
     other.slapadd(ONE_ENTRY)
@@ -450,6 +455,7 @@ def test_restore_killed_then_run_again(source: Slapd, other: Slapd, repo: Path, 
     assert other.slapcat() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_ended_while_it_streams_it_holds_no_pages(people_ldif: Path, tmp_path: Path, number: signal.Signals) -> None:
     """The reader of a killed backup keeps the pages of its moment until somebody clears it away."""

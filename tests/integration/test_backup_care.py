@@ -93,6 +93,7 @@ def test_a_good_one(repo: Path) -> None:
     assert json.loads(ditseed("backup", "list", "-R", repo, "--json").ok().out)["backups"][0]["verification"]
 
 
+@pytest.mark.long("pages.pack")
 @pytest.mark.parametrize("name", ["pages.pack", "pages.map", "manifest.json"])
 def test_each_flipped_bit_is_found(repo: Path, name: str) -> None:
     path = repo / only(repo).id / name

@@ -202,6 +202,7 @@ def test_a_repository_that_is_mounted_read_only(repo: Path, scratch: Path) -> No
 # --- extract ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
     with closing(replication.provider()) as server:
         server.slapadd(TREE)

@@ -98,6 +98,7 @@ def stored(repo: Path) -> bytes:
 # --- there and back -------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("number", [0, 1])
 def test_each_recipient_restores_the_same_database(
     source: Slapd, other: Slapd, taken: Path, keys: tuple[Key, Key, Key], number: int
@@ -119,6 +120,7 @@ def test_what_needs_no_identity(repo: Path, keys: tuple[Key, Key, Key]) -> None:
     assert len(repository.listing(repo).backups) == 1
 
 
+@pytest.mark.long
 def test_extract_drill_and_verify(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, scratch: Path) -> None:
     key = ("--identity", keys[1].path, "-R", repo)
     asked = ("--dn", "ou=people,dc=example,dc=com")
@@ -139,6 +141,7 @@ def test_for_a_file_of_recipients(source: Slapd, other: Slapd, keys: tuple[Key, 
     assert_same(source, other)
 
 
+@pytest.mark.long
 def test_nothing_of_the_data_or_the_configuration_can_be_read(
     source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path
 ) -> None:
@@ -175,6 +178,7 @@ def test_no_checksum_of_what_is_inside(source: Slapd, taken: Path, keys: tuple[K
 # --- what is refused ------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("number", [None, 2], ids=["no-identity", "another-identity"])
 def test_without_the_right_identity_nothing_changes(
     other: Slapd, repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, number: int | None
@@ -213,6 +217,7 @@ def test_an_incremental_backup_is_refused(source: Slapd, keys: tuple[Key, Key, K
     assert not (tmp_path / "repo").exists()
 
 
+@pytest.mark.long
 def test_an_identity_is_not_told(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
     secret = keys[0].path.read_text().splitlines()[1]
     bad = tmp_path / "bad"
@@ -241,6 +246,7 @@ def unpacked(repo: Path, key: Key, target: Path) -> None:
     restore.restore(asked, QUIET)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", ["pages.pack.age", "config.ldif.age", "pages.map.age"])
 @pytest.mark.parametrize("place", [0, 1000, -1])
 def test_one_flipped_bit(repo: Path, keys: tuple[Key, Key, Key], tmp_path: Path, name: str, place: int) -> None:
@@ -281,6 +287,7 @@ def forge(place: Path, made: Backup, **facts: Any) -> None:
 # --- killed, sent, read without ditseed -----------------------------------------------------------
 
 
+@pytest.mark.long
 def test_killed_in_the_middle(source: Slapd, keys: tuple[Key, Key, Key], tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     assert take(source, repo, keys[0], DITSEED_KILL_AT="copy.middle").status == -signal.SIGKILL
@@ -292,6 +299,7 @@ def test_killed_in_the_middle(source: Slapd, keys: tuple[Key, Key, Key], tmp_pat
     assert len(repository.listing(repo).backups) == 1
 
 
+@pytest.mark.long
 def test_on_another_host(source: Slapd, other: Slapd, keys: tuple[Key, Key, Key], scratch: Path) -> None:
     with s3.running() as server:
         url, env = f"s3://{s3.BUCKET}/encrypted", server.environment

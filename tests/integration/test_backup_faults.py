@@ -73,6 +73,7 @@ def assert_all_good(repo: Path) -> list[str]:
     return [one.id for one in listed.backups]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("point", ["copy.middle", *(f"{step}.{point}" for step in STEPS for point in POINTS)])
 def test_run_killed(server: Slapd, repo: Path, point: str) -> None:
     (before,) = assert_all_good(repo)
@@ -86,6 +87,7 @@ def test_run_killed(server: Slapd, repo: Path, point: str) -> None:
     assert after not in (before, *left)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("point", ["drill.restored", "drill.started"])
 def test_drill_killed(repo: Path, scratch: Path, point: str) -> None:
     command = ("backup", "drill", "latest", "-R", repo, "--tmp", scratch)
@@ -125,6 +127,7 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) 
     monkeypatch.setattr(pack, "killpoint", happen)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("looks", [True, False])
 def test_the_disk_fills(server: Slapd, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
     """Noticed before the next piece is written; or by the write itself, where the room goes just then."""
@@ -154,6 +157,7 @@ def test_the_disk_fills(server: Slapd, monkeypatch: pytest.MonkeyPatch, looks: b
         assert len(assert_all_good(repo)) == 2
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("how", ["moved", "removed"])
 def test_the_repository_goes_away(server: Slapd, repo: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     asked, away = BackupOptions(repo, server.config_path), repo.with_name("away")
@@ -184,6 +188,7 @@ def test_throttled(server: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert time.monotonic() - started > (made.data_bytes - 8192) / rate
 
 
+@pytest.mark.long
 def test_the_repository_is_unmounted_meanwhile(server: Slapd) -> None:
     """umount -l leaves the open directory usable, but the backup is not where the operator looks for it."""
     require(missing_loop_filesystem())

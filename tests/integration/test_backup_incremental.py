@@ -276,6 +276,7 @@ def test_a_restore_onto_a_disk_that_fills(made: Chain, tmp_path: Path, monkeypat
         assert not list(disk.rglob("data.mdb*"))
 
 
+@pytest.mark.long
 def test_entries_are_extracted_and_a_slapd_runs_on_it(made: Chain, repo: Path) -> None:
     last, dn = made.links[1], f"uid=p{PEOPLE + 1:05},{SUFFIX}"
     found = ditseed("backup", "extract", last.id, "-R", repo, "--dn", dn)
@@ -318,6 +319,7 @@ def test_nothing_new_takes_nearly_nothing(made: Chain, repo: Path) -> None:
     assert_all_good(repo)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["copy.middle", "publish.middle", "publish.recorded"])
 def test_killed(made: Chain, repo: Path, point: str) -> None:
     before = assert_all_good(repo)
@@ -340,6 +342,7 @@ def test_a_disk_that_fills(made: Chain, repo: Path, monkeypatch: pytest.MonkeyPa
     assert not repository.unfinished_backups(repo)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("looks", [True, False])
 def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
     """Noticed before new pages are written; or by the write itself."""

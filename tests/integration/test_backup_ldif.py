@@ -74,6 +74,7 @@ def test_an_empty_database_is_refused(tmp_path: Path) -> None:
     assert not repository.listing(tmp_path / "repo").backups
 
 
+@pytest.mark.long
 def test_each_verb(source: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> None:
     shown = ditseed("backup", "show", "latest", "-R", repo).ok().out
     assert "kind" in shown
@@ -91,6 +92,7 @@ def test_each_verb(source: Slapd, repo: Path, scratch: Path, tmp_path: Path) -> 
     ditseed("compare", look, source.database_dir).ok()
 
 
+@pytest.mark.long
 def test_slapadd_reads_it(source: Slapd, repo: Path) -> None:
     """Without ditseed."""
     packed = repo / latest(repo).id / "data.ldif.zst"
@@ -100,6 +102,7 @@ def test_slapadd_reads_it(source: Slapd, repo: Path) -> None:
         assert target.slapcat() == source.slapcat()
 
 
+@pytest.mark.long
 def test_beside_a_writer_encrypted_and_throttled(people_ldif: Path, tmp_path: Path) -> None:
     key = generated(tmp_path / "key")
     with closing(replication.provider()) as server, closing(Slapd(server.settings)) as target:
@@ -115,6 +118,7 @@ def test_beside_a_writer_encrypted_and_throttled(people_ldif: Path, tmp_path: Pa
         ditseed("verify", target.database_dir, "--config", target.config_path).ok()
 
 
+@pytest.mark.long
 def test_a_flipped_bit(repo: Path, source: Slapd, tmp_path: Path) -> None:
     damaged = tmp_path / "repo"
     subprocess.run(["cp", "-a", repo, damaged], check=True)
@@ -128,6 +132,7 @@ def test_a_flipped_bit(repo: Path, source: Slapd, tmp_path: Path) -> None:
         assert not (target.database_dir / "data.mdb").exists()
 
 
+@pytest.mark.long
 def test_killed(repo: Path, source: Slapd, tmp_path: Path) -> None:
     killed = {"DITSEED_KILL_AT": "load.unrecorded"}
     with closing(Slapd(source.settings)) as target:
@@ -138,6 +143,7 @@ def test_killed(repo: Path, source: Slapd, tmp_path: Path) -> None:
         assert target.slapcat() == source.slapcat()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("other", ["--all-databases", "--incremental"])
 def test_what_is_refused(source: Slapd, tmp_path: Path, other: str) -> None:
     assert run(source, tmp_path / "repo", other).status == UsageProblem.exit_status

@@ -134,6 +134,7 @@ def assert_only(place: Remote, *backups: str) -> None:
 # --- there and back -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @both
 def test_restored_it_is_the_same_database(source: Slapd, other: Slapd, tmp_path: Path, place: Remote) -> None:
     made = place.run(source, "--json").ok().facts
@@ -147,6 +148,7 @@ def test_restored_it_is_the_same_database(source: Slapd, other: Slapd, tmp_path:
     assert there == (tmp_path / "look/data.mdb").read_bytes()
 
 
+@pytest.mark.long
 @both
 def test_each_verb(source: Slapd, other: Slapd, place: Remote) -> None:
     """Three moments, two of which share pages."""
@@ -186,6 +188,7 @@ def test_either_can_be_copied_to_the_other(source: Slapd, server: S3Server, buck
 # --- interrupted -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["bucket"], indirect=True)
 def test_the_server_stops(source: Slapd, other: Slapd, server: S3Server, place: Remote) -> None:
     """In the middle of a run, then of a restore."""
@@ -204,6 +207,7 @@ def test_the_server_stops(source: Slapd, other: Slapd, server: S3Server, place: 
     assert_only(place, good, place.run(source, "--json").ok().facts["id"])
 
 
+@pytest.mark.long
 def test_sshd_stops(source: Slapd, other: Slapd, ssh: SshServer, directory: Remote) -> None:
     good = directory.run(source, "--json").ok().facts["id"]
     ssh.proxy.refuse_after(50_000)
@@ -222,6 +226,7 @@ def _assert_told(done: Done) -> None:
     assert "hint: Look whether the server runs" in done.err
 
 
+@pytest.mark.rows(0, "remove.middle-directory")
 @both
 @pytest.mark.parametrize("point", ["send.middle", "remove.middle", "publish.recorded"])
 def test_run_killed(source: Slapd, place: Remote, point: str) -> None:
@@ -376,6 +381,7 @@ def _fill(disk: Path) -> None:
 # --- what is there may be anything -----------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["pages.pack", "config.ldif", "pages.map"])
 def test_a_changed_object_is_found(source: Slapd, other: Slapd, server: S3Server, bucket: Remote, name: str) -> None:
     bucket.run(source).ok()
@@ -394,6 +400,7 @@ def test_a_changed_object_is_found(source: Slapd, other: Slapd, server: S3Server
     assert not list(other.database_dir.glob("data.mdb"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("facts", [{"file": "../../../etc/passwd"}, {"id": "../other"}, {"id": "x"}])
 def test_a_manifest_that_leads_outside(
     source: Slapd, server: S3Server, bucket: Remote, tmp_path: Path, facts: dict[str, str]
@@ -426,6 +433,7 @@ def test_names_that_are_none_of_ours(source: Slapd, server: S3Server, bucket: Re
 # --- refused before any work ------------------------------------------------------------------------
 
 
+@pytest.mark.rows(2, "s3:///x", "sftp://host:port/x")
 @pytest.mark.parametrize(
     "url",
     [
@@ -447,6 +455,7 @@ def test_a_location_that_is_refused(url: str) -> None:
     assert "secret" not in done.err
 
 
+@pytest.mark.rows(0, "sftp-paramiko")
 @pytest.mark.parametrize(("scheme", "package"), [("s3", "s3fs"), ("sftp", "paramiko")])
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
     monkeypatch.delitem(sys.modules, remote.SCHEMES[scheme], raising=False)
@@ -506,6 +515,7 @@ def test_a_repository_is_created_on_demand_only(source: Slapd, place: Remote) ->
     place.backup(*run).ok()
 
 
+@pytest.mark.long
 def test_no_secret_is_told(source: Slapd, server: S3Server, bucket: Remote) -> None:
     done = bucket.run(source, "-v", "-v").ok()
     server.proxy.refuse()
@@ -515,6 +525,7 @@ def test_no_secret_is_told(source: Slapd, server: S3Server, bucket: Remote) -> N
         assert server.environment["AWS_SECRET_ACCESS_KEY"] not in text
 
 
+@pytest.mark.long
 def test_nothing_stays_on_this_host(source: Slapd, other: Slapd, bucket: Remote, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     bucket.run(source, "--tmp", tmp_path / "scratch").ok()

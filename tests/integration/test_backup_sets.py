@@ -152,6 +152,7 @@ def faults(restored: Logged, live: list[Write]) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_while_the_server_changes(source: Logged, other: Logged, tmp_path: Path) -> None:
     repo, apart = tmp_path / "repo", tmp_path / "apart"
     with running(source.server), Churn(source.server, rate=1000.0) as churn:
@@ -231,6 +232,7 @@ def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
     other.change()
 
 
+@pytest.mark.long
 def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     source.run(repo, "--incremental").ok()
@@ -242,6 +244,7 @@ def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
     assert other.entries(source.server.suffix) == source.entries(source.server.suffix)
 
 
+@pytest.mark.long
 def test_encrypted(source: Logged, other: Logged, tmp_path: Path) -> None:
     key = generated(tmp_path / "key")
     source.run(tmp_path / "repo", "--recipient", key.public).ok()
@@ -250,6 +253,7 @@ def test_encrypted(source: Logged, other: Logged, tmp_path: Path) -> None:
     assert other.entries(LOG) == source.entries(LOG)
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_no_set(source: Logged, tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     assert source.run(repo, "--incremental", DITSEED_KILL_AT="publish.middle").status == -9
@@ -262,6 +266,7 @@ def test_a_killed_run_leaves_no_set(source: Logged, tmp_path: Path) -> None:
     assert len(repository.find_set(repo, "latest")) == 2
 
 
+@pytest.mark.long
 def test_one_directory_is_in_use(source: Logged, other: Logged, tmp_path: Path) -> None:
     """Nothing is restored then, not even the database that comes first."""
     repo = tmp_path / "repo"
@@ -276,6 +281,7 @@ def test_one_directory_is_in_use(source: Logged, other: Logged, tmp_path: Path) 
     assert not (other.server.database_dir / "data.mdb").exists()
 
 
+@pytest.mark.long
 def test_what_is_of_one_moment_stays_together(source: Logged, tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     for _ in range(3):
@@ -385,6 +391,7 @@ def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
     assert source.restore(repo, "--target", tmp_path).status == UsageProblem.exit_status
 
 
+@pytest.mark.long
 def test_on_another_host(source: Logged, other: Logged) -> None:
     with s3.running() as far:
         where = f"s3://{s3.BUCKET}/sets"

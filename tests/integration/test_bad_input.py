@@ -72,6 +72,7 @@ def search(both: Pair, *more: object) -> list[str]:
 # --- the provider -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_wrong_password(both: Pair, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("not it")
     seed = ("replica", "seed", "--strategy", "search", *where(both))
@@ -146,6 +147,7 @@ def _lift(provider: Slapd, words: str) -> None:
     subprocess.run(["sh", "-eu"], input=text, text=True, check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.rows(0, "olcSizeLimit-100-the size limit")
 @pytest.mark.parametrize(
     ("name", "limits", "words"),
     [
@@ -181,6 +183,7 @@ def test_a_limit_of_the_provider(
     ditseed(*export).ok()
 
 
+@pytest.mark.long
 def test_the_time_limit_of_the_provider(tmp_path: Path, user: tuple[str, ...]) -> None:
     """A provider that stands still in the middle of a search meets its own time limit."""
     with pair(tmp_path, 20_000) as both:
@@ -303,6 +306,7 @@ objectclass ( 1.3.6.1.4.1.4203.666.1.2 NAME 'strangeDevice' SUP top AUXILIARY MA
 """
 
 
+@pytest.mark.long
 def test_schema_of_the_provider_that_the_consumer_lacks(tmp_path: Path) -> None:
     """Each strategy says so before the long part."""
     schema, people = tmp_path / "strange.schema", tmp_path / "odd.ldif"
@@ -323,6 +327,7 @@ def test_schema_of_the_provider_that_the_consumer_lacks(tmp_path: Path) -> None:
 # --- the target ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_target_that_is_not_empty(both: Pair) -> None:
     both.consumer.slapadd(text(both.consumer.suffix, objectClass="domain", dc="example"))
     for strategy in ("search", "ldif", "clone"):
@@ -330,6 +335,7 @@ def test_a_target_that_is_not_empty(both: Pair) -> None:
     refused(both, errors.TargetNotEmpty, "build", both.export_dir, *where(both))
 
 
+@pytest.mark.long
 def test_a_target_in_use(both: Pair) -> None:
     """Also with --replace, and also while slapd has not written an entry yet."""
     with both.consumer:
@@ -412,6 +418,7 @@ def test_no_space_for_a_build(cramped: Pair) -> None:
     assert "needed" not in refused(cramped, errors.NoSpace, *build, "--no-space-check").err
 
 
+@pytest.mark.long
 def test_no_space_for_an_export(both: Pair) -> None:
     require(missing_loop_filesystem())
     with loop_filesystem(4) as disk:

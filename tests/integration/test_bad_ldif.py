@@ -52,6 +52,7 @@ def _cuts(plain: bytes) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.long("after a line-native", "in a line-native", "in a line-slapadd", "in base64-native")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("cut", ["in a line", "after a line", "in base64", "before the last line end"])
 def test_an_ldif_cut_in_a_record(both: Pair, plain: bytes, tmp_path: Path, cut: str, engine: str) -> None:

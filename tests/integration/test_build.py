@@ -66,6 +66,7 @@ def build(engine: str) -> Build:
     return lambda target, *more: _build(target, *more, *engine_words(engine))
 
 
+@pytest.mark.long
 def test_it_holds_what_the_ldif_does(build: Build, target: Slapd, hard_ldif: Path) -> None:
     """Names, values and objects of every hard kind; slapd starts on it and answers."""
     build(target, hard_ldif).ok()
@@ -77,6 +78,8 @@ def test_it_holds_what_the_ldif_does(build: Build, target: Slapd, hard_ldif: Pat
         assert target.search("(objectClass=referral)", ("1.1",))
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("shards-config")
 def test_the_same_as_slapadd(build: Build, target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     """Index by index: as many records in each table."""
     with closing(Slapd()) as reference:
@@ -100,6 +103,7 @@ def _records(server: Slapd) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 def test_export_and_build_bring_a_hard_tree_over(build: Build, form: Form, hard_ldif: Path, tmp_path: Path) -> None:
     source = replication.provider()
     source.slapadd(hard_ldif)
@@ -116,6 +120,7 @@ def _context_csns(server: Slapd) -> set[str]:
     return set(re.findall(r"^contextCSN: (\S+)", server.slapcat(), re.MULTILINE))
 
 
+@pytest.mark.rows(0, "shards-conf-True")
 @pytest.mark.parametrize("write", [True, False])
 def test_w_writes_context_csn_as_slapadd_does(build: Build, target: Slapd, people_ldif: Path, write: bool) -> None:
     options = ("-w",) if write else ()
@@ -130,6 +135,8 @@ def test_w_writes_context_csn_as_slapadd_does(build: Build, target: Slapd, peopl
         assert bool(_context_csns(target)) == write
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("shards-config")
 def test_several_files_compressed_or_not(build: Build, target: Slapd, tmp_path: Path) -> None:
     write_people(tmp_path / "all.ldif", SUFFIX, 300)
     records = (tmp_path / "all.ldif").read_text().split("\n\n")
@@ -143,6 +150,8 @@ def test_several_files_compressed_or_not(build: Build, target: Slapd, tmp_path: 
     assert tree(target.slapcat()).keys() == {text.split("\n")[0] for text in records if text.strip()}
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("slapadd-conf")
 def test_only_one_of_several_suffixes(build: Build, form: Form, people_ldif: Path, short_tmp: Path) -> None:
     home = short_tmp / "server"
     other = (home / "other").absolute()
@@ -158,6 +167,7 @@ def test_only_one_of_several_suffixes(build: Build, form: Form, people_ldif: Pat
             assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
 
 
+@pytest.mark.long
 def test_replace_swaps_at_once(build: Build, target: Slapd, people_ldif: Path, hard_ldif: Path) -> None:
     build(target, people_ldif).ok()
     data = target.database_dir / "data.mdb"
@@ -169,6 +179,7 @@ def test_replace_swaps_at_once(build: Build, target: Slapd, people_ldif: Path, h
     assert tree(target.slapcat()) == tree(hard_ldif.read_text())
 
 
+@pytest.mark.long
 def test_a_failed_replace_leaves_the_old_one(build: Build, target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     build(target, people_ldif).ok()
     before = Stamp.of(target.database_dir / "data.mdb")
@@ -182,6 +193,7 @@ def test_a_failed_replace_leaves_the_old_one(build: Build, target: Slapd, people
         assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
 
 
+@pytest.mark.long
 def test_once_done_it_does_nothing_and_after_a_loss_it_builds_again(
     build: Build, target: Slapd, people_ldif: Path
 ) -> None:
@@ -195,6 +207,7 @@ def test_once_done_it_does_nothing_and_after_a_loss_it_builds_again(
     assert data.exists()
 
 
+@pytest.mark.long
 def test_a_mended_ldif_needs_no_other_command(
     build: Build, engine: str, target: Slapd, people_ldif: Path, tmp_path: Path
 ) -> None:
@@ -207,6 +220,8 @@ def test_a_mended_ldif_needs_no_other_command(
     build(target, path).ok()
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("slapadd-conf")
 def test_owner_and_mode_are_the_servers(build: Build, form: Form, people_ldif: Path) -> None:
     """Built by root, run by another user."""
     account = pwd.getpwnam("openldap")
@@ -220,11 +235,15 @@ def test_owner_and_mode_are_the_servers(build: Build, form: Form, people_ldif: P
             assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("shards-config")
 def test_the_default_mode_is_private(build: Build, target: Slapd, people_ldif: Path) -> None:
     build(target, people_ldif).ok()
     assert stat.S_IMODE((target.database_dir / "data.mdb").stat().st_mode) == 0o600
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("shards-config")
 def test_the_file_is_no_larger_than_its_content(build: Build, target: Slapd, people_ldif: Path) -> None:
     """slapadd's writable map would leave it as long as maxsize."""
     build(target, people_ldif).ok()
@@ -233,6 +252,7 @@ def test_the_file_is_no_larger_than_its_content(build: Build, target: Slapd, peo
     assert status.st_blocks * 512 >= status.st_size * 0.9
 
 
+@pytest.mark.rows(0, "native-config")
 def test_maxsize_auto_changes_the_configuration(build: Build, engine: str, form: Form, people_ldif: Path) -> None:
     account = pwd.getpwnam("openldap")
     with closing(Slapd(Settings(maxsize=1 << 20), form=form, user="openldap")) as target:
@@ -256,6 +276,8 @@ def test_maxsize_auto_changes_the_configuration(build: Build, engine: str, form:
             assert database[0][1]["olcDbMaxSize"] == [str(chosen).encode()]
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("slapadd-conf")
 def test_nothing_is_left_unsynced(build: Build, target: Slapd, people_ldif: Path) -> None:
     """The load is quick mode in a private copy; the operator's configuration keeps its words."""
     before = {path: path.read_bytes() for path in _config_files(target)}
@@ -272,6 +294,7 @@ def _config_files(target: Slapd) -> list[Path]:
     return [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
 
 
+@pytest.mark.long
 def test_entries_without_operational_attributes_get_the_servers_own(build: Build, people_ldif: Path) -> None:
     """entryCSN with the configured server ID, so that the new provider's contextCSN covers them."""
     with closing(replication.provider(Settings(server_id=7))) as target:
@@ -280,6 +303,7 @@ def test_entries_without_operational_attributes_get_the_servers_own(build: Build
         assert found == {"007"}
 
 
+@pytest.mark.rows(3)
 def test_a_dry_run_changes_nothing(build: Build, target: Slapd, people_ldif: Path) -> None:
     before = sorted(os.listdir(target.database_dir))
     done = build(target, people_ldif, "--dry-run", "--json")

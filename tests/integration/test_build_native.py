@@ -69,6 +69,7 @@ def test_standard_input(target: Slapd, people_ldif: Path, name: str) -> None:
     assert len(found) == facts["entries"] == facts["read"] == people_ldif.read_text().count("\n\n")
 
 
+@pytest.mark.long
 def test_a_stream_is_read_anew_each_time(target: Slapd, people_ldif: Path) -> None:
     """What it brings now may be something else."""
     _piped(target, TOP.encode(), "-").ok()
@@ -122,6 +123,7 @@ def test_nothing_is_left_in_the_scratch_directory(
     assert inside == {"lock", "now.json", "run.log"}
 
 
+@pytest.mark.long
 def test_memory_and_jobs_change_nothing(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     """Nor does anything else, once the time is given."""
     where = ("--config", target.config_path, "-b", SUFFIX)
@@ -200,6 +202,7 @@ def test_the_switch_is_offered_for_values_alone(target: Slapd, ldif: Path) -> No
     assert "--no-value-check" not in done.err
 
 
+@pytest.mark.long
 def test_slapadd_checks_no_values_anyway(target: Slapd, tmp_path: Path) -> None:
     """So the switch is no mistake there, and both engines store the same."""
     path = tmp_path / "numbered.ldif"

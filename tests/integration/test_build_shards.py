@@ -62,6 +62,7 @@ def _dn(record: str) -> str:
     return record.partition("\n")[0].removeprefix("dn: ")
 
 
+@pytest.mark.long("150")
 @pytest.mark.parametrize("at", [-1, 150, 1])
 def test_an_entry_that_slapd_refuses_is_named_with_its_place(
     target: Slapd, records: list[str], tmp_path: Path, at: int
@@ -78,6 +79,7 @@ def test_an_entry_that_slapd_refuses_is_named_with_its_place(
     assert f"({path}, line {_line(path, dn)})" in done.err
 
 
+@pytest.mark.long("places0", "places1")
 @pytest.mark.parametrize("places", [(250, 251), (50, 299), (0, 200)])
 def test_an_entry_that_is_there_twice_is_named(
     target: Slapd, records: list[str], tmp_path: Path, places: tuple[int, int]
@@ -112,6 +114,7 @@ def test_a_parent_that_is_nowhere(target: Slapd, records: list[str], tmp_path: P
     _refused(target, done, 43)
 
 
+@pytest.mark.long
 def test_any_order_of_the_input_gives_the_same_entries(target: Slapd, records: list[str], tmp_path: Path) -> None:
     with closing(Slapd()) as reference:
         reference.slapadd(_write(tmp_path / "plain.ldif", records))
@@ -124,6 +127,7 @@ def test_any_order_of_the_input_gives_the_same_entries(target: Slapd, records: l
     assert tree(target.slapcat()) == tree(whole)
 
 
+@pytest.mark.long
 def test_what_is_made_is_made_once(target: Slapd, records: list[str], tmp_path: Path) -> None:
     """Each process alone would make the same CSNs."""
     _build(target, _write(tmp_path / "plain.ldif", records)).ok()

@@ -54,6 +54,7 @@ def _spooled(target: Slapd) -> list[Path]:
     return sorted((target.database_dir / ".ditseed-build").glob("spool/*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("packed", [False, True])
 def test_as_from_a_file(target: Slapd, ldif: Path, shards: int, packed: bool) -> None:
@@ -66,6 +67,7 @@ def test_as_from_a_file(target: Slapd, ldif: Path, shards: int, packed: bool) ->
         assert not differences(target.database_dir, other.database_dir, frozenset())
 
 
+@pytest.mark.long
 def test_a_named_pipe_between_files(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     entries = ldif.read_text().split("\n\n")
     pipe, rest = tmp_path / "pipe", tmp_path / "rest.ldif"
@@ -79,6 +81,7 @@ def test_a_named_pipe_between_files(target: Slapd, ldif: Path, tmp_path: Path) -
     assert target.slapcat() == ldif.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["spool.middle", "scan.start", "slices.middle", "merge.middle"])
 def test_killed_and_begun_again(target: Slapd, ldif: Path, point: str) -> None:
     """The pipe brings it once more; nothing of the first is left."""

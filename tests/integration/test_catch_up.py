@@ -62,6 +62,7 @@ def require_only_changes(provider: Provider, consumer: Slapd) -> None:
     assert sent <= CHANGED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_it_comes_as_foreseen(version: Chroot | None, tmp_path: Path, name: str) -> None:
     situation = SITUATIONS[name]
@@ -81,6 +82,7 @@ def test_it_comes_as_foreseen(version: Chroot | None, tmp_path: Path, name: str)
         assert [what for what, so in came.items() if so] == [situation.answer], (refresh, sent)
 
 
+@pytest.mark.rows(0, "trixie-set, no write since")
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_printed_mends_it(version: Chroot | None, tmp_path: Path, name: str) -> None:
     with (
@@ -93,6 +95,7 @@ def test_what_is_printed_mends_it(version: Chroot | None, tmp_path: Path, name: 
         require_only_changes(provider, consumer)
 
 
+@pytest.mark.long
 def test_what_is_printed_for_a_slapd_conf(tmp_path: Path) -> None:
     """What is pasted holds until slapd ends; so the line for the file is printed besides."""
     with (
@@ -106,6 +109,7 @@ def test_what_is_printed_for_a_slapd_conf(tmp_path: Path) -> None:
         require_only_changes(provider, consumer)
 
 
+@pytest.mark.long
 def test_what_is_printed_where_cn_config_is_hidden(version: Chroot | None, tmp_path: Path) -> None:
     """The account sees nothing but the tree: the answer is told by the provider's own answers."""
     with catching_up.provider(version, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
@@ -117,6 +121,7 @@ def test_what_is_printed_where_cn_config_is_hidden(version: Chroot | None, tmp_p
         require_only_changes(provider, consumer)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WRONG)
 def test_the_provider_is_prepared(version: Chroot | None, tmp_path: Path, name: str) -> None:
     """Nothing of value is another afterwards, and what was set is put back."""
@@ -150,6 +155,7 @@ def changed(before: str, after: str) -> list[str]:
     return [line[1:].partition(":")[0] for line in lines if re.match(r"[-+]\w", line)]
 
 
+@pytest.mark.rows(0, "written-down")
 @pytest.mark.parametrize("point", ["written-down", "taken"])
 def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
     """The same command goes on, and what was before the first one is what is put back."""
@@ -167,6 +173,7 @@ def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
         assert provider.session_log == []
 
 
+@pytest.mark.long
 def test_a_provider_that_is_ready_is_left_alone(tmp_path: Path) -> None:
     with (
         catching_up.provider(None, tmp_path, SITUATIONS["set, and one write"]) as provider,
@@ -178,6 +185,7 @@ def test_a_provider_that_is_ready_is_left_alone(tmp_path: Path) -> None:
         assert provider.server.context_csns() == before
 
 
+@pytest.mark.long
 def test_a_dry_run_prepares_nothing(tmp_path: Path) -> None:
     with catching_up.provider(None, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
         before = provider.server.context_csns()
@@ -195,6 +203,7 @@ def test_an_account_that_may_not_prepare(tmp_path: Path) -> None:
         assert provider.session_log == []
 
 
+@pytest.mark.rows(0, "trixie")
 def test_deletions_that_nobody_will_tell_of(version: Chroot | None, tmp_path: Path) -> None:
     """syncprov-nopresent is for the database of an accesslog: here the consumer would keep what was deleted."""
     situation = Situation("changes", "syncprov-nopresent TRUE")
@@ -203,6 +212,7 @@ def test_deletions_that_nobody_will_tell_of(version: Chroot | None, tmp_path: Pa
             assert "NO deletions" in foreseen(provider, consumer, *who)[1]
 
 
+@pytest.mark.long
 def test_a_provider_that_is_itself_a_consumer(version: Chroot | None, tmp_path: Path) -> None:
     """It never brings a server ID of its own into its contextCSN, and is not expected to."""
     with catching_up.provider(version, tmp_path, NO_LOG) as first:
@@ -227,6 +237,7 @@ def test_a_provider_that_is_itself_a_consumer(version: Chroot | None, tmp_path: 
             assert "unless it is itself a consumer" in said
 
 
+@pytest.mark.long
 def test_a_partial_replica_gets_fewer(tmp_path: Path) -> None:
     with (
         catching_up.provider(None, tmp_path, NO_LOG) as provider,
@@ -235,6 +246,7 @@ def test_a_partial_replica_gets_fewer(tmp_path: Path) -> None:
         assert "will send it at most" in foreseen(provider, consumer)[1]
 
 
+@pytest.mark.long
 def test_online_it_is_told_as_well(tmp_path: Path) -> None:
     with (
         catching_up.provider(None, tmp_path, NO_LOG) as provider,
@@ -248,6 +260,7 @@ def test_online_it_is_told_as_well(tmp_path: Path) -> None:
         assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
 
 
+@pytest.mark.long
 def test_an_export_that_is_older_than_the_session_log(version: Chroot | None, tmp_path: Path) -> None:
     """The contextCSN of the LDIF counts, not that of today."""
     with catching_up.provider(version, tmp_path, NO_LOG) as provider, catching_up.consumer(provider) as consumer:
@@ -264,6 +277,7 @@ def test_an_export_that_is_older_than_the_session_log(version: Chroot | None, tm
         assert "it was not asked (-H)" in done.err
 
 
+@pytest.mark.rows(0, "trixie")
 def test_answered_from_an_accesslog(version: Chroot | None, tmp_path: Path) -> None:
     """olcSpSessionlogSource, of OpenLDAP 2.5 and later: a new log begins with what the database had then."""
     if version and version.version.startswith("2.4."):
@@ -275,6 +289,7 @@ def test_answered_from_an_accesslog(version: Chroot | None, tmp_path: Path) -> N
         require_only_changes(provider, consumer)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("written", [0, 2])
 def test_delta_syncrepl(version: Chroot | None, tmp_path: Path, written: int) -> None:
     """Where the accesslog does not reach back, a plain refresh comes, with all that it costs."""
@@ -298,6 +313,7 @@ def test_delta_syncrepl(version: Chroot | None, tmp_path: Path, written: int) ->
         assert named in ((0,) if written else (0, entries))
 
 
+@pytest.mark.rows(1)
 def test_delta_syncrepl_is_prepared(version: Chroot | None, tmp_path: Path) -> None:
     situation = Situation("", accesslog=True)
     with (
@@ -335,6 +351,7 @@ def database_of(server: Slapd) -> str:
     return found[0][0]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.heavy
 @pytest.mark.alone
 @pytest.mark.parametrize("name", ["no session log", "own server ID lacking"])

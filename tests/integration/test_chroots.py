@@ -40,6 +40,7 @@ def server_of(other: Chroot) -> Slapd:
     return Slapd(Settings(modules=modules), installation=Installation(prefix=other.prefix))
 
 
+@pytest.mark.long
 def test_runs_as_a_test_server(other: Chroot, people_ldif: Path) -> None:
     with server_of(other) as server:
         server.stop()
@@ -50,6 +51,7 @@ def test_runs_as_a_test_server(other: Chroot, people_ldif: Path) -> None:
         assert server.log_lines(rf"slapd {other.version}".replace(".", r"\."))
 
 
+@pytest.mark.long
 def test_the_same_tree_in_this_and_the_other_version(other: Chroot, people_ldif: Path) -> None:
     """Operational attributes come from the LDIF of the first, so that nothing may differ."""
     with Slapd() as here, server_of(other) as there:
@@ -60,6 +62,7 @@ def test_the_same_tree_in_this_and_the_other_version(other: Chroot, people_ldif:
         assert not list(differences(tree(here.slapcat()), tree(there.slapcat())))
 
 
+@pytest.mark.long
 def test_ditseed_tools(other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """slapcat of ditseed itself is that version's, and sees the same directories."""
     with server_of(other) as server:
@@ -70,6 +73,7 @@ def test_ditseed_tools(other: Chroot, people_ldif: Path, monkeypatch: pytest.Mon
         assert found.count(b"\ndn: ") + found.startswith(b"dn: ") > 1000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ditseed_builds_for_it(other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     """The whole of `ditseed build` with that version's tools; then that version's slapd runs on the result."""

@@ -71,6 +71,7 @@ def busy(people_ldif: Path) -> Iterator[Slapd]:
         yield server
 
 
+@pytest.mark.long
 def test_three(busy: Slapd, tmp_path: Path) -> None:
     _clones(busy, tmp_path, 3, 1)
 

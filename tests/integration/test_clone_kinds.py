@@ -111,6 +111,7 @@ def test_a_sparse_file_takes_what_it_took(stopped: Slapd, people_ldif: Path, kin
             server.close()
 
 
+@pytest.mark.long
 def test_blocks_are_shared_where_the_file_system_can(people_ldif: Path, tmp_path: Path) -> None:
     require(missing_loop_filesystem("xfs"))
     with loop_filesystem(400, "xfs") as disk:
@@ -297,6 +298,7 @@ def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
         assert [path.name for path in target.iterdir()] == ["data.mdb"]
 
 
+@pytest.mark.long
 def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
     """At the named point, all has come and nothing is in its place yet."""
     other.slapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")

@@ -91,6 +91,7 @@ def written(path: Path, text: bytes) -> Comparable:
 # --- no difference ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_form_of_the_same_data_is_equal(server: Slapd, generated: bytes, tmp_path: Path) -> None:
     who = connection(server)
     options = generating.options(RECIPE)
@@ -141,6 +142,7 @@ def respelled_line(line: str, chance: random.Random) -> str:
     return "\n ".join(line[at : at + 40] for at in range(0, len(line), 40))
 
 
+@pytest.mark.long
 def test_a_hard_tree_is_the_same_by_its_pages_slapcat_and_ldap(tmp_path: Path) -> None:
     made = Slapd(form="conf")
     made.slapadd("".join(hard_tree(SUFFIX)))
@@ -389,6 +391,7 @@ def test_a_configuration_without_a_database_yet() -> None:
         made.close()
 
 
+@pytest.mark.long
 def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
     empty = written(tmp_path / "empty.ldif", b"")
     with pytest.raises(EmptyInput):

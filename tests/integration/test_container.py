@@ -26,6 +26,8 @@ from fixtures.waiting import until
 from tests.support.require import require
 from tests.support.trees import differences, tree
 
+pytestmark = pytest.mark.long
+
 Server = Slapd | ContainerServer
 
 PEOPLE = 200

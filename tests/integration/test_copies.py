@@ -214,6 +214,8 @@ def problems(server: Slapd, level: str = "indexes") -> set[str]:
     return {one.kind for one in verify_database(options, Progress("none")).problems}
 
 
+@pytest.mark.rows(4, "restore-stale")
+@pytest.mark.long("clone-lengths", "restore-lengths")
 @pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize("how", ["clone", "restore"])
 def test_a_copy(servers: Servers, how: str, row: Row) -> None:
@@ -245,6 +247,7 @@ def assert_values_can_change(server: Slapd) -> None:
     assert len(server.search("(uid=u7)", ("mail",))[0][1]["mail"]) == 3
 
 
+@pytest.mark.long
 def test_values_that_multival_would_not_leave_in_the_entry(servers: Servers) -> None:
     """slapd 2.5 and 2.6 lose them when anything of the entry changes."""
     row = next(one for one in ROWS if one.name == "multival")
@@ -253,6 +256,7 @@ def test_values_that_multival_would_not_leave_in_the_entry(servers: Servers) -> 
     assert problems(consumer) == {"indexes.multival"}
 
 
+@pytest.mark.long("False")
 @pytest.mark.parametrize("twice", [True, False])
 def test_values_that_slapd_sorts(servers: Servers, twice: bool) -> None:
     """slapadd takes equal values; a slapd that has to sort them when it reads the entry cannot (it may crash)."""
@@ -289,6 +293,7 @@ def test_values_without_normal_forms(servers: Servers) -> None:
     assert problems(made) == set()
 
 
+@pytest.mark.long
 def test_keys_of_former_settings_beside_the_right_ones(servers: Servers) -> None:
     """slapindex only adds. In a table with keys of two lengths a search by their order misses entries."""
     integer = servers.scratch / "integer.schema"
@@ -306,6 +311,7 @@ def test_keys_of_former_settings_beside_the_right_ones(servers: Servers) -> None
     assert problems(consumer) == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", [one for one in ROWS if one.name in REFRESHED], ids=str)
 def test_a_refresh(servers: Servers, row: Row) -> None:
     made, consumer = servers.made(row), servers.consumer(row)
@@ -327,6 +333,7 @@ def test_a_refresh(servers: Servers, row: Row) -> None:
             assert names(consumer, row.filter) == names(servers.provider, row.filter) != set()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -363,6 +370,7 @@ def long_lists(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
         yield server
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["clone", "restore"])
 def test_longer_lists_than_idlexp_allows(servers: Servers, how: str, long_lists: Slapd) -> None:
     consumer = servers.server(replace(long_lists.settings, global_lines=()))

@@ -49,6 +49,7 @@ def _export(source: Slapd, out: Path, point: str) -> str:
     return done.err
 
 
+@pytest.mark.long
 def test_planning_looks_at_few_entries(source: Slapd, tmp_path: Path) -> None:
     mark = source.log_size()
     _export(source, tmp_path / "out", "plan.recorded")

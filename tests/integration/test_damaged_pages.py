@@ -85,6 +85,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

@@ -178,6 +178,7 @@ def test_nosync_that_is_lent(slapd_instance: Slapd, state: dict[str, str]) -> No
     assert found["severity"] == "ok"
 
 
+@pytest.mark.long
 def test_what_a_killed_run_left_is_put_back_by_fix(
     slapd_instance: Slapd, state: dict[str, str], tmp_path: Path
 ) -> None:
@@ -214,6 +215,7 @@ def test_what_cannot_be_looked_at_is_unknown(slapd_instance: Slapd, state: dict[
     (server.home / "kept").rename(lock)
 
 
+@pytest.mark.long
 def test_an_index_that_the_configuration_has_and_the_file_lacks(state: dict[str, str], tmp_path: Path) -> None:
     """Added to slapd.conf while slapd was stopped; the command that is printed makes it."""
     with Slapd(Settings(), form="conf") as server:
@@ -268,6 +270,7 @@ def test_a_consumer_that_is_behind_and_certificates(provider: Slapd, state: dict
         server.close()
 
 
+@pytest.mark.long
 def test_a_provider_without_a_rule_of_limits(provider: Slapd, state: dict[str, str]) -> None:
     assert of_rule(examined(provider, state, "--json"), "limits") == []
     database = "olcDatabase={3}mdb,cn=config"

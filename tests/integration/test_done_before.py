@@ -53,6 +53,7 @@ def told(again: Done) -> None:
     assert re.fullmatch(MOMENT, again.facts["done_before"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
 def test_a_seeding(both: Pair, strategy: str) -> None:
     first = ditseed(*both.seed(strategy, "--json")).ok()
@@ -61,6 +62,7 @@ def test_a_seeding(both: Pair, strategy: str) -> None:
     told(ditseed(*both.seed(strategy, "--json")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["search", "ldif"])
 def test_a_replica_that_was_written_to_since(both: Pair, strategy: str) -> None:
     """The report of the first time, and exit status 0, would be those of another database."""
@@ -74,6 +76,7 @@ def test_a_replica_that_was_written_to_since(both: Pair, strategy: str) -> None:
     assert made.facts["entries"] == len(before) == len(tree(both.consumer.slapcat()))
 
 
+@pytest.mark.long
 def test_a_database_that_has_lost_entries_since(target: Slapd, people_ldif: Path) -> None:
     build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
     ditseed(*build).ok()
@@ -88,6 +91,7 @@ def test_a_database_that_has_lost_entries_since(target: Slapd, people_ldif: Path
     assert len(tree(target.slapcat())) == len(before) - 50
 
 
+@pytest.mark.long("slapadd")
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
 def test_a_build(target: Slapd, people_ldif: Path, engine: str) -> None:
     build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
@@ -99,6 +103,7 @@ def test_a_build(target: Slapd, people_ldif: Path, engine: str) -> None:
     refused(ditseed(*build, "--engine", engine), errors.ChangedSince)
 
 
+@pytest.mark.long
 def test_a_file_that_is_another_one_under_the_same_inode(target: Slapd, people_ldif: Path, tmp_path: Path) -> None:
     """The inode and the transaction number, which is 1 in all that ditseed builds, say nothing of what was written over
     it. A slapd that opened it, and wrote nothing, has changed nothing."""
@@ -144,6 +149,7 @@ def test_adding(slapd_instance: Slapd, people_ldif: Path) -> None:
     told(adding.add(slapd_instance, people_ldif, "--json"))
 
 
+@pytest.mark.long
 def test_a_server_that_was_made_anew_is_filled_again(slapd_instance: Slapd, people_ldif: Path) -> None:
     adding.add(slapd_instance, people_ldif).ok()
     before = tree(slapd_instance.slapcat())
@@ -157,6 +163,7 @@ def test_a_server_that_was_made_anew_is_filled_again(slapd_instance: Slapd, peop
     refused(adding.add(slapd_instance, people_ldif), errors.AddRefused)
 
 
+@pytest.mark.long
 def test_exports(both: Pair, tmp_path: Path) -> None:
     of_server = ("export", *both.bind, "-b", both.provider.suffix, "-o", both.export_dir)
     of_database = ("export", both.provider.database_dir, "-o", tmp_path / "of-database")

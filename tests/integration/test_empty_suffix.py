@@ -80,6 +80,7 @@ def wait_for(change: str, *targets: Slapd) -> None:
     until(lambda: all(target.search(f"(description={change})") for target in targets))
 
 
+@pytest.mark.rows(0, "rooted-slapcat", "rootless-search")
 @pytest.mark.parametrize("strategy", ["search", "ldif", "slapcat", "clone", "slapadd"])
 def test_a_replica_goes_on_from_its_seed(source: Slapd, short_tmp: Path, strategy: str) -> None:
     how = ("search", "--engine", "slapadd") if strategy == "slapadd" else (strategy,)
@@ -103,6 +104,7 @@ def test_a_replica_goes_on_from_its_seed(source: Slapd, short_tmp: Path, strateg
             assert ours["dn:"] or "dn:" not in theirs
 
 
+@pytest.mark.long("rootless")
 def test_what_slapcat_and_export_write_is_built(source: Slapd, short_tmp: Path) -> None:
     source.restart()  # slapd stores its contextCSN when it stops
     source.ldapmodify(CHANGE.format("again"))
@@ -116,6 +118,7 @@ def test_what_slapcat_and_export_write_is_built(source: Slapd, short_tmp: Path) 
         assert {**ours, "dn:": ()} == {**theirs, "dn:": ()}
 
 
+@pytest.mark.long("more2")
 @pytest.mark.parametrize("more", [(), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", "2")])
 def test_every_engine_makes_the_root(short_tmp: Path, more: tuple[str, ...]) -> None:
     path = short_tmp / "in.ldif"
@@ -125,6 +128,7 @@ def test_every_engine_makes_the_root(short_tmp: Path, more: tuple[str, ...]) -> 
         assert "o: all" in tree(target.slapcat())["dn:"]
 
 
+@pytest.mark.long
 def test_a_root_that_stands_elsewhere_or_is_no_entry_is_refused(short_tmp: Path) -> None:
     for text in (BELOW + ROOT, "dn:\nobjectClass: person\n\n" + BELOW):
         path = short_tmp / "in.ldif"

@@ -56,6 +56,7 @@ def test_entries_of_the_other_database_are_its_own(server: Slapd, engine: str, t
     assert INNER in done.err
 
 
+@pytest.mark.long
 def test_read_copied_tuned_and_backed_up(server: Slapd, tmp_path: Path) -> None:
     where, repo = ("--config", server.config_path, "-b", ""), tmp_path / "repo"
     server.slapadd(LDIF)

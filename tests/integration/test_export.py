@@ -60,6 +60,7 @@ def test_a_dry_run_tells_what_it_would_export(source: Slapd, tmp_path: Path) -> 
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compress", ["zstd", "none"])
 def test_the_export_is_the_tree(source: Slapd, tmp_path: Path, compress: str) -> None:
     """Every attribute, operational ones included, of every entry; nothing that the server computes."""
@@ -97,6 +98,7 @@ def test_nobody_else_can_read_the_entries(source: Slapd, tmp_path: Path) -> None
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 
+@pytest.mark.long
 def test_plain_slapadd_loads_it_in_the_order_of_the_manifest(source: Slapd, tmp_path: Path) -> None:
     _export(source, tmp_path / "out", "--compress", "none", "--pieces", 4, "--page", 100).ok()
     whole = "".join(path.read_text() for path in _shards(tmp_path / "out"))
@@ -114,6 +116,7 @@ def test_once_done_it_does_nothing(source: Slapd, tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in _shards(tmp_path / "out")} == before
 
 
+@pytest.mark.long
 def test_restart_leaves_nothing_of_the_time_before(source: Slapd, tmp_path: Path) -> None:
     """Fewer shards than before, and a run that was killed while it read: neither is mixed in."""
     out = tmp_path / "out"
@@ -141,6 +144,7 @@ def test_a_subtree(source: Slapd, tmp_path: Path) -> None:
     assert all(base in line for line in text.splitlines() if line.startswith("dn: "))
 
 
+@pytest.mark.long
 def test_the_only_suffix_is_the_default(source: Slapd, tmp_path: Path) -> None:
     """As is the bind by ldapi and SASL EXTERNAL. The test server has a second suffix, so it takes BASE of ldap.conf."""
     (tmp_path / "ldap.conf").write_text(f"BASE {SUFFIX}\nURI {source.ldapi_uri}\n")

@@ -70,6 +70,8 @@ def _parameter(case: Case) -> ParameterSet:
     return pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else [])
 
 
+@pytest.mark.rows(9)
+@pytest.mark.long("deep")
 @pytest.mark.parametrize("case", [_parameter(case) for case in CASES])
 def test_every_golden_database(case: Case, tmp_path: Path) -> None:
     """Deep trees, odd DNs, large values, multival, sorted values, holes filled late, the empty suffix."""
@@ -125,6 +127,7 @@ def test_jobs_make_no_difference(stopped: Slapd, tmp_path: Path) -> None:
     assert texts[0] == texts[1] == texts[2]
 
 
+@pytest.mark.long
 def test_the_export_makes_the_same_database(stopped: Slapd, tmp_path: Path) -> None:
     """Key by key what slapadd makes of slapcat's output."""
     export(stopped.database_dir, tmp_path / "out").ok()
@@ -215,6 +218,7 @@ def test_a_parent_that_was_never_added_is_told(tmp_path: Path) -> None:
 # --- while others write ---------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_beside_a_writer(people_ldif: Path, tmp_path: Path) -> None:
     """Each export is the tree as it was in one moment: it loads, and no entry lacks its parent."""
     with closing(replication.provider()) as server:

@@ -80,6 +80,7 @@ def _slapadd(server: Slapd) -> list[str]:
 # --- the same as files ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_as_the_files(stopped: Slapd, tmp_path: Path) -> None:
     """Byte for byte, whatever the jobs and the compression; nothing else is on stdout."""
     out = tmp_path / "out"
@@ -95,6 +96,7 @@ def test_as_the_files(stopped: Slapd, tmp_path: Path) -> None:
     assert f'"entries": {made.facts["entries"]}' in told
 
 
+@pytest.mark.long
 def test_into_slapadd_and_build(stopped: Slapd) -> None:
     with closing(Slapd(Settings(), form="conf")) as theirs, closing(Slapd(Settings(), form="conf")) as ours:
         export = arguments_of(*_words(stopped))
@@ -127,6 +129,7 @@ def _damaged(stopped: Slapd, directory: Path) -> Path:
     return directory
 
 
+@pytest.mark.long
 def test_a_damaged_source(stopped: Slapd, tmp_path: Path) -> None:
     source = _damaged(stopped, tmp_path)
     words = ("export", source, "-o", "-", "--progress", "none")

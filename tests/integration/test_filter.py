@@ -188,6 +188,7 @@ def names(text: str) -> set[str]:
     return {line[4:] for line in text.splitlines() if line.startswith("dn: ")}
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("filters", "offline"), [(FEW, 4), (MANY, OFFLINE)], ids=["few", "many"])
 def test_the_core_answers_as_slapd_does(
     server: Slapd, known: _native.Schema, tmp_path: Path, filters: int, offline: int

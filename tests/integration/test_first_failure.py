@@ -61,6 +61,7 @@ def build(path: Path, database: _native.Database) -> _native.Built:
     )
 
 
+@pytest.mark.long
 def test_the_input_changes_its_version(database: _native.Database, text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "in.ldif"
     for number in range(ROUNDS):
@@ -83,6 +84,7 @@ def test_whoever_reads_goes_away() -> None:
         assert caught.value.code == "ldif.pipe"
 
 
+@pytest.mark.long
 def test_the_database_is_damaged(database: _native.Database, text: bytes, tmp_path: Path) -> None:
     """Pages of id2e, which comes first in the file, are none any more; workers who are ahead wait for their turns."""
     path, data = tmp_path / "in.ldif", tmp_path / "data.mdb"

@@ -46,6 +46,7 @@ def verify(both: Pair, *more: object) -> tuple[object, ...]:
     return ("replica", "verify", *both.bind, "-b", both.provider.suffix, *more)
 
 
+@pytest.mark.long("asked")
 @pytest.mark.parametrize("known", [False, True], ids=["asked", "with --config"])
 def test_verify_of_a_replica_that_is_down(both: Pair, known: bool) -> None:
     config = ("--config", both.consumer.config_path) if known else ()
@@ -180,6 +181,7 @@ def installed(tmp_path: Path) -> Iterator[str]:
     yield f"mount --bind {place} {line[1]}"
 
 
+@pytest.mark.long
 def test_the_cron_line_of_the_documentation(both: Pair, tmp_path: Path) -> None:
     """With cron's environment and nothing else: silent, and a backup is there."""
     given, command = by_cron(cron_lines("docs/backup.md"))

@@ -73,6 +73,7 @@ def _account(server: Slapd) -> tuple[str, ...]:
     return "-D", server.root_dn, "-y", str(server.password_file)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("wanted", ["2000", "15000"])
 def test_few_entries_are_all_read(provider: Slapd, consumer: Slapd, wanted: str) -> None:
     words = (*_account(provider), "--sample-size", wanted, "--json")

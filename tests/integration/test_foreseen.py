@@ -123,6 +123,7 @@ def test_a_map_that_is_too_small(provider: Slapd, dry: tuple[str, ...]) -> None:
         assert seeded(provider, consumer, "search", "--maxsize", "auto", *dry).status == 0
 
 
+@pytest.mark.long
 def test_dynamic_objects_need_no_overlay_in_a_consumer(provider: Slapd) -> None:
     """As slapd's own consumer fills itself; the module alone has to be there, for its schema."""
     with consumer_of(provider) as consumer:

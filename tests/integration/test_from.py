@@ -33,6 +33,7 @@ def data(target: Slapd) -> Path:
     return target.database_dir / "data.mdb"
 
 
+@pytest.mark.long
 def test_the_same_command_makes_the_same_file(target: Slapd) -> None:
     told = build_from(target, "accounts", ENTRIES, "--jobs", 1, "--json").ok().facts
     assert told["read"] == told["entries"] == ALL
@@ -41,6 +42,7 @@ def test_the_same_command_makes_the_same_file(target: Slapd) -> None:
         assert filecmp.cmp(data(target), data(other), shallow=False)
 
 
+@pytest.mark.long
 def test_it_is_what_the_ldif_of_the_tree_makes(target: Slapd, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     words = ("-n", 500, "--seed", 7, "--operational", "--progress", "none")
@@ -60,6 +62,7 @@ def test_export_from_is_generate(tmp_path: Path) -> None:
     assert ours.facts["base"] == "o=else"
 
 
+@pytest.mark.long
 def test_slapadd_takes_it_too(target: Slapd) -> None:
     build_from(target, "accounts", 300, "--operational", "--engine", "slapadd").ok()
     with closing(server()) as other:
@@ -83,6 +86,7 @@ def test_more_than_can_be_numbered_is_refused_before_the_first(target: Slapd, mo
     assert not data(target).exists()
 
 
+@pytest.mark.long
 def test_it_goes_on_where_it_was_killed(target: Slapd) -> None:
     def build(*more: object, at: str = "") -> Done:
         place = ("--config", target.config_path, "-b", target.suffix)
@@ -98,6 +102,7 @@ def test_it_goes_on_where_it_was_killed(target: Slapd) -> None:
     assert "check: done before" in build().ok().err
 
 
+@pytest.mark.long
 def test_progress_knows_how_many_there_are(target: Slapd) -> None:
     said = build_from(target, "campus", 20_000, "--progress", "json").ok().err
     records = [json.loads(line) for line in said.splitlines()]

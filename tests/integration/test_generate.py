@@ -146,6 +146,7 @@ def test_the_template_of_the_manual_is_one(tmp_path: Path) -> None:
         server.close()
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_what_slapd_holds_is_what_was_made(tmp_path: Path) -> None:
     recipe = generating.people(5000)

@@ -48,6 +48,7 @@ def assert_alike(source: Path, entries: int, home: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 @pytest.mark.parametrize("name", ["people", "deep"])
 def test_databases_of_both_have_as_many_pages(name: str, tmp_path: Path) -> None:
@@ -115,6 +116,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Slapd, Pa
         yield made, source
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_databases_and_servers_are_learned_as_their_ldif_is(server: tuple[Slapd, Path], tmp_path: Path) -> None:
     slapd, source = server

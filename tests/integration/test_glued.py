@@ -70,6 +70,7 @@ def build(target: Slapd, ldif: object, *words: object, env: dict[str, str] | Non
     return ditseed("build", ldif, *where, *words, env=env)
 
 
+@pytest.mark.long
 def test_a_live_subordinate_database_is_not_written_to(engine: str, form: Form, ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path, form=form) as target:
         target.slapadd(TOP + unit(GROUPS))
@@ -87,6 +88,7 @@ def test_a_live_subordinate_database_is_not_written_to(engine: str, form: Form, 
         assert entry_count(aside) == 2
 
 
+@pytest.mark.long
 def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path) as target:
         assert "another database holds it" in build(target, ldif, "-g", "--engine", engine).err
@@ -100,6 +102,7 @@ def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
         assert target.slapcat().count("dn: ") == 5
 
 
+@pytest.mark.long
 def test_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path) as target:
         words = ["build", "-", "--config", target.config_path, "-b", SUFFIX]
@@ -108,6 +111,7 @@ def test_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
         assert counts(tmp_path, target) == [2, 3, 2]
 
 
+@pytest.mark.long
 def test_rejects_are_told_of_all(ldif: Path, tmp_path: Path) -> None:
     bad = "dn: ou=bad,{}\nobjectClass: organizationalUnit\nou: bad\nnoSuchThing: x\n\n"
     ldif.write_text(TOP + REST + "".join(bad.format(place) for place in (SUFFIX, GROUPS, INNER)))
@@ -142,6 +146,7 @@ def test_a_part_without_entries_is_not_left_standing_in_silence(ldif: Path, tmp_
         assert counts(tmp_path, target) == [2, 3, 2]
 
 
+@pytest.mark.rows(1)
 def test_nothing_for_the_superior(engine: str, ldif: Path, tmp_path: Path) -> None:
     """As slapadd -b SUPERIOR loads it (its8667 of OpenLDAP's tests)."""
     ldif.write_text(REST)
@@ -176,6 +181,7 @@ def test_another_database_that_is_full_stops_the_build(ldif: Path, tmp_path: Pat
         assert counts(tmp_path, target) == [0, 0, 1]
 
 
+@pytest.mark.long
 def test_maxsize_of_each_is_raised(ldif: Path, form: Form, tmp_path: Path) -> None:
     """In a slapd.d; of a slapd.conf the lines are printed."""
     with server(tmp_path, form=form) as target:
@@ -197,6 +203,7 @@ POINTS = (
 )
 
 
+@pytest.mark.long
 def test_killed_anywhere_the_same_command_goes_on(engine: str, ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path) as target:
         for point in POINTS:
@@ -217,6 +224,7 @@ def test_a_dry_run(engine: str, ldif: Path, tmp_path: Path) -> None:
         assert counts(tmp_path, target) == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_what_reads_a_configuration_reads_as_slapcat(ldif: Path, tmp_path: Path) -> None:
     """-b SUPERIOR is all of the tree, -b CHILD that database alone."""
     with server(tmp_path) as target:
@@ -247,6 +255,7 @@ def test_a_directory_tells_which_database_is_verified(ldif: Path, tmp_path: Path
         assert f"{SUFFIX}, which the file has" in other.err
 
 
+@pytest.mark.long
 def test_the_slapindex_that_is_advised_leaves_the_others_alone(ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path) as target:
         build(target, ldif).ok()
@@ -277,6 +286,7 @@ def pair(home: Path) -> Iterator[tuple[Pair, Slapd]]:
             yield Pair(source, one, home), other
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["search", "ldif", "slapcat"])
 def test_a_seeded_glued_consumer_is_as_one_that_filled_itself(strategy: str, engine: str, tmp_path: Path) -> None:
     with pair(tmp_path) as (both, natural):
@@ -310,6 +320,7 @@ def change(provider: Slapd) -> None:
     provider.ldapmodify(f"dn: ou=b,{INNER}\nchangetype: delete\n")
 
 
+@pytest.mark.rows(1)
 def test_a_seed_takes_what_its_syntax_forbids_in_every_part(engine: str, tmp_path: Path) -> None:
     csn = "20260101000000.000000Z#000000#001#000000"
     ldif = tmp_path / "in.ldif"
@@ -355,6 +366,7 @@ def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:
         assert f"--suffix {GROUPS}" in done.err
 
 
+@pytest.mark.long
 def test_migrated_one_by_one(tmp_path: Path, ldif: Path) -> None:
     with server(tmp_path) as target:
         build(target, ldif).ok()

@@ -77,6 +77,7 @@ def strengths(place: Kerberized, start: int) -> set[int]:
     return {int(found[1]) for line in lines if (found := re.search(r"bind_ssf=(\d+)", line))}
 
 
+@pytest.mark.rows(0, "minssf=56,maxbufsize=4096")
 @pytest.mark.parametrize("properties", LAYERS)
 def test_a_reading_is_whole(place: Kerberized, tmp_path: Path, properties: str) -> None:
     """Both doors, python-ldap's and the core's, are given the same properties."""
@@ -87,6 +88,7 @@ def test_a_reading_is_whole(place: Kerberized, tmp_path: Path, properties: str) 
     same_as_slapcat(place, tmp_path / "out")
 
 
+@pytest.mark.long
 def test_inside_of_tls(place: Kerberized, authority: Authority, tmp_path: Path) -> None:
     """A layer inside of a layer: GSSAPI's inside of TLS."""
     bind = ("-H", by_name(place.server.ldaps_uri), "-Y", "GSSAPI", "-N", "-O", "minssf=56")
@@ -95,12 +97,14 @@ def test_inside_of_tls(place: Kerberized, authority: Authority, tmp_path: Path) 
     same_as_slapcat(place, tmp_path / "out")
 
 
+@pytest.mark.long
 def test_a_server_that_demands_a_layer(strict: Kerberized, tmp_path: Path) -> None:
     strict.export(tmp_path / "out").ok()
     same_as_slapcat(strict, tmp_path / "out")
     refused(strict.export(tmp_path / "weak", "-O", "maxssf=0"), TooWeak, "too weak", "-ZZ")
 
 
+@pytest.mark.long
 def test_adds_through_the_layer(strict: Kerberized, tmp_path: Path) -> None:
     """In transactions, over several connections: large writes are cut into what the layer takes."""
     more = tmp_path / "more.ldif"
@@ -118,6 +122,7 @@ def test_adds_through_the_layer(strict: Kerberized, tmp_path: Path) -> None:
     same_as_slapcat(strict, tmp_path / "out")
 
 
+@pytest.mark.long
 def test_a_replica_is_seeded_by_ticket(place: Kerberized) -> None:
     with closing(replication.consumer(place.server)) as target:
         seed = ("replica", "seed", "--strategy", "search", *place.bind, "-b", SUFFIX)
@@ -127,6 +132,7 @@ def test_a_replica_is_seeded_by_ticket(place: Kerberized) -> None:
             assert_same(place.server, target)
 
 
+@pytest.mark.long
 def test_a_running_replica_is_seeded_by_ticket(place: Kerberized) -> None:
     """-Y and what goes with it hold for both servers."""
     service = place.realm.home / "ldap-localhost.keytab"
@@ -172,12 +178,14 @@ def test_a_ticket_that_does_not_serve(place: Kerberized, idle: Slapd, tmp_path: 
     refused(done, KerberosFailed, message, hint)
 
 
+@pytest.mark.long
 def test_a_server_that_the_realm_does_not_know(place: Kerberized, tmp_path: Path) -> None:
     bind = ("-H", place.server.uri, "-Y", "GSSAPI", "-N", "-b", SUFFIX)
     done = place.run("export", *bind, "-o", tmp_path / "out")
     refused(done, KerberosFailed, "not found in Kerberos database|Cannot determine realm", "ldap/HOST")
 
 
+@pytest.mark.long
 def test_a_server_that_has_not_its_key(people: Path, tmp_path: Path) -> None:
     """The KDC gives the ticket, and slapd cannot read it."""
     require(missing_kerberos())

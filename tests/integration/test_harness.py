@@ -34,6 +34,7 @@ TOP = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n"
 # --- one server ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_starts_quickly_and_takes_entries(form: Form) -> None:
     began = time.monotonic()
@@ -46,6 +47,7 @@ def test_starts_quickly_and_takes_entries(form: Form) -> None:
     assert not home.exists()
 
 
+@pytest.mark.long
 def test_config_and_monitor_by_external(form: Form) -> None:
     with Slapd(form=form) as server:
         [(_, config)] = server.search(
@@ -58,6 +60,7 @@ def test_config_and_monitor_by_external(form: Form) -> None:
             as_root_dn.search_s("cn=config", ldap.SCOPE_BASE)
 
 
+@pytest.mark.long
 def test_external_manages_the_database() -> None:
     with Slapd() as server:
         server.ldapadd(TOP)
@@ -66,6 +69,7 @@ def test_external_manages_the_database() -> None:
         assert server.search("(description=by hand)")
 
 
+@pytest.mark.long
 def test_cn_config_can_be_changed() -> None:
     with Slapd(form="config") as server:
         server.configure(
@@ -76,6 +80,7 @@ def test_cn_config_can_be_changed() -> None:
         assert found["olcDbMaxSize"] == [b"2147483648"]
 
 
+@pytest.mark.long
 def test_secrets_are_private() -> None:
     server = Slapd()
     try:
@@ -91,6 +96,7 @@ def test_secrets_are_private() -> None:
         server.close()
 
 
+@pytest.mark.long
 def test_stop_kill_restart_keep_the_data() -> None:
     with Slapd() as server:
         server.ldapadd(TOP)
@@ -101,12 +107,14 @@ def test_stop_kill_restart_keep_the_data() -> None:
         assert server.search()
 
 
+@pytest.mark.rows(1)
 def test_a_broken_configuration_says_why(form: Form) -> None:
     settings = Settings(database_lines=("nonsense 1",))
     with pytest.raises(ServerError, match="nonsense"), Slapd(settings, form=form):
         pass
 
 
+@pytest.mark.long
 def test_runs_as_another_user() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
@@ -117,6 +125,7 @@ def test_runs_as_another_user() -> None:
         assert Path(f"/proc/{server.pid}").stat().st_uid == owner.st_uid
 
 
+@pytest.mark.long
 def test_settings_reach_the_server() -> None:
     settings = Settings(
         limits=("sizelimit 2",),
@@ -139,6 +148,7 @@ def _units(suffix: str, count: int) -> Iterator[str]:
         yield f"dn: ou={number},{suffix}\nobjectClass: organizationalUnit\n\n"
 
 
+@pytest.mark.long
 def test_hard_tree_survives_slapadd_and_slapcat(short_tmp: Path) -> None:
     ldif = short_tmp / "hard.ldif"
     count = write_hard_tree(ldif, "dc=example,dc=com")
@@ -167,6 +177,7 @@ def _search_by_tls(uri: str, ca: Path, *, start_tls: bool = False) -> Any:
         handle.unbind_ext_s()
 
 
+@pytest.mark.long
 def test_tls_is_verified(short_tmp: Path) -> None:
     authority, stranger = Authority(short_tmp / "one"), Authority(short_tmp / "other")
     with Slapd(Settings(tls=authority.valid())) as server:
@@ -176,6 +187,7 @@ def test_tls_is_verified(short_tmp: Path) -> None:
             _search_by_tls(server.ldaps_uri, stranger.ca)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["expired", "wrong_name"])
 def test_bad_certificates_are_refused(short_tmp: Path, fault: str) -> None:
     authority = Authority(short_tmp)
@@ -187,6 +199,7 @@ def test_bad_certificates_are_refused(short_tmp: Path, fault: str) -> None:
 # --- provider and consumer ----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_consumer_fills_itself(provider: Slapd, form: Form) -> None:
     with consumer(provider, form=form) as target:
         wait_in_sync(provider, target)
@@ -198,6 +211,7 @@ def test_consumer_fills_itself(provider: Slapd, form: Form) -> None:
             handle.delete_s(f"ou=groups,{target.suffix}")
 
 
+@pytest.mark.long
 def test_new_consumer_is_empty(provider: Slapd) -> None:
     with contextlib.closing(consumer(provider)) as target:
         assert not target.running
@@ -215,6 +229,7 @@ def test_replicator_reads_past_the_size_limit(provider: Slapd) -> None:
     assert all(values.get("userPassword") for _, values in found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("session_log", "kind"), [(1000, "delete"), (0, "present")])
 def test_refresh_report_tells_the_kinds(people_ldif: Path, session_log: int, kind: str) -> None:
     source = make_provider(session_log=session_log)
@@ -250,6 +265,7 @@ def _four_changes(suffix: str) -> str:
 # --- churn --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_consumer_follows_churn(provider: Slapd, short_tmp: Path) -> None:
     """From empty while everything changes; then both are equal, and the journal says what was done."""
     journal = short_tmp / "journal.jsonl"
@@ -265,6 +281,7 @@ def test_consumer_follows_churn(provider: Slapd, short_tmp: Path) -> None:
         assert counts[kind] > 0, kind
 
 
+@pytest.mark.long
 def test_seeded_consumer_catches_up_with_churn(provider: Slapd) -> None:
     """Taken from a quiet moment, changed a lot after it: the refresh brings the changes and nothing else."""
     with Churn(provider, rate=1000) as churn:
@@ -283,6 +300,7 @@ def test_seeded_consumer_catches_up_with_churn(provider: Slapd) -> None:
     assert 0 < refresh.sent <= sum(churn.counts.values())
 
 
+@pytest.mark.long
 def test_consumer_in_persist_phase_follows_harsh_churn(provider: Slapd) -> None:
     with consumer(provider) as target:
         wait_in_sync(provider, target)
@@ -294,6 +312,7 @@ def test_consumer_in_persist_phase_follows_harsh_churn(provider: Slapd) -> None:
         assert_same(provider, target)
 
 
+@pytest.mark.long
 def test_churn_with_a_wrong_password_fails_aloud(provider: Slapd, short_tmp: Path) -> None:
     provider.password_file.write_text("wrong")
     with pytest.raises(RuntimeError, match="INVALID_CREDENTIALS"), Churn(provider, journal=short_tmp / "journal"):
@@ -315,6 +334,7 @@ def _timed_search(uri: str, base: str = "") -> float:
         handle.unbind_ext_s()
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_proxy_delays_each_round_trip(slapd_instance: Slapd) -> None:
     with Proxy(slapd_instance.uri) as proxy:
@@ -323,6 +343,7 @@ def test_proxy_delays_each_round_trip(slapd_instance: Slapd) -> None:
         assert 0.5 <= _timed_search(proxy.uri) < 1.0 + 2 * at_once
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_proxy_delay_keeps_throughput(provider: Slapd) -> None:
     """All entries are many chunks; they come one delay later, not each one delay after the other."""
@@ -338,6 +359,7 @@ def test_proxy_delay_keeps_throughput(provider: Slapd) -> None:
         assert took < 2.0
 
 
+@pytest.mark.long
 def test_proxy_cuts_after_so_many_bytes(provider: Slapd) -> None:
     with Proxy(provider.uri) as proxy:
         proxy.cut_after(100_000, 100_000, 100_000)
@@ -351,6 +373,7 @@ def test_proxy_cuts_after_so_many_bytes(provider: Slapd) -> None:
         assert proxy.connections == 4
 
 
+@pytest.mark.long
 def test_proxy_cuts_and_refuses(slapd_instance: Slapd) -> None:
     with Proxy(slapd_instance.uri) as proxy:
         handle = ldap.initialize(proxy.uri)
@@ -366,6 +389,7 @@ def test_proxy_cuts_and_refuses(slapd_instance: Slapd) -> None:
         assert _timed_search(proxy.uri) < 1.0
 
 
+@pytest.mark.long
 def test_consumer_survives_cuts(provider: Slapd) -> None:
     with Proxy(provider.uri) as proxy:
         proxy.cut_after(100_000, 200_000)
@@ -375,6 +399,7 @@ def test_consumer_survives_cuts(provider: Slapd) -> None:
             assert len(refresh_report(target)) == 3
 
 
+@pytest.mark.long
 def test_proxy_freezes(slapd_instance: Slapd) -> None:
     with Proxy(slapd_instance.uri) as proxy:
         _lost_and_found(proxy.uri, proxy.freeze, proxy.thaw)
@@ -405,6 +430,7 @@ def _lost_and_found(uri: str, lose: Callable[[], None], find: Callable[[], None]
 # --- limits -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "size"), [("ext4", 16), ("xfs", 300)])
 def test_loop_filesystem_fills_up(kind: Filesystem, size: int) -> None:
     require(missing_loop_filesystem(kind))
@@ -413,6 +439,7 @@ def test_loop_filesystem_fills_up(kind: Filesystem, size: int) -> None:
     assert not disk.exists()
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_memory_group_limits() -> None:
     require(missing_memory_group())

@@ -105,6 +105,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", HIDDEN)
 def test_hidden_attributes_are_refused_before_the_reading(case: str) -> None:
     rule, named = HIDDEN[case]
@@ -120,6 +121,7 @@ def test_hidden_attributes_are_refused_before_the_reading(case: str) -> None:
         seed(server, target, "--allow-hidden").ok()
 
 
+@pytest.mark.long
 def test_the_line_of_the_hint_helps() -> None:
     rule, _ = HIDDEN["no search for passwords"]
     with provider(rule) as server, consumer(server) as target:
@@ -148,6 +150,7 @@ def test_hidden_entries_that_the_server_counts_are_refused(short_tmp: Path) -> N
         seed(server, target, "--allow-hidden").ok()
 
 
+@pytest.mark.long
 def test_nothing_hidden_is_not_refused() -> None:
     with provider() as server, consumer(server) as target:
         seed(server, target).ok()
@@ -202,6 +205,7 @@ def written_to(server: Slapd) -> Iterator[None]:
             one.join()
 
 
+@pytest.mark.long
 def test_changes_between_the_answer_and_the_filter_are_no_hiding() -> None:
     with provider() as server, written_to(server), Churn(People(server), rate=300):
         for _ in range(40):
@@ -209,6 +213,7 @@ def test_changes_between_the_answer_and_the_filter_are_no_hiding() -> None:
             assert (sight.hidden, sight.computed, sight.below) == ({}, {}, [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [case for case in HIDDEN if case != "entries"])
 def test_hiding_is_found_while_others_write(case: str) -> None:
     rule, named = HIDDEN[case]
@@ -231,6 +236,7 @@ def test_what_may_be_read_but_not_searched_is_not_hidden() -> None:
         assert_same(server, target)
 
 
+@pytest.mark.long
 def test_a_comparison_says_what_it_did_not_see() -> None:
     rule, named = HIDDEN["no search for passwords"]
     with provider(rule) as server, consumer(server) as target:

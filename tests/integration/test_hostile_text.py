@@ -105,6 +105,7 @@ ASKING: dict[str, Callable[[str, Path], tuple[object, ...]]] = {
 }
 
 
+@pytest.mark.rows(12)
 @pytest.mark.parametrize("bind", [True, False], ids=["of the bind", "of the search"])
 @pytest.mark.parametrize("verb", ASKING)
 @pytest.mark.parametrize("text", [HOSTILE.encode(), b"\xff\xfe\x1b[31m\xc3", (HOSTILE + LONG).encode()])
@@ -142,6 +143,7 @@ def _ldif(path: Path, name: str) -> Path:
 LOADING = ("build", "build, slapadd", "add", "compare", "learn", "seed", "dry run")
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("name", [HOSTILE, HOSTILE + LONG, "a\x1b[2J\x00" + TURNS])
 @pytest.mark.parametrize("verb", LOADING)
 def test_hostile_names_and_values(tmp_path: Path, verb: str, name: str) -> None:
@@ -200,6 +202,7 @@ def test_a_database_with_such_names(tmp_path: Path) -> None:
 NAMES = [b"a\x1b[2J\nditseed: all is well\xe2\x80\xae", b"not\xff\xfeUTF-8\x1b]0;x\x07"]
 
 
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "verb", ["build", "compare", "export", "clone", "verify", "learn", "generate", "backup", "option"]

@@ -108,6 +108,7 @@ def pages_of_trees(place: Path, tables: list[str]) -> int:
     return used - 2 - free - sum(numbers.values())
 
 
+@pytest.mark.long
 def test_bytes_keys_and_records(server: Slapd, told: dict[str, Any]) -> None:
     require(missing_tool())
     place, found = server.database_dir, told
@@ -124,6 +125,7 @@ def test_bytes_keys_and_records(server: Slapd, told: dict[str, Any]) -> None:
     assert by_table(found)["street"]["bytes"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["objectClass", "cn", "modifyTimestamp"])
 def test_the_bytes_are_what_dropping_it_frees(server: Slapd, told: dict[str, Any], tmp_path: Path, name: str) -> None:
     """LMDB itself takes the table apart; mdb_stat counts the pages that are left to other trees."""
@@ -146,6 +148,7 @@ def test_the_bytes_are_what_dropping_it_frees(server: Slapd, told: dict[str, Any
 ALONE = (("cn sub", "uid eq", "mail eq"), ("cn eq", "uid pres", "mail subinitial"), ("cn approx",))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("alone", ALONE, ids=" ".join)
 def test_the_bytes_of_a_kind_are_those_of_its_own_table(
     told: dict[str, Any], ldif: Path, alone: tuple[str, ...]
@@ -172,6 +175,7 @@ def test_the_kinds_of_a_table_add_up(server: Slapd, told: dict[str, Any]) -> Non
     assert re.findall(r"^  (\w+ \w+) ", shown, re.MULTILINE)[:2] == ["cn pres", "cn eq"]
 
 
+@pytest.mark.long
 def test_the_bytes_of_a_kind_from_a_part_of_the_entries(
     server: Slapd, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +193,7 @@ def reckoned(server: Slapd) -> dict[str, int | None]:
     return {kind.index: kind.bytes for one in found.tables for kind in one.kinds}
 
 
+@pytest.mark.long
 def test_where_the_core_does_not_know_the_keys(ldif: Path) -> None:
     settings = Settings(indexes=("uid eq", "cn eq,sub"), global_lines=("index_intlen 9",))
     with closing(Slapd(settings)) as own:
@@ -272,6 +277,7 @@ def test_files_on_another_host(ldif: Path) -> None:
     assert "give the command on the server's host [usage]" in done.err
 
 
+@pytest.mark.long
 def test_keys_that_became_ranges(tmp_path: Path) -> None:
     (tmp_path / "crowd.ldif").write_text(top() + "".join(crowd()))
     with closing(Slapd(Settings(indexes=LONG))) as own:

@@ -116,6 +116,7 @@ def refused_by_slapd(log: Path) -> dict[str, bool]:
     return found
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("text", SERVED)
 def test_which_index_serves_it(asked: tuple[Slapd, Path], tmp_path: Path, text: str) -> None:
     server, log = asked
@@ -128,6 +129,7 @@ def test_which_index_serves_it(asked: tuple[Slapd, Path], tmp_path: Path, text: 
     assert slapd_says[written] == (SERVED[text] is None)
 
 
+@pytest.mark.long("(cn=*abcd)-False")
 @pytest.mark.parametrize(("text", "indexed"), [*SILENT.items(), *TOGETHER.items()])
 def test_what_a_whole_filter_needs(asked: tuple[Slapd, Path], tmp_path: Path, text: str, indexed: bool) -> None:
     found = one_filter(asked[0], tmp_path, text)

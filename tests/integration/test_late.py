@@ -73,6 +73,7 @@ def test_no_look_at_every_entry(both: Pair) -> None:
     _converges(both)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sids", [["000"], ["000", "001"]])
 def test_a_renamed_container_is_followed(both: Pair, sids: list[str]) -> None:
     """Also by a server ID of which nothing is known: then every container is looked at."""

@@ -233,6 +233,7 @@ def test_nul(target: Slapd, tmp_path: Path, engine: str) -> None:
     assert "description:: YQBi\n" in target.slapcat()
 
 
+@pytest.mark.long("native")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_last_line_without_an_end(target: Slapd, tmp_path: Path, engine: str) -> None:
     path = tmp_path / "in.ldif"

@@ -119,6 +119,8 @@ def _unnumbered(limits: list[str]) -> list[str]:
     return [one.partition("}")[2] for one in limits]
 
 
+@pytest.mark.rows(1, "external-others")
+@pytest.mark.long("anonymous-no others", "nobody-no others", "scram-no others", "simple-no others")
 @pytest.mark.parametrize("standing", [(), STANDING], ids=["no others", "others"])
 @pytest.mark.parametrize("way", ["external", "nobody", "simple", "scram", "anonymous"])
 def test_what_is_printed_lifts_it_for_nobody_else(

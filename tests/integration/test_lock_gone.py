@@ -39,6 +39,7 @@ def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.long("build-gone")
 @pytest.mark.parametrize("lock", ["gone", "another"])
 @pytest.mark.parametrize("verb", ["build", "clone", "restore"])
 def test_it_is_not_replaced(live: Slapd, stopped: Slapd, repo: Path, people_ldif: Path, verb: str, lock: str) -> None:
@@ -80,6 +81,7 @@ def test_it_is_not_copied(live: Slapd, tmp_path: Path, verb: str) -> None:
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")  # no process outside of it is seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["backup", "clone"])
 def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path, verb: str) -> None:
     require(None if os.geteuid() == 0 else "needs namespaces")

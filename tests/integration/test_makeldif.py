@@ -13,6 +13,8 @@ from fixtures.opendj import OpenDJ, makeldif, missing_opendj, set_up
 from tests.support.command import ditseed
 from tests.support.require import require
 
+pytestmark = pytest.mark.long
+
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "makeldif"
 SUFFIX = "dc=example,dc=com"
 

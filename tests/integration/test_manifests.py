@@ -188,6 +188,7 @@ def test_nothing_is_compared(whole: Path, export: Path, damage: Callable[[Path],
     refused(ditseed("compare", whole, export))
 
 
+@pytest.mark.long("slapadd")
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
 def test_a_whole_one_is_taken(target: Slapd, export: Path, engine: str) -> None:
     build = ("build", export, "--config", target.config_path, "-b", SUFFIX, "--engine", engine)

@@ -77,6 +77,7 @@ def test_all_is_kept_of_a_database_in_use(old: Slapd, new: Slapd) -> None:
         assert found[0] == f"ou=moved,ou=late,{SUFFIX}"
 
 
+@pytest.mark.long
 def test_entry_ids_stay(old: Slapd, new: Slapd) -> None:
     """Where entries were deleted, too: there and back is the first, key by key."""
     old.slapadd(TOP + _unit("a") + _unit("b") + _unit("c"))
@@ -112,6 +113,7 @@ def test_what_would_be_stored_otherwise_is_made_again(old: Slapd, wanted: Settin
         assert not differences(oracle.database_dir, new.database_dir)
 
 
+@pytest.mark.long
 def test_of_a_database_that_is_written_to_it_is_one_moment(old: Slapd, new: Slapd, people_ldif: Path) -> None:
     """The checksum of the snapshot is that of the new database, whatever comes meanwhile."""
     old.slapadd(people_ldif, "-w")
@@ -161,6 +163,7 @@ def test_a_dry_run_leaves_nothing_of_a_missing_target(old: Slapd, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd) -> None:
     old.slapadd(TOP)
     done = ditseed(
@@ -173,6 +176,7 @@ def test_what_was_written_since_it_was_killed_is_not_lost(old: Slapd, new: Slapd
     assert tree(new.slapcat()) == tree(old.slapcat())
 
 
+@pytest.mark.long
 def test_a_configuration_that_changed_meanwhile_counts(old: Slapd) -> None:
     old.slapadd(TOP)
     with closing(Slapd(Settings(indexes=()), form="conf")) as new:
@@ -201,6 +205,7 @@ def test_what_does_not_equal_the_source_is_not_published(old: Slapd, new: Slapd)
     assert _nothing_was_made(new)
 
 
+@pytest.mark.long
 def test_a_finished_migration_does_not_hide_later_changes(old: Slapd, new: Slapd) -> None:
     old.slapadd(TOP)
     _migrate(old, new).ok()
@@ -223,6 +228,7 @@ def test_the_source_itself_is_refused(old: Slapd) -> None:
     assert "is the source itself" in _refused(done, errors.UsageProblem)
 
 
+@pytest.mark.long
 def test_a_database_in_the_way_is_refused(old: Slapd, new: Slapd) -> None:
     old.slapadd(TOP + _unit("a"))
     new.slapadd(TOP)
@@ -279,6 +285,7 @@ def test_what_the_new_schema_lacks_is_named(tmp_path: Path, new: Slapd) -> None:
         assert _nothing_was_made(new)
 
 
+@pytest.mark.long
 def test_an_entry_that_the_new_schema_forbids_is_named(old: Slapd, new: Slapd) -> None:
     wrong = _unit("wrong").replace("ou: wrong", "ou: wrong\nmail: a@b.c")
     old.slapadd(TOP + wrong, "-s")
@@ -304,6 +311,7 @@ def test_a_damaged_source_is_refused(old: Slapd, new: Slapd, people_ldif: Path) 
     assert _nothing_was_made(new)
 
 
+@pytest.mark.long
 def test_a_plan_writes_nothing(old: Slapd, new: Slapd, people_ldif: Path) -> None:
     old.slapadd(people_ldif)
     told = _migrate(old, new, "--dry-run", "--json").ok().facts
@@ -328,6 +336,7 @@ def test_a_plan_tells_what_the_new_slapd_does_not_accept(old: Slapd) -> None:
         assert _nothing_was_made(new)
 
 
+@pytest.mark.long
 def test_a_map_that_is_too_small_is_foreseen(old: Slapd, people_ldif: Path) -> None:
     old.slapadd(people_ldif)
     with closing(Slapd(Settings(maxsize=1 << 20))) as new:
@@ -364,6 +373,7 @@ def _group(members: int) -> str:
     return f"\ndn: cn=all,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\n{names}"
 
 
+@pytest.mark.long
 def test_another_database_of_the_same_transaction_is_not_done(old: Slapd, new: Slapd, tmp_path: Path) -> None:
     """What ditseed builds always has transaction 1, and cp leaves the inode as it is."""
     for number, text in enumerate((TOP, TOP + _unit("a"))):

@@ -96,6 +96,8 @@ def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
     return {"LDAPURI": f"{PHASES[phase][0]}://127.0.0.1:{port}", **more}
 
 
+@pytest.mark.rows(7)
+@pytest.mark.long("seed-StartTLS")
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("verb", VERBS)
 def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
@@ -112,6 +114,7 @@ def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(
     ("verb", "phase"),
     [*(("export", phase) for phase in PHASES), *((verb, "bind") for verb in VERBS if verb != "export")],

@@ -44,6 +44,7 @@ def lines(template: str, operations: int, *more: object) -> list[dict[str, Any]]
     return [json.loads(line) for line in asked(template, operations, *more).ok().out.splitlines()]
 
 
+@pytest.mark.long("accounts", "campus", "worst")
 def test_searches_and_binds_end_as_they_say(loaded: Loaded) -> None:
     template, target = loaded
     plan = lines(template, 1000, "--mix", "search=60,bind=40", "--miss", "20%")
@@ -55,6 +56,7 @@ def test_searches_and_binds_end_as_they_say(loaded: Loaded) -> None:
     assert kinds["search", 32, 0] > 5 < kinds["search", 0, None]
 
 
+@pytest.mark.long("accounts", "worst")
 def test_a_plan_that_lies_is_found_out(loaded: Loaded) -> None:
     template, target = loaded
     hit = next(one for one in lines(template, 200) if one.get("entries") == 1)
@@ -77,6 +79,7 @@ def test_changes_apply_and_what_is_said_stays_true(loaded: Loaded) -> None:
     assert [one for one in map(driver.wrong, reads) if one] == []
 
 
+@pytest.mark.long("campus", "worst")
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_ldif_applies(template: str) -> None:
     target = server()
@@ -132,6 +135,7 @@ def test_what_cannot_be_planned(words: tuple[str, ...], reason: str) -> None:
     assert done.out == ""
 
 
+@pytest.mark.long
 def test_nobody_binds_without_passwords(tmp_path: Path) -> None:
     path = tmp_path / "hosts.toml"
     path.write_text(

@@ -29,6 +29,8 @@ from tests.support.command import Done, ditseed
 from tests.support.ldif import text_of
 from tests.support.require import require
 
+pytestmark = pytest.mark.long
+
 Other = OpenDJ | DS389
 Tree = dict[str, dict[str, frozenset[bytes]]]  # DN and attributes in lower case
 PEOPLE = 2000

@@ -208,6 +208,7 @@ def entries(text: str) -> Tree:
     }
 
 
+@pytest.mark.rows(5, "trixie-collect")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_exported_is_what_is_stored(case: Case, short_tmp: Path, installation: Installation) -> None:
     row = overlays.BY_NAME[case.name]
@@ -225,6 +226,7 @@ def seed(server: Slapd, target: Slapd, *more: object) -> Done:
     return ditseed(*words, *bound(server), *more)
 
 
+@pytest.mark.long
 def test_a_replica_of_what_is_not_shown_as_stored_is_refused(short_tmp: Path) -> None:
     case = next(case for case in CASES if case.name == "collect")
     with configured(case, short_tmp) as server:
@@ -250,6 +252,7 @@ def test_overlays_that_the_server_tells_are_named(short_tmp: Path) -> None:
             assert "the overlay rwm " in done.err
 
 
+@pytest.mark.long
 def test_the_replicas_overlays_speak_for_a_provider_that_does_not_tell() -> None:
     settings = Settings(modules=("back_mdb", "syncprov", "collect"))
     overlay = f'overlay collect\ncollectinfo "ou=nowhere,{SUFFIX}" description'
@@ -265,6 +268,7 @@ def test_the_replicas_overlays_speak_for_a_provider_that_does_not_tell() -> None
         ditseed(*words, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--dry-run").ok()
 
 
+@pytest.mark.long
 def test_a_replica_beside_an_overlay_is_the_provider_again(short_tmp: Path) -> None:
     """accesslog, dynlist and valsort together, as a natural consumer and slapcat have it."""
     case = Case(

@@ -108,6 +108,7 @@ def stopped_at(point: str, source: Slapd, target: Slapd, scratch: Path) -> None:
     assert done.status == -9, done
 
 
+@pytest.mark.rows(0, "schemachecking")
 @pytest.mark.parametrize("name", CASES)
 def test_a_seeded_one_equals_one_that_syncrepl_filled(provider: Slapd, tmp_path: Path, name: str) -> None:
     with consumer(provider, CASES[name]) as natural:
@@ -125,6 +126,7 @@ def test_a_seeded_one_equals_one_that_syncrepl_filled(provider: Slapd, tmp_path:
 LIVING = ("filter", "attrs", "attrs-user", "exattrs", "scope-one", "narrower", "massage", "all")
 
 
+@pytest.mark.rows(0, "scope-one")
 @pytest.mark.parametrize("name", LIVING)
 def test_it_stays_equal_to_that_one(tmp_path: Path, name: str) -> None:
     """Under 300 changes at the provider; the first third are made between the seeding and the consumer's start."""
@@ -168,6 +170,7 @@ def verify(source: Slapd, target: Slapd, *more: object) -> tuple[int, dict[str, 
     return done.status, done.facts if done.status < 2 else {"err": done.err}
 
 
+@pytest.mark.rows(0, "exattrs")
 @pytest.mark.parametrize("name", ["filter", "attrs", "exattrs", "exattrs-operational", "scope-one", "narrower"])
 def test_a_right_one_is_called_equal_and_a_wrong_one_is_not(provider: Slapd, tmp_path: Path, name: str) -> None:
     with consumer(provider, CASES[name]) as target:
@@ -192,6 +195,7 @@ def test_names_that_are_massaged_are_not_compared(provider: Slapd) -> None:
         assert status == 86, facts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["start.recorded", "plan.recorded", "read.recorded", "late.recorded"])
 def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_read(tmp_path: Path, point: str) -> None:
     """Its children keep entryCSN, and nobody reads the container itself."""
@@ -210,6 +214,7 @@ def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_re
             assert not partial.differences(wanted, partial.stored(seeded))
 
 
+@pytest.mark.long
 def test_a_seeding_that_is_stopped_goes_on(provider: Slapd, tmp_path: Path) -> None:
     case = CASES["all"]
     for point in ("select.start", "select.middle", "select.unrecorded", "load.middle", "publish.unrecorded"):
@@ -238,6 +243,7 @@ def test_a_clone_is_refused(provider: Slapd) -> None:
             assert "--strategy search" in said
 
 
+@pytest.mark.rows(1, "attrsonly-ldif-attrsonly")
 @pytest.mark.parametrize(
     ("options", "strategy", "word"),
     [
@@ -262,6 +268,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(
         assert provider.replicator_password_file.read_text() not in said
 
 
+@pytest.mark.long
 def test_what_changes_nothing_is_no_partial_replica(provider: Slapd, tmp_path: Path) -> None:
     neutral = 'filter="(objectClass=*)" scope=sub attrs="*,+" schemachecking=on suffixmassage="dc=Example,dc=com"'
     with closing(consumer(provider, Case(neutral))) as target:
@@ -273,6 +280,7 @@ def test_a_dry_run_says_what_would_be_done(provider: Slapd, tmp_path: Path) -> N
         assert "syncrepl selects" in seed(provider, target, "search", tmp_path, "--dry-run")
 
 
+@pytest.mark.long
 def test_by_slapadd_too(provider: Slapd, tmp_path: Path) -> None:
     for name in ("filter", "attrs", "massage"):
         with consumer(provider, CASES[name]) as natural, closing(consumer(provider, CASES[name])) as seeded:
@@ -299,6 +307,7 @@ def test_a_filter_that_matches_nothing_is_told(provider: Slapd) -> None:
         assert (done.status, "(employeeType=nobody)" in done.err) == (45, True), done
 
 
+@pytest.mark.long
 def test_a_part_of_the_tree_as_a_suffix_of_its_own(provider: Slapd, tmp_path: Path) -> None:
     """No option narrows anything, and contextCSN stands elsewhere at the provider."""
     case = Case("", PEOPLE, PEOPLE)
@@ -308,6 +317,7 @@ def test_a_part_of_the_tree_as_a_suffix_of_its_own(provider: Slapd, tmp_path: Pa
         assert not partial.differences(partial.stored(natural), partial.stored(seeded))
 
 
+@pytest.mark.rows(0, "all", "attrs")
 @pytest.mark.parametrize("name", ["attrs", "exattrs", "filter", "all"])
 def test_the_database_is_sound(provider: Slapd, tmp_path: Path, name: str) -> None:
     with closing(consumer(provider, CASES[name])) as target:
@@ -327,6 +337,7 @@ def test_subentries_do_not_come(provider: Slapd, tmp_path: Path) -> None:
         assert not partial.differences(wanted, partial.stored(seeded))
 
 
+@pytest.mark.rows(0, "scope=subordinate")
 @pytest.mark.parametrize("options", ['exattrs="userPassword"', 'attrs="*"', "scope=subordinate"])
 def test_with_delta_syncrepl(tmp_path: Path, options: str) -> None:
     """The first load is a refresh like any other; what comes then, comes from the log."""
@@ -348,6 +359,7 @@ def test_with_delta_syncrepl(tmp_path: Path, options: str) -> None:
             assert not found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options", ['exattrs="userPassword"', 'attrs="*"', 'filter="(objectClass=*)" attrs="cn,sn,ou,dc"']
 )

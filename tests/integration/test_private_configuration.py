@@ -111,6 +111,7 @@ def _below(path: Path, places: tuple[Path, ...]) -> bool:
     return any(path == one or one in path.parents for one in places)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("module", modules.ALL, ids=[one.name for one in modules.ALL])
 @pytest.mark.parametrize(("tool", "form"), [("build", "conf"), ("build", "config"), ("slapindex", "config")])
 def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path: Path) -> None:
@@ -139,6 +140,7 @@ def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path:
         assert "slapd.d" in log.read_text(), "nothing was traced"
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("module", modules.ALL, ids=[one.name for one in modules.ALL])
 def test_every_name_of_the_schema_is_known(module: Module, tmp_path: Path) -> None:
     """What an overlay or a backend brings along comes with its module."""
@@ -161,6 +163,7 @@ def _names(config: Config, attribute: str) -> list[str]:
     return [name for name in names if not name.startswith("olm")]
 
 
+@pytest.mark.long
 def test_the_log_file_is_left_alone(form: Form, tmp_path: Path) -> None:
     """slapd's own tools empty it."""
     log = tmp_path / "slapd.log"

@@ -100,6 +100,7 @@ def _converges(three: Three) -> None:
         assert_same(both.provider, both.consumer)
 
 
+@pytest.mark.long
 def test_both_are_read_while_all_changes(three: Three) -> None:
     with Churn(three.pair.provider, rate=100, seed=3) as churn:
         churn.wait_for(20)
@@ -110,6 +111,7 @@ def test_both_are_read_while_all_changes(three: Three) -> None:
     _converges(three)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("at", ["plan.recorded", "read.partition", "read.recorded", "late.middle"])
 @pytest.mark.parametrize("which", ["first", "second"])
 def test_one_is_killed(three: Three, at: str, which: str) -> None:
@@ -129,6 +131,7 @@ def test_one_is_killed(three: Three, at: str, which: str) -> None:
     _converges(three)
 
 
+@pytest.mark.long
 def test_one_is_killed_while_both_are_read(three: Three) -> None:
     """In the middle of a piece."""
     both = three.pair
@@ -148,6 +151,7 @@ def _is_read(both: Pair) -> bool:
     return any((both.export_dir / ".ditseed").rglob("try-1-*"))
 
 
+@pytest.mark.long
 def test_one_is_slow(three: Three) -> None:
     """It holds up nobody: what it is asked for is read from the other."""
     with Proxy(three.second.uri) as proxy:
@@ -166,6 +170,7 @@ def test_one_is_slow(three: Three) -> None:
     _converges(three)
 
 
+@pytest.mark.long
 def test_a_rename_that_one_has_seen_later(three: Three) -> None:
     """Pieces of one show it, and those of the other do not."""
     both = three.pair

@@ -115,6 +115,7 @@ def containers(suffix: str) -> str:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
 def test_changes_of_every_kind(short_tmp: Path, session_log: int) -> None:
     with pair(short_tmp, PEOPLE, session_log=session_log) as both:
@@ -153,6 +154,7 @@ def test_the_same_as_a_consumer_that_was_there_all_the_time(short_tmp: Path) -> 
         assert natural.consumer.context_csns() == both.provider.context_csns()
 
 
+@pytest.mark.long
 def test_a_consumer_that_ran_and_was_stopped(short_tmp: Path) -> None:
     """Its database was written to by slapd: pages in another order, free ones, copies of records that grew old."""
     with pair(short_tmp, PEOPLE) as both:
@@ -169,6 +171,7 @@ def test_a_consumer_that_ran_and_was_stopped(short_tmp: Path) -> None:
         assert followed(both)[-1].sent == 0
 
 
+@pytest.mark.long
 def test_nothing_changed(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as both:
         seeded(both)
@@ -178,6 +181,7 @@ def test_nothing_changed(short_tmp: Path) -> None:
         assert both.consumer.database_dir.joinpath("data.mdb").read_bytes() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
 def test_a_provider_that_never_rests(short_tmp: Path, session_log: int) -> None:
     with pair(short_tmp, PEOPLE, session_log=session_log) as both:
@@ -193,6 +197,7 @@ def test_a_provider_that_never_rests(short_tmp: Path, session_log: int) -> None:
         assert_same(both.provider, both.consumer)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
 def test_what_syncrepl_itself_cannot_follow(short_tmp: Path, session_log: int) -> None:
     """Names given up and taken over, containers renamed while their children change: refreshed while that goes on, and
@@ -218,6 +223,7 @@ entryCSN: {CSN_OF_FIVE}
 """
 
 
+@pytest.mark.long
 def test_several_server_ids(short_tmp: Path) -> None:
     with pair(short_tmp, PEOPLE) as both:
         _as_of_another_server(both.provider)
@@ -228,6 +234,7 @@ def test_several_server_ids(short_tmp: Path) -> None:
         assert followed(both)[0].sent == 0
 
 
+@pytest.mark.long
 def test_a_server_id_that_the_database_has_not_heard_of(short_tmp: Path) -> None:
     """syncprov throws the cookie away then, and sends every entry whole."""
     with pair(short_tmp, PEOPLE) as both, pair(short_tmp, 300) as small:
@@ -253,6 +260,7 @@ def _as_of_another_server(provider: Slapd) -> None:
     assert len(provider.context_csns()) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "point", ["sync.middle", "sync.recorded", "apply.middle", "apply.unrecorded", "apply.recorded", "check.unrecorded"]
 )
@@ -268,6 +276,7 @@ def test_killed_and_run_again(short_tmp: Path, point: str) -> None:
         assert followed(both)[0].sent == 0
 
 
+@pytest.mark.long
 def test_killed_at_any_moment(short_tmp: Path) -> None:
     """The database is what it was, or up to date."""
     with pair(short_tmp, PEOPLE) as both:
@@ -295,6 +304,7 @@ def _reached(both: Pair) -> list[str]:
     return contents.context_csns(both.consumer.database_dir, both.consumer.suffix)
 
 
+@pytest.mark.long
 def test_a_database_that_would_outgrow_its_map(short_tmp: Path) -> None:
     with pair(short_tmp, 1000) as both:
         seeded(both)
@@ -309,6 +319,7 @@ def test_a_database_that_would_outgrow_its_map(short_tmp: Path) -> None:
         assert_sound(both.consumer)
 
 
+@pytest.mark.long
 def test_a_provider_that_is_behind(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as both:
         seeded(both)

@@ -20,6 +20,7 @@ from tests.support.trees import assert_same
 pytestmark = pytest.mark.slapd
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("session_log", [0, 100_000], ids=["present", "delete"])
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
 def test_changes_of_every_kind(short_tmp: Path, suite: str, session_log: int) -> None:

@@ -60,6 +60,7 @@ def carried_out(both: Pair, file: Path, *more: object) -> Done:
     return ditseed("replica", "seed", "--plan", file, *where(both), *more)
 
 
+@pytest.mark.long
 def test_same_format_and_access(both: Pair, tmp_path: Path) -> None:
     """A fresh copy and a search are answered with changes; the old export is not, so it is not taken."""
     with consumer_of(both) as other:
@@ -149,6 +150,7 @@ def test_ldif_without_a_context_csn(both: Pair, tmp_path: Path) -> None:
     assert f"[{found['refused']}]" in done.err
 
 
+@pytest.mark.long
 def test_no_space(both: Pair) -> None:
     require(missing_loop_filesystem())
     sources = ("--from", both.provider.database_dir, "--from", both.export_dir)
@@ -163,6 +165,7 @@ def test_no_space(both: Pair) -> None:
     assert {rows(plan)[name]["refused"] for name in ("search", "ldif", "clone")} == {"storage.no_space"}
 
 
+@pytest.mark.long
 def test_a_slow_link(both: Pair, tmp_path: Path) -> None:
     """What the link lets through is what is planned; the copy does not cross it. The consumer has a slapd.conf, which
     slapd's tools convert each time it is read."""

@@ -72,6 +72,7 @@ def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ..
     yield ("tune", "history")
 
 
+@pytest.mark.long
 @pytest.mark.slapd
 def test_every_verb_ends_in_words(both: Pair, tmp_path: Path) -> None:
     wrong, run = [], 0

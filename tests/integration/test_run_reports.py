@@ -145,6 +145,7 @@ def test_hostile_rejects_are_text(target: Slapd, tmp_path: Path) -> None:
     assert (told["success"], told["exit_status"], told["rejects"]) == (1, 1, 1)
 
 
+@pytest.mark.long
 def test_a_failed_build_says_how_it_ended(target: Slapd, tmp_path: Path) -> None:
     path = tmp_path / "x.ldif"
     path.write_text(TOP + people(3) + person(HOSTILE, sn=None))
@@ -209,6 +210,7 @@ def stopped(words: tuple[object, ...], point: str) -> Any:
     return process
 
 
+@pytest.mark.long
 def test_a_run_that_is_stopped(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     process = stopped((*build_words(target, ldif), *wanted(tmp_path)), "load.recorded")
     process.send_signal(signal.SIGTERM)
@@ -236,6 +238,7 @@ def test_a_directory_that_goes_meanwhile(target: Slapd, ldif: Path, tmp_path: Pa
     assert (target.database_dir / "data.mdb").exists()
 
 
+@pytest.mark.long
 def test_an_add(slapd_instance: Slapd, tmp_path: Path) -> None:
     path = tmp_path / "x.ldif"
     path.write_text(TOP + people(50) + person("bad", sn=None))
@@ -249,6 +252,7 @@ def test_an_add(slapd_instance: Slapd, tmp_path: Path) -> None:
     assert list(metrics(tmp_path)["step_seconds"]) == [("start",), ("scan",), ("load",)]
 
 
+@pytest.mark.long
 def test_an_add_that_is_refused(slapd_instance: Slapd, tmp_path: Path) -> None:
     path = tmp_path / "x.ldif"
     path.write_text(TOP + people(5) + person("bad", sn=None))
@@ -263,6 +267,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield made
 
 
+@pytest.mark.long
 def test_an_export_of_a_server(both: Pair, tmp_path: Path) -> None:
     """The password of the file is nowhere."""
     words = ("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / "out", "--json")
@@ -274,6 +279,7 @@ def test_an_export_of_a_server(both: Pair, tmp_path: Path) -> None:
     assert single(tmp_path)["bytes"] > 100 * PEOPLE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("to", ["out", "-"])
 def test_an_export_of_a_database(both: Pair, tmp_path: Path, to: str) -> None:
     out = to if to == "-" else tmp_path / to
@@ -283,6 +289,7 @@ def test_an_export_of_a_database(both: Pair, tmp_path: Path, to: str) -> None:
     assert_agree(tmp_path, page_of(tmp_path), facts, "export")
 
 
+@pytest.mark.long
 def test_a_seeding_and_its_plan(both: Pair, tmp_path: Path) -> None:
     where = (*both.bind, "--config", both.consumer.config_path, "-b", both.consumer.suffix)
     plan = tmp_path / "plan"
@@ -296,6 +303,7 @@ def test_a_seeding_and_its_plan(both: Pair, tmp_path: Path) -> None:
     assert "id2e" in page.source
 
 
+@pytest.mark.long
 def test_a_seeding_by_clone(both: Pair, tmp_path: Path) -> None:
     with consumer_of(both) as other:
         done = ditseed(*other.seed("clone"), "--json", *wanted(tmp_path)).ok()
@@ -304,6 +312,7 @@ def test_a_seeding_by_clone(both: Pair, tmp_path: Path) -> None:
     assert "id2e" in page.source
 
 
+@pytest.mark.long
 def test_a_glued_tree(tmp_path: Path) -> None:
     """The tables of each of its databases."""
     below = (SubordinateDatabase(GROUPS),)
@@ -321,6 +330,7 @@ def test_a_glued_tree(tmp_path: Path) -> None:
             assert f"Tables of {one['directory']}" in headings
 
 
+@pytest.mark.long
 def test_a_browser_shows_it(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     """The charts are painted, and the console has no complaint; of a page that wants more it has one."""
     require(missing_browser())

@@ -63,6 +63,7 @@ def require_as_printed(done: Done, command: str) -> None:
     assert labels("\n".join([*steps, done.out])) == labels(told)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("wanted", [("search",), ("ldif", "/srv/export"), ("ldif", "provider.ldif"), ("clone",)])
 def test_the_runbook_seeds_a_replica(tmp_path: Path, wanted: tuple[str, ...]) -> None:
     [profile] = re.findall(r"config\.toml <<'END'\n(.*?)END\n", RUNBOOK, re.DOTALL)

@@ -136,6 +136,7 @@ def test_a_mechanism_without_a_layer_where_one_is_demanded(idle: Slapd, tmp_path
         refused(ditseed(*place.command("export"), *bind), TooWeak, "SCRAM-SHA-256", "-ZZ")
 
 
+@pytest.mark.long
 def test_a_simple_bind_in_clear_where_that_is_forbidden(idle: Slapd, tmp_path: Path) -> None:
     with Slapd(Settings(global_lines=("security simple_bind=56",))) as server:
         place = Place(server, tmp_path, idle)

@@ -134,6 +134,7 @@ def adding(far: tuple[Slapd, Proxy], tmp_path: Path) -> Place:
     return Place(*far, tmp_path, "add", far[0].root_dn, far[0].password_file)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("given", ["by_file", "typed"])
 def test_an_export_shows_the_password_nowhere(place: Place, given: str) -> None:
     process: subprocess.Popen[str] = getattr(place, given)()
@@ -142,6 +143,7 @@ def test_an_export_shows_the_password_nowhere(place: Place, given: str) -> None:
     assert (place.top / "out" / "manifest.json").exists()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("given", ["by_file", "typed"])
 def test_a_load_shows_the_password_nowhere(adding: Place, given: str) -> None:
     process: subprocess.Popen[str] = getattr(adding, given)()
@@ -159,6 +161,7 @@ def test_a_killed_load_leaves_none_behind(adding: Place) -> None:
     adding.nothing_written(Done(process.returncode, out, err))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("point", ["read.start", "read.partition", "late.middle", "shards.middle"])
 def test_a_killed_export_leaves_none_behind(place: Place, point: str) -> None:
     """Its run directory is there with all that a resumption needs, and the password is not among it."""

@@ -58,6 +58,7 @@ def _seed(source: Path, target: Slapd, *more: object) -> tuple[object, ...]:
     return ("replica", "seed", "--strategy", "clone", "--from", source, *where, *more)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ALL)
 def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second database is the first one again, or holds the same where there was a glue entry. On the way back the
@@ -85,6 +86,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert AGAIN in facts or not found, "\n".join(found)
 
 
+@pytest.mark.long
 def test_entries_newer_than_the_claim_are_held_back(first: Path) -> None:
     edits.stamp(first, MADE.case.settings.suffix, [OLD])
     with _here(MADE) as ours:
@@ -97,6 +99,7 @@ def test_entries_newer_than_the_claim_are_held_back(first: Path) -> None:
         ditseed("verify", "--config", ours.config_path, "--verify", "indexes").ok()
 
 
+@pytest.mark.long
 def test_killed_at_every_point_in_turn(first: Path) -> None:
     points = killing.points_of(Clone.steps)
     assert {"copy.middle", "compare.recorded", "publish.middle"} <= set(points)
@@ -113,6 +116,7 @@ def test_killed_at_every_point_in_turn(first: Path) -> None:
         ditseed("compare", first, ours.database_dir).ok()
 
 
+@pytest.mark.rows(0, "most")
 @pytest.mark.parametrize("name", ["bare", "most"])
 def test_killed_and_damaged_before_it_is_compared(name: str, tmp_path: Path) -> None:
     """Of records that were copied, and of entries that were made again."""
@@ -138,6 +142,7 @@ def test_a_schema_that_lacks_something_is_refused(tmp_path: Path, more: tuple[st
         assert not (ours.database_dir / meta.DATA).exists()
 
 
+@pytest.mark.long
 def test_a_dry_run_refuses_a_map_that_is_too_small(first: Path) -> None:
     with _here(MADE, maxsize=128 << 10) as ours:
         done = ditseed(*_seed(first, ours, "--dry-run"))

@@ -27,6 +27,7 @@ RATE = float(os.environ.get("DITSEED_BAR_RATE", "50"))
 SEED = int(os.environ.get("DITSEED_BAR_SEED", "0")) or random.randrange(1, 10**6)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_replica_of_a_restless_provider_converges(short_tmp: Path, strategy: str) -> None:
     _converges(short_tmp, strategy, ENTRIES, RATE)
@@ -38,6 +39,7 @@ def test_a_larger_and_more_restless_one(short_tmp: Path, strategy: str) -> None:
     _converges(short_tmp, strategy, 50_000, 200)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["search", "clone"])
 def test_a_provider_without_session_log(short_tmp: Path, strategy: str) -> None:
     """It names all that stays, and the consumer deletes the rest: also what came after the claimed contextCSN."""
@@ -47,6 +49,7 @@ def test_a_provider_without_session_log(short_tmp: Path, strategy: str) -> None:
         assert refresh.sent < 1000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["search", "slapcat", "clone"])
 def test_a_consumer_that_provides_for_others(short_tmp: Path, strategy: str) -> None:
     """Its own syncprov raises contextCSN at the start to the newest entryCSN it finds: nothing may be newer."""

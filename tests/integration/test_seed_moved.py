@@ -127,6 +127,10 @@ ONLY_WHILE_READING = {
 }
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long(
+    "_another_in_its_place-at once-plan.recorded", "_nested-kept-late.recorded", "_swapped-at once-stream.read"
+)
 @pytest.mark.parametrize(("point", "kept"), POINTS)
 @pytest.mark.parametrize("case", CASES)
 def test_renamed_while_it_is_read(both: Pair, case: Callable[[Pair], int], point: str, kept: bool) -> None:
@@ -145,6 +149,7 @@ def test_renamed_while_it_is_read(both: Pair, case: Callable[[Pair], int], point
     _assert_converges(both, sent)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [False, True], ids=["at once", "kept"])
 def test_a_busy_suffix_entry_costs_nothing(both: Pair, kept: bool) -> None:
     """Everything is below it; it is read again, and nothing else."""

@@ -59,6 +59,7 @@ def lent(target: Slapd) -> bool:
     return "olcUpdateDN" in target.search(base=DATABASE, scope=0, external=True)[0][1]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("overlays", [(), ("overlay syncprov",)])
 def test_it_converges_with_a_restless_provider(short_tmp: Path, overlays: tuple[str, ...]) -> None:
     with pair(short_tmp, 2000, *overlays) as (source, target):
@@ -75,6 +76,7 @@ def test_it_converges_with_a_restless_provider(short_tmp: Path, overlays: tuple[
         assert_same(source, target)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "point", ["join.recorded", "updatedn.taken", "load.middle", "claim.middle", "updatedn.given-back"]
 )
@@ -89,6 +91,7 @@ def test_killed_and_begun_again(short_tmp: Path, point: str) -> None:
         assert_same(source, target)
 
 
+@pytest.mark.long
 def test_from_an_export(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as (source, target):
         out = short_tmp / "export"
@@ -100,6 +103,7 @@ def test_from_an_export(short_tmp: Path) -> None:
         assert_same(source, target)
 
 
+@pytest.mark.long
 def test_once_done_it_does_nothing(short_tmp: Path) -> None:
     with pair(short_tmp, 50) as (source, target):
         first = seed(source, target, short_tmp, "--json").ok().facts
@@ -142,6 +146,7 @@ def test_a_server_that_is_a_replica_already_is_refused(short_tmp: Path) -> None:
         assert "olcSyncrepl" in done.err
 
 
+@pytest.mark.long
 def test_others_cannot_write_meanwhile(short_tmp: Path) -> None:
     with pair(short_tmp, 5) as (source, target):
         assert seed(source, target, short_tmp, kill_at="updatedn.taken").status == KILLED

@@ -86,6 +86,9 @@ def test_a_context_csn_that_the_consumer_would_not_find(
             assert "--engine slapadd" not in done.err
 
 
+@pytest.mark.long(
+    "glued-index_intlen is 9", "glued-odd, which", "partial-glued-odd, which", "partial-odd, which", "whole-odd, which"
+)
 @pytest.mark.parametrize("words", UNPROVEN)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_not_proven(kind: str, words: str, provider: Slapd, ldif: Path, tmp_path: Path) -> None:
@@ -97,6 +100,7 @@ def test_what_is_not_proven(kind: str, words: str, provider: Slapd, ldif: Path, 
                 assert words in done.err
 
 
+@pytest.mark.long
 def test_a_subordinate_database_that_holds_entries(provider: Slapd, ldif: Path, tmp_path: Path) -> None:
     with consumer(provider, "glued", tmp_path) as target:
         target.slapadd(f"dn: {GROUPS}\nobjectClass: organizationalUnit\nou: groups\n", "-b", GROUPS)

@@ -62,6 +62,7 @@ def _reading(far: tuple[Pair, Proxy], delay: float, *options: object) -> subproc
     return seeding.process
 
 
+@pytest.mark.long
 def test_a_second_away_and_cut_three_times(far: tuple[Pair, Proxy]) -> None:
     both, proxy = far
     ditseed("export", *both.bind, "-b", both.provider.suffix, "-o", both.scratch / "near", *SMALL).ok()
@@ -82,6 +83,7 @@ def test_a_second_away_and_cut_three_times(far: tuple[Pair, Proxy]) -> None:
     killing.assert_seeded(both)
 
 
+@pytest.mark.long
 def test_the_same_command_reads_only_what_is_missing(far: tuple[Pair, Proxy]) -> None:
     both, _ = far
     command = both.seed("search", *SMALL)
@@ -97,6 +99,7 @@ def test_the_same_command_reads_only_what_is_missing(far: tuple[Pair, Proxy]) ->
     killing.assert_seeded(both)
 
 
+@pytest.mark.long
 def test_cut_while_it_asks_what_moved(far: tuple[Pair, Proxy]) -> None:
     both, proxy = far
     with stopping(both, ("stream.read",), *SMALL) as seeding:
@@ -106,6 +109,7 @@ def test_cut_while_it_asks_what_moved(far: tuple[Pair, Proxy]) -> None:
     killing.assert_seeded(both)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_does_not_wait_for_the_line(far: tuple[Pair, Proxy], number: signal.Signals) -> None:
     both, proxy = far

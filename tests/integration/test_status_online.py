@@ -82,6 +82,7 @@ def test_killed_gone_on_with_and_finished(provider: Slapd, slapd_instance: Slapd
     assert "finished" in status(target, tmp_path).ok().out
 
 
+@pytest.mark.long
 def test_while_it_goes_on(provider: Slapd, slapd_instance: Slapd, tmp_path: Path) -> None:
     """The provider stands still, and the seeding waits for it; to look at that takes nothing from it."""
     target, env = slapd_instance, {"DITSEED_STATE_DIR": str(tmp_path)}
@@ -127,6 +128,7 @@ def test_a_load_and_its_lease(slapd_instance: Slapd, tmp_path: Path) -> None:
     assert found["leases"] == []
 
 
+@pytest.mark.long
 def test_the_base_of_a_profile(provider: Slapd, slapd_instance: Slapd, tmp_path: Path) -> None:
     """It names the seeding, as it does for `replica seed`."""
     home = tmp_path / "home" / "ditseed"
@@ -138,6 +140,7 @@ def test_the_base_of_a_profile(provider: Slapd, slapd_instance: Slapd, tmp_path:
     assert "finished" in ditseed("replica", "status", *where, env=env).ok().out
 
 
+@pytest.mark.long("words1")
 @pytest.mark.parametrize("words", [(), ("--config", "/x", "--consumer", "ldapi:///")])
 def test_one_of_the_two(words: tuple[str, ...]) -> None:
     assert ditseed("replica", "status", *words).status == UsageProblem.exit_status

@@ -145,6 +145,7 @@ def test_add_as_root_of_the_host(provider: Host) -> None:
     assert "--on-exists skip" in told(again, errors.AddRefused, "entryAlreadyExists")
 
 
+@pytest.mark.long
 def test_the_runbook(provider: Host, consumer: Host) -> None:
     if "ou=people" not in provider.run("slapcat", "-b", SUFFIX):
         test_add_as_root_of_the_host(provider)
@@ -189,6 +190,7 @@ def test_the_runbook(provider: Host, consumer: Host) -> None:
     assert re.search("verdict +equal\n", consumer.ditseed(*verify).ok().out)
 
 
+@pytest.mark.long
 def test_online(provider: Host, consumer: Host) -> None:
     """As root of the replica's host; each refusal is met before anything is read, and its hint is followed."""
     if "ou=people" not in provider.run("slapcat", "-b", SUFFIX):

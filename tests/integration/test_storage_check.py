@@ -209,6 +209,7 @@ def test_a_linear_volume_is_told_from_a_striped_one_and_mended(tmp_path: Path) -
     assert striped["not_looked_at"] == []
 
 
+@pytest.mark.long
 def test_the_vm_leaves_temporary_directories_of_this_host_alone() -> None:
     """Locks of this host are not seen in there: ditseed would take each directory for one that a killed run left."""
     require(storage_vm.missing_storage_vm())

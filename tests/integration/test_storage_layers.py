@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fixtures import storage_vm
 from tests.integration.test_storage_check import images, partitioned, severity
 from tests.support.require import require
 from tests.support.vm import program
+
+pytestmark = pytest.mark.long
 
 Facts = dict[str, Any]
 

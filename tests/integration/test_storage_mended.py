@@ -245,6 +245,7 @@ def test_each_rule_with_a_command_has_a_case() -> None:
     assert printing - cases >= NOT_RUN.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 def test_what_is_printed_mends_it(tmp_path: Path, name: str) -> None:
     require(storage_vm.missing_storage_vm("btrfs", "sfdisk", "thin_check"))

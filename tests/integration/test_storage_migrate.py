@@ -127,6 +127,7 @@ def migrated(entries: int, megabytes: int, points: list[str], back: list[str], m
         assert ended.out.splitlines() == [f"{point}: well" for point in (*points, *back)]
 
 
+@pytest.mark.long
 def test_from_ext4_to_xfs() -> None:
     migrated(2000, 400, ["copy.block"], [], 512)
 

@@ -66,6 +66,7 @@ def mounted(place: Path) -> str:
     return found.stdout.strip()
 
 
+@pytest.mark.long
 def test_a_kdc_and_its_realm(home: Path) -> None:
     """A service that ditseed knows nothing of: its directory moves, it goes on, and back."""
     require(missing_loop_filesystem())
@@ -281,6 +282,7 @@ def test_a_volume_that_cannot_be_written_any_more(home: Path) -> None:
         migrate(home, home / "old", *apply).ok()
 
 
+@pytest.mark.long("False")
 @pytest.mark.parametrize("is_mounted", [False, True])
 def test_a_rollback_without_the_new_disk(home: Path, is_mounted: bool) -> None:
     """Its device answers no more, or is another one after a boot: the service runs on the former volume again."""
@@ -310,6 +312,7 @@ def test_a_rollback_without_the_new_disk(home: Path, is_mounted: bool) -> None:
         assert (again.status, "no migration of this directory" in again.err) == (125, True)
 
 
+@pytest.mark.long
 def test_a_rollback_goes_on_with_the_disk_back(home: Path) -> None:
     """Killed while it was without: then all of fstab is as it was."""
     require(missing_loop_filesystem())
@@ -338,6 +341,7 @@ CHANGING = re.compile(r"\b(mount|umount2|move_mount|unlink\w*|rename\w*|mkdir\w*
 TELLING = {"findmnt", "blkid", "lvs", "pvs", "wipefs", "tune2fs", "setpriv", "ditseed"}
 
 
+@pytest.mark.long
 def test_without_apply_nothing_is_changed(home: Path) -> None:
     """By what the kernel was asked for, with the directory and both devices named."""
     require(missing_loop_filesystem())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from fixtures import storage_vm
 from fixtures.limits import missing_loop_filesystem
 from tests.integration.test_storage_check import images, loop_device, mounted, run
@@ -33,6 +35,7 @@ WISHES = [
 MODULES = ("dm-mod", "raid1", "raid10", "dm-raid")
 
 
+@pytest.mark.long
 def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) -> None:
     require(storage_vm.missing_storage_vm())
     disks = images(tmp_path, 360, 360, 360, 120, 120, 120)
@@ -68,6 +71,7 @@ print("read again", len(open("sums").read().split()))
 """
 
 
+@pytest.mark.long
 def test_redundant_volumes_survive_the_loss_of_a_disk_of_each_pair(tmp_path: Path) -> None:
     require(storage_vm.missing_storage_vm())
     wishes = [
@@ -106,6 +110,7 @@ LVM_KEEPS = (
 )
 
 
+@pytest.mark.long
 def test_plan_takes_the_names_that_lvm_takes(tmp_path: Path) -> None:
     require(storage_vm.missing_storage_vm())
     names = [*LVM_KEEPS.split(), "a_snapshot", "a_pool", "_a"]

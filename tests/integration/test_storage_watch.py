@@ -78,6 +78,7 @@ def delays(state: Facts) -> list[str]:
     return [one["layer"] for one in state["verdict"] if one["is_delay"]]
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_the_delayed_leg_of_a_mirror_is_named(delayed: dict[str, str]) -> None:
     states = [json.loads(line) for line in delayed["mirror"].splitlines()]
@@ -97,6 +98,7 @@ def test_the_delayed_leg_of_a_mirror_is_named(delayed: dict[str, str]) -> None:
     assert delayed["watch.err"] == ""
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(delayed: dict[str, str]) -> None:
     states = [json.loads(line) for line in delayed["mirror"].splitlines()]
@@ -110,6 +112,7 @@ def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(delayed: 
     assert states[-1]["layers"][4]["reads"] > hung[0]["layers"][4]["reads"]  # a disk goes on
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(delayed: dict[str, str]) -> None:
     """A write to a mirror waits for both legs. No read does, so no layer is named."""
@@ -121,6 +124,7 @@ def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(delayed: dict
     assert "write in /run/mnt/mirror takes " in state["told"]
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_a_volume_that_is_slow_itself_is_named(delayed: dict[str, str]) -> None:
     said = delayed["volume"].splitlines()[-1]
@@ -128,6 +132,7 @@ def test_a_volume_that_is_slow_itself_is_named(delayed: dict[str, str]) -> None:
     assert "ext4 on /run/mnt/slow adds nothing" in said
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_a_slow_file_system_is_named(delayed: dict[str, str]) -> None:
     assert delays(json.loads(delayed["fs"])) == ["fs"]

@@ -6,10 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from fixtures import storage_vm
 from tests.integration.test_storage_watch import MODULES, delays
 from tests.support.command import COMMAND
 from tests.support.require import require
+
+pytestmark = pytest.mark.long
 
 # The stack of which the I/O timing watch was first told: OCFS2 (here on one host) on a mirrored volume.
 CLUSTERED = """

@@ -61,6 +61,7 @@ def names(found: list[Record]) -> list[str]:
     return [one[0] for one in found]
 
 
+@pytest.mark.long("3")
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_an_export_has_them(provider: Slapd, tmp_path: Path, pieces: int) -> None:
     hidden = provider.search("(objectClass=subentry)", ("1.1",))
@@ -70,6 +71,7 @@ def test_an_export_has_them(provider: Slapd, tmp_path: Path, pieces: int) -> Non
     assert "the server counts" not in (tmp_path / "out/manifest.json").read_text()
 
 
+@pytest.mark.long
 def test_below_a_container_that_moves_meanwhile(provider: Slapd, tmp_path: Path) -> None:
     """They keep their entryCSN, and so syncrepl would not tell of their new names."""
     killed = {"DITSEED_KILL_AT": "read.recorded"}
@@ -80,6 +82,7 @@ def test_below_a_container_that_moves_meanwhile(provider: Slapd, tmp_path: Path)
     same_as_slapcat(provider, tmp_path / "out")
 
 
+@pytest.mark.long
 def test_a_comparison_sees_one_that_is_missing(provider: Slapd, tmp_path: Path) -> None:
     assert export(provider, tmp_path / "out") == 0
     ditseed("compare", provider.uri, tmp_path / "out", *bind(provider)[2:], "-b", SUFFIX).ok()
@@ -89,6 +92,7 @@ def test_a_comparison_sees_one_that_is_missing(provider: Slapd, tmp_path: Path) 
     assert (done.status, "cn=plain,ou=people" in done.out) == (1, True), done
 
 
+@pytest.mark.long
 def test_a_replica_has_them_and_keeps_them(provider: Slapd) -> None:
     """slapd sends their changes to a consumer that is there; those made while it is away it sends to none."""
     with closing(replication.consumer(provider)) as target:

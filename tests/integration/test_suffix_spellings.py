@@ -65,6 +65,7 @@ def run(*arguments: object) -> Done:
     return ditseed(*arguments, "--progress", "none").ok()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("base", SPELLINGS)
 def test_reading(loaded: Slapd, base: str, tmp_path: Path) -> None:
     run("export", *bound(loaded, base), "-o", tmp_path / "server")
@@ -76,6 +77,7 @@ def test_reading(loaded: Slapd, base: str, tmp_path: Path) -> None:
     run("verify", "--config", loaded.config_path, "-b", base, "--verify", "indexes")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
 @pytest.mark.parametrize("base", [SPELLINGS[2], SPELLINGS[-1]])
 def test_building(loaded: Slapd, base: str, engine: str, form: Form, tmp_path: Path) -> None:
@@ -90,6 +92,7 @@ def test_building(loaded: Slapd, base: str, engine: str, form: Form, tmp_path: P
         assert "description eq" in told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
 @pytest.mark.parametrize("base", [SPELLINGS[0], SPELLINGS[-1]])
 def test_seeding(loaded: Slapd, base: str, strategy: str, tmp_path: Path) -> None:
@@ -104,6 +107,7 @@ def test_seeding(loaded: Slapd, base: str, strategy: str, tmp_path: Path) -> Non
         run("compare", loaded.uri, replica.config_path, *bound(loaded, base)[2:])
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("base", [HASH, r"o=\231 foo,C=us"])
 def test_a_number_sign(base: str, form: Form, tmp_path: Path) -> None:
     text = ldif(tmp_path, HASH, "#1 Foo")

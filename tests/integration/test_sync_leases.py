@@ -50,6 +50,7 @@ def server() -> Iterator[Slapd]:
         yield running
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "value", "before"), LENT)
 def test_lent_until_it_has_ended(server: Slapd, tmp_path: Path, kind: str, value: str, before: str) -> None:
     """The value of before is that of the first lease, and what puts it back is the next start of anything."""
@@ -72,6 +73,7 @@ def test_lent_until_it_has_ended(server: Slapd, tmp_path: Path, kind: str, value
     assert standing(tmp_path) == []
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("kind", "value", "before"), LENT)
 def test_the_command_that_is_told_puts_it_back(
     server: Slapd, tmp_path: Path, kind: str, value: str, before: str
@@ -103,6 +105,7 @@ def test_what_is_so_already_is_not_lent(server: Slapd, tmp_path: Path) -> None:
     assert (done.status, "128 9 already" in done.err) == (3, True)
 
 
+@pytest.mark.long
 def test_each_lease_is_of_its_own_setting(server: Slapd, tmp_path: Path) -> None:
     """nosync, given back, leaves flags that are lent; flags, given back, leave nosync."""
     _tune(tmp_path, server, "--envflags", "nometasync", "--lease", "4h", "--apply").ok()

@@ -66,6 +66,7 @@ def _for_opendj(schema: Path) -> str:
     return "\n".join([*head, *lines, ""])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("template", FOR_OPENDJ)
 def test_opendj_imports_it(opendj: OpenDJ, template: str, tmp_path: Path) -> None:
     ldif = generate(template, tmp_path / "tree.ldif")

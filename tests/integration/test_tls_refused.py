@@ -121,6 +121,8 @@ def _refused(attempt: Attempt, words: str, home: Path, *kinds: tuple[int, str]) 
     attempt.nothing_in_clear()
 
 
+@pytest.mark.rows(7)
+@pytest.mark.long("stranger-ldaps-export")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("way", ENCRYPTED)
 @pytest.mark.parametrize("case", REFUSED)
@@ -186,6 +188,8 @@ def test_start_tls_that_is_only_tried_goes_on_in_clear_where_none_is_offered(
         attempt.nothing_in_clear()
 
 
+@pytest.mark.rows(2)
+@pytest.mark.long("TLS_REQCERT never-demanded")
 @pytest.mark.parametrize("way", ENCRYPTED)
 @pytest.mark.parametrize("told", ["LDAPTLS_CACERT", "ldap.conf", "TLS_REQCERT never"])
 def test_a_good_certificate_is_taken(

@@ -188,6 +188,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.rows(8)
+@pytest.mark.long("export --a directory", "export-a page")
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("verb", VERBS)
 def test_damaged_before(place: Place, verb: str, damage: str) -> None:
@@ -199,6 +201,8 @@ def test_damaged_before(place: Place, verb: str, damage: str) -> None:
     _told(done)
 
 
+@pytest.mark.rows(2)
+@pytest.mark.long("backup", "seed")
 @pytest.mark.parametrize("verb", VERBS)
 def test_that_cannot_be_read(place: Place, verb: str) -> None:
     """EIO from the second read on, as a disk gives it that fails."""
@@ -210,6 +214,7 @@ def test_that_cannot_be_read(place: Place, verb: str) -> None:
     _told(done)
 
 
+@pytest.mark.rows(1, "verify tree-0")
 @pytest.mark.parametrize("part", [0, 0.4])
 @pytest.mark.parametrize("verb", VERBS)
 def test_cut_in_the_middle(place: Place, verb: str, part: float) -> None:
@@ -264,6 +269,7 @@ def _entries(place: Place) -> int:
     return int(ditseed("verify", place.good, "--verify", "quick", "--json").ok().facts["entries"])
 
 
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("what", ["maxsize", "indexes"])
 def test_tune_of_a_damaged_database(place: Place, what: str, damage: str) -> None:
@@ -279,6 +285,7 @@ def test_tune_of_a_damaged_database(place: Place, what: str, damage: str) -> Non
         _told(done)
 
 
+@pytest.mark.long
 def test_a_refresh_whose_database_is_cut(tmp_path: Path) -> None:
     """LMDB itself does the work there."""
     source = replication.provider()

@@ -291,6 +291,7 @@ def is_indexed(server: Slapd, filter: str) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_ldif: Path) -> None:
     loaded = Slapd(Settings(indexes=(*INDEXES, "sn eq,sub")))
     offline, online = Slapd(settings), Slapd(settings)
@@ -308,6 +309,7 @@ def test_indexing_makes_what_a_load_would_have_made(settings: Settings, people_l
             server.close()
 
 
+@pytest.mark.long
 def test_killed_while_it_indexes(tmp_path: Path) -> None:
     """The database is sound, the configuration as it was; the same command makes the same index as a load would."""
     lines = ("sn,cn,mail,description eq,sub",)
@@ -336,6 +338,7 @@ def test_killed_while_it_indexes(tmp_path: Path) -> None:
         loaded.close()
 
 
+@pytest.mark.long("slapd.d")
 def test_the_whole_list(place: Place) -> None:
     wanted = ("default eq", "objectClass", "uid,cn eq,pres", "entryCSN,entryUUID eq")
     assert place.indexes(IndexChange(wanted=wanted)).state is State.CHANGED
@@ -379,6 +382,7 @@ def test_no_reindex_says_what_to_run(people_ldif: Path) -> None:
 # --- syncing ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long("slapd.d")
 def test_nosync_goes_on_and_off(place: Place) -> None:
     for on in (True, False):
         assert place.nosync(on).state is State.CHANGED
@@ -442,6 +446,7 @@ def syncs(server: Slapd, name: str) -> int:
 # --- written down -----------------------------------------------------------------------------
 
 
+@pytest.mark.long("slapd.d")
 def test_what_was_before_is_written_down_with_the_way_back(place: Place) -> None:
     place.maxsize(3 * GIB)
     place.indexes(IndexChange(add=("sn eq",)), reindex=False)
@@ -755,6 +760,7 @@ def test_somebody_else_is_not_overwritten() -> None:
         server.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
 def test_other_versions(suite: str, people_ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2.4 has no slapmodify, and a monitor that is a module; slapd runs below another root directory."""
@@ -780,6 +786,7 @@ def test_other_versions(suite: str, people_ldif: Path, monkeypatch: pytest.Monke
         assert (database.maxsize, database.nosync) == (3 * GIB, False)
 
 
+@pytest.mark.long
 def test_an_index_that_does_not_fit_changes_nothing() -> None:
     server = Slapd(Settings(maxsize=3 << 20, indexes=INDEXES), user=USER)
     record = "dn: cn={0},{1}\nobjectClass: organizationalRole\ncn: {0}\ndescription: {2}\n\n"

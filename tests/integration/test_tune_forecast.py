@@ -62,6 +62,7 @@ def plan(server: Slapd, source: Path, size: SampleSize = SMALL) -> LoadPlan:
         return plan_load(target, database, Load(str(source), size, 0.5), Progress())
 
 
+@pytest.mark.long
 def test_from_a_fiftieth_of_the_ldif(server: Slapd, ldif: Path, built: int) -> None:
     found = plan(server, ldif)
     assert 1000 < found.load.sampled < 6000
@@ -69,6 +70,7 @@ def test_from_a_fiftieth_of_the_ldif(server: Slapd, ldif: Path, built: int) -> N
     assert found.load.bytes == pytest.approx(built, rel=0.15)
 
 
+@pytest.mark.long
 def test_from_the_database_that_is_there(server: Slapd, built: int) -> None:
     """What is read is not counted twice."""
     found = plan(server, server.database_dir)
@@ -140,6 +142,7 @@ def test_a_sample_is_held_in_memory_and_bounded(server: Slapd, ldif: Path, built
         assert 500 < len(found.names) < 2500, found.how
 
 
+@pytest.mark.long
 def test_a_build_that_would_not_fit_is_refused_before_it_reads(server: Slapd, ldif: Path) -> None:
     words = ("--config", server.config_path, "--replace", "--maxsize", "150M", "--progress", "json")
     done = ditseed("build", ldif, *words)

@@ -23,7 +23,7 @@ from tests.support.command import Done, ditseed
 from tests.support.seeding import Pair, pair
 from tests.support.trees import assert_same
 
-pytestmark = pytest.mark.slapd
+pytestmark = [pytest.mark.slapd, pytest.mark.long]
 
 PAGE = (Path(__file__).parents[2] / "docs/migrate.md").read_text()
 RUNBOOK = PAGE.partition("## Upgrade without downtime")[2].partition("\n## ")[0]

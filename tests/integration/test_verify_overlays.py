@@ -135,6 +135,7 @@ def test_what_ppolicy_and_dds_write_is_sound(of_overlays: Slapd) -> None:
         assert f"note: {name}: " in told
 
 
+@pytest.mark.long
 def test_a_refresh_of_what_ppolicy_wrote(of_overlays: Slapd) -> None:
     """It knows the index keys that slapd made of such values, and takes them away."""
     provider, wanted = of_overlays, ("(pwdReset=TRUE)", "(pwdReset=FALSE)", "(pwdFailureTime=*)")

@@ -55,6 +55,7 @@ VERBS = (
 )
 
 
+@pytest.mark.long("backup check", "backup list", "backup restore", "backup run", "compare", "migrate", "tune maxsize")
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_walk_is_the_way_that_the_verb_takes(
     stopped: Slapd, other: Slapd, repo: Path, people_ldif: Path, tmp_path: Path, verb: str

@@ -251,6 +251,7 @@ def test_a_server_that_dies_meanwhile(own: Slapd, tmp_path: Path) -> None:
     assert caught.value.retryable
 
 
+@pytest.mark.long
 def test_a_server_that_stands_still(own: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "SILENCE", 1.0)
     connection = Connection(own.ldapi_uri, mechanism="EXTERNAL")

@@ -158,22 +158,26 @@ def _wait_until_read(fire: Field, part: float) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("run", range(2))
 def test_cut_at_random_and_restarted_once(short_tmp: Path, run: int) -> None:
     _under_fire(short_tmp)
 
 
+@pytest.mark.long
 def test_cut_at_random_over_ldaps(short_tmp: Path) -> None:
     """A line that broke is no certificate that was refused: it is tried again."""
     _under_fire(short_tmp, tls=True)
 
 
+@pytest.mark.long
 @pytest.mark.heavy
 @pytest.mark.parametrize("run", range(20))
 def test_cut_at_random_and_restarted_once_twenty_times(short_tmp: Path, run: int) -> None:
     _under_fire(short_tmp, tls=run % 4 == 3)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("run", [0, pytest.param(1, marks=pytest.mark.heavy)])
 def test_killed_at_random_moments_while_all_changes(short_tmp: Path, run: int) -> None:
     """kill -9, three times, and the same command."""

@@ -54,6 +54,7 @@ def _points(both: Pair, strategy: str, engine: str) -> list[str]:
         return killing.points_of(killing.steps_of(whole))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("strategy", "engine"), CASES)
 def test_killed_at_every_point_in_turn(both: Pair, fresh: Pair, strategy: str, engine: str) -> None:
     command = _command(fresh, strategy, engine)
@@ -90,6 +91,7 @@ def _kill_at_random(both: Pair, strategy: str, times: int, chance: random.Random
     killing.assert_seeded(both)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_killed_at_random_moments(fresh: Pair, strategy: str) -> None:
     seed = random.randrange(10**6)
@@ -108,6 +110,7 @@ def test_killed_at_many_random_moments(both: Pair, strategy: str) -> None:
             _kill_at_random(fresh, strategy, chance.randint(1, 4), chance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["plan.recorded", "stream.settled", "load.middle"])
 def test_another_strategy_takes_over(fresh: Pair, point: str) -> None:
     """Nothing of the abandoned run stays behind."""
@@ -117,6 +120,7 @@ def test_another_strategy_takes_over(fresh: Pair, point: str) -> None:
     killing.assert_does_nothing(fresh, _command(fresh, "clone"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("strategy", ["search", "clone"])
 def test_stopped_by_a_signal(fresh: Pair, strategy: str, number: signal.Signals, status: int) -> None:

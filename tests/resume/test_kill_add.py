@@ -112,6 +112,7 @@ def test_killed_at_every_point_in_turn(server: Slapd, ldif: Path) -> None:
     assert "load: done before" in add(server, ldif, *SMALL).ok().err
 
 
+@pytest.mark.long("load.sent", "load.single")
 @pytest.mark.parametrize("point", ["load.single", "load.sent", "load.committed", "load.middle"])
 def test_killed_once_and_finished(server: Slapd, ldif: Path, point: str) -> None:
     ditseed(*command(server, ldif, *SMALL), env={killing.KILL_AT: point})
@@ -119,6 +120,7 @@ def test_killed_once_and_finished(server: Slapd, ldif: Path, point: str) -> None
     _finished(server, ldif, *SMALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", ["40", "1"])
 def test_killed_at_random_moments(server: Slapd, ldif: Path, batch: str) -> None:
     seed = random.randrange(10**6)
@@ -134,6 +136,7 @@ def test_killed_at_random_moments(server: Slapd, ldif: Path, batch: str) -> None
     _finished(server, ldif, *options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", ["40", "1"])
 def test_slapd_killed_and_restarted(server: Slapd, ldif: Path, batch: str) -> None:
     """One run goes through it: the load waits until the server is there again."""
@@ -149,6 +152,7 @@ def test_slapd_killed_and_restarted(server: Slapd, ldif: Path, batch: str) -> No
     _finished(server, ldif, *options)
 
 
+@pytest.mark.long
 def test_both_killed(server: Slapd, ldif: Path) -> None:
     options = ("--batch", "40", "--max-rate", "300")
     process = start(*command(server, ldif, *options))
@@ -237,6 +241,7 @@ def _wait_until(is_so: Callable[[], bool], process: Popen[str]) -> None:
     assert process.poll() is None, process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal(server: Slapd, tmp_path: Path, number: signal.Signals) -> None:
     """At whatever moment: no commit is broken off, slapd lives on, and the same command finishes it."""

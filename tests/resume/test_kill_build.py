@@ -57,6 +57,7 @@ def _kill_at(point: str, building: Building) -> None:
     building.assert_old_or_new()
 
 
+@pytest.mark.rows(1)
 def test_killed_at_every_point_in_turn(building: Building) -> None:
     points = _points(building)
     load = "slices.middle" if building.engine == SHARDS else "load.middle"
@@ -67,6 +68,8 @@ def test_killed_at_every_point_in_turn(building: Building) -> None:
     building.assert_done()
 
 
+@pytest.mark.rows(1)
+@pytest.mark.long("native-load.middle", "shards-publish.middle", "slapadd-load.middle")
 @pytest.mark.parametrize("point", ["load.middle", "publish.middle", "publish.unrecorded"])
 def test_killed_once_and_finished(building: Building, point: str) -> None:
     if building.engine == SHARDS:
@@ -87,6 +90,7 @@ def _kill_at_random(building: Building, times: int, chance: random.Random) -> No
     building.assert_done()
 
 
+@pytest.mark.long
 def test_killed_at_random_moments(building: Building) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
@@ -100,6 +104,7 @@ def test_killed_at_fifty_random_moments(building: Building) -> None:
     _kill_at_random(building, 50, random.Random(seed))
 
 
+@pytest.mark.long
 def test_a_slice_that_is_loaded_is_not_loaded_again(ldif: tuple[Path, Path]) -> None:
     with closing(Slapd()) as target:
         building = Building(target, "", ldif[1], SHARDS)

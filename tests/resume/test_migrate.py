@@ -143,6 +143,7 @@ def wait(server: Slapd) -> None:
         pass
 
 
+@pytest.mark.long
 def test_it_moves_and_goes_back(place: Place) -> None:
     fstab = place.fstab.read_text()
     dry = place.run().ok()
@@ -161,6 +162,7 @@ def test_it_moves_and_goes_back(place: Place) -> None:
     place.require_old(fstab)
 
 
+@pytest.mark.rows(0, "volume")
 def test_a_slash_at_the_end_and_a_dry_run_of_what_was_begun(place: Place) -> None:
     """As the completion of a shell leaves it: it is the same place, also in fstab."""
     fstab = place.fstab.read_text()
@@ -175,6 +177,7 @@ def test_a_slash_at_the_end_and_a_dry_run_of_what_was_begun(place: Place) -> Non
     place.require_old(fstab)
 
 
+@pytest.mark.rows(1)
 def test_whoever_ends_it_is_told_that_the_service_is_stopped(place: Place) -> None:
     failed = place.run("--apply", begin="false")
     assert (failed.status, "The service is stopped" in failed.err) == (8, True)
@@ -191,6 +194,7 @@ def test_others_use_it(place: Place) -> None:
     assert "not empty: file" in place.run().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_and_run_again(place: Place, point: str) -> None:
     assert place.run("--apply", kill=point).status == -9
@@ -198,6 +202,7 @@ def test_killed_and_run_again(place: Place, point: str) -> None:
     place.require_new()
 
 
+@pytest.mark.rows(0, "directory-unmount.recorded")
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_and_rolled_back(place: Place, point: str) -> None:
     fstab = place.fstab.read_text()
@@ -211,6 +216,7 @@ def test_killed_and_rolled_back(place: Place, point: str) -> None:
     place.require_old(fstab)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", BACK)
 def test_a_rollback_is_killed(place: Place, point: str) -> None:
     fstab = place.fstab.read_text()
@@ -222,6 +228,7 @@ def test_a_rollback_is_killed(place: Place, point: str) -> None:
     place.require_old(fstab)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("point", ["verify.recorded", "unmount.recorded"])
 def test_what_was_written_after_the_copy_is_copied_too(place: Place, point: str) -> None:
     """As after a power cut: the boot mounts what fstab names, and starts the service."""
@@ -237,6 +244,7 @@ def test_what_was_written_after_the_copy_is_copied_too(place: Place, point: str)
     assert "o: Changed\n" in place.server.slapcat()
 
 
+@pytest.mark.rows(0, "volume")
 def test_a_copy_that_differs_is_not_taken(place: Place) -> None:
     """Then it is made again."""
     assert place.run("--apply", kill="copy.recorded").status == -9

@@ -37,6 +37,7 @@ def _with_an_index(server: Slapd) -> None:
     path.write_text("\n".join([*lines[: at + 1], "index ou eq", *lines[at + 1 :], ""]))
 
 
+@pytest.mark.long("done-slapadd", "killed-slapadd")
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
 @pytest.mark.parametrize("done", [False, True], ids=["killed", "done"])
 def test_build(ldif: Path, engine: str, done: bool) -> None:

@@ -52,6 +52,7 @@ def test_each_recipient_decrypts(key: Key, tmp_path: Path) -> None:
     assert decrypted(age.identities([generated(tmp_path / "third").path, key.path]), made) == b"secret"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ed25519", "rsa"])
 def test_keys_of_ssh(tmp_path: Path, kind: str) -> None:
     one = ssh_key(tmp_path / "key", kind)

@@ -58,6 +58,7 @@ def refused(command: list[str]) -> str | None:
     return None
 
 
+@pytest.mark.slow("ditseed_export_argv")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_command_line_takes_every_command(name: str) -> None:
     command = list(words(VARS[name]))

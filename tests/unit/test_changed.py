@@ -6,7 +6,14 @@ import pytest
 
 from tests.support import changed
 
+pytestmark = pytest.mark.slow
 
+
+@pytest.mark.rows(1)
+@pytest.mark.long(
+    "fixtures/deep.toml-tests/integration/test_generate_learn.py-tests/unit/test_csn.py",
+    "loader/native/learn/src/lib.rs-tests/cli/test_generate_cmd.py-tests/cli/test_clone_cmd.py",
+)
 @pytest.mark.parametrize(
     ("path", "within", "without"),
     [

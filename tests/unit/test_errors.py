@@ -80,6 +80,7 @@ def raised(text: str) -> Iterator[tuple[int, type[LoaderError], set[str]]]:
             yield node.lineno, kind, {str(one) for one in given}
 
 
+@pytest.mark.slow
 def test_whoever_raises_one_tells_all_that_message_and_hint_want() -> None:
     """A hint that lacks a fact would fail only at night, when it is needed."""
     wrong, seen = [], 0
@@ -193,6 +194,7 @@ def text_of(node: ast.AST) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_an_advice_is_a_sentence_that_says_what_to_do() -> None:
     found = list(advices())
     assert len(found) > 20

@@ -74,6 +74,7 @@ _lists = st.dictionaries(_names, _kinds).map(
 )
 
 
+@pytest.mark.slow
 @given(_lists, _lists)
 def test_a_relisted_list_says_what_is_wanted(lines: list[str], wanted: list[str]) -> None:
     made = indexes.rewritten_lines(lines, indexes.parse(wanted))

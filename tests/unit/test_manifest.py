@@ -126,6 +126,7 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes) -> None:
         exports.read(tmp_path)
 
 
+@pytest.mark.slow("endless")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["pipe", "directory", "link", "endless"])
 def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:

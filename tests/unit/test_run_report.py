@@ -30,6 +30,7 @@ def shown(made: RunReport, command: str = "ditseed build") -> Page:
     return found
 
 
+@pytest.mark.slow
 def test_passwords_are_blanked_and_a_long_list_is_cut() -> None:
     many = [(None, number, "cn=x", "userPassword: hidden1") for number in range(5000)]
     made = report(facts={"rejected": 5000, "rejections": many}, status=1)
@@ -40,6 +41,7 @@ def test_passwords_are_blanked_and_a_long_list_is_cut() -> None:
     assert found.value("rejected") == 5000
 
 
+@pytest.mark.slow
 def test_names_from_outside_are_text() -> None:
     """Of steps and tables, in charts too; in an error, in a plan."""
     recorder = Recorder()

@@ -128,6 +128,7 @@ def test_one_that_comes_back() -> None:
     assert len(servers.discarded) == 1
 
 
+@pytest.mark.slow
 def test_when_none_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "LONGEST_PAUSE", 0.01)
 

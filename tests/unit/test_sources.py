@@ -62,6 +62,7 @@ def test_a_shard_that_was_changed_is_refused_when_it_has_been_read(exported: Ldi
         checksum(exported)
 
 
+@pytest.mark.long
 def test_one_place_writes_the_manifest_of_an_export() -> None:
     found = {
         str(path.relative_to(ROOT))

@@ -125,6 +125,9 @@ def test_few_comparisons() -> None:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.rows(1)
+@pytest.mark.long("10-1-_random-spread evenly-2", "100-1-_counted-in ascending order-4")
 @pytest.mark.parametrize("pieces", [2, 4])
 @pytest.mark.parametrize(
     ("seconds", "slower", "made", "why"),
@@ -147,6 +150,7 @@ def test_pieces_are_even(pieces: int, seconds: float, slower: float, made: Made,
     assert _unevenness(tree, lie, pieces) < 1.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seconds", "slower"), [(10, 1), (60, 1), (90, 2), (300, 1), (600, 2)])
 def test_less_is_known(seconds: float, slower: float) -> None:
     """The server ID of the load has gone on writing: the number of entries tells, or nothing does."""
@@ -155,6 +159,7 @@ def test_less_is_known(seconds: float, slower: float) -> None:
     assert _unevenness(tree, _chosen(tree, [], None), 2) < 1.6
 
 
+@pytest.mark.long
 def test_a_suffix_older_than_the_load() -> None:
     tree = [(_timed(-86400), _csn(-86400)), *_tree(60, 1, _timed)]
     lie = _chosen(tree, [_csn(60), MOVED_ON.replace("#001#", "#002#")], None)
@@ -163,6 +168,7 @@ def test_a_suffix_older_than_the_load() -> None:
     assert _unevenness(tree, lie, 2) < 1.1
 
 
+@pytest.mark.long
 def test_a_contextcsn_of_other_times() -> None:
     """entryUUIDs that came with the LDIF, and entryCSNs that the load made."""
     tree = [(one, _csn(10_000 + number / 1000)) for number, (one, _) in enumerate(_tree(60, 1, _timed))]

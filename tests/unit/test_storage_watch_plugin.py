@@ -97,6 +97,7 @@ seconds = some.floats(0, 1e8, exclude_min=True)
 words = some.text(some.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(words, words, seconds, seconds, seconds)
 def test_whatever_it_is_called_and_however_long_it_takes(

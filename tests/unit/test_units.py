@@ -52,6 +52,7 @@ def test_a_size_is_written_with_its_unit(count: int, text: str) -> None:
     assert units.size(count) == text
 
 
+@pytest.mark.slow
 @given(st.integers(min_value=0, max_value=1 << 50))
 def test_a_written_size_reads_back_within_its_rounding(count: int) -> None:
     again = units.parse_size(units.size(count))

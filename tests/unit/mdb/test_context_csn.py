@@ -87,6 +87,7 @@ def blobs(directory: Path) -> Iterator[tuple[int, bytes]]:
             yield from ((environment.ID.unpack(key)[0], blob) for key, blob in transaction.cursor(entries))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [[], [CSN2]])
 def test_stamp_changes_the_one_attribute_and_nothing_else(before: list[str]) -> None:
     lines = "".join(f"contextCSN: {csn}\n" for csn in before)
@@ -127,6 +128,7 @@ def test_a_stamped_database_serves_and_goes_on_from_there() -> None:
         assert len(contents.context_csns(server.database_dir)) == 2
 
 
+@pytest.mark.slow
 def test_stamp_refuses_what_it_cannot_do() -> None:
     with loaded(PLAIN, tree()) as server:
         place = server.database_dir
@@ -202,6 +204,7 @@ def test_newest_adds_what_changed_since_the_context_csn_was_stored() -> None:
         assert found == {"001": csn(120, 1, 7), "002": csn(50, 2), "003": csn(100, 3)}
 
 
+@pytest.mark.long
 def test_newest_where_an_index_key_is_a_range() -> None:
     """More than 65535 entries of one second, as a bulk load makes them."""
     made = [csn(60, 1, number) for number in range(66_000)]

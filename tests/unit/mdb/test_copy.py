@@ -159,6 +159,7 @@ def test_what_was_noted_is_not_read_again(tmp_path: Path) -> None:
     assert verify(again.path, "pages", Meter("verify"), again.seen).entries == 1
 
 
+@pytest.mark.long
 def test_damage_is_seen_while_it_is_copied(tmp_path: Path) -> None:
     """Page by page, as by whoever reads the copy; free pages are nobody's."""
     source = make(tmp_path / "source")

@@ -15,6 +15,7 @@ values = st.lists(st.binary(max_size=40), min_size=1, max_size=5)
 attributes = st.lists(st.tuples(numbers, values), max_size=6, unique_by=lambda one: one[0])
 
 
+@pytest.mark.slow
 @given(attributes, numbers, values)
 def test_values_are_put_into_their_place_or_to_the_end(
     known: list[tuple[int, list[bytes]]], number: int, new: list[bytes]
@@ -24,6 +25,7 @@ def test_values_are_put_into_their_place_or_to_the_end(
     assert changed == new_entry(7, list(expected.items()))
 
 
+@pytest.mark.slow
 @given(attributes, st.data())
 def test_an_entry_that_was_cut_is_refused_or_still_reads(
     known: list[tuple[int, list[bytes]]], data: st.DataObject

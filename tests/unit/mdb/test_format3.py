@@ -104,6 +104,7 @@ def pages(place: Path) -> int | None:
     return verify(place, "pages", Meter("verify")).entries
 
 
+@pytest.mark.rows(0, "4096-True")
 @pytest.mark.parametrize("compact", [False, True])
 def test_a_copy_has_all_that_lmdb_put_there(place: Path, tmp_path: Path, compact: bool) -> None:
     (tmp_path / "copy").mkdir()
@@ -133,6 +134,7 @@ with opened(Path(sys.argv[1])) as made:
 """
 
 
+@pytest.mark.long
 def test_a_held_snapshot_keeps_its_pages(tmp_path: Path) -> None:
     """Another process commits what changes most pages: the reader's slot in the lock.mdb of LMDB 1.0 is heeded."""
     place = make(tmp_path / "source", 4096)
@@ -147,6 +149,7 @@ def test_a_held_snapshot_keeps_its_pages(tmp_path: Path) -> None:
     assert readers.oldest_lag(place) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compact", [False, True])
 def test_either_meta_page_of_a_copy_is_enough(tmp_path: Path, compact: bool) -> None:
     """LMDB takes a page of a later transaction than the meta page's for one that it has not written yet."""
@@ -189,6 +192,7 @@ def test_damage_is_an_error_or_harmless(tmp_path: Path) -> None:
     assert refused > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "value", "what"), [(4094, 32, "page checksums"), (53, 0x20, "encryption")])
 def test_what_is_protected_is_refused_by_name(tmp_path: Path, at: int, value: int, what: str) -> None:
     place = make(tmp_path / "source", 4096)
@@ -202,6 +206,7 @@ def test_what_is_protected_is_refused_by_name(tmp_path: Path, at: int, value: in
         pass
 
 
+@pytest.mark.slow
 def test_a_cut_file_is_damaged(tmp_path: Path) -> None:
     place = make(tmp_path / "source", 4096)
     with (place / "data.mdb").open("r+b") as file:

@@ -80,6 +80,7 @@ def test_what_a_reader_keeps_is_told_by_transaction(place: Path) -> None:
     assert readers.clear(place) == 0
 
 
+@pytest.mark.slow
 def test_a_free_list_that_lies(place: Path) -> None:
     facts = meta.read_meta(place)
     assert facts.free.root is not None

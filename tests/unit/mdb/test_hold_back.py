@@ -73,6 +73,7 @@ def test_the_index_is_as_slapindex_would_make_it(tmp_path: Path) -> None:
         server.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("idlexp", [IDLEXP, IDLEXP + 1])
 def test_a_key_of_too_many_entries_becomes_a_range(idlexp: int) -> None:
     """65,535 IDs are a list, one more makes (0, lowest, highest), as slapindex does; unless idlexp allows for more."""
@@ -92,6 +93,7 @@ def test_a_key_of_too_many_entries_becomes_a_range(idlexp: int) -> None:
         server.close()
 
 
+@pytest.mark.long
 def test_nothing_claimed_changes_nothing(tmp_path: Path) -> None:
     server = Slapd(INDEXED)
     try:

@@ -20,6 +20,7 @@ def write(path: Path, content: bytes, piece: int) -> None:
         files.finish(file)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([bytes(BLOCK), b"x" * BLOCK, b"\0" * 100 + b"y", b"z"]), max_size=8))
 def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
     path, content = tmp_path_factory.mktemp("holes") / "file", b"".join(parts)

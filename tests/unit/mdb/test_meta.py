@@ -111,6 +111,7 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> dict[int, bytes]:
     return found
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_no_damage_leads_to_a_traceback(heads: dict[int, bytes], data: st.DataObject) -> None:
     head = bytearray(heads[data.draw(st.sampled_from(list(FORMATS)))])

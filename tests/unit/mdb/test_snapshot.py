@@ -80,6 +80,7 @@ def database(directory: Path, engine: int = 0) -> Path:
     return directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [0, 1])
 def test_what_is_read_is_one_moment(tmp_path: Path, engine: int) -> None:
     """While another process commits all the time: in each export all entries are of one commit."""

@@ -48,6 +48,7 @@ def check(path: Path, level: str) -> int | None:
     return verify(path, level, Meter("verify")).entries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["quick", "pages", "tree"])
 def test_a_sound_database(sound: Path, level: str) -> None:
     assert check(sound, level) == check(sound.parent, level) == 423

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from loader import _native
 
 # The addresses of a port on which nothing listens; libldap must be there to find that out.
@@ -29,6 +31,7 @@ def test_the_core_links_no_libldap() -> None:
     assert not [line for line in needed if "libldap" in line or "liblber" in line]
 
 
+@pytest.mark.slow
 def test_the_core_takes_the_libldap_of_python_ldap() -> None:
     told = subprocess.run([sys.executable, "-c", _ASKS], capture_output=True, text=True, check=True)
     code, libraries = told.stdout.splitlines()

@@ -162,6 +162,7 @@ def test_the_checksum_is_that_of_the_files(put, user, arrange, tmp_path, counter
     assert (tree.checksum, tree.entries) == (done.checksum, done.entries)
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes(put, user, arrange, tmp_path):
     people = [user(f"cn={n},o={n % 7},dc=x", n + 10, l=str(n) * 50) for n in range(20000)]
     path = put("1", *people, *(user(f"o={n},dc=x", n) for n in range(7)), user("dc=x", 9))

@@ -115,6 +115,7 @@ def test_errors_made_by_hand_have_the_attributes():
     assert {error.path, error.line, error.dn, error.result, error.errno} == {None}
 
 
+@pytest.mark.slow
 def test_the_stub_tells_what_the_module_has():
     pytest.importorskip("mypy")
     command = [sys.executable, "-m", "mypy.stubtest", "loader._native"]

@@ -295,6 +295,7 @@ def test_waiting_can_be_given_up(answers: tuple[bytes, ...]) -> None:
     assert caught.value.code == "cancelled"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_tls", [False, True])
 def test_a_handshake_that_never_ends_can_be_given_up(start_tls: bool) -> None:
     """In ldaps, and after a StartTLS that was granted."""

@@ -88,6 +88,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
         pytest.fail("must not begin")
 
 
+@pytest.mark.slow
 def test_the_watch_of_a_step_has_its_time_from_the_command_line(tmp_path: Path) -> None:
     def silent(meter: Meter) -> Facts:
         stopped: list[bool] = []
@@ -119,6 +120,7 @@ with open_run(Path(sys.argv[1]), "test", {}, Progress("none")) as run:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "done"),
     [

@@ -166,6 +166,7 @@ def outcome(ask: Way, uri: str, start_tls: int, ca: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("start_tls", [0, 2])
 def test_a_valid_certificate_is_taken(server: Slapd, authority: Authority, ask: Way, start_tls: int) -> None:
@@ -173,6 +174,7 @@ def test_a_valid_certificate_is_taken(server: Slapd, authority: Authority, ask: 
     assert outcome(ask, uri, start_tls, authority.ca) == ""
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("start_tls", [0, 2])
 def test_a_certificate_of_a_stranger_is_refused(server: Slapd, tmp_path: Path, ask: Way, start_tls: int) -> None:
@@ -180,6 +182,8 @@ def test_a_certificate_of_a_stranger_is_refused(server: Slapd, tmp_path: Path, a
     assert outcome(ask, uri, start_tls, Authority(tmp_path).ca) != ""
 
 
+@pytest.mark.slow
+@pytest.mark.rows(4)
 @both_ways
 @pytest.mark.parametrize("kind", ["expired", "wrong_name"])
 @pytest.mark.parametrize("start_tls", [0, 2])
@@ -189,6 +193,7 @@ def test_a_bad_certificate_is_refused(authority: Authority, ask: Way, kind: str,
         assert outcome(ask, uri, start_tls, authority.ca) != ""
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("start_tls", [0, 2])
 def test_a_refused_certificate_is_named_as_the_reason(server: Slapd, tmp_path: Path, ask: Way, start_tls: int) -> None:

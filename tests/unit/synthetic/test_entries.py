@@ -48,6 +48,7 @@ def test_the_bytes_stay_the_same_for_ever(case: tuple[str, int, bool, int, int])
     assert hashlib.sha256(made).hexdigest() == GOLDEN[case]
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(["people", "everything"]), st.lists(st.integers(1, 1999), max_size=6), st.integers(1, 5))
 def test_pieces_join_to_the_whole(template: str, cuts: list[int], jobs: int) -> None:
@@ -156,6 +157,7 @@ def test_every_value_comes_back(tmp_path: Path, value: str) -> None:
     assert entry["description"] == [value.encode()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["people", "everything"])
 def test_operational_attributes_are_each_entrys_own(template: str) -> None:
     records = parsed(text_of(recipe(template, 1, True, 500)))
