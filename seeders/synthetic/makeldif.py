@@ -1,7 +1,7 @@
-"""Converts templates of OpenDJ's makeldif to ditseed's.
+"""Converts templates of OpenDJ's makeldif to ditseed's templates.
 
-The converted template makes the same kind of tree: the same branches, numbers of entries, attributes and forms of
-values, with other random values. What ditseed's templates cannot express is refused with its line.
+The converted template makes a tree with the same branches, numbers of entries, attributes and forms of values, but with
+other random values. A line that ditseed's templates cannot express is rejected with its number.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from loader.errors import TemplateError
 from loader.storage import files
 
-# The object class of a branch that names none (makeldif's manual promises one).
+# Naming attribute -> object class of a branch without objectClass (makeldif's manual says that it adds one).
 _CLASSES = {"dc": "domain", "o": "organization", "ou": "organizationalUnit", "l": "locality", "c": "country"}
-# Other names of an attribute type (RFC 4519), in lower case.
+# Alternative name of an attribute type -> its usual name (RFC 4519), both in lower case.
 _SYNONYMS = {"commonname": "cn", "surname": "sn", "userid": "uid", "localityname": "l", "streetaddress": "street"}
-# makeldif's word lists, and the shipped ones that replace them if they are not beside the template.
+# makeldif's word lists -> the shipped lists that replace them if makeldif's are not in the template's directory.
 _NAMES = {"first.names": "first-names.txt", "last.names": "last-names.txt"}
 _SHIPPED = {**_NAMES, "cities": "places.txt", "states": "states.txt", "streets": "streets.txt"}
 _LOWER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
@@ -29,9 +29,9 @@ _ALPHABETS = {"alpha": _LOWER, "alphanumeric": _LOWER + _DIGITS, "hex": _DIGITS 
 _ALPHABETS["base64"] = _LOWER.upper() + _LOWER + _DIGITS + "+/"
 _CLASS_OF = {text: "mixed" if name == "alphanumeric" else name for name, text in _ALPHABETS.items()}
 _MONTHS = list(calendar.month_name)[1:]
-_LONGEST = 100  # random characters of one tag that each become a tag
-_MOST_DIGITS = 18  # of {digits:...}
-# Limits for templates that nobody wrote by hand: bytes, lines of all kinds of entries together, and levels.
+_LONGEST = 100  # characters of a random string over a custom alphabet; each becomes a {pick} tag
+_MOST_DIGITS = 18  # digits of one {digits:N} tag; a longer number becomes several tags
+# Limits against malicious templates: bytes, total lines of all kinds of entries, levels of the tree.
 _MOST_BYTES, _MOST_LINES, _MOST_LEVELS = 16 << 20, 200_000, 250
 
 _DEFINE = re.compile(r"(?<!\\)\[([^\W\d][\w.-]*)\]")
@@ -44,7 +44,7 @@ class _Refusal(Exception):
 
 
 def is_makeldif(path: Path) -> bool:
-    """A template of makeldif begins with a word and a colon, define or include."""
+    """Returns whether the first line that is no comment begins with define, include, or a word and a colon."""
     with files.explained(path), path.open("rb") as file:
         lines = file.read(_MOST_BYTES).decode(errors="replace").splitlines()
     first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
@@ -52,9 +52,9 @@ def is_makeldif(path: Path) -> bool:
 
 
 def convert(path: Path, defines: Mapping[str, str]) -> str:
-    """Returns the TOML of a template of ours. defines: values that replace those of the template.
+    """Returns the converted template as TOML. `defines`: values that override those of the template.
 
-    Raises TemplateError if the template is wrong, or if our templates have no equivalent for a part of it.
+    Raises TemplateError if the template is invalid, or if a part of it has no equivalent in ditseed's templates.
     """
     with files.explained(path), path.open("rb") as file:
         content = file.read(_MOST_BYTES + 1)
@@ -81,7 +81,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Subordinate:
-    """count: None if the template leaves it out; makeldif then never ends, and ditseed asks for -n."""
+    """A subordinateTemplate line. `count`: None if left out; makeldif then never ends, while ditseed requires -n."""
 
     line: int
     template: str
@@ -90,7 +90,7 @@ class _Subordinate:
 
 @dataclass
 class _Block:
-    """A branch, whose name is its DN, or a template."""
+    """A branch or a template. `name`: the DN of a branch, or the name of a template."""
 
     line: int
     name: str
@@ -124,7 +124,7 @@ class _Block:
 class _Source:
     suffix: str
     branches: list[_Block]
-    templates: dict[str, _Block]  # by their names in lower case
+    templates: dict[str, _Block]  # by name in lower case
 
 
 def _read(text: str, given: Mapping[str, str]) -> _Source:
@@ -160,7 +160,7 @@ def _read(text: str, given: Mapping[str, str]) -> _Source:
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines without comments; a line that begins with a space continues the one before it."""
+    """Returns the numbered lines without comments. A line that begins with a space continues the previous line."""
     lines: list[tuple[int, list[str]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(" ") and line.strip() and lines:
@@ -181,9 +181,9 @@ def _substituted(number: int, line: str, defines: Mapping[str, str]) -> str:
 
 
 class _Scope:
-    """The lines of a branch or template, and which of them others name: those become values.
+    """The lines of a branch or template. Attributes that other lines of a template refer to become `values`.
 
-    passed: what its counters have passed in earlier kinds of the same template; None: a branch, which has one entry.
+    `passed`: number of entries in earlier kinds of the same template; None for a branch, which has a single entry.
     """
 
     def __init__(self, lines: list[_Line], passed: int | None) -> None:
@@ -204,7 +204,7 @@ class _Scope:
                 yield words[1]
 
     def before(self, line: _Line, name: str) -> str:
-        """The key of an attribute that a line before this one makes."""
+        """Returns the key of attribute `name`. Raises _Refusal unless a line before `line` sets the attribute."""
         first = self.first.get(_key(name))
         if first is None or first.number >= line.number:
             raise _Refusal(line.number, f"{line.attribute}: no line before this one makes {name}")
@@ -213,7 +213,7 @@ class _Scope:
 
 @dataclass
 class _Item:
-    """What a line becomes: a text with tags, and when it is there."""
+    """The converted value of a line: a text with tags, and the conditions under which an entry has the value."""
 
     text: str = ""
     chance: float = 1.0
@@ -235,9 +235,9 @@ class _Converter:
         self.path, self.source = path, source
         self.lists: dict[str, object] = {}
         self.kinds: list[str] = []
-        self.lines = 0  # of all kinds
+        self.lines = 0  # total lines of all kinds
         self.uses: Counter[str] = Counter()
-        self.passed: dict[str, int | None] = {}  # entries of each template so far; None: as many as -n says
+        self.passed: dict[str, int | None] = {}  # entries of each template so far; None: given by -n
         suffix = re.escape(source.suffix)
         self.suffix = re.compile(rf"(?<![^\s,=/:(]){suffix}(?![\w.,-])", re.IGNORECASE)
 
@@ -269,7 +269,7 @@ class _Converter:
         return f"{{ dn = {_toml(dn)}, attributes = {{ {', '.join(_assignments(attributes))} }} }}"
 
     def _subordinate(self, below: _Subordinate, parent: str, above: int | None, ancestors: tuple[str, ...]) -> None:
-        """Adds a kind of entries, then the kinds below it. above: how many parents there are."""
+        """Adds a kind of entries, then the kinds below it. `above`: number of parents; None if given by -n."""
         template = self.source.templates.get(below.template.lower())
         if template is None:
             raise _Refusal(below.line, f"no template named {below.template}")
@@ -307,7 +307,7 @@ class _Converter:
         self.kinds += ["[kinds.attributes]", *_assignments(self._attributes(scope))]
 
     def _attributes(self, scope: _Scope) -> dict[str, str]:
-        """The TOML of each attribute; its lines are its items."""
+        """Returns the TOML of each attribute; several lines of one attribute become a list."""
         items: dict[str, list[str]] = {}
         for line in scope.lines:
             item = self._item(line, scope)
@@ -346,7 +346,7 @@ class _Converter:
         return f"{{{scope.values[key]}:{length}}}" if int(length or 0) else f"{{{scope.values[key]}}}"
 
     def _condition(self, line: _Line, words: list[str], item: _Item, scope: _Scope) -> bool:
-        """Adds what a tag says about when the line is there. Returns False if it says nothing about that."""
+        """Adds the condition of a presence, ifpresent or ifabsent tag to `item`. Returns False for another tag."""
         match words:
             case ["presence", percent] if _is_number(percent) and int(percent) <= 100:
                 item.chance *= int(percent) / 100
@@ -367,7 +367,7 @@ class _Converter:
         return scope.first[key].attribute
 
     def _tag(self, line: _Line, words: list[str], scope: _Scope) -> str | None:
-        """What stands for a tag in our templates; None if nothing does."""
+        """Returns the equivalent of a tag in ditseed's templates; None if there is none."""
         match words:
             case ["guid"] | ["random", "uuid"]:
                 return "{uuid}"
@@ -427,7 +427,7 @@ class _Converter:
         return self._pick(name, _SHIPPED[name])
 
     def _pick(self, hint: str, content: object) -> str:
-        """A tag that picks from a list, which is added if there is none with this content."""
+        """Returns a {pick} tag for a list with this content; adds the list unless there is an equal one."""
         stem = re.sub(r"[^\w-]", "-", hint)
         known = [name for name, other in self.lists.items() if other == content]
         names = [stem, *(f"{stem}-{number}" for number in range(2, len(self.lists) + 3))]
@@ -441,7 +441,7 @@ def _no_equivalent(line: _Line, what: str) -> _Refusal:
 
 
 def _weighted(values: list[str]) -> object:
-    """["a;2", "b"] -> {"a": 2, "b": 1}; without weights a list. A value that comes twice has the sum of its weights."""
+    """["a;2", "b"] -> {"a": 2, "b": 1}; a list if all weights are 1. Weights of a repeated value are added up."""
     weights: Counter[str] = Counter()
     for value in values:
         text, _, weight = value.rpartition(";")
@@ -459,7 +459,7 @@ def _compact(dn: str) -> str:
 
 
 def _relative(dn: str, suffix: str) -> str | None:
-    """ "ou=People,dc=example" below "dc=example" -> "ou=People"; the suffix itself -> ""; None: elsewhere."""
+    """ "ou=People,dc=example" with suffix "dc=example" -> "ou=People"; the suffix itself -> ""; other DNs -> None."""
     if dn.lower() == suffix.lower():
         return ""
     return dn[: -len(suffix) - 1] if dn.lower().endswith(f",{suffix.lower()}") else None
@@ -474,12 +474,12 @@ def _literal(text: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """A TOML value on one line."""
+    """Returns a value as TOML on one line."""
     if isinstance(value, dict):
         return f"{{ {', '.join(_assignments({key: _toml(one) for key, one in value.items()}))} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
-    # A string of JSON is one of TOML, which excludes DEL besides.
+    # A JSON string is a valid TOML string, except that TOML does not allow DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,4 @@
-"""Is there a backup, complete and young enough? In the terms of the Monitoring Plugins guidelines."""
+"""Checks whether there is a complete, recent backup, with the states of the Monitoring Plugins guidelines."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from loader.operations.backup.repository import Listing, Where
 from loader.operations.monitoring import Status
 
 SHRINK = 0.5
-_BEFORE = 7  # backups that the latest is compared with
+_BEFORE = 7  # number of earlier backups whose entries are compared with those of the latest
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Ages in seconds. Fewer backups than `min_count` are a warning, and so is a verification or drill that is older
-    than its limit; None or 0: no limit. shrink: the share of entries that the latest may lack of those before it."""
+    """`max_age`, `verify_age`, `drill_age`: highest ages of the latest backup, verification and drill, in seconds; None
+    or 0: no limit for the latter two. `shrink`: share of entries that the latest may lack compared with older ones."""
 
     max_age: Annotated[
         float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."
@@ -54,9 +54,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Check:
-    """`latest`: None if there is no backup; `members`: it and the others of its set. `count`: backups that can be
-    restored, a set as one. Ages in seconds: of the latest, and of the last verification and drill of any backup that
-    went well; None: never."""
+    """`latest`: the latest backup; None if there is none. `members`: the backups of its set. `count`: number of
+    restorable backups, where a set counts as one. `age`: age of the latest. `verify_age`, `drill_age`: ages of the last
+    successful verification and drill of any backup; None: never. Ages in seconds."""
 
     status: Status
     reason: str
@@ -69,7 +69,7 @@ class Check:
     members: tuple[Backup, ...] = ()
 
     def line(self) -> str:
-        """`BACKUP OK - ... | age=...`."""
+        """The plugin's output: `BACKUP OK - ... | age=...`."""
         numbers = [f"count={self.count};{self.limits.min_count}:"]
         if self.age is not None and self.latest is not None:
             numbers.insert(0, f"age={self.age:.0f}s;;{self.limits.max_age:.0f};0")
@@ -84,7 +84,7 @@ class Check:
 
 
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
-    """UNKNOWN instead of a LoaderError."""
+    """Like `judged`, but returns status UNKNOWN instead of raising an error."""
     try:
         return judged(repo, limits, suffix)
     except LoaderError as error:
@@ -94,7 +94,7 @@ def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
 
 
 def each(repo: Where, limits: Limits, suffix: str | None = None) -> dict[str, Check]:
-    """By suffix, of all that there are backups of, or of the one. Raises NoSuchPath."""
+    """Returns a check for each suffix that has backups, or only for `suffix`. Raises NoSuchPath."""
     suffixes = {dn.key(backup.suffix): backup.suffix for backup in repository.listing(repo, suffix).every}
     return {name: check(repo, limits, name) for name in suffixes.values()}
 
@@ -104,7 +104,7 @@ def unknown(error: LoaderError, limits: Limits) -> Check:
 
 
 def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
-    """Raises LoaderError, OSError if nothing can be known."""
+    """Checks the backups against the limits. Raises LoaderError or OSError if the repository cannot be read."""
     listing = repository.listing(repo, suffix)
     backups = listing.backups
     if reason := _no_latest(repo, listing, suffix):
@@ -137,7 +137,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
 
 
 def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
-    """Why the latest backup is not known; empty if it is."""
+    """Returns why the latest backup is unknown; empty if it is known."""
     if listing.future:
         newest = listing.future[-1]
         return f"{newest.id} is dated {newest.made}, later than now: which is the latest is not known"
@@ -160,7 +160,7 @@ def _warning(
     broken: Sequence[LoaderError],
     limits: Limits,
 ) -> str:
-    """counted: backups, and the age of the latest. broken: what is wrong with older ones."""
+    """Returns the first warning or "". `counted`: restorable backups, age of the latest. `broken`: of older backups."""
     count, age = counted
     if count < limits.min_count:
         return f"{count} of at least {limits.min_count} backups, the latest {units.duration(age)} old"
@@ -181,7 +181,7 @@ def _praise(latest: Sequence[Backup], age: float) -> str:
 
 
 def _shrunk(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
-    """Somebody may have emptied the directory before the latest backup was made. Empty if it has not shrunk."""
+    """Returns a warning if the latest backup has far fewer entries than earlier ones (a mass delete?), else ""."""
     of_suffix = [backup for backup in backups if dn.key(backup.suffix) == dn.key(latest.suffix)]
     before = [backup.entries for backup in of_suffix[: of_suffix.index(latest)]]
     usual = statistics.median(before[-_BEFORE:]) if before else 0
@@ -194,7 +194,7 @@ def _shrunk(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
 def _unproven(
     proofs: Mapping[str, Proofs], latest: Sequence[Backup], ages: Mapping[str, tuple[float | None, float | None]]
 ) -> tuple[Status, str] | None:
-    """Damaged backups, and proofs that are too old. ages: with their limits."""
+    """Returns status and reason for damaged backups or outdated proofs. `ages`: age and limit by kind of proof."""
     damaged = [name for name, proof in proofs.items() if proof.is_bad]
     for backup in latest:
         if backup.id in damaged:
@@ -227,7 +227,7 @@ _GAUGES = {
 
 
 def _values(result: Check, now: float) -> list[float]:
-    """In the order of the gauges; those of the latest only if there is one."""
+    """Returns the values in the order of _GAUGES; the last four only if there is a latest backup."""
     ages = (result.age, result.verify_age, result.drill_age)
     values = [result.status, result.count, *(0.0 if age is None else now - age for age in ages)]
     if (latest := result.latest) is not None:
@@ -236,8 +236,8 @@ def _values(result: Check, now: float) -> list[float]:
 
 
 def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
-    """Writes the file whole or not at all. checks: by suffix; "" for all."""
-    from prometheus_client.core import GaugeMetricFamily  # it takes long to import
+    """Writes a metrics file atomically. `checks`: by suffix; the key "" is for all suffixes."""
+    from prometheus_client.core import GaugeMetricFamily  # imported here because the import is slow
 
     from loader.operations import monitoring
 

@@ -1,10 +1,10 @@
-"""What is in a backup: its files are verified, a slapd is drilled on its database, and entries are extracted.
+"""Verifies, drills and extracts backups.
 
-`verify` compares what is stored with its checksums, and checks the database on request. A drill restores the backup
-into a scratch directory, starts a real slapd on it, and searches it: it tells how long a restore takes, and whether the
-restored database is the one that was backed up. This host's slapd is not touched: the drill's own listens on a socket
-that only its account can reach, has one database, and no syncrepl. An extract writes entries of a backup as LDIF that
-ldapadd takes: a subtree, or the matches of a filter.
+`verify` compares the stored files with their checksums and, on request, checks the database. A drill restores a backup
+into a scratch directory and searches it with a slapd of its own, to measure how long a restore takes and to check that
+the restored database is the one that was backed up. The drill does not touch this host's slapd: its own slapd listens
+on a socket that only its account can reach, and has one database and no syncrepl. An extract writes entries of a backup
+as LDIF for ldapadd: a subtree, or the matches of a filter.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
 log = logging.getLogger(__name__)
-STORED, MANIFEST = "stored", "manifest"  # levels of a verification besides those of `ditseed verify`
+STORED, MANIFEST = "stored", "manifest"  # levels of a verification, in addition to those of `ditseed verify`
 EVERY = "all"
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
-# Of slapo-ppolicy and slapo-lastbind: NO-USER-MODIFICATION.
+# Attributes of slapo-ppolicy and slapo-lastbind with NO-USER-MODIFICATION.
 _OF_OVERLAYS = (
     *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
     *("pwdlastsuccess", "pwdaccounttmplockoutend", "authtimestamp"),
@@ -77,8 +77,9 @@ _OF_OVERLAYS = (
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`names`: IDs, "latest" or "all". sample: the share of the chunks to read, at random. level: of loader.mdb.verify;
-    None leaves the database packed. scratch: where it is unpacked. identities: files of keys for that."""
+    """`names`: backup IDs, "latest" or "all". `sample`: share of the chunks to read, chosen at random. `level`: a level
+    of loader.mdb.verify; None: do not unpack the database. `scratch`: directory for unpacking. `identities`: key files.
+    """
 
     repo: RepoOption
     names: Sequence[str] = (EVERY,)
@@ -101,8 +102,8 @@ class VerifyOptions:
 
 
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
-    """A verification of each backup, stored beside it. If all are verified, manifests that cannot be read are reported
-    too. Raises NoSuchBackup, NoSpace; ManifestBroken if that of a named one cannot be read."""
+    """Verifies the backups; returns their records, which are also stored in the repository. With "all", unreadable
+    manifests yield records too. Raises NoSuchBackup, NoSpace; ManifestBroken if a named backup's is unreadable."""
     compared: Compared = {}
     repo = repository.of(options.repo)
     with files.explained(repo.path):
@@ -164,8 +165,8 @@ def _check_database(options: VerifyOptions, contents: Contents, progress: Progre
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """config_path: for backups without a configuration. scratch: where it is restored. user: the account that slapd
-    runs as; None takes that of the database on this host, or nobody. identities: files of keys."""
+    """`config_path`: configuration to use instead of the backup's own. `scratch`: directory for the restore. `user`:
+    account for slapd; None: the owner of the database on this host, else nobody. `identities`: key files."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -182,8 +183,8 @@ class DrillOptions:
 
 
 def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
-    """A drill of a backup, or of each of a set if neither a suffix nor an ID names one; stored beside each. Raises
-    LoaderError if it could not be tried."""
+    """Drills a backup, or all of a set if neither a suffix nor an ID selects one; stores and returns the records.
+    Raises LoaderError if a drill could not be tried."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         backups = repository.chosen(repo, options.which, options.suffix)
@@ -209,7 +210,7 @@ def _drill(backup: Backup, problem: str) -> Drill:
 def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
     config, backup = contents.config(), contents.backup
     database = config.database(backup.suffix)
-    # Never root.
+    # Never returns root.
     owner = tools.of_directories_or(options.user, [database.directory] if database.directory else [])
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
@@ -235,7 +236,7 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
                         result = _searched(session, backup, database, options.lookups, is_indexed, meter)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             return _drill(backup, str(error))
-    # A database without an entry of the suffix, such as a new one, shows no contextCSN.
+    # slapd reports no contextCSN if the database has no suffix entry, as in a new database.
     csns = result.context_csns or tuple(csns)
     lost = _lost(backup.context_csns, csns)
     problems = [result.problem, f"contextCSN {lost} of the manifest is not there" if lost else ""]
@@ -252,7 +253,7 @@ def _searched(
     session: Session, backup: Backup, database: Database, lookups: int, is_indexed: bool, meter: Meter
 ) -> Drill:
     count, sample, chance = 0, list[str](), random.Random()
-    for count, name in enumerate(_names(session, database), 1):  # each name is in the sample with the same probability
+    for count, name in enumerate(_names(session, database), 1):  # reservoir sampling
         if len(sample) < lookups:
             sample.append(name)
         elif (slot := chance.randrange(count)) < lookups:
@@ -280,7 +281,7 @@ def _names(session: Session, database: Database) -> Iterator[str]:
 
 
 def _failed_lookups(session: Session, suffix: str, names: list[str], is_indexed: bool) -> Iterator[str]:
-    """Looks entries up by their names, and by an index."""
+    """Looks entries up by DN and, if indexed, by entryUUID; yields a message for each failure."""
     for name in names:
         try:
             entry = session.read(name, [_UUID])
@@ -294,7 +295,7 @@ def _failed_lookups(session: Session, suffix: str, names: list[str], is_indexed:
 
 
 def _lost(wanted: tuple[str, ...], shown: tuple[str, ...]) -> str:
-    """A CSN of the manifest that is newer than that of its server now; empty if there is none."""
+    """Returns a CSN in `wanted` that is newer than the CSN of the same server ID in `shown`; empty if there is none."""
     newest = csn.by_server(shown)
     older = (value for server, value in csn.by_server(wanted).items() if newest.get(server, "") < value)
     return next(older, "")
@@ -302,7 +303,7 @@ def _lost(wanted: tuple[str, ...], shown: tuple[str, ...]) -> str:
 
 @contextmanager
 def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
-    """A directory with room for the database of a backup, which goes into its subdirectory `data`."""
+    """Yields a temporary directory with a subdirectory `data` for a backup's database. Raises NoSpace."""
     files.require_space(top, backup.room)
     with temporary.directory(kind, top) as directory, files.explained(top):
         (directory / "data").mkdir(mode=0o700)
@@ -314,8 +315,8 @@ def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """`dn`: with all below it. `where`: an LDAP filter; one of the two.
-    config_path: for a filter and a backup without a configuration. identities: files of keys."""
+    """Exactly one of `dn` (base of a subtree) and `where` (an LDAP filter) selects the entries.
+    `config_path`: configuration to use instead of the backup's own. `identities`: key files."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -339,7 +340,7 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
         backup = repository.find(repo, options.which, options.suffix)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
         repo.bring(backup)
-    # In words of the repository: the directory in which the backup is unpacked is gone by then.
+    # The error names the repository, because the directory of the unpacked database is temporary.
     missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     with _scratch("extract", top, backup) as directory, tempfile.TemporaryFile(dir=top) as extracted:
@@ -355,7 +356,7 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
                     raise missing from error
             source.seek(0)
             left_out = [] if options.keep_operational else _left_out(contents)
-            # The meter counted the entries already.
+            # A second meter, because the first has already counted these entries.
             sharded = ldif.shard(source.fileno(), _path(extracted.fileno()), left_out, Meter("copy"), backup.id)
         if not sharded.entries:
             raise missing
@@ -370,8 +371,8 @@ def _path(descriptor: int) -> Path:
 
 
 def _left_out(contents: Contents) -> list[str]:
-    """Attributes that a server takes from no client, also those of the modules that the configuration loads, such as
-    memberOf of slapo-memberof. Without a configuration the entries are of use as well."""
+    """Returns attributes that a server accepts from no client, including those of the configuration's modules, such as
+    memberOf of slapo-memberof. If the configuration cannot be read, those of unknown modules are missing."""
     names = {*PROTECTED, *_OF_OVERLAYS, *map(str.lower, overlays.COMPUTED)}
     if contents.config_path is not None or contents.backup.with_config:
         try:
@@ -383,9 +384,9 @@ def _left_out(contents: Contents) -> list[str]:
 
 
 def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
-    """Writes the matches by slapcat, which knows every filter that slapd does. It dies of -s in 2.5.13, so the whole
-    tree is searched. It writes entries in the order of their IDs, so after a rename to a newer parent a child comes
-    before that: they are sorted."""
+    """Writes the matches with slapcat, which supports every filter that slapd does. The whole tree is searched, because
+    slapcat 2.5.13 crashes with -s. slapcat writes entries by entry ID, so an entry moved below a newer parent precedes
+    that parent: the output is sorted."""
     config, suffix, top = contents.config(), contents.backup.suffix, directory.parent
     database = config.database(suffix)
     owner = tools.of_directories([database.directory] if database.directory else [])

@@ -1,15 +1,15 @@
-"""What a repository says about a backup: its manifest, and the records of its last verification and its last drill.
+"""The JSON files about a backup: its manifest, and the records of its last verification and its last drill.
 
 REPO/ID/manifest.json  pages.map  pages.pack  config.ldif      a full backup
-REPO/ID/manifest.json  pages.map  config.ldif, REPO/pages/     an incremental one: it shares packs with others
-REPO/ID/manifest.json  data.ldif.zst  config.ldif              one of entries (--kind ldif)
+REPO/ID/manifest.json  pages.map  config.ldif, REPO/pages/     an incremental backup: it shares packs with others
+REPO/ID/manifest.json  data.ldif.zst  config.ldif              a backup of entries (--kind ldif)
 REPO/ID/verified.json  drilled.json                            records, written afterwards
 
-In an encrypted backup every file but the manifest is an age file (NAME.age). The manifest has checksums of what is
-stored only: those of the plain text would tell whether a guess is right.
+In an encrypted backup every file but the manifest is an age file (NAME.age). The manifest's checksums are of the files
+as stored: with checksums of the plain text, a reader without a key could confirm guesses of the content.
 
-Manifests and records are JSON in one form only, with a seal over all that they say. A seal shows damage. It does not
-stop anybody who may write in the repository (mode 0700).
+Manifests and records are JSON in one canonical form, with a seal: a SHA-256 over all other fields. A seal detects
+damage. It does not protect against anybody who may write in the repository (mode 0700).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 FORMAT = 1
 MANIFEST, VERIFIED, DRILLED = "manifest.json", "verified.json", "drilled.json"
 CONFIG, MAP, PACK, ENTRIES = "config.ldif", "pages.map", "pages.pack", "data.ldif.zst"
-KINDS = MDB, LDIF = "mdb", "ldif"  # pages of the database, or its entries
+KINDS = MDB, LDIF = "mdb", "ldif"  # a backup stores the pages of the database, or its entries
 PAGES = "pages"  # the directory of the packs that incremental backups share
-PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # the SHA-256 of its index
-CHUNK = 64 << 20  # bytes of a file that have one checksum: a backup of 1 TB has a manifest of 1 MB
+PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # named by the SHA-256 of the pack's index
+CHUNK = 64 << 20  # bytes that one checksum covers: the manifest of a 1 TB backup then takes 1 MB
 
 Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
 PublicKey = Annotated[str, msgspec.Meta(max_length=8192, pattern=r"^[!-~]+( [!-~]+)?\Z")]
@@ -43,7 +43,7 @@ PublicKey = Annotated[str, msgspec.Meta(max_length=8192, pattern=r"^[!-~]+( [!-~
 
 @dataclass(frozen=True)
 class StoredFile:
-    """sums: the SHA-256 of each CHUNK of it."""
+    """A file of a backup. `sums`: the SHA-256 of each CHUNK bytes of the file."""
 
     name: Name
     bytes: Count
@@ -52,7 +52,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Backup:
-    """Sizes in bytes, times in UTC. The CSNs were read just before the snapshot, which may hold newer changes."""
+    """The manifest. Sizes in bytes, times in UTC. CSNs were read before the snapshot, which may have newer changes."""
 
     id: Name
     made: str
@@ -61,26 +61,26 @@ class Backup:
     source: str
     suffix: str
     entries: Count
-    context_csns: tuple[Csn, ...]  # stored in the suffix entry
-    newest_csns: tuple[Csn, ...]  # with those of entries changed since
+    context_csns: tuple[Csn, ...]  # the contextCSN values stored in the suffix entry
+    newest_csns: tuple[Csn, ...]  # the newest CSN of each server, entryCSNs of later changes included
     txnid: Count
     lmdb_format: Count
     page_size: Count
     map_size: Count
-    machine: str  # LMDB files do not cross from one kind to another
+    machine: str  # word size and byte order: LMDB files are not portable between machines that differ in these
     source_apparent: Count
     source_allocated: Count
     data_bytes: Count
-    stored_bytes: Count  # of the data, without what other backups had stored already
-    full_bytes: Count  # what the data would take in a full backup, about
-    files: tuple[StoredFile, ...]  # in its own directory
+    stored_bytes: Count  # bytes that this backup added for its data; pages shared with earlier backups do not count
+    full_bytes: Count  # estimated bytes of the data in a full backup
+    files: tuple[StoredFile, ...]  # the files in the backup's own directory
     ditseed: str
-    packs: tuple[StoredFile, ...] = ()  # in PAGES
+    packs: tuple[StoredFile, ...] = ()  # the shared packs in PAGES
     incremental: bool = False
-    is_ldif: bool = False  # entries, not pages: for any version of OpenLDAP, any machine
-    members: tuple[Name, ...] = ()  # IDs of all backups of the same moment; none if it is alone
-    recipients: tuple[PublicKey, ...] = ()  # of an encrypted one
-    follows: str = ""  # if the clock had gone back: the backup is the later of any up to this time
+    is_ldif: bool = False  # entries instead of pages: restorable with any version of OpenLDAP on any machine
+    members: tuple[Name, ...] = ()  # IDs of the backups of its set, the leader first; empty if it was taken alone
+    recipients: tuple[PublicKey, ...] = ()  # public keys that can decrypt the backup; empty if it is not encrypted
+    follows: str = ""  # set if the clock had gone back: the time that orders this backup after older ones
     seal: Seal = ""
     format: int = FORMAT
 
@@ -90,17 +90,17 @@ class Backup:
 
     @property
     def order(self) -> datetime.datetime:
-        """Its position among others, whatever the clock said."""
+        """The time that orders the backup among others, even if the clock had gone back."""
         return max(self.when, datetime.datetime.fromisoformat(self.follows)) if self.follows else self.when
 
     @property
     def leads(self) -> bool:
-        """Whether it is published last of its set."""
+        """Whether the backup leads a set: the leader is published last."""
         return self.id in self.members[:1]
 
     @property
     def set_ids(self) -> tuple[str, ...]:
-        """The IDs of its set, the one that leads first."""
+        """The IDs of the backup's set, the leader first; only its own ID if it was taken alone."""
         return self.members or (self.id,)
 
     @property
@@ -109,8 +109,8 @@ class Backup:
 
     @property
     def room(self) -> int:
-        """Bytes that its database needs where it is unpacked. LDIF needs room for the database that is built from it
-        and for sorted keys; an encrypted pack is decrypted first."""
+        """Bytes of disk that unpacking needs. LDIF needs room for the database built from it and for sorted keys; an
+        encrypted pack needs room for its decrypted copy."""
         return self.data_bytes * (3 if self.is_ldif else 1) + self.stored_bytes * self.is_encrypted
 
     def stored_name(self, name: str) -> str:
@@ -118,7 +118,7 @@ class Backup:
 
     @property
     def file(self) -> str:
-        """The name of the file with the data; the map, if the backup is incremental."""
+        """The name of the file with the data; that of the map if the backup is incremental."""
         return self.stored_name(ENTRIES if self.is_ldif else MAP if self.incremental else PACK)
 
     @property
@@ -135,7 +135,7 @@ class Backup:
         return tuple(stored for stored in self.files if stored.name in (self.stored_name(MAP), self.config_file))
 
     def stored(self) -> Iterator[tuple[str, StoredFile]]:
-        """All its files, by names relative to the repository; the packs last."""
+        """Yields all files of the backup with their names relative to the repository; the packs come last."""
         yield from ((f"{self.id}/{stored.name}", stored) for stored in self.files)
         yield from ((f"{PAGES}/{stored.name}", stored) for stored in self.packs)
 
@@ -145,7 +145,7 @@ class Backup:
 
 
 def read(directory: Path) -> Backup:
-    """The manifest of the backup in a directory. Raises ManifestBroken."""
+    """Reads the manifest in a backup's directory. Raises ManifestBroken if it is missing, damaged or inconsistent."""
     path = directory / MANIFEST
     try:
         backup: Backup = read_sealed(path, Backup)
@@ -186,10 +186,8 @@ def _require_consistent(backup: Backup, name: str) -> None:
 
 @dataclass(frozen=True)
 class Verification:
-    """`read` of the `stored` bytes, shared packs among them, were compared with their checksums.
-
-    level: of the check of the database, as for `ditseed verify`; "stored" if the database stayed packed. problem: empty
-    if nothing is wrong.
+    """The result of a verification. `read`: bytes compared with their checksums. `stored`: bytes of all files, shared
+    packs included. `level`: as for `ditseed verify`; "stored" if the database stayed packed. `problem`: empty if none.
     """
 
     backup: Name
@@ -214,8 +212,8 @@ class Verification:
 
 @dataclass(frozen=True)
 class Drill:
-    """The result of a slapd on the restored backup. restore_seconds: until slapd could have been started. lookups:
-    entries that were looked up by their DN and by their entryUUID."""
+    """The result of a drill, a slapd on the restored backup. `restore_seconds`: time until slapd could be started.
+    `lookups`: number of entries that were looked up by DN and by entryUUID."""
 
     backup: Name
     made: str
@@ -237,14 +235,14 @@ class Drill:
 
 @dataclass(frozen=True)
 class Proofs:
-    """The records of a backup. None: never done, or the record cannot be read."""
+    """The records of a backup. None: there is no record, or it cannot be read."""
 
     verification: Verification | None = None
     drill: Drill | None = None
 
     @property
     def is_proven(self) -> bool:
-        """Every byte was read, or a slapd ran on it, and neither found anything wrong the last time."""
+        """Whether the last verification read every byte or a drill was run, and neither record reports a problem."""
         is_read = self.verification is not None and self.verification.is_whole
         return (is_read or self.drill is not None) and not self.is_bad
 
@@ -259,7 +257,7 @@ Record = TypeVar("Record", Backup, Verification, Drill)
 
 
 def sealed(record: Record) -> Record:
-    """The record with the seal over its other fields."""
+    """Returns the record with its seal set: the SHA-256 of its other fields."""
     digest = hashlib.sha256(text(dataclasses.replace(record, seal=""))).hexdigest()
     return dataclasses.replace(record, seal=digest)
 
@@ -269,7 +267,7 @@ def text(record: object) -> bytes:
 
 
 def read_sealed(path: Path, kind: type[Record]) -> Record:
-    """Raises Unfit, FileNotFoundError, OSError."""
+    """Reads a record of type `kind`. Raises Unfit if it is damaged or its seal does not match; OSError."""
     content = typed.content(path)
     record = typed.parse(content, kind, FORMAT)
     if record != sealed(record) or text(record) != content:

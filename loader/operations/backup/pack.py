@@ -1,14 +1,14 @@
-"""The files of a backup: written, encrypted, read and compared with their checksums.
+"""Writes, encrypts and reads the files of a backup, and compares them with their checksums.
 
-The pages of a snapshot are stored in a pack, in frames of up to 256 pages; behind these is the index of the frames,
-with a checksum of each, and then its length. pages.map holds both meta pages, and which runs of pages of which packs
-the backup consists of.
+The pages of a snapshot are stored in a pack: frames of up to 256 pages, then the index of the frames with a checksum
+of each frame, then the length of the index. pages.map holds both meta pages and lists the runs of pages, and their
+packs, that make up the backup.
 
-Incremental backups share packs. A pack is then named by the SHA-256 of its index. Pages are known by their content
-without their number, for a compacted copy numbers them anew. A page that has changed a little is stored as its
-difference from the former one, in whatever pack that is. No backup needs another one, only packs. So that a restore
-does not unpack frames of old packs for a few pages each, pages of nearly empty frames and of the packs that are used
-least are stored again, a few in each backup.
+Incremental backups share packs, which are then named by the SHA-256 of their index. Pages are matched by their content
+without the page number, because a compacted copy renumbers pages. A page with few changes is stored as a difference
+from its former version, in whatever pack that is. No backup depends on another backup, only on packs. A restore should
+not have to unpack old frames for a few pages each, so every backup stores some pages again: pages of frames that are
+hardly used any more, and of the least used packs.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from loader.typed import Count, Digest32, Digest64, Unfit
 
 log = logging.getLogger(__name__)
 PIECE = 8 << 20  # bytes of data that a thread packs at once
-LEVEL = 2  # of zstd: pages come to 3 % more than at 3, in two thirds of the time
+LEVEL = 2  # zstd level: the output is 3 % larger than at level 3, in two thirds of the time
 _MAGIC = b"ditseed pack 1\n\0"
 _END = struct.Struct("<Q")
-_LARGEST_INDEX = 1 << 30  # bytes; that of a pack of 25 TB
-_LARGEST_PIECE = 64 << 20  # bytes of data, which are put together in memory
-_LARGEST_RUN = 64  # bytes of the map for a page, at most
-_FIRST_PAGE = 2  # behind both meta pages
-_AGAIN = 50  # at most one in so many pages is stored again
-_SAMPLES, _SAMPLE = (16, 256 << 10)  # parts of a data file that predict its compression; bytes of a part
-_READ = 1 << 20  # bytes that are read at once
-_NICE = 10  # of the threads that pack: slapd's come first
+_LARGEST_INDEX = 1 << 30  # bytes; a larger index is rejected (a pack of 25 TB has an index of this size)
+_LARGEST_PIECE = 64 << 20  # bytes of a piece, which is assembled in memory; a larger piece is rejected
+_LARGEST_RUN = 64  # bytes per page in the map; a larger map is rejected
+_FIRST_PAGE = 2  # pages 0 and 1 are the meta pages
+_AGAIN = 50  # at most one in 50 shared pages is stored again by a backup
+_SAMPLES, _SAMPLE = (16, 256 << 10)  # number and bytes of the samples of a data file that predict its compression
+_READ = 1 << 20  # bytes per read
+_NICE = 10  # niceness of the packing threads, so that slapd has precedence
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
@@ -64,8 +64,8 @@ Data = TypeVar("Data", bound=Sized)
 
 @dataclass(frozen=True)
 class Packing:
-    """level: of zstd. throttle: bytes of data a second (0: no limit). keep_free: bytes of the disk. recipients: who can
-    decrypt the backup; None: it is not encrypted."""
+    """`level`: zstd level. `throttle`: bytes of data read per second (0: no limit). `keep_free`: bytes to leave free on
+    the disk. `recipients`: keys that can decrypt the backup; None: it is not encrypted."""
 
     level: Annotated[
         int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
@@ -95,7 +95,7 @@ PACKING = Packing()
 
 
 def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Done]:
-    """As `map`, on a thread for each processor, with at most two tasks ahead for each."""
+    """Like `map`, with one thread per processor. At most two tasks per thread are submitted ahead."""
     threads = resources.processors()
     waiting: deque[Future[Done]] = deque()
     with ThreadPoolExecutor(threads, "pack", initializer=_be_nice) as pool:
@@ -112,12 +112,12 @@ def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Do
 
 
 def _be_nice() -> None:
-    with suppress(OSError):  # on Linux for this thread alone
+    with suppress(OSError):  # on Linux, the priority of this thread only
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
-    """The pieces, at most `rate` bytes a second, unless it is 0."""
+    """Yields the pieces at `rate` bytes per second at most; 0: without a limit."""
     started, size = time.monotonic(), 0
     for piece in pieces:
         yield piece
@@ -127,7 +127,7 @@ def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
 
 
 def predicted(source: Path, level: int, left_out: int = 0) -> int:
-    """Bytes that a data file will come to, by a sample of its pages. left_out: bytes of it that are not packed."""
+    """Returns the expected compressed bytes of a data file, from a sample. `left_out`: bytes that are not packed."""
     used = meta.read_meta(source).used
     compressor, data, stored = zstandard.ZstdCompressor(level=level), 1, 1
     with files.reading(source) as file:
@@ -142,17 +142,17 @@ def predicted(source: Path, level: int, left_out: int = 0) -> int:
 
 
 def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
-    """Writes a new file (mode 0600) in a private directory, durable, encrypted for the recipients. Raises NoSpace."""
+    """Writes a new durable file (0600) in a private directory, encrypted if there are recipients. Raises NoSpace."""
     size, chunk, sums = 0, hashlib.sha256(), list[str]()
 
     with _created(path) as file, files.explained(path):
 
         def put(part: bytes) -> None:
-            """Begins to store what was written; the page cache stays slapd's."""
+            """Writes a part, and starts its write-back: its pages should not displace slapd's in the page cache."""
             nonlocal size, chunk
             files.require_space(path, packing.keep_free + len(part))
             rest = memoryview(part)
-            while rest:  # a write to an unbuffered file may take only a part
+            while rest:  # an unbuffered file may write fewer bytes than requested
                 written = file.write(rest[: CHUNK - size % CHUNK])
                 chunk.update(rest[:written])
                 size, rest = size + written, rest[written:]
@@ -178,20 +178,20 @@ def _created(path: Path) -> Iterator[BinaryIO]:
 
 
 def require_length(path: Path, length: int, stored: StoredFile) -> None:
-    """Raises BackupDamaged."""
+    """Raises BackupDamaged unless `length` is that of the manifest."""
     if length != stored.bytes:
         reason = f"has {units.number(length)} bytes, the manifest says {units.number(stored.bytes)}"
         raise BackupDamaged(path=path, reason=reason)
 
 
 def require_sums(path: Path, stored: StoredFile) -> None:
-    """Raises BackupDamaged unless the whole file is as it was stored."""
+    """Raises BackupDamaged unless all chunks of the file match their checksums."""
     for number in range(len(stored.sums)):
         _require_sum(path, stored, number)
 
 
 def _require_sum(path: Path, stored: StoredFile, number: int) -> int:
-    """Compares a chunk with its checksum; returns its length."""
+    """Compares chunk `number` with its checksum; returns its length in bytes."""
     with _opened(path) as descriptor:
         require_length(path, os.fstat(descriptor).st_size, stored)
         start, end = number * CHUNK, min(stored.bytes, (number + 1) * CHUNK)
@@ -207,7 +207,7 @@ def _require_sum(path: Path, stored: StoredFile, number: int) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Raises BackupDamaged."""
+    """Yields a descriptor for reading. Raises BackupDamaged if the file is missing or not a regular file."""
     try:
         with files.explained(path):
             descriptor = held.reading(path, links=False)
@@ -221,13 +221,13 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-# The lengths of the chunks that are intact, by the name of the file and their number.
+# (file name, chunk number) -> bytes of a chunk that matched its checksum
 Compared = dict[tuple[str, int], int]
 
 
 def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compared: Compared, meter: Meter) -> int:
-    """Compares the chosen chunks of a backup with their checksums, but not those that were compared for another backup.
-    Returns their bytes. Raises BackupDamaged."""
+    """Compares the chunks selected by `is_chosen` with their checksums; chunks in `compared` are not read again.
+    Returns the bytes of the selected chunks. Raises BackupDamaged."""
 
     def check(chunk: tuple[str, StoredFile, int]) -> int:
         name, stored, number = chunk
@@ -244,7 +244,7 @@ def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compare
 
 
 def content(directory: Path, backup: Backup, name: str, identities: Identities | None) -> bytes:
-    """A small file, compared with its checksum, and decrypted. Raises BackupDamaged, BackupEncrypted."""
+    """Returns a small file's decrypted content once its checksum matched. Raises BackupDamaged, BackupEncrypted."""
     stored = _stored(backup, backup.stored_name(name))
     require_sums(directory / stored.name, stored)
     parts = list[bytes]()
@@ -258,8 +258,8 @@ def _stored(backup: Backup, name: str) -> StoredFile:
 
 @contextmanager
 def plain(directory: Path, backup: Backup, identities: Identities | None, target: Path) -> Iterator[Path]:
-    """The file with the data. If it is encrypted, it is decrypted to `target`, a new file in a private directory, which
-    is removed in the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Yields the path of the unencrypted data file. An encrypted one is first decrypted to `target`, a new file in a
+    private directory, which is removed in the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     path = directory / backup.file
     if not backup.is_encrypted:
         yield path
@@ -290,8 +290,8 @@ def _read(path: Path, backup: Backup, identities: Identities | None, put: Callab
 
 
 def unlocked(directory: Path, backup: Backup, paths: tuple[Path, ...]) -> Identities | None:
-    """The identities in files of keys; None for a backup that is not encrypted. Raises BackupEncrypted, UsageProblem,
-    NoSuchPath, NotPermitted, PackageMissing."""
+    """Reads the identities from key files; None for a backup that is not encrypted. Raises BackupEncrypted if `paths`
+    is empty; UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
     if not backup.is_encrypted:
         return None
     if not paths:
@@ -306,8 +306,8 @@ _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 @dataclass(frozen=True)
 class PackUse:
-    """A pack: its number in the runs, the SHA-256 of its index, how many pages it holds and how many of them are used,
-    bases of differences among them."""
+    """A pack in a map. `number`: its number in the runs. `sha256`: of its index. `pages`: number of its pages. `used`:
+    number of those that the backup uses, including bases of differences."""
 
     number: _U32
     sha256: Digest64
@@ -316,13 +316,14 @@ class PackUse:
 
     @property
     def name(self) -> str:
-        """Of a pack that is shared."""
+        """The file name of a shared pack."""
         return f"{self.sha256}.pack"
 
 
 @dataclass(frozen=True)
 class PagePiece:
-    """Consecutive pages: how many, their runs, how many were new, the XXH3 of them all."""
+    """Consecutive pages. `pages`: their number. `runs`: where they are stored. `fresh`: number of pages stored by this
+    backup. `xxh3`: checksum over all of them."""
 
     pages: _U32
     runs: bytes
@@ -332,8 +333,8 @@ class PagePiece:
 
 @dataclass(frozen=True)
 class PageMap:
-    """The content of pages.map. head: both meta pages. own: the number of the pack that was made for the backup.
-    transaction: which every page bears, in format 3 of the data."""
+    """The content of pages.map. `head`: both meta pages. `own`: number of the pack written by this backup.
+    `transaction`: transaction ID in every page header (LMDB data format 3); None in format 1."""
 
     page_size: Annotated[int, msgspec.Meta(ge=512, le=65536)]
     transaction: Count | None
@@ -362,7 +363,7 @@ class PageMap:
 
 
 def read_map(directory: Path, backup: Backup, identities: Identities | None = None) -> PageMap:
-    """Raises BackupDamaged, BackupEncrypted."""
+    """Reads pages.map. Raises BackupDamaged if the map is not valid for this backup; BackupEncrypted."""
     stored = content(directory, backup, MAP, identities)
     most = _READ + _LARGEST_RUN * (backup.data_bytes // max(512, backup.page_size))
     try:
@@ -397,7 +398,7 @@ def _require_consistent(page_map: PageMap, backup: Backup) -> None:
 
 @dataclass(frozen=True)
 class Earlier:
-    """The backup whose pages are shared. own: the number of the new pack."""
+    """The previous backup, whose pages the new one shares. `own`: number of the new pack."""
 
     known: Known
     uses: tuple[PackUse, ...] = ()
@@ -410,7 +411,7 @@ def nothing() -> Earlier:
 
 
 def earlier(repo: Path, backup: Backup) -> Earlier:
-    """Shares no pages with a damaged backup: the new one must be whole without it."""
+    """Returns what the new backup can share with `backup`: nothing if `backup` is damaged."""
     try:
         page_map = read_map(repo / backup.id, backup)
         again = sum(use.used for use in page_map.packs) // _AGAIN
@@ -423,8 +424,8 @@ def earlier(repo: Path, backup: Backup) -> Earlier:
 
 @dataclass(frozen=True)
 class StoredPages:
-    """own: the pack that was made, under its name in the backup's own directory. shared: packs of other backups. use:
-    of the own pack; None: it is empty."""
+    """`own`: the new pack, named as in the backup's own directory. `use`: its entry in the map; None if the pack is
+    empty. `shared`: packs of earlier backups."""
 
     map: StoredFile
     own: StoredFile
@@ -434,7 +435,7 @@ class StoredPages:
 
     @property
     def packs(self) -> tuple[StoredFile, ...]:
-        """Of an incremental backup."""
+        """All packs of an incremental backup, the new one last."""
         return self.shared if self.use is None else (*self.shared, replace(self.own, name=self.use.name))
 
     @property
@@ -442,8 +443,8 @@ class StoredPages:
         return self.map.bytes + self.own.bytes
 
     def publish(self, repo: Path, directory: Path) -> None:
-        """Moves the new pack of an incremental backup among those that are shared. Until a backup needs it, the next
-        run removes it."""
+        """Moves the new pack into the directory of shared packs, or removes it if empty. The next run removes the pack
+        if the backup is never published."""
         if self.use is None:
             (directory / PACK).unlink()
             return
@@ -452,10 +453,10 @@ class StoredPages:
 
 
 def store(stream: PageStream, directory: Path, before: Earlier, packing: Packing, meter: Meter) -> StoredPages:
-    """Writes the pages of a snapshot that are not in the earlier backup into a pack in a private directory, and the map
-    beside it. Raises NoSpace, MdbDamaged."""
+    """Writes a pack with the pages of a snapshot that the previous backup lacks, and the map, into a private directory.
+    Raises NoSpace, MdbDamaged."""
     facts = stream.facts
-    # A compacted copy's pages are of the transaction before that of its meta pages.
+    # In a compacted copy, pages have the transaction ID before that of the meta pages.
     shape = Shape(facts.page_size, None if facts.format == 1 else max(0, facts.txnid - 1))
     pieces, index = list[PagePiece](), bytearray(_MAGIC)
 
@@ -489,7 +490,7 @@ def store(stream: PageStream, directory: Path, before: Earlier, packing: Packing
     page_map = PageMap(facts.page_size, shape.transaction, before.own, tuple(uses), stream.head, tuple(pieces))
     stored_map = write(directory / packing.stored_name(MAP), [page_map.text()], packing)
     shared = tuple(stored for stored in before.packs if stored.name in names)
-    # As much for each page as the largest pack takes, for small ones hold differences.
+    # Estimated with the bytes per page of the largest pack: small packs mostly hold differences.
     sizes = {stored.name: stored.bytes for stored in shared}
     largest = max(((own.bytes if old is use else sizes[old.name], old.pages) for old in uses), default=(0, 1))
     full_bytes = stored_map.bytes + page_map.pages * largest[0] // largest[1]
@@ -497,8 +498,8 @@ def store(stream: PageStream, directory: Path, before: Earlier, packing: Packing
 
 
 def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None) -> None:
-    """Writes the database of a backup to `target` (mode 0600), a new file in a private directory, with holes for zeros,
-    each byte checked. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Writes the database of a backup to `target`, a new sparse file (mode 0600) in a private directory. Every page is
+    checked against its checksum. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     directory = repo / backup.id
     page_map = read_map(directory, backup, identities)
     stored = Stored(page_map.head, tuple(page_map.segments()), [piece.xxh3 for piece in page_map.pieces])
@@ -512,7 +513,7 @@ def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: I
 
 
 def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> Packs:
-    """own: the pack of a full backup, decrypted. Raises BackupDamaged."""
+    """Opens the packs of a map. `own`: the decrypted pack of a full backup. Raises BackupDamaged."""
     with ExitStack() as stack:
         packs = []
         for use in page_map.packs:
@@ -523,7 +524,7 @@ def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = Non
 
 
 def _index(descriptor: int, path: Path, use: PackUse) -> bytes:
-    """The entries of the frames."""
+    """Returns the index of a pack without its magic. Raises BackupDamaged if its SHA-256 is not that of the map."""
     size = os.fstat(descriptor).st_size
     if size < _END.size:
         raise BackupDamaged(path=path, reason="is too short for a pack")

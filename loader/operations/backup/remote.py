@@ -1,16 +1,16 @@
-"""A repository on another host: a temporary directory of this host with the files that a verb needs.
+"""A repository on another host, with a local temporary directory for the files that a verb needs.
 
-Manifests and records are fetched when it is opened; other files whole, when a verb needs them, and only if they have
-the length that the manifest says. Names and contents are the same as in a directory, so that either can be copied to
-the other. Its listing is not trusted: names must be such as ditseed gives. A backup is taken here and then sent, its
-manifest last; it is removed with its manifest first.
+Manifests and records are fetched when the repository is opened. Other files are fetched whole when a verb needs them,
+and only if they have the length in the manifest. Names and contents are the same as in a local repository, so either
+can be copied to the other. The server's listing is not trusted: names must match ditseed's patterns. A new backup is
+written locally and then sent, its manifest last; a backup is removed with its manifest first.
 
-One ditseed at a time changes it: an object, the lock, names its holder, who renews it. A lock that nobody renews
-lapses, and that of a process of this host that is gone is free at once. An empty lock is nobody's: where nothing may be
-removed, it is released by emptying it. A lock is taken over by overwriting it, so that of two that do so at the same
-time the later one has it; each looks again after a moment. A process that was suspended for longer than a lock lasts
-finds another's, and stops before it publishes or removes anything. So does the one whose lock was overwritten on a
-server that ignores If-None-Match (some that speak S3 do).
+Only one ditseed at a time changes the repository. The lock is an object with the name of its holder, who renews it. A
+lock that is not renewed lapses; a lock of a process of this host is free as soon as that process is gone. An empty lock
+is free: on servers that refuse removals, a lock is released by emptying it. A free lock is taken over by overwriting
+it. If two processes do so at the same time, the later write wins, so each checks the lock again after a moment. A
+process that was suspended until its lock lapsed finds another holder, and stops before it publishes or removes
+anything. So does a process whose lock was overwritten because an S3 server ignores If-None-Match (some do).
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ from loader.typed import Count, Name, Unfit
 
 log = logging.getLogger(__name__)
 LOCK = "lock.json"
-LAPSE = 15 * 60.0  # seconds without a renewal, after which a lock is nobody's
-_RENEWAL = 60.0  # seconds
-_SETTLE = 1.0  # seconds in which another that takes the same lock over has written its own
-_LARGEST = 4096  # bytes
+LAPSE = 15 * 60.0  # seconds without a renewal after which a lock is free
+_RENEWAL = 60.0  # seconds between renewals of the lock
+_SETTLE = 1.0  # seconds to wait until a competing process has written its lock
+_LARGEST = 4096  # bytes of a lock that are read at most
 _LOST = "Nothing was published or removed since. Run the same command again."
 
 
 class Remote(Repository):
-    """path: a directory of this host. lock: None, if nothing may be changed."""
+    """A repository on a server. `path`: the local directory for its files. `lock`: None if it is opened for reading."""
 
     is_remote = True
 
     def __init__(self, path: Path, store: Store, progress: Progress, lock: Lock | None) -> None:
-        """Raises NoSuchPath."""
+        """Lists the server and fetches manifests and records. Raises NoSuchPath if the repository does not exist."""
         super().__init__(path)
         self.store, self.progress, self.lock = store, progress, lock
-        self.sizes: dict[str, int] = {}  # of all files on the server
-        self.fetched: set[str] = set()  # those with data that are on this host
+        self.sizes: dict[str, int] = {}  # bytes of each file on the server
+        self.fetched: set[str] = set()  # names of the files that were fetched or sent and are in `path`
         try:
             names = store.names()
         except FileNotFoundError as error:
@@ -96,7 +96,7 @@ class Remote(Repository):
         super().require_space(needed, keep_free)
 
     def bring(self, backup: Backup, data: bool = True) -> None:
-        """Removes what was fetched for another backup. Raises BackupDamaged, NoSpace, RemoteFailed."""
+        """Fetches missing files; `data`: removes files of other backups first. Raises BackupDamaged, NoSpace."""
         small = {f"{backup.id}/{stored.name}" for stored in backup.small_files}
         wanted = {name: stored for name, stored in backup.stored() if data or name in small}
         for name, stored in wanted.items():
@@ -133,14 +133,14 @@ class Remote(Repository):
         yield self
 
     def tidy(self) -> None:
-        """On a server that lets nothing be removed the remains stay, and harm nobody."""
+        """On a server that refuses removals, unfinished backups and unneeded packs stay; they do no harm."""
         try:
             super().tidy()
         except RemovalRefused as error:
             log.info("%s", error)
 
     def send(self, backups: Sequence[Backup]) -> None:
-        """New packs first, then the other files, then the manifests. Raises RemoteFailed, RemoteFull, RemoteLocked."""
+        """Sends new packs, then other files, then manifests. Raises RemoteFailed, RemoteFull, RemoteLocked."""
         names = dict.fromkeys(name for backup in backups for name, _ in backup.stored())
         packs = [name for name in names if name.startswith(f"{PAGES}/") and name not in self.sizes]
         others = [name for name in names if not name.startswith(f"{PAGES}/")]
@@ -195,7 +195,7 @@ class Remote(Repository):
 def opened(
     repo: Location, progress: Progress, scratch: Path | None, changes: bool, makes_room: bool
 ) -> Iterator[Remote]:
-    """As `repository.at`."""
+    """Opens a repository on a server; the parameters are those of `repository.at`."""
     top = scratch or Path(tempfile.gettempdir())
     with ExitStack() as stack:
         store = stack.enter_context(remote.opened(repo))
@@ -210,7 +210,7 @@ def opened(
 
 
 def init(repo: Location) -> bool:
-    """Creates a repository; False if it existed. Raises PackageMissing, RemoteFailed."""
+    """Creates a repository; returns False if it existed. Raises PackageMissing, RemoteFailed."""
     with remote.opened(repo) as store:
         if _is_marked(store):
             return False
@@ -227,7 +227,7 @@ def _is_marked(store: Store) -> bool:
 
 @contextmanager
 def _named(directory: Path, repo: Location, top: Path) -> Iterator[None]:
-    """Messages about files in `directory` name those on the server; if the disk is full, it is this host's."""
+    """Makes messages show the server's URL instead of `directory`; a NoSpace error then names the local `top`."""
     plain.register(directory, repo.url)
     try:
         yield
@@ -244,7 +244,7 @@ def _named(directory: Path, repo: Location, top: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Holder:
-    """A process: `started` in clock ticks since the boot, for a later process may have its number."""
+    """The process that has the lock. `started`: clock ticks since the boot, since process IDs are reused."""
 
     host: Name
     boot: Name
@@ -256,7 +256,7 @@ class Holder:
 
     @property
     def is_gone(self) -> bool:
-        """As far as this host knows."""
+        """Whether the lock is free: its process on this host has ended, or a lock of another host has lapsed."""
         if self.host == socket.gethostname() and self.boot == boot_id():
             return _started(self.pid) != self.started
         return (_now() - self.renewed).total_seconds() > LAPSE
@@ -265,7 +265,7 @@ class Holder:
         return msgspec.json.encode(replace(self, renewed=_now()))
 
     def has(self, store: Store) -> bool:
-        """Whether the lock is this process's."""
+        """Returns whether the lock on the server belongs to this holder."""
         try:
             holder = _read(store)
         except Unfit:
@@ -274,7 +274,7 @@ class Holder:
 
 
 class Lock:
-    """Of this process. Raises RemoteFailed like its store."""
+    """This process's lock on a repository. All methods raise RemoteFailed if the server fails."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.own = store, myself()
@@ -282,14 +282,14 @@ class Lock:
         self._is_possible = True
 
     def take(self) -> None:
-        """Raises RemoteLocked, RemoteFull."""
+        """Acquires the lock. Raises RemoteLocked if another process has it, RemoteFull."""
         try:
             self.store.create(LOCK, self.own.encoded())
         except FileExistsError:
             if not _content(self.store):
-                time.sleep(_SETTLE)  # it may be being written
+                time.sleep(_SETTLE)  # another process may be writing it
             self._require_free()
-            # Where nothing can be overwritten, nobody can remove what this run sends either.
+            # If the server refuses to overwrite files, no other run can remove the files of this one either.
             self._is_possible = self._overwrite(self.own.encoded())
             if self._is_possible:
                 time.sleep(_SETTLE)
@@ -299,8 +299,8 @@ class Lock:
         self._is_held = self._is_possible
 
     def require(self) -> None:
-        """Before anything is published or removed. On a server that was too full for a lock, it is taken as soon as
-        there is room. Raises RemoteLocked, RemoteFailed."""
+        """Checks that the lock is still this process's; called before anything is published or removed. If the server
+        was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
         if self._is_held and not self.own.has(self.store):
             reason = f"{LOCK} is another's, or was removed, while this run was at work"
             raise RemoteFailed(place=self.store.place, reason=reason, advice=_LOST)
@@ -311,12 +311,12 @@ class Lock:
                 log.info("%s is still too full for %s", self.store.place, LOCK)
 
     def renew(self, store: Store) -> None:
-        """store: another connection, for this is another thread."""
+        """Renews the lock. `store`: a connection of its own, since this runs in another thread."""
         if self._is_held and self.own.has(store):
             store.write(LOCK, self.own.encoded())
 
     def release(self) -> None:
-        """A lock that cannot be removed lapses; a warning does not hide the error that ends the run."""
+        """Removes or empties the lock. Failures are only logged, so as not to hide an error of the run: it lapses."""
         try:
             if self._is_held and self.own.has(self.store):
                 try:
@@ -327,7 +327,7 @@ class Lock:
             log.warning("%s/%s could not be removed: %s", self.store.place, LOCK, error)
 
     def _overwrite(self, content: bytes) -> bool:
-        """False if the server lets no file be overwritten."""
+        """Overwrites the lock; returns False if the server refuses to overwrite files."""
         try:
             self.store.write(LOCK, content)
         except RemoteFailed as error:
@@ -338,7 +338,7 @@ class Lock:
         return True
 
     def _require_free(self) -> None:
-        """Raises RemoteLocked if another process holds the lock, or if it cannot be read."""
+        """Raises RemoteLocked if another process holds the lock, or if the lock cannot be read."""
         try:
             holder = _read(self.store)
         except Unfit as error:
@@ -360,7 +360,8 @@ class Lock:
 
 @contextmanager
 def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL) -> Iterator[Lock]:
-    """makes_room: a full server is no obstacle. Raises RemoteLocked, RemoteFailed, RemoteFull."""
+    """Holds the lock, renewed by a thread. With `makes_room`, a server that is too full for a lock is accepted. Raises
+    RemoteLocked, RemoteFailed, RemoteFull."""
     lock, ended = Lock(store), threading.Event()
 
     def renew() -> None:
@@ -396,7 +397,7 @@ def _content(store: Store) -> bytes:
 
 
 def _read(store: Store) -> Holder | None:
-    """None: nobody. Raises Unfit."""
+    """Returns the holder of the lock; None if the lock is free. Raises Unfit if the lock is not valid."""
     content = _content(store)
     return typed.parse(content, Holder, 1) if content else None
 
@@ -411,7 +412,7 @@ def _now() -> datetime.datetime:
 
 
 def _started(pid: int) -> int:
-    """proc_pid_stat(5), field 22; 0: there is no such process."""
+    """Returns a process's start time in clock ticks (proc_pid_stat(5), field 22); 0 if there is no such process."""
     try:
         text = files.read(Path(f"/proc/{pid}/stat")).decode("ascii", "replace")
     except (FileNotFoundError, ProcessLookupError):

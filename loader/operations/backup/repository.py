@@ -1,11 +1,11 @@
-"""A backup repository: a directory for each backup, complete once it has its name, with a manifest; and the packs that
-incremental backups share. There is no other state.
+"""A backup repository: one directory per backup, and the packs that incremental backups share. There is no other state.
 
-REPO/repository.json   what `backup init` creates: the mount point of a disk that is missing has none
-REPO/20261121T070501Z-dc-example-dc-com/   manifest.json and the files that it names
+REPO/repository.json   written by `backup init`; missing if REPO is the empty mount point of an unmounted disk
+REPO/20261121T070501Z-dc-example-dc-com/   one backup: manifest.json and the files that the manifest lists
 REPO/pages/SHA256.pack
 
-The verbs work on a `Repository`: a directory of this host, or one on another host (remote.py).
+A backup is complete once its directory has its final name. The verbs work on a `Repository`: a directory of this host,
+or a repository on another host (remote.py).
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ LOCK, RUN = "lock", ".ditseed"
 MARKER, MARK = "repository.json", b'{"format": 1}\n'
 LATEST = "latest"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
-SKEW = datetime.timedelta(minutes=5)  # by which clocks of hosts that share a repository may differ
+SKEW = datetime.timedelta(minutes=5)  # tolerated clock difference between hosts that share a repository
 _TIME = "%Y%m%dT%H%M%SZ"
 _STAMP = len("20261121T070501Z")
 _QUIET = Progress("none")
 
-Which = str | datetime.datetime  # an ID; LATEST; or a time, for the newest that was made by then
+Which = str | datetime.datetime  # a backup ID; LATEST; or a time, which selects the newest backup made by then
 
 
 class Repository:
-    """A repository in a directory of this host. Names of files are relative to `path`."""
+    """A repository in a directory of this host. File names are relative to `path`."""
 
     is_remote = False
 
@@ -74,20 +74,20 @@ class Repository:
         self.path = path
 
     def bring(self, backup: Backup, data: bool = True) -> None:
-        """Fetches the files of a backup, without `data` the small ones only, unless they are on this host."""
+        """Fetches the files of a backup that are not yet on this host; without `data`, only the small files."""
 
     def keep(self, name: str) -> None:
-        """Stores a record that was written."""
+        """Uploads a record that was written to `path`; a local repository has nothing to do."""
 
     def require_space(self, needed: int, keep_free: int) -> None:
         files.require_space(self.path, needed + keep_free)
 
     def send(self, backups: Sequence[Backup]) -> None:
-        """Stores new backups, the one that leads a set last."""
+        """Uploads new backups, the leader of a set last; a local repository has nothing to do."""
 
     @contextmanager
     def changing(self) -> Iterator[Repository]:
-        """Holds the repository open and locked. Raises Locked; SystemFailed if another one is at its path."""
+        """Keeps the repository open and locked. Raises Locked; SystemFailed if it was unmounted or moved meanwhile."""
         with held.opened(self.path) as directory, exclusive(directory.path / LOCK):
             yield Repository(directory.path)
             if not self.path.exists() or not os.path.samestat(self.path.stat(), directory.status):
@@ -95,7 +95,7 @@ class Repository:
                 raise SystemFailed(path=self.path, reason=reason)
 
     def size(self, name: str) -> int:
-        """Raises BackupDamaged if it is missing or no regular file, NotPermitted."""
+        """Returns the bytes of a file. Raises BackupDamaged if it is missing or not a regular file; NotPermitted."""
         path = self.path / name
         try:
             status = os.lstat(path)
@@ -108,8 +108,8 @@ class Repository:
         return status.st_size
 
     def require_whole(self, backup: Backup, read: bool) -> None:
-        """Raises BackupDamaged unless all files exist with their lengths, and, if `read`, the small ones have their
-        checksums."""
+        """Raises BackupDamaged unless all files exist with the lengths in the manifest and, if `read`, the small files
+        match their checksums."""
         for name, stored in backup.stored():
             pack.require_length(self.path / name, self.size(name), stored)
         if read:
@@ -118,12 +118,12 @@ class Repository:
                 pack.require_sums(self.path / backup.id / stored.name, stored)
 
     def set_aside(self, name: str) -> None:
-        """A backup stops being one before it loses a file; `clean` removes it."""
+        """Renames a backup to NAME.partial before any of its files is removed; `clean` removes the directory."""
         with held.opened(self.path) as directory:
             directory.take(directory.path / name, f"{name}{PARTIAL}")
 
     def clean(self) -> None:
-        """Removes what interrupted runs left."""
+        """Removes the unfinished backups that interrupted runs left."""
         for path in unfinished_backups(self.path):
             if path.suffix != PARTIAL:
                 self.set_aside(path.name)
@@ -131,12 +131,12 @@ class Repository:
             files.remove_tree(path)
 
     def tidy(self) -> None:
-        """At the beginning of a run: `clean`, and removes packs that no backup needs."""
+        """Calls `clean`, then removes packs that no backup needs; called at the start of a run."""
         self.clean()
         collect(self)
 
     def packs(self) -> dict[str, int]:
-        """The sizes of the shared packs, with those that an interrupted run left unfinished."""
+        """Returns the bytes of each shared pack by name, including unfinished packs of interrupted runs."""
         directory = self.path / PAGES
         names = os.listdir(directory) if directory.is_dir() else []
         packs = (name for name in names if PACK_NAME.fullmatch(name.removesuffix(PARTIAL)))
@@ -147,14 +147,14 @@ class Repository:
             directory.remove(name)
 
 
-Where = Path | Location | Repository  # as an operator names it, or opened by `at`
+Where = Path | Location | Repository  # Path or Location: as given on the command line; Repository: opened by `at`
 
 
 # --- options ----------------------------------------------------------------------------------------
 
 
 class _RepositoryType(click.Path):
-    """A directory, or a location on another host."""
+    """Option type: a local directory, or a location on another host."""
 
     def convert(  # type: ignore[override]  # click.Path returns paths only
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -167,7 +167,7 @@ class _RepositoryType(click.Path):
 
 
 class _Moment(Written):
-    """A time of day on a date, not in the future."""
+    """Option type: a date with a time of day, not in the future."""
 
     name, kind = "time", datetime.datetime
 
@@ -197,7 +197,7 @@ IdentityFiles = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class WhichBackup:
-    """The two ways to name a backup."""
+    """The command-line parameters that select a backup: its name, or a time."""
 
     name: Annotated[str | None, Argument("[ID|latest]")] = None
     as_of: Annotated[
@@ -210,7 +210,7 @@ class WhichBackup:
 
     @property
     def which(self) -> Which:
-        """Raises UsageProblem unless exactly one of the two is given."""
+        """Returns the name or the time. Raises UsageProblem unless exactly one of the two is given."""
         if self.name is not None and self.as_of is None:
             return self.name
         if self.name is None and self.as_of is not None:
@@ -222,7 +222,7 @@ class WhichBackup:
 
 
 def of(repo: Where) -> Repository:
-    """A repository on another host is opened by `at` first."""
+    """Returns the repository at a path. A repository on another host must have been opened by `at`."""
     assert not isinstance(repo, Location)
     return repo if isinstance(repo, Repository) else Repository(repo)
 
@@ -239,9 +239,9 @@ def at(
     changes: bool = False,
     makes_room: bool = False,
 ) -> Iterator[Repository]:
-    """The repository that an operator names. scratch: where the files of one on another host are kept meanwhile.
-    changes: nobody else changes that one as long as this lasts. makes_room: also if the server is full. Raises
-    NoRepository if it is to be changed; NoSuchPath, PackageMissing, RemoteFailed, RemoteLocked."""
+    """Opens the repository `repo`. For a repository on another host: `scratch` is the local directory for its files;
+    `changes` locks it against other runs; `makes_room` opens it even if the server is too full for a lock. Raises
+    NoRepository if `changes` and there is no repository; NoSuchPath, PackageMissing, RemoteFailed, RemoteLocked."""
     if not isinstance(repo, Location):
         if changes:
             with explained(path_of(repo)):
@@ -256,8 +256,7 @@ def at(
 
 
 def init(repo: Where) -> bool:
-    """Creates a repository; False if it existed. Other files in the directory stay. Raises PackageMissing,
-    RemoteFailed."""
+    """Creates a repository; returns False if it existed. Existing files stay. Raises PackageMissing, RemoteFailed."""
     if isinstance(repo, Location):
         from loader.operations.backup import remote
 
@@ -284,7 +283,7 @@ def now() -> datetime.datetime:
 
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[str] = ()) -> str:
-    """Time and suffix, and a number for the second backup within a second."""
+    """Returns an unused backup ID: time and suffix, and a number if that ID is already in use."""
     first = name = f"{when.strftime(_TIME)}-{_slug(suffix)}"
     number = 2
     while (repo / name).exists() or name in taken:
@@ -306,9 +305,9 @@ def _slug(suffix: str) -> str:
 
 @dataclass(frozen=True)
 class Listing:
-    """All complete backups, the oldest first, and the manifests that could not be read.
+    """All complete backups, oldest first, and the errors of manifests that could not be read.
 
-    future: the last ones, if they are dated later than now and no backup is known to follow them; not in `backups`."""
+    `future`: the newest backups if they are dated later than now; they are not in `backups`."""
 
     backups: tuple[Backup, ...]
     broken: tuple[ManifestBroken, ...]
@@ -319,7 +318,7 @@ class Listing:
         return (*self.backups, *self.future)
 
     def of(self, suffix: str | None) -> Listing:
-        """The backups of a suffix; None: all. A manifest that cannot be read may be of any suffix."""
+        """Returns the backups of one suffix; None: of all. `broken` stays, since its backups may be of any suffix."""
         if suffix is None:
             return self
         wanted = dn.key(suffix)
@@ -327,7 +326,7 @@ class Listing:
 
 
 def listing(repo: Where, suffix: str | None = None) -> Listing:
-    """Leaves out unfinished backups (NAME.partial). Raises NoSuchPath."""
+    """Lists the backups except unfinished ones (NAME.partial). Raises NoSuchPath."""
     path = path_of(repo)
     with explained(path):
         backups, broken = list[Backup](), list[ManifestBroken]()
@@ -351,12 +350,12 @@ def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> 
 
 
 def newest(repo: Where) -> Backup | None:
-    """The last of all suffixes, also one that is dated later than now."""
+    """Returns the newest backup of any suffix, even if it is dated later than now."""
     return next(reversed(listing(repo).every), None)
 
 
 def follows(repo: Where, when: datetime.datetime) -> str:
-    """For the manifest of a new backup: a time after that of all others, if the clock is behind one."""
+    """Returns `follows` for a new manifest: a second after the newest backup if that is dated after `when`, or ""."""
     last = newest(repo)
     if last is None or last.order <= when:
         return ""
@@ -364,20 +363,21 @@ def follows(repo: Where, when: datetime.datetime) -> str:
 
 
 def _directories(repo: Path) -> Iterator[Path]:
-    """Directories whose names have another shape are somebody else's."""
+    """Yields the directories named like a backup. Other directories do not belong to ditseed."""
     for path in repo.iterdir():
         if re.match(r"\d{8}T\d{6}Z-", path.name) and path.is_dir() and path.suffix != PARTIAL:
             yield path
 
 
 def _is_unfinished(repo: Path, backup: Backup) -> bool:
-    """A set exists if the backup that leads it does, for that one gets its name last, and loses it first."""
+    """Returns whether the leader of the backup's set is unfinished. When a set is published, its leader is renamed
+    last; when a set is removed, first."""
     leader = repo / backup.set_ids[0]
     return not leader.exists() and leader.with_name(leader.name + PARTIAL).exists()
 
 
 def unfinished_backups(repo: Path) -> list[Path]:
-    """What interrupted runs left; the backup that leads a set after the others of it."""
+    """Returns the directories that interrupted runs left; the leader of a set comes after its other members."""
     others = list[Path]()
     for directory in _directories(repo):
         try:
@@ -389,7 +389,7 @@ def unfinished_backups(repo: Path) -> list[Path]:
 
 
 def collect(repo: Repository) -> int:
-    """Removes the packs that no backup needs, with the lock held; returns the bytes that they took. All packs stay as
+    """Removes the packs that no backup needs; returns the bytes freed. The caller holds the lock. No pack is removed as
     long as any manifest cannot be read."""
     packs, every = repo.packs(), listing(repo)
     if packs and every.broken:
@@ -406,9 +406,9 @@ def collect(repo: Repository) -> int:
 
 
 def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
-    """A backup by ID, or the latest (of a suffix), now or at some time; of a set the one that leads, unless a suffix is
-    given. Raises NoSuchBackup, ManifestBroken; LatestBroken if the manifest of the latest cannot be read;
-    BackupFromFuture if a clock was wrong (this host's, or that of a backup), so that the latest is not known."""
+    """Returns a backup by ID, or the latest one (of `suffix`) now or at a given time. Without a suffix, the latest one
+    of a set is its leader. Raises NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be
+    read; BackupFromFuture if a wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
     path = path_of(repo)
     if isinstance(which, datetime.datetime) or which == LATEST:
         return _last(of(repo), listing(path, suffix), which, suffix)
@@ -420,12 +420,12 @@ def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
 
 
 def is_named(which: Which) -> bool:
-    """Is it an ID?"""
+    """Returns whether `which` is a backup ID."""
     return isinstance(which, str) and which != LATEST
 
 
 def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
-    """As `find`; if neither an ID nor a suffix names one of a set, all of the set that can be read."""
+    """Returns the backup that `find` selects; without an ID or suffix, all readable backups of its set."""
     backup = find(repo, which, suffix)
     if is_named(which) or suffix is not None:
         return (backup,)
@@ -433,15 +433,15 @@ def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup
 
 
 def require_known_order(repo: Path, backups: Listing) -> None:
-    """Raises BackupFromFuture."""
+    """Raises BackupFromFuture if a backup is dated later than now: which backup is the latest is then unknown."""
     if backups.future:
         last = backups.future[-1]
         raise BackupFromFuture(path=repo, name=last.id, made=last.made)
 
 
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
-    """The backups of one moment: of the latest one, now or at some time, or of that of an ID. The one that leads comes
-    first. Raises what `find` does, and SetIncomplete."""
+    """Returns the set (all backups of one moment) of the latest backup, now or at a given time, or of a backup ID. The
+    leader comes first. Raises what `find` raises, and SetIncomplete if a member is missing."""
     path = path_of(repo)
     if is_named(which):
         backup = find(path, which)
@@ -458,7 +458,8 @@ def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
-    """The backups of the same moment; itself if it is alone. Raises SetIncomplete, ManifestBroken."""
+    """Returns the backups in the set of `backup`; only `backup` itself if it was taken alone. Raises SetIncomplete if a
+    member is missing, ManifestBroken."""
     path = path_of(repo)
     for name in backup.members:
         if not ID.fullmatch(name) or not (path / name).is_dir():
@@ -467,7 +468,7 @@ def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
 
 
 def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
-    """Groups the backups by moment, the one that leads first; a backup that was taken alone is a group."""
+    """Groups the backups by set, each with its leader first; a backup that was taken alone is a group of its own."""
     groups: dict[tuple[str, ...], list[Backup]] = {}
     for backup in backups:
         groups.setdefault(backup.set_ids, []).append(backup)
@@ -475,9 +476,9 @@ def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
 
 
 def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False) -> LoaderError | None:
-    """Why a backup cannot be restored, as far as is known without reading its data; None if nothing is wrong. Its files
-    have to exist with their lengths, and so do those of its set, unless it is to be restored `alone`. read: the small
-    files must have their checksums."""
+    """Returns why a backup cannot be restored, as far as is known without reading its data; None if nothing is wrong.
+    Its files, and unless `alone` those of its whole set, must exist with the lengths in the manifest. With `read`, the
+    small files must match their checksums."""
     repo = of(repo)
     try:
         for member in (backup,) if alone else members(repo, backup):
@@ -490,11 +491,11 @@ def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False)
 
 
 def _last(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
-    """which: LATEST or a time."""
+    """Returns the newest backup; `which` is LATEST or a time."""
     when = ""
     if isinstance(which, str):
         require_known_order(repo.path, backups)
-    else:  # a manifest that cannot be read counts by its name
+    else:  # the time of an unreadable manifest is taken from its directory's name
         when, stamp = f" made by {which}", _stamp(which)
         backups = Listing(
             tuple(backup for backup in backups.backups if backup.when <= which),
@@ -512,7 +513,7 @@ def _last(repo: Repository, backups: Listing, which: Which, suffix: str | None) 
 
 
 def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
-    """The manifest of a backup that is newer than those that can be read, as far as its name tells."""
+    """Returns the error of an unreadable manifest if its directory's name dates it after all readable backups."""
     last = _stamp(backups.backups[-1].order) if backups.backups else ""
     for error in reversed(backups.broken):
         name = name_of(error)
@@ -532,7 +533,7 @@ def _latest_broken(repo: Repository, backups: Listing, broken: ManifestBroken, w
 
 
 def name_of(error: ManifestBroken) -> str:
-    """The ID of its backup."""
+    """Returns the ID of the backup whose manifest cannot be read."""
     return Path(str(error.facts["path"])).parent.name
 
 
@@ -565,7 +566,7 @@ def _record(path: Path, kind: type[Record], backup: Backup) -> Record | None:
 
 
 def age_of(record: Verification | Drill) -> float:
-    """Seconds; 0 if a clock was wrong. Raises Unfit."""
+    """Returns the age in seconds; 0 if the record is dated later than now. Raises Unfit if its time is invalid."""
     try:
         return max(0.0, (now() - datetime.datetime.fromisoformat(record.made)).total_seconds())
     except (ValueError, TypeError) as error:
@@ -573,9 +574,9 @@ def age_of(record: Verification | Drill) -> float:
 
 
 def keep(repo: Where, record: Record) -> Record:
-    """Writes the record, in place of the last one; returns it with its seal. A repository that takes no file (full,
-    mounted read-only) is a warning only, for the result counts in any case. Raises NoSuchBackup if the backup was
-    removed meanwhile."""
+    """Writes the record over the previous one; returns it with its seal. If the repository cannot be written (full,
+    mounted read-only), this only logs a warning, since the result is valid anyway. Raises NoSuchBackup if the backup
+    was removed meanwhile."""
     repo = of(repo)
     record = manifest.sealed(record)
     name = VERIFIED if isinstance(record, Verification) else DRILLED
@@ -601,8 +602,8 @@ _KEEP = "Keep the last backup of each of the last N {} that have one."
 
 @dataclass(frozen=True)
 class Policy:
-    """How many to keep: of the last, and the last of each of so many days, weeks (ISO 8601), months, years (UTC) that
-    have one. within: all that are no older than so many seconds."""
+    """The retention policy. `last`: number of newest backups to keep. `daily`, `weekly` (ISO 8601), `monthly`, `yearly`
+    (UTC): number of periods with backups whose last backup is kept. `within`: seconds; younger backups are all kept."""
 
     last: Annotated[_Number, "--keep-last N", "Keep the last N backups."] = 0
     daily: Annotated[_Number, "--keep-daily N", _KEEP.format("days")] = 0
@@ -617,7 +618,7 @@ class Policy:
         return self != KEEP_ALL
 
     def kept(self, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:
-        """The backups to keep, with the reasons."""
+        """Yields each backup to keep with the reason; a backup may come several times."""
         yield from ((backup, "last") for backup in newest_first[: self.last])
         if self.within:
             oldest = now() - datetime.timedelta(seconds=self.within)
@@ -635,7 +636,7 @@ KEEP_ALL = Policy()
 
 @dataclass(frozen=True)
 class Kept:
-    """A backup that stays, and why: "last", "daily 2026-11-21", "the latest that was proven good"."""
+    """A backup that stays. `reasons`: such as "last", "daily 2026-11-21", "the latest that was proven good"."""
 
     id: str
     reasons: tuple[str, ...]
@@ -643,8 +644,8 @@ class Kept:
 
 @dataclass(frozen=True)
 class Pruned:
-    """The backups that stay and those that went (or would go), with the bytes that these took. unread: IDs of backups
-    whose manifests cannot be read: they are never removed."""
+    """The result of a pruning or its dry run. `removed`: IDs of the backups removed. `freed`: bytes that they took.
+    `unread`: IDs of backups whose manifests cannot be read; these are never removed."""
 
     kept: tuple[Kept, ...]
     removed: tuple[str, ...]
@@ -653,7 +654,7 @@ class Pruned:
 
 
 def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
-    """Raises Locked, UsageProblem, BackupFromFuture."""
+    """Removes backups that `policy` does not keep. Raises UsageProblem if it is empty; Locked, BackupFromFuture."""
     if not policy:
         raise UsageProblem(reason="say what to keep: --keep-last, --keep-daily, --keep-within, ...")
     repo = of(repo)
@@ -675,7 +676,7 @@ def prune_locked(repo: Repository, policy: Policy, suffix: str | None) -> Pruned
 
 
 def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:
-    """What would stay and go; of a set that goes, the backup that leads it first."""
+    """Returns what pruning would keep and remove; the leader of a removed set comes before its other members."""
     repo = of(repo)
     every = listing(repo)
     wanted = every.of(suffix)
@@ -694,17 +695,18 @@ def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Prun
 
 
 def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list[str]]:
-    """Why each backup stays, by ID; none: it goes. All suffixes are judged, for a set stays or goes as a whole.
+    """Returns the reasons for which each backup stays, by ID; a backup without a reason is removed. All suffixes are
+    examined, because a set stays or goes as a whole.
 
-    Kept of each suffix besides what the policy says: the latest, the latest that can be restored, and the latest that
-    was proven good; all if none can be restored. Damaged backups, and empty ones of a suffix that has others (they may
-    be of a lost database), take no other's place.
+    Besides what the policy keeps, each suffix keeps its latest backup, the latest that can be restored, and the latest
+    that was proven good; all of them if none can be restored. Damaged backups do not count for the policy. Nor do empty
+    ones of a suffix that has backups with entries, since an empty backup may show a lost database.
     """
     reasons: dict[str, list[str]] = {backup.id: [] for backup in every.backups}
     proven, groups = {backup.id: proofs(repo, backup) for backup in every.backups}, sets(every.backups)
 
     def is_restorable(backup: Backup, alone: bool = False) -> bool:
-        """The small files of another host's backups are not fetched for this."""
+        """Returns whether a backup looks restorable. Small files are read only in a local repository."""
         return problem(repo, backup, not repo.is_remote, alone) is None
 
     filled = {dn.key(backup.suffix) for backup in every.backups if backup.entries}
@@ -731,7 +733,7 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
             reasons[last.id].append("the latest that was proven good")
         for backup, reason in policy.kept(newest_first):
             reasons[backup.id].append(reason)
-    for backups in _by_suffix(sound.values()):  # the rest of the set of one that is not good may be damaged
+    for backups in _by_suffix(sound.values()):  # a sound backup is not in `good` if its set is damaged elsewhere
         newer = itertools.takewhile(lambda backup: backup.id not in good, reversed(backups))
         if last := next((backup for backup in newer if is_restorable(backup, alone=True)), None):
             reasons[last.id].append("the latest that can be restored by itself")
@@ -742,8 +744,8 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
 def _keep_sets(
     reasons: Mapping[str, list[str]], groups: Sequence[tuple[Backup, ...]], good: Collection[str], unread: set[str]
 ) -> None:
-    """The latest set of the same suffixes stays, for a backup of one suffix takes no set's place. So does the rest of a
-    set with a backup that stays, or whose manifest cannot be read."""
+    """Adds reasons that keep sets whole. For each combination of suffixes the latest restorable set stays: backups of
+    single suffixes do not replace it. If one member stays or its manifest is unreadable, its whole set stays."""
     latest: dict[frozenset[object], Backup] = {}
     for group in groups:
         if len(group) > 1 and group[0].id in good:

@@ -1,6 +1,6 @@
-"""Puts a backup into a database directory: unpacked beside its place, checked, then renamed.
+"""Restores a backup into a database directory: unpacks it beside the target, checks it, then renames it.
 
-`Contents` is the database of a backup as a data file: pages are unpacked, LDIF is built again.
+`Contents` writes a backup's database as a data file: it unpacks pages, or builds a database from LDIF.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from loader.server import configuration, private
 from loader.storage import files, temporary
 
 log = logging.getLogger(__name__)
-_BUILT = "built"  # beside the data file, while it is built from LDIF
-_ENVIRONMENT = "environment"  # beside the unpacked file, while indexes are rebuilt
+_BUILT = "built"  # temporary directory beside the data file for a build from LDIF
+_ENVIRONMENT = "environment"  # temporary directory beside the data file for rebuilding indexes
 _ANEW = (
     "Give this configuration the schema and the multival that the backup was made with, or make the database anew from "
     "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
@@ -51,7 +51,7 @@ _ANEW = (
 
 @dataclass(frozen=True)
 class Contents:
-    """config_path: what the backup is tried with, and LDIF is built for; None: the configuration that is part of it."""
+    """A backup and what is needed to unpack it. `config_path`: configuration used instead of the backup's own."""
 
     repo: Path
     backup: Backup
@@ -60,7 +60,7 @@ class Contents:
 
     @classmethod
     def of(cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None) -> Contents:
-        """paths: files of keys. Raises BackupEncrypted, UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
+        """Reads key files (`paths`). Raises BackupEncrypted, UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
         return cls(repo, backup, pack.unlocked(repo / backup.id, backup, paths), config_path)
 
     @property
@@ -72,7 +72,7 @@ class Contents:
         return self.directory / self.backup.file
 
     def config(self) -> Config:
-        """Raises ConfigUnreadable, BackupDamaged, BackupEncrypted; UsageProblem if there is none."""
+        """Reads the configuration. Raises ConfigUnreadable, BackupDamaged, BackupEncrypted; UsageProblem if none."""
         if self.config_path is not None:
             return configuration.read(self.config_path)
         if not self.backup.with_config:
@@ -81,12 +81,12 @@ class Contents:
         return config.parse(self.directory / self.backup.config_file, self.config_entries())
 
     def config_entries(self) -> list[Entry]:
-        """Of the configuration that is part of it."""
+        """Returns the entries of the configuration stored in the backup."""
         content = pack.content(self.directory, self.backup, CONFIG, self.identities)
         return configuration.entries_of(content, self.directory / self.backup.config_file)
 
     def put(self, target: Path, progress: Progress, step: str = "unpack") -> float:
-        """Writes the data file `target` in a private directory; returns the seconds. Raises BackupDamaged,
+        """Writes the data file `target` in a private directory; returns the seconds taken. Raises BackupDamaged,
         BackupEncrypted, NoSpace, and for LDIF what a build raises."""
         if self.backup.is_ldif:
             return self._build(target, progress)
@@ -95,13 +95,13 @@ class Contents:
             return meter.seconds
 
     def _build(self, target: Path, progress: Progress) -> float:
-        """Entries stay as they were: the schema refuses none, and none is added."""
-        from loader.operations import build  # it takes long to load, and most backups are of pages
+        """Builds the database with exactly the stored entries: without schema checks, naming values or glue entries."""
+        from loader.operations import build  # imported here: slow to load, and most backups store pages
 
         original, built = self.config(), target.with_name(_BUILT)
         for stored in self.backup.files:
             pack.require_sums(self.directory / stored.name, stored)
-        files.remove_tree(built)  # of a try that was killed
+        files.remove_tree(built)  # may be left by a killed run
         built.mkdir(mode=0o700)
         try:
             with (
@@ -130,11 +130,9 @@ class Contents:
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """Into the database directory of a configuration, or into a directory (`target`); one of the two.
-
-    `verify`: a level of loader.mdb.verify; None picks one by size. every: all backups of one moment, each into the
-    directory of its database. identities: files of keys. `discard`: the data file that is replaced is not kept.
-    """
+    """Exactly one of `config_path` and `target` (a directory) names where the database goes. `verify`: a level of
+    loader.mdb.verify; None picks one by size. `every`: restore all backups of one moment, each into its database's
+    directory. `identities`: key files. `discard`: do not keep the replaced data file."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -154,7 +152,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What a restore would do. Bytes."""
+    """What a restore would do; `needed` and `free` in bytes."""
 
     backup: Backup
     target: str
@@ -165,8 +163,8 @@ class RestorePlan:
 
 @dataclass(frozen=True)
 class RestoreReport:
-    """A finished restore. Bytes, seconds. indexed: attributes whose indexes were rebuilt. kept: the data file that was
-    there before, under its new name."""
+    """A finished restore; sizes in bytes. `indexed`: attributes whose indexes were rebuilt. `kept`: new path of the
+    replaced data file."""
 
     backup: Backup
     target: str
@@ -181,7 +179,7 @@ class RestoreReport:
 
 @dataclass(frozen=True)
 class RestoreTarget:
-    """`like`: a path whose owner a new directory gets."""
+    """Where a database is restored. `like`: path whose owner a new directory gets."""
 
     directory: Path
     mode: int
@@ -192,7 +190,7 @@ class RestoreTarget:
 
 @dataclass(frozen=True)
 class _Unpacked:
-    """A database that is unpacked and checked, and not yet in its place."""
+    """A database that is unpacked and checked, but not yet in the target directory."""
 
     backup: Backup
     target: RestoreTarget
@@ -202,7 +200,7 @@ class _Unpacked:
     seconds: float
 
     def put(self, options: RestoreOptions) -> RestoreReport:
-        """Raises TargetInUse, TargetNotEmpty."""
+        """Moves the data file into the target directory. Raises TargetInUse, TargetNotEmpty."""
         directory, partial = self.target.directory, self.build.home / copy.PARTIAL
         old = put(partial, self.build.target, self.target.mode, options.replace, keep=not options.discard)
         sizes = copy.Sizes.of(directory / meta.DATA)
@@ -220,7 +218,7 @@ class _Unpacked:
 
 
 def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
-    """Makes every check that needs no writing and no unpacking."""
+    """Returns what a restore would do, after every check that needs no writing or unpacking."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
@@ -236,8 +234,8 @@ def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
 
 
 def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport, ...]:
-    """If anything stops it before the first database is in its place, all directories are as before, and the same call
-    begins again."""
+    """Restores the selected backups. Until the first database is moved into its directory, an error or kill leaves all
+    directories unchanged, and the same call starts over."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
@@ -256,7 +254,7 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
 
 
 def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, RestoreTarget]]:
-    """What is restored where: one backup, or those of one moment. All are checked before the data of any is read."""
+    """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any."""
     is_named = repository.is_named(options.which)
     if options.every:
         backups = repository.find_set(repo, options.which)
@@ -318,7 +316,7 @@ def _require_fitting(repo: Path, backup: Backup, target: RestoreTarget) -> None:
 
 
 def _require_space(chosen: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path, int]:
-    """Free bytes by directory; several may share a file system. Raises NoSpace."""
+    """Returns the free bytes by directory. Raises NoSpace; directories on one file system count together."""
     needed: dict[int, int] = {}
     devices = {target.directory: files.existing(target.directory).stat().st_dev for _, target in chosen}
     for backup, target in chosen:
@@ -331,7 +329,7 @@ def _require_space(chosen: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path,
 def _unpacked(
     options: RestoreOptions, contents: Contents, target: RestoreTarget, progress: Progress
 ) -> Iterator[_Unpacked]:
-    """Nothing of it stays if it is not put into its place."""
+    """Unpacks and checks a database beside its target directory; removes it if the block fails."""
     with files.explained(target.directory), build_directory(target.directory, target.like) as build:
         partial, backup = build.home / copy.PARTIAL, contents.backup
         try:
@@ -341,7 +339,7 @@ def _unpacked(
             for note in indexed.notes:
                 progress.say(note)
             verified = checked(partial, options.verify, progress)
-            if verified.entries not in (None, backup.entries):  # no reason not to restore: all checksums are right
+            if verified.entries not in (None, backup.entries):  # only a warning, because all checksums matched
                 log.warning(
                     "the manifest of %s says %s entries, the database holds %s",
                     backup.id,
@@ -356,7 +354,7 @@ def _unpacked(
 
 
 def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: Progress) -> Rebuilt:
-    """Rebuilds the indexes that the target's configuration makes differently. Raises SchemaMissing, MadeOtherwise."""
+    """Rebuilds the indexes that differ under the target's configuration. Raises SchemaMissing, MadeOtherwise."""
     if target.config is None or target.database is None or contents.backup.is_ldif:
         return Rebuilt()
     origin = _origin(contents, target.config)
@@ -378,7 +376,7 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
 
 
 def _origin(contents: Contents, now: Config) -> Origin | None:
-    """The configuration that was backed up, with the schema that is compiled into slapd now."""
+    """Returns the backup's configuration with the schema compiled into the installed slapd; None if unreadable."""
     backup = contents.backup
     if not backup.with_config:
         return None

@@ -1,8 +1,8 @@
-"""Takes a backup: one consistent moment of a database, compacted and packed into the repository while slapd runs.
-Or of all databases of a configuration: a backup of each, of the same moment.
+"""Takes a backup: a consistent snapshot of a database, compacted and packed into the repository while slapd runs. With
+--all-databases: one backup of each database of a configuration, all of the same moment (a set).
 
-Steps: look, copy, manifest, publish, prune. A backup gets its name by a rename, after everything in it is on the disk.
-A killed run is not resumed, for its moment has passed: the next run removes its remains.
+Steps: look, copy, manifest, publish, prune. A backup gets its final name by a rename once all its files are durable.
+A backup shows one moment, so a killed run is not resumed: the next run removes its remains.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from loader.storage import files, held, holders
 log = logging.getLogger(__name__)
 ROLES = PROVIDER, CONSUMER = "provider", "consumer"
 _PROVIDES = "syncprov"  # the overlay
-_READ = 256 << 10  # bytes of LDIF that are read at once
-_SAMPLE = SampleSize(5000, 0.0)  # entries that predict the size of the LDIF
+_READ = 256 << 10  # bytes of LDIF per read
+_SAMPLE = SampleSize(5000, 0.0)  # sample of 5000 entries that predicts the bytes of the LDIF
 
 
 @dataclass(frozen=True)
 class BackupOptions:
-    """The database of a configuration, or one in a directory (`source`); one of the two. every: all mdb databases of
-    the configuration, at one moment. policy: which backups of these suffixes stay after a successful run; others are
-    removed. incremental: only pages that the last such backup lacks are stored."""
+    """Exactly one of `config_path` and `source` (a database directory) names the database. `every`: back up all mdb
+    databases of the configuration at one moment. `policy`: which backups of the same suffixes a successful run keeps;
+    others are removed. `incremental`: store only pages that the last incremental backup lacks."""
 
     repo: RepoOption
     config_path: OptionalConfig = None
@@ -72,8 +72,8 @@ class BackupOptions:
 
 
 def run(options: BackupOptions, progress: Progress) -> Backup:
-    """Takes a backup; returns its manifest, of a set that of the leader. Raises Locked while another run changes the
-    repository, NoCommonMoment, NoSpace, RemoteFailed."""
+    """Takes a backup; returns its manifest (for a set, the leader's). Raises Locked while another run changes the
+    repository; NoCommonMoment, NoSpace, RemoteFailed."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         origins, logs = _origins(options)
@@ -93,7 +93,7 @@ def run(options: BackupOptions, progress: Progress) -> Backup:
 
 @dataclass(frozen=True)
 class Origin:
-    """A database. `config`: cn=config as LDIF, credentials included."""
+    """A database to back up. `config`: cn=config as LDIF, credentials included."""
 
     directory: Path
     suffix: str | None
@@ -101,8 +101,8 @@ class Origin:
 
 
 def _origins(options: BackupOptions) -> tuple[list[Origin], list[AccessLog]]:
-    """The databases, accesslogs last, and which accesslog belongs to which. Raises NoSuchSuffix, ManySuffixes, NotMdb,
-    NoSuchPath, UsageProblem."""
+    """Returns the databases to back up, accesslogs last, and the accesslogs with the databases that they log. Raises
+    NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, UsageProblem."""
     path = options.config_path
     if options.source is not None:
         return [Origin(options.source, options.suffix)], []
@@ -115,7 +115,7 @@ def _origins(options: BackupOptions) -> tuple[list[Origin], list[AccessLog]]:
     origins, suffixes = list[Origin](), dict[Path, str | None]()
     for database in databases:
         directory = directory_of(database, path)
-        if directory in suffixes:  # slapd itself only warns of it
+        if directory in suffixes:  # slapd itself only logs a warning
             both = f"{suffixes[directory]} and of {database.suffix}"
             raise UsageProblem(reason=f"{directory} is the directory of {both}")
         suffixes[directory] = database.suffix
@@ -126,14 +126,14 @@ def _origins(options: BackupOptions) -> tuple[list[Origin], list[AccessLog]]:
 
 
 def directory_of(database: Database, path: Path) -> Path:
-    """Raises NoSuchPath."""
+    """Returns the database's directory. Raises NoSuchPath if the configuration (`path`) gives none."""
     if database.directory is None:
         raise NoSuchPath(path=f"{path}: the directory of {database.suffix}")
     return database.directory
 
 
 def _logs(config: Config) -> list[AccessLog]:
-    """The accesslogs in mdb databases."""
+    """Returns the accesslogs for which both the log and the logged database are mdb databases."""
     by_suffix = {dn.key(name): database for database in config.mdb_databases for name in database.suffixes}
     return [
         AccessLog(accesslog.directory, database.directory, database.suffix)
@@ -146,20 +146,20 @@ def _logs(config: Config) -> list[AccessLog]:
 
 
 def machine() -> str:
-    """What LMDB files depend on: word size and byte order."""
+    """Returns the word size and byte order, on which LMDB's file format depends, and the architecture."""
     bits = 64 if sys.maxsize > 2**32 else 32
     return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"
 
 
 def has_role(path: Path, suffix: str | None, every: bool, role: str) -> bool:
-    """Whether the database of a configuration, or any, has the role. One of several providers has both."""
+    """Returns whether the database (`every`: any mdb database) has the role; with multiple providers it has both."""
     config = configuration.read(path)
     databases = config.mdb_databases if every else (config.database(suffix),)
     return any(database.consumer if role == CONSUMER else _PROVIDES in database.overlays for database in databases)
 
 
 def is_this_host(names: Collection[str]) -> bool:
-    """Whether a name is this host's, with or without its domain."""
+    """Returns whether any of the names is this host's, with or without its domain."""
     mine = {socket.gethostname(), socket.getfqdn()}
     mine |= {name.partition(".")[0] for name in mine}
     return not mine.isdisjoint(names)
@@ -169,8 +169,8 @@ def is_this_host(names: Collection[str]) -> bool:
 
 
 class _Member:
-    """A database of a run, from its snapshot to its backup in the repository. facts: fields of the manifest; those of
-    `look` were so just before the snapshot. `backup`: the manifest, once it is written."""
+    """One database of a run, from its snapshot to its published backup. `facts`: fields of the manifest; those set by
+    `look` were read just before the snapshot. `backup`: the manifest, set by `write`."""
 
     backup: Backup
 
@@ -208,7 +208,7 @@ class _Member:
 
     @cached_property
     def earlier(self) -> Earlier:
-        """The pages that an incremental backup need not store. It needs no snapshot yet."""
+        """The pages that an incremental backup can share. They can be read before there is a snapshot."""
         if self.options.incremental:
             every = repository.listing(self.repo, self.facts["suffix"]).backups
             if last := next((backup for backup in reversed(every) if backup.incremental), None):
@@ -217,10 +217,10 @@ class _Member:
         return pack.nothing()
 
     def copy(self, image: CopyableSnapshot, meter: Meter) -> None:
-        """Packs the pages of a snapshot into a directory that no verb lists. Raises NoSpace, MdbDamaged."""
+        """Packs the pages of a snapshot into the unpublished directory `partial`. Raises NoSpace, MdbDamaged."""
         with held.private(self.partial) as directory, paged(image, pack.PIECE, meter) as stream:
             before, earlier = meter.seconds, self.earlier
-            del self.earlier  # some 60 bytes of memory for each page
+            del self.earlier  # frees about 60 bytes of memory per page
             stored = pack.store(stream, directory.path, earlier, self.options.packing, meter)
         self._pages = stored
         self._files = [stored.map, *[stored.own] * (not self.options.incremental)]
@@ -230,7 +230,7 @@ class _Member:
         self._note(stream.facts, meter.seconds - before, sizes)
 
     def copy_entries(self, meter: Meter) -> None:
-        """Stores the entries as LDIF, parents first, for any version of OpenLDAP. Raises NoSpace, MdbDamaged."""
+        """Stores the entries as compressed LDIF, parents first. Raises NoSpace, MdbDamaged."""
         packing, before, size = self.options.packing, meter.seconds, 0
         threads = resources.processors()
         with held.private(self.partial) as directory:
@@ -257,7 +257,7 @@ class _Member:
         self._note(facts, meter.seconds - before, (size, stored.bytes, stored.bytes))
 
     def _note(self, page: meta.MetaPage, seconds: float, sizes: tuple[int, int, int]) -> None:
-        """sizes: of the data, as stored, and as it would be in a full backup."""
+        """Records facts of the copy. `sizes`: bytes of the data, bytes stored, bytes that a full backup would store."""
         self.facts |= {
             "seconds": round(seconds, 3),
             "txnid": page.txnid,
@@ -268,7 +268,7 @@ class _Member:
         }
 
     def write(self, members: tuple[str, ...]) -> None:
-        """Writes the configuration and the manifest, so that everything is on the disk before the name is."""
+        """Writes the configuration and the manifest, durably: `publish` only renames."""
         packing, incremental = self.options.packing, self.options.incremental
         with held.private(self.partial) as directory:
             if self.origin.config is not None:
@@ -305,7 +305,7 @@ def _only_suffix(directory: Path, outline: contents.DatabaseSummary) -> str:
 
 
 def _warn_of_old_reader(source: Path) -> None:
-    """Slots of dead readers were freed when the database was summarised."""
+    """Logs a warning if a live reader is far behind. `contents.summarise` has already freed slots of dead readers."""
     lag = readers.oldest_lag(source) if holders.holder(source) is not None else 0
     if lag > OLD_READER:
         log.warning(
@@ -360,8 +360,8 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
 
 
 def _predicted(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> int:
-    """Bytes that will be stored. Free pages, which are not packed, are counted only if space is short. 0 for an
-    incremental backup that follows others: how much has changed since is not known."""
+    """Returns the expected bytes to store; 0 for an incremental backup that follows others, since the amount of change
+    is unknown. Only if space is short are free pages, which are not packed, counted and subtracted."""
     packing, directories = options.packing, [member.origin.directory for member in members]
     if packing.ldif:  # raises EmptyInput: nothing can be restored from no entries
         sample = sampling.of_database(directories[0], _SAMPLE, Meter("sample"))
@@ -394,7 +394,8 @@ def _warn_of_clock(repo: Repository, when: datetime.datetime) -> None:
 
 
 def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter) -> Facts:
-    """All snapshots are held before the first is copied. The earlier backup of the leader is read meanwhile."""
+    """Copies the databases. All snapshots are opened before the first is copied; meanwhile another thread reads the
+    leader's previous backup."""
     leader = members[0]
     if options.packing.ldif:
         leader.copy_entries(meter)
@@ -426,7 +427,7 @@ def _write(members: Sequence[_Member]) -> Facts:
 
 
 def _publish(members: Sequence[_Member]) -> Facts:
-    """The leader comes last: if it exists, the others do."""
+    """Publishes the leader last: if its directory exists, those of all members do."""
     for member in (*members[1:], members[0]):
         member.publish()
     return {"backup": members[0].backup.id}

@@ -1,4 +1,4 @@
-"""A run that has ended, as its report and its metrics tell it."""
+"""The facts of a finished run, for its report page and its metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rejection:
-    """`path`: None for standard input."""
+    """A rejected entry. `path`: input file; None for standard input."""
 
     path: str | None
     line: int | None
@@ -28,7 +28,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class RunReport:
-    """`facts`: those of --json, none if the run failed. `planned`: seconds that a plan gave each step."""
+    """A finished run. `facts`: the report as in --json; empty if the run failed. `planned`: planned seconds by step."""
 
     verb: str
     recorder: Recorder
@@ -44,7 +44,7 @@ class RunReport:
 
     @property
     def seconds_by_step(self) -> dict[str, float]:
-        """Of the steps that this run did; steps of one name are added up."""
+        """Seconds by step, without steps that an earlier run finished; steps of the same name are added up."""
         seconds: dict[str, float] = {}
         for step in self.steps:
             if step.state != DONE_BEFORE:
@@ -53,30 +53,30 @@ class RunReport:
 
     @property
     def is_done(self) -> bool:
-        """With rejects or without."""
+        """Whether the run finished, with or without rejects."""
         return self.error is None and self.status in (EXIT_OK, EXIT_DIFFERENT)
 
     @property
     def entries(self) -> int:
-        """As --json has them; of a run that failed, those that its last step had counted."""
+        """Number of entries as in --json; for a failed run, the number that its last step had counted."""
         counted = self.steps[-1].entries if self.steps else 0
         return int(self.facts.get("entries", self.facts.get("read", counted))) if self.is_done else counted
 
     @property
     def bytes(self) -> int:
-        """Of the step that read or wrote the most."""
+        """Bytes of the step that read or wrote the most."""
         return max((step.bytes for step in self.steps), default=0)
 
     @property
     def rejected(self) -> int | None:
-        """None if nobody counted them. An error that ended the run because of a reject has their number."""
+        """Number of rejected entries, also from an error that ended the run because of rejects; None if not counted."""
         of_error = self.error.facts.get("rejected") if self.error else 0
         count = self.facts.get("rejected", of_error)
         return count if isinstance(count, int) else None
 
     @property
     def rejections(self) -> list[Rejection]:
-        """The first ones; passwords blanked."""
+        """The first rejected entries, with passwords redacted."""
         return [
             Rejection(path, line, log.redact(str(dn)), log.redact(str(reason)))
             for path, line, dn, reason in self.facts.get("rejections") or ()
@@ -87,7 +87,7 @@ class RunReport:
 
 
 def _gauges(run: RunReport) -> Iterator[tuple[str, str, float | None]]:
-    """Name, help text, and value; None if it is not known."""
+    """Yields name, help text and value of each gauge; the value is None if unknown."""
     began = run.recorder.began
     yield "success", "1 if the run was done, with rejects or without; else 0.", run.is_done
     yield "exit_status", "As docs/errors.md lists them.", run.status
@@ -117,5 +117,5 @@ def families(run: RunReport) -> Iterator[Metric]:
 
 
 def write(run: RunReport, path: Path) -> None:
-    """Whole or not at all."""
+    """Writes the metrics file atomically."""
     monitoring.write(families(run), path)

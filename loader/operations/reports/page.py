@@ -1,4 +1,4 @@
-"""A run as a page: one file, which loads nothing from anywhere and runs no script. Its charts are SVG images in it."""
+"""Writes the report of a run as one HTML file without scripts or external resources; charts are inline SVG images."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ Planned = Sequence[tuple[str, float | None, float | None]]  # name, planned and 
 
 
 def require() -> None:
-    """Before the work, not after it. Raises PackageMissing."""
+    """Raises PackageMissing if a package is not installed; called before the run, not after it."""
     for package in _PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise PackageMissing(place="--report", package=package, extra="charts", packages=", ".join(_PACKAGES))
 
 
 def write(run: RunReport, command: str, path: Path) -> None:
-    """Whole or not at all; for our eyes only, because it may name entries."""
+    """Writes the page atomically, with mode 0600 because it may name entries."""
     files.write_durably(path, rendered(run, command).encode("utf-8", "replace"), 0o600)
 
 
 def rendered(run: RunReport, command: str) -> str:
-    from jinja2 import Environment, StrictUndefined  # here, because it takes long to import
+    from jinja2 import Environment, StrictUndefined  # imported here because the import is slow
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = lambda value: plain.sentence(str(value))
@@ -93,7 +93,7 @@ def _error(error: LoaderError | None) -> dict[str, str] | None:
 
 
 def _figures(run: RunReport) -> Iterator[tuple[str, float, str]]:
-    """Name, value, and how it is shown."""
+    """Yields name, value and formatted value of each key figure."""
     yield "entries", run.entries, units.number(run.entries)
     if run.bytes:
         yield "bytes", run.bytes, units.size(run.bytes)
@@ -120,8 +120,8 @@ def _asked(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
 
 
 def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
-    """Directory, bytes, tables and chart of each database that the run put into place. One that cannot be read now is
-    left out, because the report is of the run."""
+    """Yields directory, bytes, tables and chart of each database that the run published. A database that can no longer
+    be read is left out with a warning."""
     for facts in (run.facts, *(run.facts.get("databases") or ())):
         if PUBLISHED in facts and "directory" in facts:
             try:
@@ -134,11 +134,11 @@ def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
 
 
 def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
-    """Bytes of the data file, and of each table, the largest first. Last comes the rest: pages of long lists of IDs,
-    which LMDB does not count with their index, and free ones."""
+    """Returns the bytes of the data file, and those of each table, largest first. The last item, "the rest", is free
+    pages and the pages of long ID lists, which LMDB does not count with their index."""
     with held.checked_file(directory / DATA) as pin:
         size = pin.stat().st_size
-        # Nobody has it open, unless slapd has been started already. No lock.mdb is made for this.
+        # Without a lock.mdb no slapd has the database open; reading the file by itself then creates no lock.mdb.
         sizes = contents.table_bytes(directory if (directory / LOCK).exists() else pin)
     tables = sorted(sizes.items(), key=lambda table: -table[1])
     return size, [*tables, ("the rest", max(0, size - sum(sizes.values())))]
@@ -146,18 +146,18 @@ def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
 
 # --- charts --------------------------------------------------------------------------------------
 
-# Okabe and Ito's colours, which the colour-blind can tell apart too.
+# Okabe and Ito's palette, which is safe for colour-blind readers.
 _BLUE, _ORANGE, _VERMILION, _GREY = "#0072B2", "#E69F00", "#D55E00", "#999999"
 _COLOURS = (_BLUE, _ORANGE, _VERMILION, "#009E73", "#CC79A7", "#56B4E9")
 _WIDTH, _BAR, _AROUND, _PANEL = 9.0, 0.32, 0.9, 1.9  # inches
 _MOST_BARS, _MOST_EXPLAINED = 40, 12
 _TIMES = ((1.0, "seconds"), (60.0, "minutes"), (3600.0, "hours"))
 _SIZES = ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"))
-_SLICES = 200  # of the time of a run, at most: within one a rate is an average
+_SLICES = 200  # highest number of time slices of a run; rates are averages over a slice
 
 
 def _steps_chart(run: RunReport) -> str:
-    """When each step began and ended."""
+    """Returns a chart of when each step began and ended."""
     shown = [step for step in run.steps if step.seconds][:_MOST_BARS]
     if not shown:
         return ""
@@ -176,7 +176,7 @@ def _steps_chart(run: RunReport) -> str:
 
 
 def _rates_chart(run: RunReport) -> str:
-    """Entries and bytes a second over time, of each step that counted any."""
+    """Returns a chart of entries and bytes per second over time, for each step that counted any."""
     counting = [step for step in run.steps if len(step.points) > 1 and (step.entries or step.bytes)]
     if not counting:
         return ""
@@ -197,13 +197,13 @@ def _rates_chart(run: RunReport) -> str:
 
 
 def rate_of(step: StepRecord, what: str, least: float) -> tuple[list[float], list[float]]:
-    """The edges of its slices of time, each of `least` seconds or more, and the rate within each. What a failed call
-    counted is taken back: no rate is negative."""
+    """Returns the edges of the step's time slices, each of `least` seconds or more, and the rate in each slice. Counts
+    can fall, because those of a failed call are subtracted again; such a slice has the rate 0."""
     kept = [step.points[0]]
     for point in step.points[1:]:
         if point.at - kept[-1].at >= least:
             kept.append(point)
-    if kept[-1] is not step.points[-1]:  # the rest belongs to the last slice
+    if kept[-1] is not step.points[-1]:  # extend the last slice to the end
         kept[max(1, len(kept) - 1) :] = [step.points[-1]]
     return [point.at for point in kept], [
         max(0, getattr(after, what) - getattr(before, what)) / max(after.at - before.at, 1e-6)
@@ -235,7 +235,7 @@ def _planned_chart(rows: Planned) -> str:
 
 
 def _since_begin(panel: Axes, run: RunReport) -> float:
-    """The same axis in each chart, and how many seconds its unit has; at the right there is room for a label."""
+    """Sets the time axis, with room for a label at the right; returns the seconds in its unit."""
     scale, unit = _scale(run.seconds, _TIMES)
     panel.set_xlabel(f"{unit} since the run began")
     panel.set_xlim(0, 1.1 * run.seconds / scale)
@@ -243,12 +243,12 @@ def _since_begin(panel: Axes, run: RunReport) -> float:
 
 
 def _scale(largest: float, known: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """The largest unit of which there are several."""
+    """Returns the largest unit of which `largest` is at least five; else the smallest unit."""
     return [unit for unit in known if unit[0] * 5 <= largest or unit is known[0]][-1]
 
 
 def _explain(figure: Figure, panel: Axes) -> None:
-    """A legend of its first lines; names are no formulas."""
+    """Adds a legend of the first lines; matplotlib must not parse names as formulas."""
     handles, labels = panel.get_legend_handles_labels()
     shown, columns = slice(_MOST_EXPLAINED), max(1, min(len(labels), 6))
     legend = figure.legend(
@@ -259,7 +259,7 @@ def _explain(figure: Figure, panel: Axes) -> None:
 
 
 def _name_bars(panel: Axes, names: Sequence[str], unit: str = "") -> None:
-    """From above to below. `unit`: of the axis below, if that has no name yet."""
+    """Names the bars, from top to bottom. `unit`: label of the x axis if it has none yet."""
     for tick in panel.set_yticks(range(len(names)), [plain.shortened(name, 60) for name in names]):
         tick.label1.set_parse_math(False)
     panel.invert_yaxis()
@@ -269,8 +269,8 @@ def _name_bars(panel: Axes, names: Sequence[str], unit: str = "") -> None:
 
 
 def _figure(height: float, panels: int = 1) -> tuple[Figure, Sequence[Axes]]:
-    """With panels above each other; `height` in inches."""
-    from matplotlib.figure import Figure  # here, because it takes long to import
+    """Returns a figure with `panels` stacked panels; `height` in inches."""
+    from matplotlib.figure import Figure  # imported here because the import is slow
 
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     figure.patch.set_alpha(0)
@@ -286,13 +286,13 @@ def _figure(height: float, panels: int = 1) -> tuple[Figure, Sequence[Axes]]:
 
 
 def _data_uri(figure: Figure) -> str:
-    """The chart as an SVG image, whose IDs, links and styles are apart from those of the page."""
+    """Returns the chart as a data URI with an SVG image, whose IDs, links and styles do not clash with the page's."""
     import matplotlib
 
     buffer = io.BytesIO()
     no_metadata = {"Creator": None, "Date": None, "Format": None, "Type": None}
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ditseed"}), catch_warnings():
-        # Whatever the names are written in: it is the browser that has the fonts.
+        # The browser has the fonts for any script; matplotlib need not have them.
         filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(buffer, format="svg", metadata=no_metadata)
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()

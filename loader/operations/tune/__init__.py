@@ -1,8 +1,8 @@
-"""`tune`: settings of a database shown, weighed and changed. A setting is changed here only: the change is checked,
-written down, made, and read back.
+"""`tune`: shows, assesses and changes settings of a database. All changes of settings go through this module: a change
+is checked, recorded, made, and read back.
 
-A `Plan` says what is to become of one database. A `Target` is the configuration that has it: cn=config of a running
-server, a slapd.d, or a slapd.conf. A slapd.conf is never edited: the lines to change are shown.
+A `Plan` is a change of one database's settings. A `Target` is the configuration to change: cn=config of a running
+server, a slapd.d, or a slapd.conf. A slapd.conf is never edited: the lines to change are printed.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configu
 
 @dataclass(frozen=True)
 class Plan:
-    """New settings of one database. `holds` tells from a database whether they are in force.
+    """New settings of one database. `holds`: returns whether a database has them already.
 
-    `words`: what `ditseed tune` is given for them, without the target; `undo`: the same for the old ones.
+    `words`: arguments of `ditseed tune` that make the change, without the target; `undo`: those that revert it.
     """
 
     database: Database
@@ -51,7 +51,7 @@ class Plan:
 
 
 class State(str, Enum):
-    UNCHANGED = "unchanged"  # it was so already
+    UNCHANGED = "unchanged"  # the settings had the wanted values already
     PROPOSED = "proposed"
     BY_HAND = "by_hand"  # a slapd.conf: the operator edits it
     CHANGED = "changed"
@@ -59,7 +59,7 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """`difference`: the LDIF change record of cn=config, or the lines to change in a slapd.conf."""
+    """The result of a change. `difference`: LDIF change record of cn=config, or the lines to change in a slapd.conf."""
 
     state: State
     difference: str = ""
@@ -68,8 +68,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A change that was checked beside the real configuration; `publish` makes it real. None for a slapd.conf, which
-    the operator edits: `difference` has the lines to put there."""
+    """A change that was checked on a copy of the configuration. `publish`: applies the change; None for a slapd.conf,
+    which the operator edits. `difference`: as in `Outcome`."""
 
     difference: str
     publish: Callable[[], None] | None
@@ -78,7 +78,7 @@ class Prepared:
 @dataclass(frozen=True)
 class Target:
     """Where settings are read and changed: a slapd.d or slapd.conf, or cn=config of the server of `session`. `place`:
-    the options of ditseed that name it. `local`: the database directories are those of this host."""
+    ditseed's options that name this target. `local`: whether the database directories are on this host."""
 
     config: Config
     place: tuple[str, ...]
@@ -97,20 +97,20 @@ class Target:
         return configuration.read_online(self.session) if self.session else configuration.read(self.config.path)
 
     def map_pages(self, suffix: str) -> MapPages | None:
-        """As the monitor of a running slapd counts them; None if no slapd is asked, or its monitor is hidden."""
+        """Returns the page counts of slapd's monitor; None for a target in files, or if cn=monitor is not readable."""
         return self.session.map_pages(suffix) if self.session else None
 
     def databases(self, suffix: str | None) -> Sequence[Database]:
-        """The one of `suffix`, or every mdb database."""
+        """Returns the database of `suffix`; without a suffix, all mdb databases."""
         return [self.config.database(suffix)] if suffix is not None else self.config.mdb_databases
 
     def changes(self, database: Database, wanted: Mapping[str, tuple[str, ...]]) -> tuple[Change, ...]:
-        """Changes of those settings that are not as `wanted`, in its order."""
+        """Returns the changes of the attributes that differ from `wanted`, in the order of `wanted`."""
         before = {name: self.config.values(database.entry_dn, name) for name in wanted}
         return tuple(Change(name, before[name], after) for name, after in wanted.items() if before[name] != after)
 
     def prepare(self, plan: Plan) -> Prepared:
-        """Raises ConfigNotEditable, ConfigRefused, ServerRunning, NotPermitted."""
+        """Checks the change without making it. Raises ConfigNotEditable, ConfigRefused, ServerRunning, NotPermitted."""
         config, entry = self.config, plan.database.entry_dn
         if self.session is None and not config.is_directory:
             lines = slapd_conf.lines_to_change(config.path, plan.database.suffix, plan.changes, configuration.file_text)
@@ -132,8 +132,8 @@ def _by_hand(path: Path | str, reason: str, lines: tuple[str, ...] = (), advice:
 
 
 def _prepare_directory(config: Config, plan: Plan) -> Callable[[], None]:
-    """In a slapd.d that no slapd runs on, one file is replaced by bytes that slapd's own tools have read: the change is
-    there, and nothing else changed."""
+    """Returns a function that replaces one file of a slapd.d. The new content was read back with slapd's own tools, and
+    differs only by the change. Raises ServerRunning if a slapd runs on the slapd.d."""
     require_stopped(config)
     files.require_writable(config.path)
     path = configuration.entry_file(config.path, plan.database)
@@ -151,7 +151,7 @@ def _prepare_directory(config: Config, plan: Plan) -> Callable[[], None]:
 
 
 def slapd_on(config: Config) -> int | None:
-    """Process ID of the slapd that runs on a configuration, or has one of its databases open (0: in a container)."""
+    """Returns the PID of the slapd that uses a configuration or a database of it; 0 if it is in another container."""
     running_pid = tools.slapd_on(config)
     if running_pid is not None:
         return running_pid
@@ -167,7 +167,7 @@ def require_stopped(
     reason: str = "it would not see a change of the files",
     advice: str = "Let it make the change: -H ldapi:/// -Y EXTERNAL in the place of --config. Or stop it first.",
 ) -> None:
-    """Raises ServerRunning while a slapd runs on a slapd.d: it would not see the change, and would undo it."""
+    """Raises ServerRunning while a slapd runs on a slapd.d: it would ignore the change, and later overwrite it."""
     pid = slapd_on(config)
     if pid is not None:
         raise ServerRunning(pid=pid or "in another container", path=config.path, reason=reason, advice=advice)
@@ -175,7 +175,7 @@ def require_stopped(
 
 @contextmanager
 def opened(where: Path | Connection) -> Iterator[Target]:
-    """A slapd.d or slapd.conf (Path), or a server (Connection)."""
+    """Opens a slapd.d or slapd.conf (Path), or a server (Connection), as a target."""
     if isinstance(where, Path):
         yield Target.of_files(configuration.read(where))
         return
@@ -187,11 +187,11 @@ def opened(where: Path | Connection) -> Iterator[Target]:
 
 
 def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
-    """Checks the change and, with `apply`, writes it down and makes it. `first` does what must come before (new
-    indexes), and returns notes.
+    """Checks the change and, with `apply`, records and makes it. `first` runs before the change (it builds new indexes)
+    and returns notes.
 
-    What holds already is not written again. After a kill before the change is in place, the old settings hold and the
-    same command goes on; after a later one it finds nothing to do.
+    Settings that already have the wanted values are not written. If the run is killed before the change is made, the
+    old settings stay and the same command makes the change; if it is killed later, the command finds nothing to do.
     """
     if plan.holds(plan.database):
         return Outcome(State.UNCHANGED)
@@ -224,7 +224,7 @@ def _records(target: Target, plan: Plan) -> Iterator[lease.Change]:
 
 
 def maxsize_plan(target: Target, database: Database, size: int) -> Plan:
-    """maxsize of `database` set to `size` bytes."""
+    """Returns the plan that sets maxsize of `database` to `size` bytes."""
     return Plan(
         database=database,
         changes=target.changes(database, {"olcDbMaxSize": (str(size),)}),
@@ -235,8 +235,8 @@ def maxsize_plan(target: Target, database: Database, size: int) -> Plan:
 
 
 def apply_maxsize(config: Config, database: Database, size: int) -> None:
-    """Sets maxsize in the slapd.d that `config` was read from, unless it is so already. For a slapd.conf the line to
-    change is logged. Raises ServerRunning, NotPermitted, ConfigNotEditable, ConfigRefused; then nothing was changed."""
+    """Sets maxsize in the slapd.d that `config` was read from. For a slapd.conf, logs the line to change. Raises
+    ServerRunning, NotPermitted, ConfigNotEditable, ConfigRefused, without having changed anything."""
     target = Target.of_files(config)
     outcome = carry_out(target, maxsize_plan(target, database, size), apply=config.is_directory)
     if outcome.state is State.BY_HAND:

@@ -1,8 +1,8 @@
-"""Indexes of a database: the list and changing it, what each costs, which ones searches use, which ones they lack.
+"""Indexes of a database: lists and changes them, and shows what they cost, which ones searches use and which they lack.
 
-The searches come from slapd's log or from files of filters. Bytes and keys of each table are read from the file. What
-the file does not show is computed from builds of a sample of the entries: what each kind takes of a table that several
-kinds share, and what a table would take that is not there.
+The searches come from slapd's log or from files of filters. Bytes and keys of each table are read from the data file.
+What the data file does not show is computed by building a sample of the entries: the share of each kind of index in a
+table that several kinds share, and the bytes of a table that does not exist yet.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from loader.sources.selection import SearchesFound, SearchGroup
 from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
-WORKSHOP = ".ditseed-index"  # in the database directory, for what does not fit into memory
-# slapd does not write down how far it has come.
+WORKSHOP = ".ditseed-index"  # subdirectory of the database directory for data that does not fit into memory
+# slapd does not record how far it has indexed.
 _UNFINISHED = (
     "the index stays incomplete, and searches by it miss entries once slapd runs again: "
     "`ditseed verify --verify indexes` tells; to have it made anew, --remove it and --add it again"
@@ -51,7 +51,7 @@ _SAMPLE = SampleSize(10_000, 0.0)
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """`keys`: records of each index's table in the database, if its files are on this host."""
+    """The indexes of a database. `keys`: number of records in each index's table; empty for files of another host."""
 
     suffix: str
     indexes: Indexes
@@ -61,7 +61,7 @@ class IndexSettings:
 
 
 def index_settings(target: Target, suffix: str | None) -> list[IndexSettings]:
-    """Of every mdb database, or the one of `suffix`."""
+    """Returns the indexes of the database of `suffix`, or of every mdb database."""
     settings = []
     for database in target.databases(suffix):
         present = indexes.parse(database.indexes)
@@ -87,7 +87,7 @@ def _sync_notes(database: Database, missing: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class IndexChange:
-    """`wanted` replaces the list unless it is empty; then `add`, then `remove`."""
+    """A change of the list. `wanted` replaces the list unless empty; then `add` and then `remove` are applied."""
 
     wanted: Annotated[
         tuple[str, ...], "--set INDEX", 'Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".'
@@ -110,7 +110,7 @@ def change_indexes(
     reindex: bool = True,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Changes the list. In a slapd.d the new indexes are made before slapd can see them (`reindex`)."""
+    """Changes the list. In a slapd.d, `reindex` builds new indexes before the configuration names them."""
     config, database = target.config, target.config.database(suffix)
     reindex = reindex and config.is_directory
     plan = _plan(target, database, wish, reindex)
@@ -162,7 +162,7 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
 def _advice(
     target: Target, database: Database, grown: Sequence[str], stale: Sequence[str], reindex: bool
 ) -> Iterator[str]:
-    """`grown`: attributes that get keys; `stale`: those whose removed kinds leave keys."""
+    """Yields notes on a change. `grown`: attributes that need new keys. `stale`: attributes with unneeded old keys."""
     names = ", ".join(grown)
     if grown and target.online:
         yield f"slapd makes the index on {names} in the background, and uses it once it is whole"
@@ -185,15 +185,14 @@ def _slapindex(config: Config, database: Database, attributes: Iterable[str], *o
 
 
 def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
-    """Makes new indexes in a database that no slapd has open, before its configuration names them; notes on how.
+    """Builds new indexes in a database that no slapd has open, before its configuration names them; returns notes.
 
-    The core makes their tables again in one transaction, with the kinds that were configured before and those that
-    will be: whichever configuration is there after a kill, slapd finds the entries. Raises MapFull, NoSpace,
-    MdbDamaged, ToolFailed.
+    The core rebuilds their tables in one transaction, with the old and the new kinds of indexes: after a kill, slapd
+    finds all entries with either configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed.
     """
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
-        return ()  # slapd makes the indexes of an empty database as it fills
+        return ()  # slapd indexes the entries that are added to a new database
     lines = [line for one in plan.changes if one.attribute == "olcDbIndex" for line in one.after]
     both = indexes.added(indexes.parse(plan.database.indexes), map(str, indexes.parse(lines).values()))
     with_both = replace(plan.database, indexes=tuple(map(str, both.values())))
@@ -209,7 +208,7 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
 
 @contextmanager
 def _workshop(directory: Path) -> Iterator[Path]:
-    """A private directory beside the database, on whose file system there is the room."""
+    """Yields a private temporary directory inside the database directory, so on the same file system."""
     with held.opened(directory) as open_dir:
         try:
             with held.private(open_dir.path / WORKSHOP) as workshop:
@@ -220,8 +219,8 @@ def _workshop(directory: Path) -> Iterator[Path]:
 
 
 def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
-    """slapindex runs as the owner of the database, with the changed configuration. If it is killed or fails, kinds that
-    were there before have only been added to. Raises MapFull, ToolFailed."""
+    """Runs slapindex as the owner of the database, with the changed configuration. If killed or failed, it has only
+    added keys, and old indexes stay complete. Raises MapFull, ToolFailed."""
     owner = _owner(directory)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
     for one in plan.changes:
@@ -239,8 +238,8 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
 
 
 def _owner(directory: Path) -> Owner:
-    """Of the database. slapindex follows links: root does not run it where somebody else can put some. Raises
-    FileUnsafe."""
+    """Returns the account for slapindex: the data file's owner; the directory's if that is not root but the file's is,
+    because slapindex follows symbolic links that others can create. Raises FileUnsafe."""
     with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
         owner = Owner.of(data)
         return Owner.told(open_dir.status) if owner.uid == 0 and open_dir.is_foreign else owner
@@ -251,7 +250,7 @@ def _owner(directory: Path) -> Owner:
 
 @dataclass(frozen=True)
 class SearchSources:
-    """`logs` of slapd, and files of `filters`."""
+    """`logs`: slapd's log files. `filters`: files with one search filter per line."""
 
     logs: Annotated[
         tuple[Path, ...],
@@ -269,7 +268,7 @@ class SearchSources:
 
 @dataclass(frozen=True)
 class IndexUse:
-    """How many of the searches use one kind of one index."""
+    """The number of searches that use one kind of one index."""
 
     attribute: str
     kind: str
@@ -283,8 +282,7 @@ class IndexUse:
 
 @dataclass(frozen=True)
 class Unindexed:
-    """Searches that look at every entry in their scope. `entries` and `seconds`: of each, on average; None if the log
-    does not tell."""
+    """Searches that read every entry in their scope. `entries`, `seconds`: averages per search; None if not logged."""
 
     filter: str
     searches: int
@@ -295,8 +293,8 @@ class Unindexed:
 
 @dataclass(frozen=True)
 class Proposal:
-    """An index, the searches that lack it, the seconds they took, and what its table would take (bytes; None if that is
-    not known)."""
+    """A missing index. `searches`: number of searches that lack it. `seconds`: total time of those searches. `bytes`:
+    predicted size of its table; None if unknown."""
 
     index: str
     searches: int
@@ -306,7 +304,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Usage:
-    """`searches`: all that are of this database but for those of a single entry by its DN (`of_base`)."""
+    """Searches of a database. `searches`: their number. `of_base`: further searches, of a single entry by its DN."""
 
     suffix: str
     searches: int
@@ -318,7 +316,7 @@ class Usage:
 
 
 def usage(target: Target, database: Database, sources: SearchSources, progress: Progress) -> Usage:
-    """Raises NotProven, NoSuchPath, NotPermitted, ConfigUnreadable."""
+    """Returns which indexes the searches use and lack. Raises NotProven, NoSuchPath, NotPermitted, ConfigUnreadable."""
     for path in (*sources.logs, *sources.filters):
         files.require_readable(path)
     with progress.step("searches") as meter:
@@ -362,7 +360,7 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 
 
 def _uses(configured: Iterable[tuple[str, Sequence[str]]], groups: Sequence[SearchGroup]) -> Iterator[IndexUse]:
-    """Every kind that is configured, those that no search uses among them."""
+    """Yields the use of every configured kind of index, including kinds that no search uses."""
     used = Counter[tuple[str, str]]()
     for group in groups:
         for attribute, kind in group.used:
@@ -376,8 +374,8 @@ def _uses(configured: Iterable[tuple[str, Sequence[str]]], groups: Sequence[Sear
 def _prices(
     target: Target, database: Database, wanted: Sequence[tuple[str, str]], progress: Progress
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Bytes of each attribute's table, by a build of a sample with these indexes, if the database is on this host; and
-    a note if the core does not build such a database."""
+    """Returns the predicted bytes of each attribute's table, from a sample built with the `wanted` indexes (empty for a
+    database of another host), and a note if the core cannot build the sample."""
     directory = database.directory if target.local else None
     if not wanted or directory is None or not (directory / DATA).exists():
         return {}, ()
@@ -414,8 +412,8 @@ def _search_notes(parts: Sequence[SearchesFound], groups: Sequence[SearchGroup])
 
 @dataclass(frozen=True)
 class KindCost:
-    """One kind of an index, `index` in the words of --remove. `bytes`: of its keys; None if it is not known what it
-    takes of a table that it shares. `unused`: as in `IndexCost`."""
+    """One kind of an index. `index`: as an argument of --remove. `bytes`: bytes of its keys; None if its share of a
+    common table is unknown. `unused`: no search uses it; None if no searches are known."""
 
     index: str
     bytes: int | None
@@ -424,12 +422,12 @@ class KindCost:
 
 @dataclass(frozen=True)
 class IndexCost:
-    """The table of an attribute, which all kinds of its index share.
+    """The index table of an attribute, shared by all kinds of its index.
 
-    `indexes`: as configured; none if the table is left of an earlier configuration. `share`: of the file in use.
-    `records`: each is an ID, or one of the three of a range. `ranges`: keys that have become one. `presence`: records
-    of the key of a presence index. `unused`: what no search uses of `indexes`, in the words of --remove; None if no
-    searches are known. `kinds`: of these indexes.
+    `indexes`: as configured; empty if the table is left from an earlier configuration. `share`: share of the bytes in
+    use. `records`: number of records; each is an entry ID or one of the three values of a range. `ranges`: number of
+    keys that have become a range. `presence`: number of records of the presence key. `unused`: arguments of --remove
+    for what no search uses; None if no searches are known. `kinds`: costs of each kind of index in the table.
     """
 
     attribute: str
@@ -445,15 +443,15 @@ class IndexCost:
 
     @property
     def is_unused(self) -> bool:
-        """No search uses anything of it."""
+        """Whether no search uses any kind of the index."""
         names = {name.partition(" ")[0] for name in self.indexes}
         return bool(self.indexes) and set(self.unused or ()) == names
 
 
 @dataclass(frozen=True)
 class Costs:
-    """`used`: bytes of the file. `idlexp`: up to 2^idlexp - 1 IDs of a key are a list. `reckoned`: what the bytes of
-    kinds that share a table are computed from, or why they are not known."""
+    """`used`: bytes of the file in use. `idlexp`: a key with more than 2^idlexp - 1 IDs is a range. `reckoned`: how the
+    bytes of kinds in a shared table were computed, or why they are unknown."""
 
     suffix: str
     used: int
@@ -463,15 +461,13 @@ class Costs:
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
-    """Those that no search uses come first, then those that cost most.
-
-    Raises UsageProblem if the files are not on this host, NoSuchPath, NotPermitted, MdbDamaged, MdbProtected.
-    """
+    """Returns the costs of all indexes: tables that no search uses first, then the largest. Raises UsageProblem if the
+    files are not on this host; NoSuchPath, NotPermitted, MdbDamaged, MdbProtected."""
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:
         seen = contents.index_costs(database.directory, meter)
-    # A table has the name of the attribute type, as slapd's tools show it: `cn;lang-de` shares cn's.
+    # Tables are named by attribute type, as slapd's tools show them: `cn;lang-de` shares the table of cn.
     configured: dict[str, list[Index]] = {}
     for index in indexes.configured(database.indexes).values():
         configured.setdefault(index.key.partition(";")[0], []).append(index)
@@ -511,8 +507,8 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
 
 
 def _kinds(configured: Iterable[Index]) -> dict[tuple[str, str], str]:
-    """Attribute in lower case and kind -> the words of --remove. Words that change searches alone are no kind, and
-    words for the same keys are one."""
+    """Returns (attribute in lower case, kind) -> argument of --remove. Words of olcDbIndex that add no keys are left
+    out; words for the same keys are one kind."""
     kinds: dict[tuple[str, str], str] = {}
     for index in configured:
         for word in index.kinds:
@@ -523,7 +519,7 @@ def _kinds(configured: Iterable[Index]) -> dict[tuple[str, str], str]:
 
 
 def _removable(configured: Iterable[Index], unused: set[tuple[str, str]]) -> Iterator[str]:
-    """In the words of --remove."""
+    """Yields the arguments of --remove for the unused kinds."""
     for index in configured:
         kinds = {word: (index.key, kind) for word in index.kinds if (kind := backmdb.kind_of(index.attribute, word))}
         gone = [word for word, kind in kinds.items() if kind in unused]
@@ -540,11 +536,11 @@ def _shared(
     configured: Mapping[str, Sequence[Index]],
     progress: Progress,
 ) -> tuple[dict[str, list[int]], str]:
-    """The bytes of each kind of the tables (in lower case) that several kinds share; and what they are computed from,
-    or why they are not known.
+    """Returns, for each table (in lower case) that several kinds share, the bytes of each kind; and how they were
+    computed, or why they are unknown.
 
-    Most keys are hashes, so the file does not tell of which kind a key is: a sample is built for each kind alone, and
-    the table divided as those tables would be."""
+    Most keys are hashes, so the kind of a key cannot be read from the file. Instead, a sample is built with each kind
+    alone, and the table's bytes are divided in proportion to the sizes of the sample's tables."""
     assert database.directory is not None
     tables = {table.name.lower(): table for table in seen.tables if table.pages}
     names = {name: list(_kinds(configured.get(name, ())).values()) for name in tables}
@@ -554,7 +550,7 @@ def _shared(
         with progress.step("sample") as meter:
             sample = sampling.of_database(database.directory, _SAMPLE, meter)
         with progress.step("kinds") as meter:
-            for row in zip_longest(*names.values()):  # of each table one kind, until none is left
+            for row in zip_longest(*names.values()):  # each build has one kind of every table
                 kinds = {name: kind for name, kind in zip(names, row, strict=True) if kind is not None}
                 forecasts = _built(target, database, kinds.values(), sample, meter)
                 for name in kinds:
@@ -569,14 +565,14 @@ def _shared(
 def _built(
     target: Target, database: Database, lines: Iterable[str], sample: Sample, meter: Meter
 ) -> dict[str, TableForecast]:
-    """The tables of the sample with these indexes, by their names in lower case. Raises NotProven, EmptyInput."""
+    """Builds the sample with these indexes; returns the tables by name in lower case. Raises NotProven, EmptyInput."""
     spec = native.sample_target(target.config, replace(database, indexes=tuple(lines)))
     return {table.name.lower(): table for table in sizing.forecast(sample, spec, meter, timed=0.0).tables}
 
 
 def _divided(table: contents.IndexCost, page_size: int, alone: Sequence[TableForecast]) -> Iterator[int]:
-    """slapd leaves the pages of keys, which come in no order, ln 2 full; and where the IDs of a key moved from its page
-    into a tree, a page that is nearly empty. The pages of IDs, which ascend, are full."""
+    """Yields the bytes of each kind. Keys arrive in random order, so their pages are ln 2 full on average. When a key's
+    IDs move from its page into a subtree, that page is left nearly empty. IDs ascend, so their pages are full."""
     in_trees = table.tree_pages * page_size
     own = table.pages * page_size - in_trees
     full = [one.bytes - one.trees for one in alone]

@@ -1,7 +1,7 @@
-"""maxsize: how much a database holds and may become, what a load that is to come needs, and setting it.
+"""maxsize: shows how much of the map a database uses, computes the size that a planned load needs, and sets maxsize.
 
-Without a load the recommendation is a multiple of what is used. For a load it is the sum of what the load takes, as a
-sample tells, and of the room that LMDB needs beside it: growth, a long reader, the largest transaction.
+Without a load, the recommendation is a multiple of the bytes in use. For a load, it is the bytes of the load, estimated
+from a sample, plus the room that LMDB needs: for growth, a long reader, and the largest transaction.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from loader.sources.location import Kind, LdifFiles, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, temporary
 
-SHORT = 1.5  # below this times the used bytes a long reader (slapcat, a backup) can fill the map
-READER = 3600.0  # seconds: a slapcat, a backup, an export
-LEAST_WRITES = 10.0  # transactions a second while it reads, if the server shows fewer
+SHORT = 1.5  # if maxsize is below 1.5 times the used bytes, a long reader (slapcat, a backup) can fill the map
+READER = 3600.0  # assumed seconds of the longest reader (slapcat, a backup, an export)
+LEAST_WRITES = 10.0  # assumed write transactions a second during that reader, if fewer are measured
 _ELSEWHERE = (
     "what is there now is not counted, for the files are on the host of slapd: "
     "add what `ditseed tune maxsize` shows there as used"
@@ -39,22 +39,22 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class MapUsage:
-    """All in bytes; None if nobody tells: the files are on another host or not there yet, the server keeps it to
-    itself."""
+    """The map of a database, in bytes. None if unknown: the files are on another host whose monitor is not readable, or
+    do not exist yet."""
 
     suffix: str
     directory: str
     maxsize: int
-    map_size: int | None = None  # as slapd last wrote it into the file, or has it in memory
-    used: int | None = None  # pages ever used, free ones among them
+    map_size: int | None = None  # from the meta page or, for another host, from slapd's monitor
+    used: int | None = None  # bytes of all pages ever used, free pages included
     apparent: int | None = None
     allocated: int | None = None
-    free: int | None = None  # on the file system
+    free: int | None = None  # free bytes of the file system
     recommended: int | None = None
     notes: tuple[str, ...] = ()
 
     def with_used(self, used: int, map_size: int) -> MapUsage:
-        """Address space costs nothing, so no smaller maxsize than the configured one is recommended."""
+        """Adds the usage and a recommendation, which is never below the configured maxsize: address space is free."""
         notes = []
         if self.maxsize < used * SHORT:
             left = units.size(max(0, self.maxsize - used))
@@ -65,12 +65,12 @@ class MapUsage:
 
 
 def standings(target: Target, suffix: str | None) -> list[MapUsage]:
-    """Of every mdb database, or the one of `suffix`."""
+    """Returns the map usage of the database of `suffix`, or of every mdb database."""
     return [standing(database, target) for database in target.databases(suffix)]
 
 
 def standing(database: Database, target: Target) -> MapUsage:
-    """By its files, or of another host by the monitor of its slapd."""
+    """Returns the map usage from the database's files or, for another host, from the monitor of its slapd."""
     usage, directory = MapUsage(database.suffix, str(database.directory), database.maxsize), database.directory
     if directory is None:
         return usage
@@ -78,7 +78,7 @@ def standing(database: Database, target: Target) -> MapUsage:
         pages = target.map_pages(database.suffix)
         if pages is None:
             return usage
-        # The monitor counts pages and does not tell their size: slapd maps maxsize, or more if the file is longer.
+        # The monitor counts pages without their size. slapd maps maxsize, or more if the file is longer.
         at_most = database.maxsize // max(1, pages.most)
         page_size = max(backmdb.PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
         return usage.with_used(pages.used * page_size, pages.most * page_size)
@@ -96,7 +96,8 @@ def standing(database: Database, target: Target) -> MapUsage:
 
 
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
-    """`size`: bytes, or "auto" (also None) for the recommended one. Raises MaxsizeTooSmall, UsageProblem."""
+    """Sets maxsize to `size` bytes; "auto" or None: to the recommended size. Raises MaxsizeTooSmall; UsageProblem if no
+    size can be recommended."""
     database = target.config.database(suffix)
     usage = standing(database, target)
     if isinstance(size, int):
@@ -115,7 +116,7 @@ def change_maxsize(target: Target, suffix: str | None, size: int | str | None, a
 
 @dataclass(frozen=True)
 class Term:
-    """One summand of the recommendation. `why`: how it comes about."""
+    """One summand of the recommendation. `why`: how it was computed."""
 
     what: str
     bytes: int
@@ -124,8 +125,8 @@ class Term:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """`now`: bytes in use. `after`: once the load is done. `recommended`: the sum of the terms in whole GiB, or what is
-    configured if that is more. `notes`: what the sample does not show."""
+    """The maxsize that a load needs. `now`: bytes in use. `after`: bytes in use after the load. `recommended`: sum of
+    the terms, rounded up to GiB, or the configured maxsize if that is more. `notes`: limits of the sample."""
 
     suffix: str
     maxsize: int
@@ -143,8 +144,8 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class Load:
-    """What is to be loaded. `source`: LDIF, an export or a database directory, unless a `provider` is read. `growth`:
-    expected afterwards, as a share of what is there then."""
+    """What is to be loaded. `source`: LDIF, an export or a database directory; not read if there is a `provider`.
+    `growth`: expected growth after the load, as a share of the bytes in use then."""
 
     source: str
     sample: SampleSize
@@ -153,12 +154,12 @@ class Load:
 
     @property
     def database(self) -> Path | None:
-        """The database directory that is loaded."""
+        """The database directory that is loaded; None if the source is of another kind."""
         location = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
         return location.path if location.kind is Kind.DATABASE else None
 
     def take(self, database: Database, meter: Meter) -> Sample:
-        """Raises what reading the source raises."""
+        """Samples the source. Raises what reading the source raises."""
         location = locate(self.source, Kind.LDIF, Kind.DATABASE, Kind.SERVER)
         if self.provider is not None:
             from loader.operations.server_sample import of_server  # python-ldap takes 40 ms to load
@@ -173,8 +174,8 @@ class Load:
 
 
 def plan_load(target: Target, database: Database, load: Load, progress: Progress) -> LoadPlan:
-    """Raises what reading the source raises, EmptyInput, and NotProven for a configuration that the core does not
-    follow."""
+    """Computes the maxsize for a load from a sample. Raises what reading the source raises, EmptyInput, and NotProven
+    for a configuration that the core does not support."""
     directory = database.directory if target.local else None
     with progress.step("sample") as meter:
         sample = load.take(database, meter)
@@ -203,7 +204,7 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
 
 
 def _stays(directory: Path, load: Load) -> bool:
-    """Whether what is there stays when the source is loaded: not if it is the source, or has no entries."""
+    """Returns whether the present entries stay in addition to the load: not if the database is the source or empty."""
     with suppress(LoaderError, OSError):
         is_source = load.database is not None and load.database.samefile(directory)
         return not is_source and contents.entry_count(directory) > 0
@@ -223,7 +224,7 @@ def _terms(load: Forecast, stays: int, share: float, reader: Term) -> Iterator[T
 
 
 def _reader(directory: Path | None, page_size: int) -> Term:
-    """By what the server writes at the moment, if it writes."""
+    """Returns the bytes that a long reader keeps from reuse, at the write rate measured now or LEAST_WRITES."""
     growth = None
     with suppress(LoaderError):
         growth = readers.measure_growth(directory) if directory else None

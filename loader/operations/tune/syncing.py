@@ -1,4 +1,4 @@
-"""Whether a database syncs what it commits: nosync, the environment's flags, the checkpoint."""
+"""Shows and changes whether a database syncs its commits: nosync, envflags, checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loader.run.lease import Lease
 
 NOSYNC, ENV_FLAGS, CHECKPOINT = "nosync", "envflags", "checkpoint"
 ON, OFF, NONE = "on", "off", "none"
-# slapd-mdb(5), envflags; nosync has a setting of its own.
+# The envflags of slapd-mdb(5), except nosync, which is a separate setting.
 FLAGS = ("mapasync", "nometasync", "nordahead", "writemap")
 
 
@@ -27,7 +27,7 @@ class SyncSettings:
 
 
 def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
-    """Of every mdb database, or the one of `suffix`."""
+    """Returns the settings of the database of `suffix`, or of every mdb database."""
     return [
         SyncSettings(one.suffix, one.nosync, one.env_flags, one.checkpoint, tuple(_notes(target.config, one)))
         for one in target.databases(suffix)
@@ -59,9 +59,9 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that can be lent. Its values are in the words of the option of `ditseed tune sync`: `of` returns the
-    present one, `wanted` the attributes of cn=config for a new one. `shared`: the setting whose flags slapd keeps with
-    its own, so that a change of one must leave the other as it is."""
+    """A setting that can be leased; its values are spelled as in the options of `ditseed tune sync`. `of`: returns the
+    present value. `wanted`: returns the cn=config attributes for a new value. `shared`: another setting that slapd
+    stores in the same flags, so a change of one must preserve the other."""
 
     of: Callable[[Database], str]
     wanted: Callable[[Database, str], Mapping[str, tuple[str, ...]]]
@@ -69,7 +69,7 @@ class Setting:
 
 
 def change(target: Target, suffix: str | None, kind: str, value: str, apply: bool) -> Outcome:
-    """Sets one of them. A lease that has ended is over once its setting is as it was before."""
+    """Sets `kind` to `value`. Ends a lease left by a killed run once its setting is back at the previous value."""
     database, setting = target.config.database(suffix), SETTINGS[kind]
     if kind == ENV_FLAGS:
         value = ",".join(sorted(set(value.split(","))))
@@ -91,7 +91,7 @@ def change(target: Target, suffix: str | None, kind: str, value: str, apply: boo
 
 
 def left(config: Config, database: Database, kind: str) -> list[Lease]:
-    """The leases of it that killed runs have left, or that have expired."""
+    """Returns the leases of this setting that killed runs have left or that have expired."""
     return [one for one in lease.left(leases.identity(config), kind) if one.database == database.suffix]
 
 
@@ -100,12 +100,12 @@ def _flags(database: Database) -> tuple[str, ...]:
 
 
 def _nosync(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
-    """slapd shows either of its two spellings as both, so off must take away both."""
+    """slapd reports nosync in both attributes whichever one sets it, so `off` must remove it from both."""
     return {"olcDbNoSync": ("TRUE",)} if value == ON else {"olcDbEnvFlags": _flags(database), "olcDbNoSync": ()}
 
 
 def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
-    """nosync stays, but is written again: slapd takes its flag away with those that go."""
+    """Keeps nosync by writing it again: slapd clears its flag together with the removed flags."""
     flags = () if value == NONE else tuple(value.split(","))
     return {"olcDbEnvFlags": (*flags, NOSYNC) if database.nosync else flags}
 
