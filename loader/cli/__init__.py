@@ -1,6 +1,6 @@
-"""The command line: one click command a verb, found through the `ditseed.verbs` entry points of setup.cfg.
+"""The command line: one click command per verb, found through the `ditseed.verbs` entry points of setup.cfg.
 
-A verb's module turns options into one options object, calls one operation, and prints its report.
+A verb's module turns the options into one options object, calls one operation, and prints its report.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import click
 from loader import defaults, standard
 from loader.cli import ending, talk
 
-# As in setup.cfg (a test compares both): to ask importlib.metadata takes a third of the start of a verb, and setuptools
-# sorts entry points by name.
+# A copy of the entry points in setup.cfg (a test compares them): reading them with importlib.metadata would take a
+# third of a verb's start time, and setuptools sorts them by name.
 OWN = {
     "replica": "seeders.replica.replica_cmd:command",
     "export": "loader.cli.export_cmd:command",
@@ -54,19 +54,19 @@ class Verbs(click.Group):
 
 
 def place_of(name: str) -> str | None:
-    """MODULE:FUNCTION of a verb. A verb of another package has no name of ours."""
+    """Returns MODULE:FUNCTION of a verb; None if there is no such verb. OWN precedes verbs of other packages."""
     return OWN.get(name) or verbs().get(name)
 
 
 def verbs() -> dict[str, str]:
-    """The installed verbs with MODULE:FUNCTION; those that OWN does not name come last."""
+    """Returns MODULE:FUNCTION by verb for all installed verbs; verbs of other packages come last."""
     from importlib.metadata import entry_points
 
     return OWN | {entry.name: entry.value for entry in entry_points(group="ditseed.verbs")}
 
 
 def _summary(place: str, limit: int) -> str:
-    """First sentence of a verb's help text, read from its source: importing all verbs takes half a second."""
+    """Returns the first sentence of a verb's help, parsed from its source: importing all verbs takes half a second."""
     module, _, function = place.partition(":")
     spec = find_spec(module)
     if spec is None or spec.origin is None:
@@ -113,8 +113,8 @@ ditseed.params += talk.options(defaults.ENV_PROFILE)
 
 
 def main() -> None:
-    """Entry point, and the only place that exits."""
+    """Runs the command line; the only function that ends the process."""
     standard.prepare()
-    # Whatever the shell or the service has: nobody else may put files into a directory that ditseed makes.
+    # Whatever umask was inherited, other accounts must not be able to write to directories that ditseed creates.
     os.umask(os.umask(0o022) | 0o022)
     ending.leave(ending.run(ditseed, "ditseed"))

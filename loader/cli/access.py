@@ -1,4 +1,4 @@
-"""How a server is reached: options with ldapsearch's letters, and the connection that follows from them."""
+"""Connection options with ldapsearch's letters, and the connections that they describe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _no_secret(context: click.Context, option: click.Parameter, value: str | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """As whom to bind. For a verb whose -b is a suffix and whose -R is a repository."""
+    """Options of the bind, without -b and -R, for verbs in which these mean a suffix and a repository."""
 
     simple: Annotated[bool, "-x --simple", "Simple bind; the default without -Y."] = False
     bind_dn: Annotated[str | None, "-D --bind-dn DN", "Bind as this DN."] = None
@@ -43,7 +43,7 @@ class Account:
     start_tls: Annotated[
         int, "-Z --start-tls", {"count": True, "show_default": False}, "Try StartTLS; with -ZZ it must succeed."
     ] = 0
-    # ldapsearch's, which people type; hidden, since it is only there to say what to type instead.
+    # People know -w from ldapsearch. It is hidden, because it only raises an error that names the alternatives.
     refused_password: Annotated[
         None,
         "-w",
@@ -55,7 +55,7 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True)
 class Bind(Account):
-    """As whom to bind, and what to read: with options of ldapsearch that not every verb has letters for."""
+    """Options of the bind and the base DN, including ldapsearch's -R, -O, -N and -b."""
 
     realm: Annotated[str | None, "-R --realm REALM", "SASL: realm."] = None
     properties: Annotated[str | None, "-O --secprops PROPS", "SASL: security properties, such as minssf=56."] = None
@@ -77,7 +77,7 @@ class Servers(Bind):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerAccount:
-    """As whom to bind at the second server."""
+    """Options of the bind at the second server."""
 
     consumer_bind_dn: Annotated[str | None, "--consumer-bind-dn DN", "Bind DN at the replica (default: -D)."] = None
     consumer_password_file: Annotated[
@@ -95,7 +95,7 @@ ConsumerUri = Annotated[str | None, "--consumer URI", "URI of the replica: ldap:
 
 @dataclass(frozen=True, kw_only=True)
 class Consumer(ConsumerAccount):
-    """The running replica."""
+    """Options of the running replica."""
 
     consumer_uri: ConsumerUri = None
 
@@ -104,11 +104,12 @@ _OF_SASL = ("authcid", "authzid", "realm", "properties", "as_written")
 
 
 def connection_of(account: Account, uri: str | None = None) -> Connection:
-    """The connection that the options mean. An account comes from one place, with its password."""
+    """Returns the connection that the options describe. Account and password come from one source (see keep_strongest).
+    Raises UsageProblem if options contradict each other."""
     account = keep_strongest(account, ("mechanism", "simple"), _OF_SASL)
     account = keep_strongest(account, ("bind_dn", "mechanism"), (*_OF_SASL, "password_file", "ask"))
     account = keep_strongest(account, ("password_file", "ask"))
-    if account.mechanism is None:  # a simple bind, which would ignore them in silence
+    if account.mechanism is None:  # a simple bind would silently ignore SASL options
         refuse_given(_OF_SASL, "SASL: give -Y MECH too")
     if account.simple and account.mechanism:
         raise UsageProblem(reason="-x is a simple bind and -Y one by SASL: give one of them")
@@ -135,7 +136,7 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
 
 
 def providers_of(servers: Servers) -> tuple[Connection, tuple[Connection, ...]]:
-    """The first provider, and the others: reached in the same way."""
+    """Returns the first provider and the others, which differ only in their URI."""
     first = connection_of(servers, next(iter(servers.uris), None))
     if len(set(servers.uris)) < len(servers.uris):
         raise UsageProblem(reason="-H names the same server twice")
@@ -143,7 +144,7 @@ def providers_of(servers: Servers) -> tuple[Connection, tuple[Connection, ...]]:
 
 
 def second_of(first: Connection, account: DataclassInstance, prefix: str = "consumer") -> Connection:
-    """Another account or server, of the options --PREFIX-bind-dn ... What they leave open is as for the first."""
+    """Returns `first` with the account of --PREFIX-bind-dn, --PREFIX-mechanism and --PREFIX-password-file, if given."""
     names = [f"{prefix}_{name}" for name in ("bind_dn", "mechanism", "password_file")]
     account = keep_strongest(account, names[:2], names[2:])
     bind_dn, mechanism, password_file = (getattr(account, name, None) for name in names)

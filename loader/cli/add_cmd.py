@@ -1,4 +1,4 @@
-"""ditseed add: LDIF into a running server."""
+"""`ditseed add`: adds LDIF to a running server."""
 
 from __future__ import annotations
 

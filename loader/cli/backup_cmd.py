@@ -1,5 +1,5 @@
-"""`ditseed backup`, and its commands that take, list, judge and remove backups; backup_use_cmd.py has those that read
-what is in one."""
+"""`ditseed backup`, and its commands that take, list, check and remove backups. backup_use_cmd.py has the commands that
+read the data of a backup."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this
 
 
 class _Commands(Lazy):
-    # The commands of the other module unpack databases and start slapd: that takes as long to load as all that `run`
-    # needs.
+    # The module of restore, verify, drill and extract takes as long to import as everything that `run` needs.
     places = {  # noqa: RUF012
         "check": f"{__name__}:check_command",
         "drill": "loader.cli.backup_use_cmd:drill_command",
@@ -76,7 +75,7 @@ def init_command(repo: RepoOption, as_json: Json) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions:
-    """Where, and for whom, a backup is taken."""
+    """The hosts and roles for which a backup is taken, its kind, and its recipients."""
 
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
     kind: Annotated[
@@ -107,7 +106,7 @@ class _Conditions:
     scratch: Meanwhile = None
 
     def reason_for_none(self, options: BackupOptions) -> str:
-        """Why no backup is taken on this host; empty if one is."""
+        """Returns why no backup is taken on this host; empty if one is to be taken."""
         if self.hosts and not is_this_host(self.hosts):
             return f"this host is not {' or '.join(self.hosts)}"
         if self.role is None:
@@ -118,7 +117,7 @@ class _Conditions:
         return "" if is_its else f"the database is no {self.role}"
 
     def require_fitting(self, options: BackupOptions) -> None:
-        """Raises UsageProblem for options that exclude each other."""
+        """Raises UsageProblem if options exclude each other."""
         for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
             if self.kind == manifest.LDIF and is_set:
                 raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
@@ -155,7 +154,7 @@ def run_command(
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
     if not is_given("config_path") and options.source is not None:
-        options = dataclasses.replace(options, config_path=None)  # the one of a profile
+        options = dataclasses.replace(options, config_path=None)  # --from overrides --config of a profile
     require_one(("--config", options.config_path), ("--from", options.source))
     require_alone(options.every, ("-b", options.suffix), ("--from", options.source))
     reports = sys.stdout.isatty() or log.verbosity() > 0
@@ -205,19 +204,19 @@ def _run_lines(backup: Backup) -> dict[str, object]:
 
 
 def _kind(backup: Backup) -> str:
-    """mdb or ldif, with what is special about the way it is stored."""
+    """Returns "mdb" or "ldif", with "incremental" and "encrypted" where they apply."""
     words = [manifest.LDIF if backup.is_ldif else manifest.MDB]
     words += ["incremental"] * backup.incremental + ["encrypted"] * backup.is_encrypted
     return ", ".join(words)
 
 
 def _newest(backup: Backup) -> str:
-    """The time of the newest CSN; the text of a CSN is long, and `--json` has it."""
+    """Returns the time of the newest CSN; full CSNs are long, and are in --json."""
     return max((csn[:14] + "Z" for csn in backup.newest_csns), default="-")
 
 
 def _share_of_full(backup: Backup) -> dict[str, object]:
-    """How much less an incremental backup stored than a full one would take."""
+    """Returns the bytes that an incremental backup stored, as a share of a full backup."""
     if not backup.incremental:
         return {}
     full = backup.full_bytes
@@ -264,7 +263,7 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
 
 
 def row(backup: Backup) -> tuple[object, ...]:
-    """Backups of one set have the same time in their IDs."""
+    """Returns the cells of a backup, except its proofs and whether it can be restored."""
     members = backup.members
     age = (repository.now() - backup.when).total_seconds()
     return (
@@ -281,7 +280,7 @@ def row(backup: Backup) -> tuple[object, ...]:
 
 
 def _proofs(proofs: Proofs) -> tuple[str, ...]:
-    """Ages of the verification and the drill."""
+    """Returns the ages of the last verification and drill; "bad" if one failed, "-" if there was none."""
     return tuple(
         "-" if proof is None else "bad" if not proof.is_good else units.duration(repository.age_of(proof))
         for proof in (proofs.verification, proofs.drill)

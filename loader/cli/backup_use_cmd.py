@@ -1,4 +1,4 @@
-"""`ditseed backup restore|verify|drill|extract`: the commands that read what is in a backup."""
+"""`ditseed backup restore|verify|drill|extract`: the commands that read the data of a backup."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def restore_command(
       ditseed backup restore latest -R /srv/backup --target /srv/look
     """
     if not is_given("config_path") and options.target is not None:
-        options = dataclasses.replace(options, config_path=None)  # the one of a profile
+        options = dataclasses.replace(options, config_path=None)  # --target overrides --config of a profile
     require_one(("--config", options.config_path), ("--target", options.target))
     if not options.replace:
         refuse_given(("discard",), "--replace")

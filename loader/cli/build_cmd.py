@@ -1,4 +1,4 @@
-"""ditseed build: LDIF to a finished database, offline."""
+"""`ditseed build`: builds a database from LDIF, offline."""
 
 from __future__ import annotations
 

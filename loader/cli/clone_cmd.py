@@ -78,7 +78,7 @@ def _require_fitting(options: CloneOptions, sends: bool, receives: bool, dry_run
 
 
 def _tell_sent(report: clone_pipe.SendReport, as_json: bool) -> None:
-    """On stderr: stdout is the copy's."""
+    """Prints the report on stderr, because stdout carries the copy."""
     if as_json:
         tell_json(dataclasses.asdict(report))
     elif log.verbosity() >= 0:

@@ -1,4 +1,4 @@
-"""`ditseed compare`: do two places hold the same entries?"""
+"""`ditseed compare`: compares the entries of two servers, databases or sets of LDIF."""
 
 from __future__ import annotations
 

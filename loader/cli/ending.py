@@ -1,7 +1,7 @@
-"""How a run of the command ends: every way out becomes a message, a hint and an exit status, never a traceback.
+"""Ends a run: every error and signal becomes a message, a hint and an exit status, never a traceback.
 
-Signals unwind the stack, so that children end and settings are restored before the process ends. Leases that killed
-runs have left are restored before any verb on their host; the others are reported.
+Signals unwind the stack, so that child processes end and settings are restored before the process ends. Settings that
+killed runs left changed at servers of this host are restored before any verb; other leases are reported.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run has ended. error: None if it succeeded."""
+    """The result of a run. `error`: None if it succeeded."""
 
     status: int
     error: LoaderError | None = None
@@ -72,32 +72,32 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def run(command: click.Command, name: str) -> int:
-    """Parse the command line, do what it says; the exit status."""
+    """Parses and executes the command line; returns the exit status."""
     log.setup(0)
     _handle_signals(child.unwind)
     try:
         status = _run(command, name)
-    except KeyboardInterrupt as stop:  # while the end of the run was reported
+    except KeyboardInterrupt as stop:  # a signal during the error report
         status = _status_of(str(stop))
     finally:
-        # A KeyboardInterrupt that nobody catches would end the interpreter by SIGINT.
+        # An uncaught KeyboardInterrupt would end the interpreter by SIGINT.
         _handle_signals(lambda number, _: os._exit(128 + number))
     _log.info("ended with exit status %d", status, extra=log.SHOWN)
     return status
 
 
 def leave(status: int) -> NoReturn:
-    """End the process at once. The interpreter's own end would take apart what a thread may still use that waits in
-    libldap for an answer which nobody wants any more; it takes longer, too."""
+    """Ends the process at once. A normal exit of the interpreter is slower, and would free objects that a thread may
+    still use while it waits in libldap for an answer that is no longer needed."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # it was reported already, where it can be
+        with contextlib.suppress(OSError):  # _require_written has reported the failure
             stream.flush()
     os._exit(status)
 
 
 def at_end(function: Callable[[Ending], None]) -> None:
-    """Calls it once the run has ended and the error was reported. If it fails, a run that had succeeded fails too."""
+    """Registers a function to call after the run and its error report. If it fails, a successful run fails too."""
     _at_end.append(function)
 
 
@@ -125,7 +125,7 @@ def _run(command: click.Command, name: str) -> int:
 
 
 def _call(command: click.Command, name: str) -> int:
-    """What `command.main` does, without its own endings: it calls a SIGTERM an Abort, and a broken pipe status 1."""
+    """Returns the exit status. Replaces `command.main`, which turns a SIGTERM into Abort and a broken pipe into 1."""
     temporary.sweep()
     variable = f"_{name.upper()}_COMPLETE"
     if variable in os.environ:
@@ -146,8 +146,8 @@ def _call(command: click.Command, name: str) -> int:
 
 
 def _require_written(command: click.Command, status: int) -> None:
-    """A lost report changes neither the work nor its status. Raises NoSpace or SystemFailed if stdout was all that the
-    run was for."""
+    """Logs a warning if the report could not be written to stdout. Raises NoSpace or SystemFailed if the output was the
+    purpose of the run."""
     failure = standard.failure()
     if failure is None:
         return
@@ -159,7 +159,7 @@ def _require_written(command: click.Command, status: int) -> None:
 
 
 def _only_prints(command: click.Command) -> bool:
-    """Is the command line one of a verb that only prints something, or one that only asks for help?"""
+    """Returns whether the command line is for help or for a verb that only prints."""
     leaf = command
     for word in _options():
         if isinstance(leaf, click.Group):
@@ -168,7 +168,7 @@ def _only_prints(command: click.Command) -> bool:
 
 
 def _options() -> list[str]:
-    """The words of the command line in which options may stand."""
+    """Returns the words of the command line before "--", among which options may be."""
     words = sys.argv[1:]
     return words[: words.index("--")] if "--" in words else words
 
@@ -179,12 +179,12 @@ def _asks_for_help() -> bool:
 
 # --- leases that killed runs have left --------------------------------------------------------------
 
-_SESSION_LOG = "sessionlog"  # until `replica release` restores it
-_SHOW_LEASES = {"tune", "doctor", "release"}  # they show leases, and restore settings on request
+_SESSION_LOG = "sessionlog"  # a lease of this kind lasts until `replica release`
+_SHOW_LEASES = {"tune", "doctor", "release"}  # these verbs show leases, and restore settings on request
 
 
 def _has_leases() -> bool:
-    """A state directory that cannot be read is somebody else's."""
+    """Returns whether leases are recorded; False if the state directory is not readable (another account's)."""
     try:
         return (defaults.state_dir() / "leases.log").stat().st_size > 0
     except OSError:
@@ -192,8 +192,8 @@ def _has_leases() -> bool:
 
 
 def restore_local_leases() -> list[str]:
-    """Restores how commits are synced at servers of this host; the result of each lease, in words. Raises ImportError
-    if python-ldap cannot be loaded."""
+    """Restores leased sync settings (nosync, envflags, checkpoint) at servers of this host; returns a message for each
+    lease. Raises ImportError if python-ldap cannot be loaded."""
     from loader.operations.add import lending
     from loader.operations.tune import syncing
     from loader.run import lease
@@ -208,7 +208,7 @@ def restore_local_leases() -> list[str]:
 
 
 def _warn_of_leases() -> None:
-    """Never fails: the verb's own exit status counts."""
+    """Warns of leases that killed runs left. Ignores errors, which must not change the verb's exit status."""
     from loader.run import lease
 
     with contextlib.suppress(LoaderError):
@@ -225,7 +225,7 @@ def _warn_of_leases() -> None:
 
 
 def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
-    """Report what went wrong, and how the run ends with it. as_json: None, if --json was given."""
+    """Reports an error; returns the run's ending. `as_json`: None looks for --json on the command line."""
     leaves_a_run = any(map(is_resumable, chain(error)))
     stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt | click.Abort)), None)
     known: LoaderError
@@ -234,7 +234,7 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
         known, status = Cancelled(signal={"SIGINT": "Ctrl-C"}.get(name, name)), _status_of(name)
     elif isinstance(error, BrokenPipeError) and _reader_has_ended():
         return _silenced()
-    elif isinstance(error, click.exceptions.NoArgsIsHelpError):  # without a verb
+    elif isinstance(error, click.exceptions.NoArgsIsHelpError):  # no verb was given
         error.show()
         return Ending(UsageProblem.exit_status)
     elif isinstance(error, click.ClickException):
@@ -250,13 +250,13 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
         raise error
     if leaves_a_run:
         keeps_run_directory(known)
-    # click may have refused the command line, so --json is looked for in its words.
+    # click may have rejected the command line, so --json is searched in its words.
     show_failure(known, status, as_json="--json" in _options() if as_json is None else as_json)
     return Ending(status, known)
 
 
 def _refusal(error: click.ClickException) -> str:
-    """click's words as a message of ours. What stands behind -w may be a password, and is not repeated."""
+    """Returns click's message in ditseed's style. A word after -w may be a password, and is not repeated."""
     words = error.format_message().removesuffix(".")
     if isinstance(error, click.UsageError) and (unknown := _NO_VERB.match(words)):
         return _no_such_verb(unknown[1], error.ctx)
@@ -268,7 +268,7 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _no_such_verb(name: str, context: click.Context | None) -> str:
-    import difflib  # only a mistake needs it
+    import difflib  # imported here because only errors need it
 
     group = context.command if context else None
     known = group.list_commands(context) if context and isinstance(group, click.Group) else []
@@ -279,12 +279,12 @@ def _no_such_verb(name: str, context: click.Context | None) -> str:
 
 
 def _status_of(signal_name: str) -> int:
-    """As shells have it; a KeyboardInterrupt without a name is Python's own, for SIGINT."""
+    """Returns 128 + the signal number, as shells do; for Python's own KeyboardInterrupt (no name), that of SIGINT."""
     return 128 + getattr(signal, signal_name or "SIGINT", signal.SIGINT)
 
 
 def _reader_has_ended() -> bool:
-    """Has whoever read our output ended? (A broken pipe to a child of ours is another matter.)"""
+    """Returns whether the reader of stdout or stderr has ended, as opposed to a child process that closed its pipe."""
     poll = select.poll()
     poll.register(1, select.POLLOUT)
     poll.register(2, select.POLLOUT)
@@ -292,20 +292,20 @@ def _reader_has_ended() -> bool:
 
 
 def _silenced() -> Ending:
-    """As `head` expects: nothing more is printed, neither here nor when the interpreter flushes at its end."""
+    """Returns the ending for a closed stdout (`| head`), and redirects stdout so that later flushes do not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return Ending(128 + signal.SIGPIPE)
 
 
 def _known(error: Exception) -> LoaderError | None:
-    """An error with a message for operators; None for one that nobody foresaw."""
+    """Returns the error as one with a message for operators; None if it is unexpected."""
     if isinstance(error, LoaderError):
         return error
     if isinstance(error, ImportError):
         return (LibldapMissing if error.name in _PYTHON_LDAP else NotInstalled)(reason=error)
     if not isinstance(error, OSError):
         return None
-    if isinstance(error, shutil.Error):  # of a whole tree: each file with its error
+    if isinstance(error, shutil.Error):  # has a list of (source, target, reason)
         path, _, reason = error.args[0][0]
         return SystemFailed(path=path, reason=reason)
     if isinstance(error.filename, str | bytes):
@@ -317,15 +317,15 @@ def _known(error: Exception) -> LoaderError | None:
             return explained
         except OSError:
             return SystemFailed(path=path, reason=error.strerror)
-    # The system does not say of which file: os.listdir(DESCRIPTOR) has a number.
+    # The error has no path: after os.listdir(DESCRIPTOR), for example, `filename` is a number.
     if error.errno in FULL_ERRNOS:
         return NoSpace(path="a file", lack=FULL)
     return SystemFailed(path="a file", reason=error.strerror) if error.errno in _OF_THE_DISK else None
 
 
 def _internal(error: Exception) -> Internal:
-    """The traceback goes into a file for a report: in the state directory, else among temporary files."""
-    # Here, for it takes a third of the start of a verb.
+    """Writes the traceback to a file in the state directory, or else in the temporary directory, for a bug report."""
+    # Imported here because the import takes a third of a verb's start time.
     from importlib.metadata import version
 
     lines = [
@@ -345,7 +345,7 @@ def _internal(error: Exception) -> Internal:
 
 
 def _write(text: str, directory: Path) -> str:
-    """mkstemp creates it for our eyes only: it may name entries."""
+    """Writes a new file with mode 0600 (mkstemp), because the text may name entries; returns its path."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime())
     descriptor, path = tempfile.mkstemp(prefix=f"ditseed-{stamp}", suffix=".txt", dir=directory)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -1,4 +1,4 @@
-"""ditseed export: a server's entries, or a database's, as LDIF shards with a manifest; a database's to stdout too."""
+"""`ditseed export`: writes a server or database as LDIF shards with a manifest, or a database as LDIF to stdout."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Output:
 
     @property
     def directory(self) -> Path | None:
-        """None for stdout."""
+        """The output directory; None for stdout."""
         return None if str(self.output) == STDIN else self.output.absolute()
 
 
@@ -97,8 +97,8 @@ _LIMITS = tuple(field.name for field in fields(ExportLimits) if field.name != "j
 
 
 def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
-    """None for a plan, which is printed here."""
-    # Here, since python-ldap takes longer to load than a small database to be read.
+    """Exports a server. With --dry-run, prints the plan and returns None."""
+    # Imported here because loading python-ldap takes longer than reading a small database.
     from loader.operations.export import STEPS, ExportOptions, export, plan
 
     if to.directory is None:
@@ -118,7 +118,7 @@ def _of_server(servers: Servers, to: _Output, limits: ExportLimits, run: Recorde
 
 
 def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:
-    """None for a plan or a stream, which are reported here."""
+    """Exports a database. With --dry-run or to stdout, prints the report and returns None."""
     base = servers.base if is_given("base") else None
     others = (name for name in (*_OF_SERVERS, *_LIMITS) if name != "base")
     refuse_given(others, "a server, not for a database")
@@ -138,7 +138,7 @@ def _of_database(source: str, servers: Servers, to: _Output, limits: ExportLimit
 
 
 def _show(done: Finished, output: Path, as_json: bool, without: str) -> None:
-    """without: why there is no contextCSN."""
+    """Prints the report. `without`: why the export has no contextCSN, if it has none."""
     facts, manifest = {"output": output, **done.report}, done.manifest
     note(facts)
     if as_json:
@@ -160,7 +160,7 @@ def _show(done: Finished, output: Path, as_json: bool, without: str) -> None:
 
 
 def _tell_streamed(report: StreamReport, as_json: bool) -> None:
-    """On stderr: stdout is the LDIF's."""
+    """Prints the report on stderr, because stdout carries the LDIF."""
     note(asdict(report))
     if as_json:
         tell_json(asdict(report))

@@ -1,8 +1,8 @@
-"""Writes the documents that follow from the code: man pages and completions from the commands, the list of errors.
+"""Generates documents from the code: man pages, shell completions, and the list of errors.
 
     bin/make-docs [--check]
 
-Not part of a run of ditseed: needs click-man, of the `test` extra.
+No verb uses this module; it needs click-man, from the `test` extra.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loader.cli import ditseed
 from loader.errors import LoaderError
 
 DOCS = Path(__file__).parents[2] / "docs"
-# Shell -> the file where it looks for the completion of `ditseed`.
+# Shell -> name of the file in which it looks for the completion of `ditseed`.
 SHELLS = {"bash": "ditseed.bash", "zsh": "_ditseed", "fish": "ditseed.fish"}
 GENERATED = ("errors.md", "man/*", "completion/*")
 _ERRORS_HEAD = """\
@@ -49,7 +49,7 @@ from `loader/errors.py`.
 
 
 def documents() -> dict[str, str]:
-    """Path below docs/ -> content."""
+    """Returns the content of each document by its path below docs/."""
     return {
         "errors.md": error_list(),
         **{f"man/{name}.1": text for name, text in man_pages(click.Context(ditseed, info_name="ditseed"))},
@@ -58,7 +58,7 @@ def documents() -> dict[str, str]:
 
 
 def error_classes() -> list[type[LoaderError]]:
-    """All but the base, in the order of their exit statuses."""
+    """Returns all error classes except the base class, by exit status."""
     found = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     ours = [kind for kind in found if issubclass(kind, LoaderError) and kind is not LoaderError]
     return sorted(ours, key=lambda kind: kind.exit_status)
@@ -74,7 +74,7 @@ def error_list() -> str:
 
 
 def _cell(text: str) -> str:
-    """Markdown of a message: its facts in italics."""
+    """Returns a message as Markdown, with its placeholders in italics."""
     return re.sub(r"\{(\w+)\}", r"*\1*", text.replace("|", "\\|").replace("*", "\\*"))
 
 
@@ -85,14 +85,14 @@ def completion(shell: str) -> str:
 
 
 def man_pages(context: click.Context) -> Iterator[tuple[str, str]]:
-    """(name, troff) of a command and of all below it."""
+    """Yields (name, troff text) for a command and all its subcommands."""
     yield context.command_path.replace(" ", "-"), _man_page(context)
     for below in subcommands(context):
         yield from man_pages(below)
 
 
 def subcommands(context: click.Context) -> list[click.Context]:
-    """The commands of a group, without hidden ones."""
+    """Returns the contexts of a group's commands, without hidden ones."""
     group = context.command
     if not isinstance(group, click.Group):
         return []
@@ -108,7 +108,7 @@ def _man_page(context: click.Context) -> str:
     command = context.command
     page = ManPage(context.command_path)
     page.version = version("ditseed")
-    page.date = ""  # of the version, and so that the same commands make the same page
+    page.date = ""  # so that the same commands always make the same page
     page.short_help = _escaped(command.get_short_help_str(200))
     page.synopsis = " ".join(command.collect_usage_pieces(context))
     text = inspect.cleandoc(command.help or "") + (f"\n\n{command.epilog}" if command.epilog else "")
@@ -122,7 +122,7 @@ def _man_page(context: click.Context) -> str:
 
 
 def _troff(text: str) -> Iterator[str]:
-    """Paragraphs are filled, those that click leaves as they are (after a \\b) are not."""
+    """Yields troff lines. Paragraphs that begin with \\b, which click does not rewrap, are not filled."""
     for number, paragraph in enumerate(text.split("\n\n")):
         if number:
             yield ".PP"
@@ -134,20 +134,20 @@ def _troff(text: str) -> Iterator[str]:
 
 
 def _escaped(line: str) -> str:
-    """A line that troff takes as text: no control line, and a hyphen that can be copied as an option."""
+    """Escapes a line for troff, so that it is no control line and its hyphens can be copied as options."""
     guard = "\\&" if line.startswith((".", "'")) else ""
     return guard + line.replace("\\", "\\e").replace("-", "\\-")
 
 
 def stale() -> list[str]:
-    """Documents that are not as the code would write them; also those that nothing writes any more."""
+    """Returns the names of documents that differ from the generated ones or that are no longer generated."""
     wanted = documents()
     present = {str(path.relative_to(DOCS)): path.read_text() for pattern in GENERATED for path in DOCS.glob(pattern)}
     return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
 
 
 def write() -> list[str]:
-    """The documents that were stale."""
+    """Writes or removes stale documents; returns their names."""
     wanted, names = documents(), stale()
     for name in names:
         path = DOCS / name

@@ -1,4 +1,4 @@
-"""ditseed migrate: a database of one OpenLDAP made again for another, without LDIF in between."""
+"""`ditseed migrate`: rebuilds a database for another release of OpenLDAP, without LDIF in between."""
 
 from __future__ import annotations
 

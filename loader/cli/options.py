@@ -1,4 +1,4 @@
-"""Options of a run: what it shows, and the files that it writes about itself; and which options were given where."""
+"""Options of a run, the report files of a run, and look-ups of where an option's value came from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Options = TypeVar("Options", bound=DataclassInstance)
 
-_RECORDING = "ditseed.recording"  # in the context of a command
+_RECORDING = "ditseed.recording"  # key of the _Recording in a click context's meta
 Json = Annotated[bool, "--json", "Print the report as JSON."]
 DryRun = Annotated[bool, "Run all checks and show the plan; change nothing."]
 Restart = Annotated[bool, "Discard an earlier run, finished or not, and start over."]
@@ -41,7 +41,7 @@ ProgressMode = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What a verb prints."""
+    """Options of a verb's output."""
 
     as_json: Json = False
     progress_mode: ProgressMode = "auto"
@@ -53,7 +53,7 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Shown):
-    """A run of named steps, which can be resumed."""
+    """Options of a resumable run with named steps."""
 
     dry_run: DryRun = False
     timeouts: Annotated[
@@ -64,7 +64,7 @@ class Run(Shown):
     restart: Restart = False
 
     def timeouts_of(self, steps: Sequence[str]) -> dict[str, float]:
-        """("read=600", "90") -> {"read": 600.0, "*": 90.0}; `steps` are those that the verb has."""
+        """("read=600", "90") -> {"read": 600.0, "*": 90.0}. `steps`: names of the verb's steps. Raises UsageProblem."""
         seconds_of: dict[str, float] = {}
         for text in self.timeouts:
             step, equals, value = text.rpartition("=")
@@ -79,7 +79,7 @@ class Run(Shown):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRun(Run):
-    """A run whose end can be written into files."""
+    """Options of a run that can write a report and metrics to files when it ends."""
 
     report_path: Annotated[
         Path | None,
@@ -91,7 +91,7 @@ class RecordedRun(Run):
     ] = None
 
     def begin(self) -> None:
-        """The metrics are written even if the file of the report is refused."""
+        """Starts recording. The metrics are written at the end even if the report's path is rejected here."""
         if self.dry_run:
             refuse_given(("report_path", "metrics_path"), "a run, not for --dry-run")
         elif self.report_path or self.metrics_path:
@@ -103,7 +103,7 @@ class RecordedRun(Run):
 
 @dataclass
 class _Recording:
-    """What the files of a run will tell. metrics, report: their paths."""
+    """The content of a run's files, collected until it ends. `metrics`, `report`: paths of the files."""
 
     verb: str
     metrics: Path | None = None
@@ -113,7 +113,7 @@ class _Recording:
     planned: Mapping[str, float] = field(default_factory=dict)
 
     def open(self, metrics: Path | None, report: Path | None) -> None:
-        """Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem."""
+        """Checks and sets the paths. Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem, PackageMissing."""
         if metrics is not None:
             self.metrics = _require_file(metrics, "--metrics")
         if report is not None:
@@ -126,7 +126,7 @@ class _Recording:
             self.report = path
 
     def write(self, end: Ending) -> None:
-        """The metrics first, because they need less."""
+        """Writes the files; the metrics come first, because less can go wrong with them."""
         from loader.operations import reports  # few runs are recorded
 
         seconds = self.recorder.seconds
@@ -144,7 +144,7 @@ class _Recording:
 
 
 def _require_file(path: Path, option: str) -> Path:
-    """Raises an error unless a file can be put there."""
+    """Returns the absolute path. Raises an error unless a file can be created or replaced there."""
     path = path.absolute()
     if not path.parent.is_dir():
         raise NoSuchPath(path=path.parent)
@@ -155,7 +155,7 @@ def _require_file(path: Path, option: str) -> Path:
 
 
 def note(facts: Mapping[str, object], planned: Mapping[str, float] | None = None) -> None:
-    """Keeps what --json prints, and the seconds that a plan gave the steps, for the files about a recorded run."""
+    """Records the facts of --json, and the planned seconds of each step, for the files of a recorded run."""
     recording = click.get_current_context().meta.get(_RECORDING)
     if recording is not None:
         recording.facts = facts or recording.facts
@@ -172,7 +172,7 @@ def progress_of(mode: str) -> Progress:
 
 
 def refuse_given(names: Iterable[str], only: str) -> None:
-    """Raises UsageProblem for any of these parameters that stands on the command line: they are for `only`."""
+    """Raises UsageProblem if any of these parameters is on the command line. `only`: what they are for."""
     spelled = {option.name: option.opts[0] for option in click.get_current_context().command.params}
     for name in names:
         if is_given(name):
@@ -180,13 +180,13 @@ def refuse_given(names: Iterable[str], only: str) -> None:
 
 
 def is_given(name: str) -> bool:
-    """Does that parameter of the running command stand on its command line? (A profile serves many verbs.)"""
+    """Returns whether a parameter is on the command line; values from variables and profiles do not count."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def keep_strongest(options: Options, deciding: Sequence[str], following: Sequence[str] = ()) -> Options:
-    """Of options that exclude each other, keeps those from one source: command line before variables before the
-    profile. Those in `following` go with them."""
+    """Resets options from weaker sources. The strongest source of a `deciding` option wins: command line, then
+    variables, then profile. `deciding` and `following` options from weaker sources get their defaults."""
     context = click.get_current_context()
     defaults = {one.name: one.default for one in fields(options)}
     names = [name for name in (*deciding, *following) if getattr(options, name, None)]

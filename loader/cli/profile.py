@@ -1,7 +1,7 @@
-"""Options that are not on the command line: from the variable DITSEED_<OPTION>, else from a profile, else the default.
+"""Values of options that are not on the command line: the variable DITSEED_<OPTION>, else a profile, else the default.
 
 A profile is a table of config.toml: names of options without dashes, and tables for single verbs (docs/profiles.md).
-OPTIONS has the one name of each option over all verbs; tests/cli/test_vocabulary.py compares every verb with it.
+OPTIONS lists the option names of all verbs; tests/cli/test_vocabulary.py compares every verb with it.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from loader import defaults
 from loader.errors import UsageProblem
 from loader.storage import files, held
 
-# Name and letter of each. A letter means one thing, but for those that OpenLDAP's own tools use twice (-b, -R).
+# Option name -> letter. A letter has one meaning, except those that OpenLDAP's own tools use for two (-b, -R).
 OPTIONS = {
     name: letter
     for name, _, letter in (
         word.partition(":")
         for words in (
-            # how a server is reached: ldapsearch's letters; long names as in ldap.conf(5) where it has them
+            # connection to a server: ldapsearch's letters; long names as in ldap.conf(5) where it has them
             "uri:H simple:x bind-dn:D password-file:y ask-password:W mechanism:Y authcid:U authzid:X realm:R "
             "secprops:O nocanon:N start-tls:Z base:b",
             # the second server
             "consumer consumer-bind-dn consumer-password-file consumer-mechanism consumer-base",
             # accounts for preparing a provider
             "admin-bind-dn admin-password-file config-bind-dn config-password-file",
-            # what is read, written, checked
+            # input, output and checks
             "config suffix:b from target output:o keep-export repo:R engine maxsize verify no-glue:g "
             "server-id:S write-context-csn:w no-value-check no-space-check allow-file-urls allow-hidden strategy "
             "prepare-provider nosync keep-operational on-exists batch",
             # a template's tree
             "entries:n seed define operational range shard-entries operations mix miss skew search format",
-            # how much at a time
+            # parallelism, pace and limits
             "jobs:j shards pieces page memory tmp max-rate max-latency max-rejects rejects compress "
             "compress-level compact reflink skip",
             # comparing, watching
@@ -47,17 +47,17 @@ OPTIONS = {
             # changing settings
             "set add remove no-reindex apply for growth sample-size stats-log filters costs lease "
             "give-back envflags checkpoint why",
-            # a volume that is planned
+            # planning a volume
             "database-size fs stripes redundant stripe-size extent-size vg lv mount volume-size unequal",
-            # backups: which are kept, what they may take, how much of them is looked at
+            # backups: retention, space, selection
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
             "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
             "recipient recipients-file identity init",
-            # a watch, and what a monitoring system asks of it
+            # watching storage, and monitoring it
             "interval samples window half-life layer probe state check warning:w critical:c fix",
-            # a bench of directories
+            # benchmark of directories
             "sync-entries searches fio-size",
-            # a migration to another volume
+            # migration to another volume
             "service fstab watch rollback",
             # the run itself
             "plan replace discard dry-run restart forget run-dir timeout progress json report metrics profile "
@@ -66,7 +66,7 @@ OPTIONS = {
         for word in words.split()
     )
 }
-# What a command does, and to what: on the command line only, so that no variable or profile decides it unseen.
+# Options that decide what a command does and to what. They are accepted on the command line only, where they are seen.
 TYPED = {
     name
     for words in (
@@ -77,8 +77,8 @@ TYPED = {
     for name in words.split()
 }
 
-COMMON = "default"  # the table that applies whatever profile is chosen
-_CHOSEN = "ditseed.profile"  # in the context of a command
+COMMON = "default"  # the table that applies with every profile
+_CHOSEN = "ditseed.profile"  # key of the chosen profile's name in a click context's meta
 _SECRETS = ("passw", "passphrase", "bindpw", "rootpw", "credential", "secret")
 _ACCOUNT = (
     *("bind-dn", "mechanism", "simple", "password-file", "ask-password"),
@@ -89,7 +89,7 @@ _log = logging.getLogger(__name__)
 
 
 def name_of(option: click.Parameter) -> str | None:
-    """Its long name, without dashes; None for an argument, and for the -w that is refused."""
+    """Returns an option's long name without dashes; None for an argument and for -w, which has only a letter."""
     return next((word[2:] for word in option.opts if word.startswith("--")), None)
 
 
@@ -102,7 +102,7 @@ def variable(name: str) -> str:
 
 
 def option(envvar: str | None = None) -> click.Option:
-    """--profile. Only the one before the verb has a variable, so that the one behind the verb wins."""
+    """Returns the option --profile. Only --profile before the verb has a variable, so that one after the verb wins."""
     return click.Option(
         ["--profile"],
         metavar="NAME",
@@ -115,7 +115,7 @@ def option(envvar: str | None = None) -> click.Option:
 
 
 def offer(command: click.Command) -> None:
-    """Variables for the options of a verb, and the line of its help text about them."""
+    """Sets the variables of a verb's options, and the line of its help text about them."""
     for parameter in command.params:
         name = name_of(parameter)
         if name is not None and name not in TYPED and name != "profile":
@@ -127,7 +127,7 @@ def offer(command: click.Command) -> None:
 
 
 def origin(context: click.Context, parameter: click.Parameter) -> str:
-    """The source of an option's value, for a message; empty for an option given on the command line."""
+    """Returns the source of an option's value for a message; empty for an option given on the command line."""
     source = context.get_parameter_source(parameter.name or "")
     if source is ParameterSource.ENVIRONMENT:
         return f" (from the variable {parameter.envvar})"
@@ -159,8 +159,9 @@ def _check_variables(command: click.Command) -> None:
 
 
 def settings(context: click.Context, name: str | None) -> dict[str, object]:
-    """What the profile says of the verb's options, by the names of its parameters. Raises UsageProblem, FileUnsafe."""
-    from loader import cli  # which imports this module
+    """Returns the verb's option values in [default] and in profile `name`, by parameter name. Raises UsageProblem,
+    FileUnsafe."""
+    from loader import cli  # imported here because loader.cli imports this module
 
     path = defaults.config_file()
     document = _read(path)
@@ -184,7 +185,7 @@ def settings(context: click.Context, name: str | None) -> dict[str, object]:
 
 
 def _without_other_account(values: dict[str, object], nearer: Mapping[str, object]) -> dict[str, object]:
-    """A profile with an account of its own takes no part of that of [default]."""
+    """Returns `values` without the options of an account if `nearer` has an account of its own."""
     dropped = {
         f"{prefix}{key}"
         for prefix in ("", "consumer-")
@@ -195,7 +196,7 @@ def _without_other_account(values: dict[str, object], nearer: Mapping[str, objec
 
 
 def _read(path: Path) -> Mapping[str, dict[str, object]]:
-    """Empty if there is no such file, or if this account may not look for it (sudo -u, with root's HOME)."""
+    """Reads config.toml; empty if it does not exist or its directory is not accessible (sudo -u, with root's HOME)."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -216,7 +217,8 @@ def _read(path: Path) -> Mapping[str, dict[str, object]]:
 
 
 def _require_ours(path: Path, status: os.stat_result) -> None:
-    """The file holds no secret, so others may read it; whoever writes to it could have root replace things."""
+    """Raises FileUnsafe or UsageProblem if others can write to the file: they could make root replace files. Others may
+    read it, because it holds no secrets."""
     with held.opened(path.parent) as directory:
         held.require_private(directory.status, path.parent)
     if status.st_uid != 0 or status.st_mode & _OTHERS_WRITE:
@@ -228,7 +230,7 @@ def _require_ours(path: Path, status: os.stat_result) -> None:
 def _entries(
     table: Mapping[str, object], where: str, verbs: list[str], context: click.Context, depth: int = 0
 ) -> Iterator[tuple[str, str, object]]:
-    """Position, key and value of each option: first those for all verbs, then those of the running verb's tables."""
+    """Yields position, key and value of each option: first those for all verbs, then those for the running verb."""
     own = [name for name in map(name_of, context.command.params) if name] if depth and not verbs else []
     for key, value in table.items():
         if not isinstance(value, dict):
@@ -266,7 +268,7 @@ def _require_verb(key: str, where: str, verbs: list[str], context: click.Context
 
 
 def _fitted(parameter: click.Parameter, value: object, where: str) -> object:
-    """A value as the command line would have it: text, or a list of texts; true or false for a flag."""
+    """Returns a value as click expects it: text, a list of texts, or a bool for a flag. Raises UsageProblem."""
     if isinstance(parameter, click.Option) and parameter.is_flag and not parameter.count:
         if not isinstance(value, bool):
             raise UsageProblem(reason=f"{where} takes true or false")
@@ -283,7 +285,7 @@ def _text(value: object, where: str, kind: str) -> str:
 
 
 def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    import difflib  # only when something is wrong
+    import difflib  # imported here because only errors need it
 
     near = difflib.get_close_matches(name, list(known), 1, cutoff)
     return f"; did you mean {near[0]}?" if near else ""

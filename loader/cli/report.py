@@ -1,7 +1,7 @@
-"""What a verb prints: errors and hints on stderr, its report on stdout, as a table or as JSON.
+"""Prints errors and hints on stderr, and a verb's report on stdout, as a table or as JSON.
 
-Only this module and loader/progress.py print (tests/test_floors.py checks that), and all of it through
-loader/plain.py: DNs, values and messages come from outside. JSON escapes by its own rules and is complete.
+Only this module and loader/progress.py print (tests/test_floors.py checks this). All text passes through
+loader/plain.py, because DNs, values and messages are untrusted. JSON has its own escapes, and is never shortened.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from loader import log, plain, standard, units
 from loader.errors import LoaderError
 
-if TYPE_CHECKING:  # neither is needed for `--help`, or to show an error
+if TYPE_CHECKING:  # not imported at run time, so that --help and errors are fast
     from loader.operations.storage.findings import Finding
     from loader.storage.survey import Unseen
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def show_error(error: LoaderError) -> None:
-    """`ditseed: CODE: message`, and the hint below it."""
+    """Prints `ditseed: MESSAGE [CODE]`, and the hint below."""
     _tell_marked("ditseed:", log.RED, f"{log.redact(str(error))} [{error.code}]")
     _log.error("%s [%s]", error, error.code, extra=log.SHOWN)
     hint = error.advice()
@@ -39,18 +39,18 @@ def _tell_marked(mark: str, colour: str, text: str) -> None:
 
 
 def show(*lines: str) -> None:
-    """Lines of the report."""
+    """Prints lines of the report on stdout."""
     for line in lines:
         print(plain.printable(line))
 
 
 def tell(*lines: str) -> None:
-    """Lines on stderr."""
+    """Prints lines on stderr."""
     for line in lines:
         print(plain.printable(line), file=sys.stderr)
 
 
-REPORT = {"report": 1}  # version of what --json prints; it rises when a member is removed or changes its meaning
+REPORT = {"report": 1}  # version of the --json output; raised when a member is removed or changes its meaning
 
 
 def show_json(facts: Mapping[str, object]) -> None:
@@ -58,17 +58,17 @@ def show_json(facts: Mapping[str, object]) -> None:
 
 
 def show_json_line(facts: Mapping[str, object]) -> None:
-    """Flushed, for programs that follow the output."""
+    """Prints one line and flushes it, for programs that follow the output."""
     print(json.dumps({**REPORT, **facts}, default=str), flush=True)
 
 
 def tell_json(facts: Mapping[str, object]) -> None:
-    """On one line of stderr, for verbs whose data go to stdout."""
+    """Prints the report as one line on stderr, for verbs that write data to stdout."""
     print(json.dumps({**REPORT, **facts}, default=str), file=sys.stderr)
 
 
 def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
-    """The error that ends a run; with --json it also takes the place of the report."""
+    """Prints the error that ended a run; with `as_json`, also as JSON in place of the report."""
     show_error(error)
     if as_json:
         hint = error.advice()
@@ -78,8 +78,8 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
 
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """Columns of numbers are right-aligned. The table is as wide as it needs: a narrow terminal wraps its lines."""
-    # Here, because rich takes longer to import than `--help` or an error takes to be shown.
+    """Prints a table as wide as its content, with columns of numbers right-aligned. Narrow terminals wrap its lines."""
+    # Imported here because importing rich takes longer than printing --help or an error.
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
@@ -96,7 +96,7 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
     console = Console(width=max(Measurement.get(unlimited, unlimited.options, table).maximum, 1))
     with console.capture() as shown:
         console.print(table)
-    # Without the spaces at the ends, which would take lines of their own on a narrow terminal.
+    # Trailing spaces are removed, because a narrow terminal would wrap them into blank lines.
     print(_SPACES_AT_END.sub(r"\1", shown.get()), end="")
 
 
@@ -104,12 +104,12 @@ _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 
 _SIZES = {"bytes", "estimate", "maxsize"}
-# Only other programs read these, in --json.
+# Facts that are printed only with --json.
 _NOT_FOR_PEOPLE = {
     *("identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes"),
     "published",
 }
-# Where the name of a fact is not what an operator would call it.
+# Fact -> its name in the printed report, if that differs.
 _NAMES = {
     "context_csns": "contextCSN",
     "catch_up": "catch-up",
@@ -122,7 +122,7 @@ _REJECTS_SHOWN = 10  # the file has all of them
 
 
 def show_report(facts: Mapping[str, Any], as_json: bool) -> None:
-    """The report of a run: for people with the first rejected entries, and why."""
+    """Prints the report of a run; without `as_json`, also logs the first rejected entries with their reasons."""
     if as_json:
         show_json(facts)
         return
@@ -132,7 +132,7 @@ def show_report(facts: Mapping[str, Any], as_json: bool) -> None:
 
 
 def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
-    """The facts of a run that people read; --json has all of them, unchanged."""
+    """Returns the facts for a printed report, with readable names and values; --json has all facts unchanged."""
     shown: dict[str, object] = {
         _NAMES.get(name, name.replace("_", " ")): _readable(name, value)
         for name, value in facts.items()
@@ -148,7 +148,7 @@ def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _readable(name: str, value: object) -> object:
-    """Words for any value: no punctuation of Python's."""
+    """Returns a value as readable text, without Python's brackets and quotes."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_readable(key, item)}" for key, item in value.items()) or "none"
     if isinstance(value, list | tuple | set | frozenset):
@@ -161,15 +161,15 @@ def _readable(name: str, value: object) -> object:
 
 
 def show_facts(facts: Mapping[str, object]) -> None:
-    """Name and value, one a line."""
+    """Prints one line for each name and value."""
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
         show(f"{name:<{width}}  {value}")
 
 
 def findings(found: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[str]:
-    """Lines of what a check found, the worst first: each with its reason and the commands that mend it."""
-    import textwrap  # few runs need it
+    """Yields the lines of a check's findings, in the given order, each with its reason and the commands to fix it."""
+    import textwrap  # imported here because few runs need it
 
     well = [finding for finding in found if finding.severity.value == "ok"]
     for finding in found:

@@ -72,7 +72,7 @@ def check_command(
     """
     if path is not None and is_given("config_path"):
         raise UsageProblem(reason="give PATH or --config, not both")
-    if path is not None:  # whatever a profile says of --config
+    if path is not None:  # PATH overrides --config of a profile
         refuse_given(["suffix"], "--config")
         report = checking.check(path)
     elif config_path is not None:
@@ -99,7 +99,7 @@ def _facts(report: Report) -> Mapping[str, object]:
 
 
 def _layers(situation: Situation) -> Iterator[str]:
-    """A tree: the database, its file system, the devices below."""
+    """Yields the lines of a tree: the database, its file system, the devices below."""
     facts, database = situation.facts, situation.database
     if database is None:
         yield facts.path
@@ -200,7 +200,7 @@ def _script(plan: Plan) -> Iterator[str]:
 
 
 def _comment(text: str) -> Iterator[str]:
-    import textwrap  # few runs need it
+    import textwrap  # imported here because few runs need it
 
     yield from textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
 
@@ -275,7 +275,7 @@ def migrate_command(
 def _service_command(text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
-    except ValueError as error:  # a quotation mark without the other
+    except ValueError as error:  # unbalanced quotation marks
         raise UsageProblem(reason=f"--service: {text}: {str(error).lower()}") from None
     if not words:
         raise UsageProblem(reason="--service: give two commands")
@@ -284,7 +284,7 @@ def _service_command(text: str) -> tuple[str, ...]:
 
 @contextmanager
 def _reporting_the_stop(source: str) -> Iterator[None]:
-    """Whoever ends the migration must be told that the service is stopped."""
+    """If the migration ends early with the service stopped, prints that the service is stopped."""
     try:
         yield
     except (LoaderError, KeyboardInterrupt):
@@ -296,7 +296,7 @@ def _reporting_the_stop(source: str) -> Iterator[None]:
 
 
 def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
-    """The plan of the migration that was begun; --service may be another."""
+    """Returns the begun migration's plan, with new commands of --service if given. Raises MigrationRefused if none."""
     if begun is None:
         reason = "no migration of this directory was begun, or its state is kept elsewhere"
         raise MigrationRefused(path=request.source, reason=reason, advice="Check FROM, and DITSEED_STATE_DIR.")
@@ -330,7 +330,7 @@ def _back(plan: MovePlan, apply: bool, shown: Shown) -> int:
 
 
 def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
-    """Shows the plan; with --apply, has FROM been typed? Raises UsageProblem."""
+    """Prints the plan; with `apply`, returns True once FROM was typed to confirm. Raises UsageProblem if it was not."""
     steps, source = [*planned], plan.request.source
     if not apply and as_json:
         show_json({"plan": msgspec.to_builtins(plan), "steps": msgspec.to_builtins(steps)})
@@ -359,5 +359,5 @@ def _commands(plan: MovePlan, what: str, steps: Iterable[PlannedStep]) -> Iterat
 
 
 def _report(facts: Mapping[str, object], as_json: bool) -> None:
-    """Without what only the next run needs."""
+    """Prints the report without facts that only a later run needs."""
     show_report({name: fact for name, fact in facts.items() if not name.endswith("_mark") and name != "top"}, as_json)

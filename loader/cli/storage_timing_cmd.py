@@ -1,7 +1,7 @@
-"""`ditseed storage bench` and `ditseed storage watch`: what a database's storage delivers.
+"""`ditseed storage bench` and `ditseed storage watch`: measure the speed of a database's storage.
 
-On a terminal, a watch shows its rows and a chart of the last rounds; other outputs get a line for each round. The
-figures of all layers and the verdict come last.
+On a terminal, a watch shows a row per layer with a chart of the last rounds; elsewhere, it prints a line per round. It
+ends with the figures of all layers and the verdict.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Watched:
     critical: Annotated[float | None, "-c --critical MS", Milliseconds(), "CRITICAL if a davg is above."] = None
 
     def write(self, state: State) -> None:
-        """Into files for other programs, after each round."""
+        """Writes the state file and the metrics file, as requested, after a round."""
         if self.state_file is not None:
             states.write(state, self.state_file)
         if self.metrics_file is not None:
@@ -201,7 +201,7 @@ def _checked(path: Path | None, state: Path | None, limits: Limits, as_json: boo
 
 
 def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, watched: _Watched, as_json: bool) -> int:
-    """The exit status. Ctrl-C is how a watch without --samples ends; any other signal ends it before its time."""
+    """Runs a watch; returns the exit status: 0 if it ended after --samples or, without --samples, by Ctrl-C."""
     last: State | None = None
     status = EXIT_OK
     try:
@@ -222,7 +222,7 @@ def _watch(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes, wat
 
 
 def _headings(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes) -> list[str]:
-    """Above the lines."""
+    """Returns the headings of the lines that are printed without a terminal."""
     names = [layer.name for layer in found] + [target.layer.name for target in beside]
     numbered = [f"  {number}  {name}" for number, name in enumerate(names, 1)]
     columns = " ".join(f"{number:>9}" for number, _ in enumerate(names, 1))
@@ -231,7 +231,7 @@ def _headings(found: Sequence[Layer], beside: Sequence[Target], wishes: Wishes) 
 
 
 def _line(state: State) -> str:
-    """One round: the last time of each layer."""
+    """Returns the line of a round: the last time of each layer."""
     cells = " ".join(f"{_last(layer, state):>9}" for layer in state.rows)
     return f"{units.moment(state.written).replace('+00:00', 'Z'):<20} {cells}"
 
@@ -245,7 +245,7 @@ def _last(layer: LayerState, state: State) -> str:
 
 
 def _show_summary(state: State) -> None:
-    """Figures of all layers, notes, and the verdict as the last line."""
+    """Prints the figures of all layers, the notes, and the verdict as the last line."""
     columns = Figures.__struct_fields__
     added = {row.layer: row.seconds for row in state.verdict}
     rows = []
@@ -261,7 +261,7 @@ def _show_summary(state: State) -> None:
 
 
 def _notes(state: State) -> list[str]:
-    """Each note once, with the layers that have it unless all have."""
+    """Returns each note once, with the names of its layers unless all layers have it."""
     notes: dict[str, list[str]] = {}
     for layer in state.rows:
         problem = [f"not measured: {layer.problem}"] if layer.problem and not layer.is_error else []
@@ -282,18 +282,18 @@ def _ms(seconds: float) -> str:
 _BARS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-=+*%#"
 _COLUMNS = ("last", "davg", "emax")
-_NAME, _NUMBER = 32, 10  # columns
-_LEAST = 1e-6  # seconds
-_ROUNDS = 1000  # that are kept of each row: more than a terminal has columns
+_NAME, _NUMBER = 32, 10  # widths of the columns for a layer's name and for a number, in characters
+_LEAST = 1e-6  # seconds at the lower end of the scale
+_ROUNDS = 1000  # rounds kept per layer: more than a terminal has columns
 
 
 @contextmanager
 def _rounds_shown(headings: Sequence[str], as_json: bool) -> Iterator[Callable[[State], None]]:
-    """A function that shows a round: as JSON, as a line, or on a terminal in place of the round before."""
+    """Yields a function that shows a round: as JSON, as a line, or on a terminal by redrawing the previous round."""
     if as_json:
         yield lambda state: show_json_line(msgspec.to_builtins(state))
         return
-    # Here, because rich takes longer to import than `--help` or an error takes to be shown.
+    # Imported here because importing rich takes longer than printing --help or an error.
     from rich.console import Console
     from rich.live import Live
 
@@ -315,7 +315,7 @@ def _rounds_shown(headings: Sequence[str], as_json: bool) -> Iterator[Callable[[
 
 
 def height_of(layer: LayerState, state: State) -> float:
-    """Seconds of the last read, or since a hanging read began; 0 if nothing was measured."""
+    """Returns the seconds of the last read, or those since a hanging read began; 0 if nothing was measured."""
     last = layer.figures.last if layer.figures and (layer.problem is None or layer.is_error) else 0.0
     since = layer.in_flight_since
     if since is None or not is_hung(layer, state.interval, state.written):
@@ -356,7 +356,7 @@ class Scale:
         return cls(min(measured, default=_LEAST), max(measured, default=_LEAST))
 
     def bar(self, height: float, bars: str) -> str:
-        """A blank where nothing was measured."""
+        """Returns the character for a height; a blank if nothing was measured."""
         if not height:
             return " "
         share = (math.log10(max(height, _LEAST)) - self._low) / (self._high - self._low)

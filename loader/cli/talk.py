@@ -1,5 +1,4 @@
-"""What every verb takes, before its name or after it: -q, -v and --log-file (how much a run reports, and where), and
---profile."""
+"""Options that every verb accepts, before or after its name: -q, -v, --log-file and --profile."""
 
 from __future__ import annotations
 
@@ -22,14 +21,14 @@ _log = logging.getLogger(__name__)
 
 
 def load(place: str) -> click.Command:
-    """The command at `MODULE:NAME`, as an entry point names it, with the options of every verb."""
+    """Imports the command at `MODULE:NAME`, and adds the options of every verb."""
     module, _, name = place.partition(":")
     command: click.Command = getattr(import_module(module), name)
     return give(command)
 
 
 class Lazy(click.Group):
-    """A group that imports the module of a command only when it is called. A subclass has the MODULE:NAME of each."""
+    """A group that imports a command's module only when it is called. `places`: command name -> MODULE:NAME."""
 
     places: Mapping[str, str]
 
@@ -53,7 +52,7 @@ def give(command: click.Command) -> click.Command:
 
 
 def options(profile_variable: str | None = None) -> list[click.Option]:
-    """-q and -v before --log-file, so that the file has the level of the run, and --profile, which may name it."""
+    """Returns the options of every verb. --log-file is last: -q and -v set its level, and a profile may name it."""
     option = partial(click.Option, is_eager=True, expose_value=False)
     path = click.Path(path_type=Path, readable=False)
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
@@ -84,7 +83,7 @@ def _require_one(fits: bool) -> None:
 
 
 def _open_log(context: click.Context, option: click.Parameter, path: Path | None) -> None:
-    """The file of a variable or a profile counts only if the command line has none, before the verb."""
+    """Opens the log file. One from a variable or profile is ignored if the command line had one before the verb."""
     explicit = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
     if path is None or context.resilient_parsing or (log.has_file() and not explicit):
         return

@@ -1,4 +1,4 @@
-"""Options of a synthetic tree, wherever one is made from a template."""
+"""Options of verbs that generate a synthetic tree from a template."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TreeSuffix = Annotated[str | None, "--suffix DN", "Suffix of the tree (default: 
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """What a tree follows from, besides its template."""
+    """Options that determine a tree, in addition to its template."""
 
     entries: Annotated[
         int | None,
@@ -41,7 +41,7 @@ class Tree:
     ] = False
 
     def spec(self, name: str, suffix: str | None) -> TreeSpec:
-        """Raises NoSuchTemplate, TemplateError, UsageProblem."""
+        """Returns the tree of template `name`. Raises NoSuchTemplate, TemplateError; UsageProblem for --define."""
         template = locate(name, Kind.TEMPLATE)
         defines = dict(map(_define, self.defines))
         if template.convert is None and defines:
@@ -52,14 +52,14 @@ class Tree:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeInput(Tree):
-    """A tree in the place of LDIF."""
+    """Options of a tree that is loaded instead of LDIF."""
 
     template: Annotated[
         str | None, "--from TEMPLATE", "Use a template of `ditseed generate`, by name or path, instead of LDIF."
     ] = None
 
     def input(self, inputs: Sequence[str], suffix: str | None) -> tuple[tuple[Path, ...], Synthetic | None]:
-        """LDIF files, or the tree. Raises UsageProblem for both, or neither."""
+        """Returns the LDIF files or the tree. Raises UsageProblem if both or neither are given."""
         if self.template is None:
             if not inputs:
                 raise UsageProblem(reason="nothing to load: give LDIF files, or --from TEMPLATE -n N")
@@ -71,13 +71,13 @@ class TreeInput(Tree):
         return (), Synthetic(self.spec(self.template, suffix))
 
     def refuse(self) -> None:
-        """Raises UsageProblem for options of a tree without a template."""
+        """Raises UsageProblem if options of a tree were given without --from."""
         refuse_given((*Tree.__dataclass_fields__, "tree_suffix"), "--from TEMPLATE")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeOutput:
-    """Which part of a tree is generated, and where to."""
+    """Options of the range of a tree to generate, and of the output."""
 
     piece: Annotated[
         str | None,
@@ -97,7 +97,7 @@ class TreeOutput:
 
 
 def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
-    """Make the tree, or the piece of it that --range asks for, and report it."""
+    """Generates the tree or the range of --range, and prints the report."""
     streamed = to.output == STDIN
     if streamed:
         standard.reserve_output()
@@ -128,7 +128,7 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
 
 
 def _range_of(template: Template, piece: str | None) -> Range:
-    """The entries that --range asks for, all without it. Raises UsageProblem."""
+    """Returns the range of --range, or the whole tree without it. Raises UsageProblem."""
     if piece is None:
         return dit.whole(template)
     first, _, end = piece.partition(":")

@@ -1,4 +1,4 @@
-"""`ditseed tune`: settings of a server's databases, shown and changed."""
+"""`ditseed tune`: shows and changes settings of a server's databases."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def command() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Change(Server):
-    """The server whose settings are shown, and whether they are changed."""
+    """Options of the server whose settings are shown, and whether to change them."""
 
     config_path: OptionalConfig = None
     apply: Annotated[
@@ -83,7 +83,7 @@ class Change(Server):
 
     @contextmanager
     def target(self) -> Iterator[Target]:
-        """Restores what a killed `ditseed add` left changed there before anything else is changed."""
+        """Opens the server or configuration. With --apply, first restores what a killed `ditseed add` left changed."""
         change = keep_strongest(self, ("config_path", "uri"))
         path = change.config_path
         account = [name for name in ("bind_dn", "mechanism") if getattr(change, name)]
@@ -100,7 +100,7 @@ class Change(Server):
 
 @dataclass(frozen=True)
 class _Table:
-    """The settings of the databases, one row each; `rows` may have several of one database."""
+    """A table of the databases' settings. `rows`: one or more rows per database."""
 
     settings: Sequence[MapUsage] | Sequence[IndexSettings] | Sequence[SyncSettings]
     headings: Sequence[str]
@@ -109,7 +109,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Further:
-    """What a command reports besides settings: `facts` are in the JSON under `name`."""
+    """A further part of a report. `name`: key of `facts` in the JSON. `show`: prints the part."""
 
     name: str
     facts: LoadPlan | Costs | Usage
@@ -165,11 +165,11 @@ def history_command(as_json: Json) -> None:
 
 # --- maxsize ----------------------------------------------------------------------------------------
 
-_ANY = 1 << 62  # records: a share has no upper limit
+_ANY = 1 << 62  # upper limit of entries in a sample given as a share: none in effect
 
 
 class Sampled(Written):
-    """20000 or 5%."""
+    """Option type: a sample as a number of entries (20000) or a share (5%)."""
 
     name, kind = "sample", SampleSize
 
@@ -222,7 +222,7 @@ def maxsize_command(
     if source is None:
         refuse_given(("growth", "sample_size"), "--for")
     provider = None if source is None else _provider(source, change)
-    if provider is not None:  # the account is one of that server
+    if provider is not None:  # the account options are for the provider
         change = replace(keep_strongest(change, ("config_path", "uri")), uri=None, bind_dn=None, mechanism=None)
     suffix = change.base
     further = []
@@ -243,7 +243,7 @@ def maxsize_command(
 
 
 def _provider(source: str, change: Change) -> Connection | None:
-    """The server that is to be loaded, if it is one; the account is one of that server."""
+    """Returns the connection to SOURCE if it is a server, with the account options; else None. Raises UsageProblem."""
     if location.locate(source, *location.Kind).kind is not location.Kind.SERVER:
         return None
     if change.config_path is None:
@@ -279,7 +279,7 @@ def _show_load(plan: LoadPlan) -> None:
 
 
 class EnvFlags(Written):
-    """Flags of an LMDB environment, separated by commas, sorted by name; or none."""
+    """Option type: flags of an LMDB environment, separated by commas, or none."""
 
     name, kind = "flags", tuple
 
@@ -291,7 +291,7 @@ class EnvFlags(Written):
 
 
 class Checkpoint(Written):
-    """KBYTES MINUTES (slapd-mdb(5)); or none."""
+    """Option type: KBYTES MINUTES (slapd-mdb(5)), or none."""
 
     name, kind = "checkpoint", tuple
 
@@ -328,7 +328,7 @@ class _Syncing:
     ] = False
 
     def wanted(self, is_wanted: bool) -> tuple[str, str] | None:
-        """The setting to change, and its new value as the configuration has it."""
+        """Returns the setting to change and its new value; None if no setting is to be changed. Raises UsageProblem."""
         values = {
             syncing.NOSYNC: self.nosync,
             syncing.ENV_FLAGS: None if self.envflags is None else ",".join(self.envflags) or syncing.NONE,
@@ -372,7 +372,7 @@ def sync_command(options: _Syncing, change: Change) -> int:
     lender = connection_of(change) if change.applies and options.lease is not None else None
     with change.target() as target:
         settings = syncing.syncing(target, change.base)
-        # A lease is written down before the setting is changed.
+        # With a lease, `lending.lend` makes the change below, after it has recorded the lease.
         applies = change.applies and lender is None
         outcome = syncing.change(target, change.base, *wanted, applies) if wanted else None
     if outcome and wanted and lender is not None and options.lease is not None:
@@ -390,7 +390,7 @@ def _sync_row(settings: SyncSettings) -> tuple[str, str, str, str]:
 
 # --- indexes ----------------------------------------------------------------------------------------
 
-_SHOWN = 20  # rows of a table
+_SHOWN = 20  # highest number of rows printed of a table
 
 
 @declare("indexes")
@@ -435,7 +435,7 @@ def indexes_command(
 def _costs_and_use(
     target: Target, suffix: str | None, asked: SearchSources, with_costs: bool, progress: Progress
 ) -> Iterator[_Further]:
-    """What the indexes of one database cost, and which are used."""
+    """Yields the parts of the report about the costs and the use of one database's indexes."""
     database, where = target.config.database(suffix), target.place
     use = indexing.usage(target, database, asked, progress) if asked else None
     if with_costs:
@@ -455,7 +455,7 @@ def _index_rows(databases: Sequence[IndexSettings]) -> Iterator[tuple[str, str, 
 
 
 def _show_costs(costs: Costs, where: Sequence[str]) -> None:
-    """`where`: the options that name the target."""
+    """Prints the costs. `where`: options that name the target, for the command that removes unused indexes."""
     total = units.size(sum(table.bytes for table in costs.tables))
     show("", f"the indexes of {costs.suffix} take {total} of {units.size(costs.used)} in use")
     headings = ("index", "takes", "of the file", "keys", "records", "ranges", "")
@@ -475,7 +475,7 @@ def _change_command(suffix: str, where: Sequence[str], option: str, names: Seque
 
 
 def _cost_rows(table: IndexCost, used: int) -> Iterator[tuple[str, ...]]:
-    """The row of a table, then one for each kind of index if several share it."""
+    """Yields the row of a table, then a row for each kind of index if several kinds share the table."""
     remark = f"not used: {', '.join(table.unused)}" if table.unused else ""
     yield (
         ", ".join(table.indexes) or table.attribute,
@@ -507,7 +507,7 @@ def _cost_notes(costs: Costs) -> Iterator[str]:
 
 
 def _show_usage(use: Usage, where: Sequence[str]) -> None:
-    """`where`: the options that name the target."""
+    """Prints the use of indexes. `where`: options that name the target, for the command that adds indexes."""
     summary = f"{units.number(use.searches)} searches below {use.suffix}"
     if use.of_base:
         summary += f", and {units.number(use.of_base)} of a single entry by its DN, which need no index"

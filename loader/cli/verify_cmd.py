@@ -1,4 +1,4 @@
-"""`ditseed verify`: is a database sound, down to every index?"""
+"""`ditseed verify`: checks a database, down to every index."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Synthetic trees: templates in, believable entries out."""
+"""Synthetic trees: realistic entries generated from templates."""

@@ -1,4 +1,4 @@
-"""`ditseed generate`: a synthetic tree from a template, as LDIF."""
+"""`ditseed generate`: writes a synthetic tree from a template as LDIF."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TemplateName = Annotated[str, Argument("TEMPLATE")]
 
 
 class Generate(click.Group):
-    """`generate TEMPLATE` is `generate tree TEMPLATE`: what is no subcommand is a template."""
+    """Reads `generate TEMPLATE` as `generate tree TEMPLATE`: a word that is no subcommand is a template."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:

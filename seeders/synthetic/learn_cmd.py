@@ -1,7 +1,7 @@
-"""`ditseed generate learn`: a template from a real tree, that is LDIF, a database directory, or a server.
+"""`ditseed generate learn`: derives a template from a real tree in LDIF, a database directory, or a server.
 
-LDIF is read once and as it comes. Databases and servers are exported beside the template first; the export is removed
-again, for it holds the real values.
+LDIF is read in one pass. Databases and servers are first exported into the template's directory; the export is
+removed afterwards, because it has the real values.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def command(
     if shown.as_json:
         show_json({**facts, "template": template})
         return
-    # As `generate` takes it for a path, and not for the name of a shipped template.
+    # With a slash, so that `generate` takes it as a path and not as the name of a shipped template.
     path = str(template) if "/" in str(template) else f"./{template}"
     numbers = {name: units.number(count) for name, count in facts.items()}
     show_facts({**numbers, "template": template, "try": f"ditseed generate {path} -n 1000"})
@@ -93,8 +93,8 @@ def command(
 
 @dataclass(frozen=True)
 class _Origin:
-    """`sources`: LDIF files, directories of such, `-` for standard input, or one database directory; none: the server.
-    `base`: the part of a database. `jobs`: threads, or connections."""
+    """`sources`: LDIF files, directories of LDIF files, `-` for standard input, or one database directory; empty: the
+    server of `connection`. `base`: subtree of a database. `jobs`: number of threads, or of connections."""
 
     sources: tuple[str, ...]
     connection: Connection
@@ -103,7 +103,7 @@ class _Origin:
 
     @contextmanager
     def ldif(self, place: Path, progress: Progress) -> Iterator[tuple[list[Path], int | None]]:
-        """LDIF, as `exports` takes it, and a descriptor to read, in this order. `place`: where exports may be."""
+        """Yields the LDIF paths, and standard input's descriptor if it is a source. `place`: directory for exports."""
         alone = (Kind.DATABASE,) if len(self.sources) == 1 else ()
         located = [locate(source, Kind.LDIF, Kind.STREAM, *alone) for source in self.sources]
         database = next((source for source in located if source.kind is Kind.DATABASE), None)
@@ -114,7 +114,7 @@ class _Origin:
         with held.scratch(place, ".ditseed-learn-") as scratch:
             output = scratch.path / "export"
             if database is None:
-                # Imported here, since python-ldap takes longer to load than a file to be read.
+                # Imported here because loading python-ldap takes longer than reading a small file.
                 from loader.operations.export import ExportOptions, export
 
                 export(ExportOptions(self.connection, output, jobs=self.jobs), progress, {})

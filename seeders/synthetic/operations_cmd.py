@@ -1,4 +1,4 @@
-"""`ditseed generate operations`: what clients do with a tree, for load drivers."""
+"""`ditseed generate operations`: writes a plan of client operations on a tree, for load drivers."""
 
 from __future__ import annotations
 

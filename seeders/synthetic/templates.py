@@ -1,4 +1,4 @@
-"""Where templates are: those shipped by their names, others by their paths."""
+"""Finds templates: shipped templates by name, others by path."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LISTS = HERE / "data"
 
 
 def shipped() -> dict[str, Path]:
-    """The templates that come with ditseed, by name."""
+    """Returns the paths of the shipped templates by name."""
     return {path.stem: path for path in sorted((HERE / "templates").glob("*.toml"))}
 
 
 def find(name: str) -> Path:
-    """A shipped template by name, or another by path. Raises NoSuchTemplate."""
+    """Returns the path of a shipped template (by name) or of another (by path). Raises NoSuchTemplate."""
     path = shipped().get(name, Path(name))
     if not path.is_file():
         raise NoSuchTemplate(name=name, known=", ".join(shipped()))
@@ -25,11 +25,11 @@ def find(name: str) -> Path:
 
 
 def located(name: str) -> tuple[Path, tuple[Path, ...], Callable[[Path, Mapping[str, str]], str] | None]:
-    """An entry point of `ditseed.templates`: the file, where its lists are besides, and what converts it to TOML if it
-    is of another program."""
+    """Entry point of `ditseed.templates`. Returns the template's file, further directories of word lists, and for a
+    makeldif template the function that converts it to TOML, else None. Raises NoSuchTemplate."""
     path = find(name)
     if path.suffix.lower() == ".toml":
         return path, (LISTS,), None
-    from seeders.synthetic import makeldif  # few templates need it
+    from seeders.synthetic import makeldif  # imported here because few templates need it
 
     return path, (LISTS,), makeldif.convert if makeldif.is_makeldif(path) else None
