@@ -90,7 +90,7 @@ def _help(context: click.Context, verb: tuple[str, ...]) -> None:
         if command is None:
             group.fail(f"No such command {word!r}.")
         group = click.Context(command, group, word)
-    group.command.make_context(group.info_name, ["--help"], group.parent)  # prints it, and exits
+    group.command.make_context(group.info_name, ["--help"], group.parent)  # prints the help, and exits
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

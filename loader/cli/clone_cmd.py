@@ -1,4 +1,4 @@
-"""`ditseed clone`: a hot copy of a data.mdb directory."""
+"""`ditseed clone`: copies a database directory, while slapd is running or not."""
 
 from __future__ import annotations
 

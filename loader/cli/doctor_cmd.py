@@ -1,4 +1,4 @@
-"""`ditseed doctor`."""
+"""`ditseed doctor`: examines the databases of this host's slapd."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _run(command: click.Command, name: str) -> int:
 
 
 def _call(command: click.Command, name: str) -> int:
-    """Returns the exit status. Replaces `command.main`, which turns a SIGTERM into Abort and a broken pipe into 1."""
+    """Runs the verb; returns its exit status. `command.main` would make a SIGTERM an Abort, and a broken pipe a 1."""
     temporary.sweep()
     variable = f"_{name.upper()}_COMPLETE"
     if variable in os.environ:

@@ -44,7 +44,7 @@ class _Refusal(Exception):
 
 
 def is_makeldif(path: Path) -> bool:
-    """Returns whether the first line that is no comment begins with define, include, or a word and a colon."""
+    """Returns whether a file is a makeldif template: its first line begins with define, include or a word and ":"."""
     with files.explained(path), path.open("rb") as file:
         lines = file.read(_MOST_BYTES).decode(errors="replace").splitlines()
     first = next((line for line in lines if line.strip() and not line.startswith("#")), "")

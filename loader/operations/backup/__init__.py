@@ -1,1 +1,1 @@
-"""Backups of whole databases: taken hot, kept in a repository (a directory), listed, checked, restored."""
+"""Takes, lists, checks and restores backups of whole databases while slapd is running; a repository stores them."""

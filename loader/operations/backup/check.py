@@ -160,7 +160,7 @@ def _warning(
     broken: Sequence[LoaderError],
     limits: Limits,
 ) -> str:
-    """Returns the first warning or "". `counted`: restorable backups, age of the latest. `broken`: of older backups."""
+    """Returns the first warning or "". `counted`: number, age of the latest. `broken`: errors of older backups."""
     count, age = counted
     if count < limits.min_count:
         return f"{count} of at least {limits.min_count} backups, the latest {units.duration(age)} old"

@@ -253,7 +253,7 @@ def _searched(
     session: Session, backup: Backup, database: Database, lookups: int, is_indexed: bool, meter: Meter
 ) -> Drill:
     count, sample, chance = 0, list[str](), random.Random()
-    for count, name in enumerate(_names(session, database), 1):  # reservoir sampling
+    for count, name in enumerate(_names(session, database), 1):  # reservoir sampling: all names are equally likely
         if len(sample) < lookups:
             sample.append(name)
         elif (slot := chance.randrange(count)) < lookups:

@@ -78,7 +78,7 @@ class Backup:
     packs: tuple[StoredFile, ...] = ()  # the shared packs in PAGES
     incremental: bool = False
     is_ldif: bool = False  # entries instead of pages: restorable with any version of OpenLDAP on any machine
-    members: tuple[Name, ...] = ()  # IDs of the backups of its set, the leader first; empty if it was taken alone
+    members: tuple[Name, ...] = ()  # IDs of its set (backups of one moment), leader first; empty if taken alone
     recipients: tuple[PublicKey, ...] = ()  # public keys that can decrypt the backup; empty if it is not encrypted
     follows: str = ""  # set if the clock had gone back: the time that orders this backup after older ones
     seal: Seal = ""
@@ -212,8 +212,8 @@ class Verification:
 
 @dataclass(frozen=True)
 class Drill:
-    """The result of a drill, a slapd on the restored backup. `restore_seconds`: time until slapd could be started.
-    `lookups`: number of entries that were looked up by DN and by entryUUID."""
+    """The result of a drill. `restore_seconds`: time to restore the backup, until slapd could be started. `lookups`:
+    number of entries that were looked up by DN and by entryUUID."""
 
     backup: Name
     made: str

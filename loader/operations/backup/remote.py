@@ -96,7 +96,7 @@ class Remote(Repository):
         super().require_space(needed, keep_free)
 
     def bring(self, backup: Backup, data: bool = True) -> None:
-        """Fetches missing files; `data`: removes files of other backups first. Raises BackupDamaged, NoSpace."""
+        """Fetches missing files; `data` first drops other backups'. Raises BackupDamaged, NoSpace, RemoteFailed."""
         small = {f"{backup.id}/{stored.name}" for stored in backup.small_files}
         wanted = {name: stored for name, stored in backup.stored() if data or name in small}
         for name, stored in wanted.items():
@@ -316,7 +316,7 @@ class Lock:
             store.write(LOCK, self.own.encoded())
 
     def release(self) -> None:
-        """Removes or empties the lock. Failures are only logged, so as not to hide an error of the run: it lapses."""
+        """Removes or empties the lock. A failure is only logged, not to hide an error of the run: the lock lapses."""
         try:
             if self._is_held and self.own.has(self.store):
                 try:

@@ -406,9 +406,9 @@ def collect(repo: Repository) -> int:
 
 
 def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
-    """Returns a backup by ID, or the latest one (of `suffix`) now or at a given time. Without a suffix, the latest one
-    of a set is its leader. Raises NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be
-    read; BackupFromFuture if a wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
+    """Returns a backup by ID, or the latest one (of `suffix`) now or at a given time; without a suffix, the leader of
+    the latest set. Raises NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be read;
+    BackupFromFuture if a wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
     path = path_of(repo)
     if isinstance(which, datetime.datetime) or which == LATEST:
         return _last(of(repo), listing(path, suffix), which, suffix)

@@ -152,7 +152,7 @@ def machine() -> str:
 
 
 def has_role(path: Path, suffix: str | None, every: bool, role: str) -> bool:
-    """Returns whether the database (`every`: any mdb database) has the role; with multiple providers it has both."""
+    """Returns whether the database (`every`: any mdb database) has the role; in a multi-provider setup it has both."""
     config = configuration.read(path)
     databases = config.mdb_databases if every else (config.database(suffix),)
     return any(database.consumer if role == CONSUMER else _PROVIDES in database.overlays for database in databases)
@@ -361,7 +361,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
 
 def _predicted(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> int:
     """Returns the expected bytes to store; 0 for an incremental backup that follows others, since the amount of change
-    is unknown. Only if space is short are free pages, which are not packed, counted and subtracted."""
+    is unknown. Free pages are not packed; they are counted and subtracted only if space is short."""
     packing, directories = options.packing, [member.origin.directory for member in members]
     if packing.ldif:  # raises EmptyInput: nothing can be restored from no entries
         sample = sampling.of_database(directories[0], _SAMPLE, Meter("sample"))

@@ -238,8 +238,8 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
 
 
 def _owner(directory: Path) -> Owner:
-    """Returns the account for slapindex: the data file's owner; the directory's if that is not root but the file's is,
-    because slapindex follows symbolic links that others can create. Raises FileUnsafe."""
+    """Returns the account for slapindex: the owner of the data file. If that is root but others can write to the
+    directory, returns the directory's owner: slapindex follows symbolic links placed there. Raises FileUnsafe."""
     with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
         owner = Owner.of(data)
         return Owner.told(open_dir.status) if owner.uid == 0 and open_dir.is_foreign else owner

@@ -224,7 +224,7 @@ def _terms(load: Forecast, stays: int, share: float, reader: Term) -> Iterator[T
 
 
 def _reader(directory: Path | None, page_size: int) -> Term:
-    """Returns the bytes that a long reader keeps from reuse, at the write rate measured now or LEAST_WRITES."""
+    """Returns the term of a long reader: bytes of pages that cannot be reused meanwhile, at the measured write rate."""
     growth = None
     with suppress(LoaderError):
         growth = readers.measure_growth(directory) if directory else None
