@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import zstandard
 
 from loader import dn, plain, resources, units
@@ -38,7 +39,7 @@ from loader.operations.backup.repository import EveryDatabase, RepoOption, Repos
 from loader.operations.clone import OLD_READER, require_source
 from loader.piped import piped
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, killpoint
+from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run, open_run
 from loader.server import configuration
 from loader.sources import mdb, sampling
@@ -169,12 +170,12 @@ class _Member:
 
     made: Backup
 
-    def __init__(self, options: BackupOptions, repo: Repository, origin: Origin, looked: Facts) -> None:
+    def __init__(self, options: BackupOptions, repo: Repository, origin: Origin, looked: Report) -> None:
         self.options, self.repo, self.origin, self.looked = options, repo, origin, looked
         self.source, self.id = origin.directory, str(looked["id"])
         self.final = repo.path / self.id
         self.partial = self.final.with_name(self.final.name + files.PARTIAL)
-        self.copied: Facts = {}
+        self.copied: Report = {}
         self._files = list[StoredFile]()
         self._pages: StoredPages | None = None
         self._earlier: Earlier | None = None
@@ -230,7 +231,7 @@ class _Member:
         facts, seconds = meta.read_meta(self.source), meter.seconds - before
         self.copied = self._facts(facts, seconds, made.result().entries, sizes)
 
-    def _facts(self, found: meta.MetaPage, seconds: float, entries: int | None, sizes: tuple[int, int, int]) -> Facts:
+    def _facts(self, found: meta.MetaPage, seconds: float, entries: int | None, sizes: tuple[int, int, int]) -> Report:
         """entries: None where only the look before knows how many there were. sizes: of the data, as stored, and as it
         would be in a full backup."""
         return {
@@ -267,19 +268,19 @@ class _Member:
     def _described(self, members: tuple[str, ...]) -> Backup:
         """The manifest. Facts are those of the snapshot; the others were taken just before it."""
         packing, incremental = self.options.packing, self.options.incremental
-        described = Backup(
-            **{**self.looked, **self.copied},
-            host=socket.gethostname(),
-            source=str(self.source.absolute()),
-            machine=machine(),
-            files=tuple(self._files),
-            packs=self._pages.packs if self._pages is not None and incremental else (),
-            incremental=incremental,
-            is_ldif=packing.ldif,
-            members=members,
-            recipients=packing.recipients.names if packing.recipients else (),
-            ditseed=version("ditseed"),
-        )
+        own = {
+            "host": socket.gethostname(),
+            "source": str(self.source.absolute()),
+            "machine": machine(),
+            "files": tuple(self._files),
+            "packs": self._pages.packs if self._pages is not None and incremental else (),
+            "incremental": incremental,
+            "is_ldif": packing.ldif,
+            "members": members,
+            "recipients": packing.recipients.names if packing.recipients else (),
+            "ditseed": version("ditseed"),
+        }
+        described = msgspec.convert(report_of(self.looked, self.copied, own), Backup)
         return manifest.sealed(described)
 
 
@@ -292,20 +293,27 @@ def machine() -> str:
 # --- the steps ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Databases:
+    """Fields of the manifests, of each database."""
+
+    databases: list[Report]
+
+
 class _Steps:
     def __init__(self, options: BackupOptions, repo: Repository, origins: Origins, run: Run) -> None:
         self.options, self.repo, self.origins, self.run = options, repo, origins, run
 
     def all(self) -> Backup:
-        looked = self.run.do("look", self._look)["databases"]
+        looked = self.run.do("look", self._look, _Databases).databases
         members = [
             _Member(self.options, self.repo, one, facts)
             for one, facts in zip(self.origins.databases, looked, strict=True)
         ]
         try:
-            self.run.do("copy", lambda meter: self._copy(members, meter))
-            self.run.do("manifest", lambda meter: _written(members))
-            self.run.do("publish", lambda meter: _published(members))
+            self.run.do("copy", lambda meter: self._copy(members, meter), _Databases)
+            self.run.do("manifest", lambda meter: _write(members))
+            self.run.do("publish", lambda meter: _publish(members))
         except BaseException:
             if not members[0].final.exists():  # it is the last to get its name: then all are whole
                 for one in members:
@@ -319,18 +327,18 @@ class _Steps:
             self.run.do("prune", lambda meter: self._prune(made))
         return made[0]
 
-    def _look(self, meter: Meter) -> Facts:
+    def _look(self, meter: Meter) -> _Databases:
         """What the manifests say of the databases was so before their snapshots were taken."""
         when, ids, databases = repository.now(), set[str](), []
         follows = repository.follows(self.repo, when)
         _tell_clock(self.repo, when)
         for one in self.origins.databases:
             facts = _looked(one)
-            facts["id"] = repository.new_id(self.repo.path, when, facts["suffix"], ids)
-            ids.add(facts["id"])
-            databases.append({"made": when.isoformat(), "follows": follows, **facts})
+            id_ = repository.new_id(self.repo.path, when, str(facts["suffix"]), ids)
+            ids.add(id_)
+            databases.append({"id": id_, "made": when.isoformat(), "follows": follows, **facts})
         self.repo.require_space(self._predicted(), self.options.packing.keep_free)
-        return {"databases": databases}
+        return _Databases(databases)
 
     def _predicted(self) -> int:
         """Bytes that will be stored. Free pages, which are not packed, are counted only where it matters. How much has
@@ -352,23 +360,22 @@ class _Steps:
         free = sum(freed.values()) * facts.page_size
         return pack.predicted(meta.data_file(directory), self.options.packing, free)
 
-    def _copy(self, members: Sequence[_Member], meter: Meter) -> Facts:
+    def _copy(self, members: Sequence[_Member], meter: Meter) -> _Databases:
         """All snapshots are held from before the first is copied. What that one is compared with is read meanwhile."""
         if self.options.packing.ldif:
             members[0].copy_entries(meter)
-            return {"databases": [members[0].copied]}
+            return _Databases([members[0].copied])
         with ThreadPoolExecutor(1, "earlier") as pool:
             looked_back = pool.submit(members[0].look_back)
             with _images([one.source for one in members], self.origins.logs) as images:
                 looked_back.result()
                 for one, image in zip(members, images, strict=True):
                     one.copy(image, meter)
-        return {"databases": [one.copied for one in members]}
+        return _Databases([one.copied for one in members])
 
-    def _prune(self, made: Sequence[Backup]) -> Facts:
-        pruned = [prune.pruned(self.repo, self.options.policy, one.suffix) for one in made]
-        removed = [name for one in pruned for name in one.removed]
-        return {"removed": removed, "freed": sum(one.freed for one in pruned)}
+    def _prune(self, made: Sequence[Backup]) -> None:
+        for one in made:
+            prune.pruned(self.repo, self.options.policy, one.suffix)
 
 
 @contextmanager
@@ -395,7 +402,7 @@ def _tell_clock(repo: Where, when: datetime.datetime) -> None:
         )
 
 
-def _looked(one: Origin) -> Facts:
+def _looked(one: Origin) -> Report:
     outline = contents.summarise(one.directory, one.suffix)
     suffix = one.suffix
     if suffix is None:
@@ -412,18 +419,16 @@ def _looked(one: Origin) -> Facts:
     }
 
 
-def _written(members: Sequence[_Member]) -> Facts:
+def _write(members: Sequence[_Member]) -> None:
     names = tuple(one.id for one in members) if len(members) > 1 else ()
     for one in members:
         one.write(names)
-    return {}
 
 
-def _published(members: Sequence[_Member]) -> Facts:
+def _publish(members: Sequence[_Member]) -> None:
     """The first is there last: where it is, the others are."""
     for one in (*members[1:], members[0]):
         one.publish()
-    return {"backup": members[0].id}
 
 
 def _tell_no_entries(made: Backup) -> None:
