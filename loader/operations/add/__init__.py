@@ -70,7 +70,7 @@ NAMING = (
 )
 
 
-class Batch(click.ParamType[int]):
+class Batch(click.types.IntParamType):
     """Entries, or `auto`, which is 0."""
 
     name = "batch"
