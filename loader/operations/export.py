@@ -74,17 +74,6 @@ class Start:
 
 
 @dataclass(frozen=True)
-class PlannedPiece:
-    """A search without what all of them have in common."""
-
-    name: str
-    base: str
-    where: str
-    scope: str
-    subentries: bool
-
-
-@dataclass(frozen=True)
 class ReadingPlan:
     """How the tree is read. `how`: for people. `containers`: entryUUIDs of those among the first entries. `hidden`:
     what the server hides, as far as a sample tells. `expected`: entries."""
@@ -94,14 +83,16 @@ class ReadingPlan:
     containers: list[str]
     hidden: list[str]
     attributes: list[str]
-    partitions: list[PlannedPiece]
+    partitions: list[Piece]
 
     def plan(self, page: int) -> Plan:
-        def piece(one: PlannedPiece) -> Piece:
-            asked = (one.base, one.where, one.scope, tuple(self.attributes), page)
-            return Piece(one.name, Search(*asked, subentries=one.subentries))
-
-        return Plan(tuple(map(piece, self.partitions)), self.how)
+        """The pieces with the attributes, in pages of this size."""
+        attributes = tuple(self.attributes)
+        pieces = (
+            Piece(one.name, dataclasses.replace(one.search, attributes=attributes, page=page))
+            for one in self.partitions
+        )
+        return Plan(tuple(pieces), self.how)
 
 
 @dataclass(frozen=True)
@@ -124,13 +115,6 @@ class Arranged:
     checksum: str
     files: list[tuple[str, int, str]]
     taken: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Late:
-    """The contextCSN after the last look for what moved."""
-
-    context_csns: list[str]
 
 
 def start_of(options: ExportOptions) -> Start:
@@ -194,14 +178,13 @@ def _plan(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
         if narrowing:
             partitions = list(narrowing.partitions(cut.partitions))
             attributes = list(narrowing.of(Search(base)).attributes)
-        searches = [(piece.name, piece.search) for piece in partitions]
         return ReadingPlan(
             entries,
             cut.how,
             looked.containers(),
             [] if options.looked else _hidden(server, base, looked, narrowing),
             attributes,
-            [PlannedPiece(name, one.base, one.where, one.scope, one.subentries) for name, one in searches],
+            partitions,
         )
 
 
@@ -321,8 +304,9 @@ class ExportSteps:
         for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
             path.unlink()
 
-    def late(self, meter: Meter, start: Start) -> Late:
-        """Reads again what moved meanwhile. Nothing did if the contextCSN is still that of the start."""
+    def late(self, meter: Meter, start: Start) -> list[str]:
+        """Reads again what moved meanwhile; nothing did if the contextCSN is still that of the start. Returns the
+        contextCSN after the last look."""
         for _ in self.options.replicas:
             try:
                 return self._late(meter, start)
@@ -332,7 +316,7 @@ class ExportSteps:
                 meter.note = f"{error}; asking another provider"
         return self._late(meter, start)
 
-    def _late(self, meter: Meter, start: Start) -> Late:
+    def _late(self, meter: Meter, start: Start) -> list[str]:
         for path in self.parts.glob("late-*"):
             path.unlink()  # of an interrupted try: what is read later must also be named later
         since = start.context_csns
@@ -343,7 +327,7 @@ class ExportSteps:
         killpoint("late.middle")
         if not calm:
             since = self.containers(meter, start, looker).settle(since)
-        return Late(list(since))
+        return list(since)
 
     def _settled(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
         """The contextCSN of each provider that pieces were read from, and a provider that has seen all of that.
@@ -384,9 +368,8 @@ class ExportSteps:
             self.options.narrowing,
         )
 
-    def arrange(self, meter: Meter, start: Start, late: Late) -> Arranged:
+    def arrange(self, meter: Meter, start: Start, since: Sequence[str]) -> Arranged:
         """Arranges each entry once, parents first. Nothing that was read may go missing on the way."""
-        since = late.context_csns
         replicas = self._replicas(meter, start)
         looker = replicas.covering(csn.by_server(since))
         if looker is None:
@@ -484,7 +467,7 @@ def _export_steps(options: ExportOptions, run: Run) -> Manifest:
     cut = run.do("plan", lambda meter: work.plan(meter, start), ReadingPlan)
     run.progress.say(f"export: {cut.how}")
     run.do("read", lambda meter: work.read(meter, start, cut.plan(options.page)), total=cut.expected)
-    late = run.do("late", lambda meter: work.late(meter, start), Late)
-    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late), Arranged)
+    since = run.do("late", lambda meter: work.late(meter, start), list[str])
+    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since), Arranged)
     run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
     return exports.require(options.output)

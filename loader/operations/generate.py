@@ -76,15 +76,10 @@ def _steps(work: _GenerateSteps) -> Manifest:
     known = work.sink.done_before(last="publish")
     if known is not None:
         return known
-    begun = work.run.do("start", work.start, _Start)
+    started = work.run.do("start", work.start, str)
     work.run.do("shards", work.shards, total=work.options.range.entries)
-    work.run.do("publish", lambda meter: work.publish(begun))
+    work.run.do("publish", lambda meter: work.publish(started))
     return exports.require(work.sink.output)
-
-
-@dataclass(frozen=True)
-class _Start:
-    started: str
 
 
 @dataclass(frozen=True)
@@ -102,12 +97,12 @@ class _GenerateSteps:
     sink: ShardDirectory
     run: Run
 
-    def start(self, meter: Meter) -> _Start:
+    def start(self, meter: Meter) -> str:
         """Only what an earlier run of ours left is cleared away."""
         for pattern in ("[0-9]*.ldif*", exports.FILE):
             for path in self.sink.output.glob(pattern):
                 path.unlink()
-        return _Start(now())
+        return now()
 
     def shards(self, meter: Meter) -> None:
         """One after another; a finished one is not made again."""
@@ -127,13 +122,13 @@ class _GenerateSteps:
             files.publish(partial, self.sink.output / name)
         return _Shard(made.entries, made.bytes, made.checksum)
 
-    def publish(self, begun: _Start) -> None:
+    def publish(self, started: str) -> None:
         """Write the manifest."""
         options, done = self.options, self.run.catalogue.partitions("shards", _Shard)
         shards = [self.sink.shard(name, one.entries, one.checksum) for name, one in sorted(done.items())]
         entries = sum(shard.entries for shard in shards)
         checksum = exports.total(shard.content_checksum for shard in shards)
-        whole = Whole(options.template.suffix, begun.started, (), entries, checksum)
+        whole = Whole(options.template.suffix, started, (), entries, checksum)
         piece = f"{options.range.first}:{options.range.end}"
         source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"
         self.sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")

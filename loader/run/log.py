@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True):
 
     kind: str
     name: str
-    facts: Report
+    facts: object = None
     entries: int = 0
     seconds: float = 0.0
     finished: float = 0.0  # Unix time
@@ -171,8 +171,7 @@ class Catalogue(Log):
         if differences:
             raise RunMismatch(path=self.directory, differences=", ".join(differences))
         if differences is None:
-            facts = report_of(About(verb, dict(options)))
-            self.append(Row("run", uuid.uuid4().hex, facts, finished=time.time()))
+            self.append(Row("run", uuid.uuid4().hex, About(verb, dict(options)), finished=time.time()))
         return differences is not None
 
     def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
@@ -191,7 +190,7 @@ class Catalogue(Log):
     def has_work(self) -> bool:
         """Whether so much is done that a run with other options must not replace it unless the operator says so."""
         partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
-        read = sum(self._converted(row, Counted).entries for row in partitions)
+        read = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
         seconds = sum(step.seconds for step in self.steps())
         return read > defaults.WORTH_READ or seconds > defaults.WORTH_KEEPING
 
@@ -212,11 +211,11 @@ class Catalogue(Log):
             raise CatalogueDamaged(path=self.path, reason=reason) from error
 
     def finish(self, step: str, facts: object, entries: int, seconds: float) -> None:
-        self.append(Row("step", step, report_of(facts), entries, seconds, time.time()))
+        self.append(Row("step", step, facts, entries, seconds, time.time()))
 
     def undo(self, step: str) -> None:
         """Makes a step one that is not done, durably."""
-        self.append(Row("step", step, {}, undone=True))
+        self.append(Row("step", step, undone=True))
 
     def steps(self) -> list[Row]:
         """The finished steps, in the order in which they were finished."""
@@ -231,7 +230,7 @@ class Catalogue(Log):
         return {row.name: self._converted(row, kind) for row in self.of(_partition_of(step))}
 
     def finish_partition(self, step: str, name: str, facts: object) -> None:
-        self.append(Row(_partition_of(step), name, report_of(facts), finished=time.time()))
+        self.append(Row(_partition_of(step), name, facts, finished=time.time()))
 
 
 def _partition_of(step: str) -> str:

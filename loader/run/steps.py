@@ -139,7 +139,7 @@ class Run:
             with watching(meter, allowed, note):
                 facts = work(meter)
         killpoint(f"{name}.unrecorded")
-        self.catalogue.finish(name, {} if facts is None else facts, meter.entries, meter.seconds)
+        self.catalogue.finish(name, facts, meter.entries, meter.seconds)
         killpoint(f"{name}.recorded")
 
     def note(self, live: Live) -> None:

@@ -157,14 +157,10 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
 
 
 @dataclass(frozen=True)
-class _Joined:
-    context_csns: list[str]
-
-
-@dataclass(frozen=True)
-class _Claimed(_Joined):
+class _Claimed:
     """`bound`: what identifies the loaded database."""
 
+    context_csns: list[str]
     entries: int
     bound: LoadedDatabase | None
 
@@ -186,7 +182,7 @@ class _OnlineSteps:
         assert preflight is not None
         suffix = preflight.suffix
         source = self.options.source or self._export(suffix)
-        joined = self.run.do("join", lambda meter: self.join(meter, source, suffix), _Joined)
+        claimed = self.run.do("join", lambda meter: self.join(meter, source, suffix), list[str])
         with lending.update_dn_set(self.server, suffix):
             run_dir = self.run.directory / "add"
             adding = AddOptions(
@@ -194,7 +190,7 @@ class _OnlineSteps:
             )
             added = add(adding, self.run.progress, dict(self.run.timeouts))
             entries = added.added + added.present
-            return self.run.do("claim", lambda meter: self.claim(suffix, joined.context_csns, entries), _Claimed)
+            return self.run.do("claim", lambda meter: self.claim(suffix, claimed, entries), _Claimed)
 
     def _export(self, suffix: str) -> tuple[Path, ...]:
         exporting = reading(self.options, suffix, self.run.directory / "export")
@@ -202,8 +198,8 @@ class _OnlineSteps:
             read_provider(self.options, exporting, self.run)
         return (exporting.output,)
 
-    def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> _Joined:
-        """One file, in which nothing is newer than the contextCSN that the replica will claim."""
+    def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> list[str]:
+        """Writes one file, in which nothing is newer than the contextCSN that the replica will claim; returns that."""
         with exports.held(source, meter) as paths:
             scan = ldif.scan(paths, meter)
         exports.require_entries(source, scan.entries)
@@ -215,7 +211,7 @@ class _OnlineSteps:
             with exports.held(source, meter) as paths:
                 ldif.join(paths, file.fileno(), meter, claimed, suffix)
             os.fsync(file.fileno())
-        return _Joined(claimed)
+        return claimed
 
     def claim(self, suffix: str, csns: list[str], entries: int) -> _Claimed:
         """The contextCSN last: without it no syncrepl takes a part for the whole."""

@@ -190,18 +190,13 @@ class FollowedPlan:
         return UsageProblem(reason=f"--plan {self.path}: {reason}; {advice}")
 
 
-@dataclass(frozen=True)
-class _Note:
-    seconds: float
-
-
 def note(catalogue: Catalogue, seconds: Mapping[str, float]) -> None:
     """Keeps the planned seconds in the log of the run, for `replica status`."""
     for name, planned in seconds.items():
-        catalogue.finish_partition(_NOTE, name, _Note(planned))
+        catalogue.finish_partition(_NOTE, name, planned)
 
 
 def noted(run_dir: Path) -> dict[str, float]:
     """Planned seconds by step; empty for a run without a plan."""
     with recorded(run_dir) as catalogue:
-        return {name: note.seconds for name, note in catalogue.partitions(_NOTE, _Note).items()} if catalogue else {}
+        return catalogue.partitions(_NOTE, float) if catalogue else {}

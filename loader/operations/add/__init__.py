@@ -221,13 +221,6 @@ class LoadedDatabase:
 
 
 @dataclass(frozen=True)
-class _Start:
-    """`uncertain`: an earlier load may have added entries that this one finds there."""
-
-    uncertain: bool
-
-
-@dataclass(frozen=True)
 class _Scan:
     """`attributes`: None if nobody has read the input: a tree, or a stream."""
 
@@ -301,11 +294,11 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
     anew = restart or options.files.streamed or _begins_anew(options, directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:
         work = _AddSteps(options, run, offer)
-        start = run.do("start", work.start, _Start)
+        uncertain = run.do("start", work.start, bool)
         scan = _Scan() if options.files.streamed else run.do("scan", work.scan, _Scan)
         work.require_room(scan)
         with work.lease():
-            added = run.do("load", lambda meter: work.load(meter, start, scan), Added, scan.entries)
+            added = run.do("load", lambda meter: work.load(meter, uncertain, scan), Added, scan.entries)
         work.journal.unlink(missing_ok=True)
         return msgspec.structs.replace(added.counts, **run.told_before())
 
@@ -399,11 +392,12 @@ class _AddSteps:
             return nullcontext()
         return lending.nosync_on(self.options.connection)
 
-    def start(self, meter: Meter) -> _Start:
-        """A journal that is there is of other files, or of a stream that is gone: what is equal may be ours."""
+    def start(self, meter: Meter) -> bool:
+        """Returns whether an earlier load may have added what this one finds: its journal is of other files,
+        or of a stream that is gone."""
         uncertain = self.journal.exists()
         self.journal.unlink(missing_ok=True)
-        return _Start(uncertain)
+        return uncertain
 
     def scan(self, meter: Meter) -> _Scan:
         """Is every file whole, and how many entries are there? Nothing is sent before."""
@@ -415,12 +409,12 @@ class _AddSteps:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
         return _Scan(found.entries, found.first_dn, sorted(found.attributes))
 
-    def load(self, meter: Meter, start: _Start, scan: _Scan) -> Added:
+    def load(self, meter: Meter, uncertain: bool, scan: _Scan) -> Added:
         options = self.options
         with files.explained(options.reject_file):
             options.reject_file.unlink(missing_ok=True)
         with options.source.reading(meter) as read:
-            loaded = sink.add(options.connection, read, self.offer, self._rules(scan), self._notes(start), meter)
+            loaded = sink.add(options.connection, read, self.offer, self._rules(scan), self._notes(uncertain), meter)
             # Raises a refusal of the server, before it is asked whether all files were read.
             counts = self._counts(loaded, round(meter.seconds, 3))
         killpoint("load.middle")
@@ -465,9 +459,9 @@ class _AddSteps:
             changes = overlays.change_named_entries(known)
         return there if looks else [], changes and offer.of_2_7
 
-    def _notes(self, start: _Start) -> Journal:
+    def _notes(self, uncertain: bool) -> Journal:
         rejects, patience = self.options.reject_file, defaults.SERVER_PATIENCE
-        return Journal(self.journal, rejects, start.uncertain, patience)
+        return Journal(self.journal, rejects, uncertain, patience)
 
     def _counts(self, loaded: Counts, seconds: float) -> AddCounts:
         """The report, when every entry is accounted for."""

@@ -293,25 +293,18 @@ def machine() -> str:
 # --- the steps ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Databases:
-    """Fields of the manifests, of each database."""
-
-    databases: list[Report]
-
-
 class _Steps:
     def __init__(self, options: BackupOptions, repo: Repository, origins: Origins, run: Run) -> None:
         self.options, self.repo, self.origins, self.run = options, repo, origins, run
 
     def all(self) -> Backup:
-        looked = self.run.do("look", self._look, _Databases).databases
+        looked = self.run.do("look", self._look, list[Report])
         members = [
             _Member(self.options, self.repo, one, facts)
             for one, facts in zip(self.origins.databases, looked, strict=True)
         ]
         try:
-            self.run.do("copy", lambda meter: self._copy(members, meter), _Databases)
+            self.run.do("copy", lambda meter: self._copy(members, meter))
             self.run.do("manifest", lambda meter: _write(members))
             self.run.do("publish", lambda meter: _publish(members))
         except BaseException:
@@ -327,7 +320,7 @@ class _Steps:
             self.run.do("prune", lambda meter: self._prune(made))
         return made[0]
 
-    def _look(self, meter: Meter) -> _Databases:
+    def _look(self, meter: Meter) -> list[Report]:
         """What the manifests say of the databases was so before their snapshots were taken."""
         when, ids, databases = repository.now(), set[str](), []
         follows = repository.follows(self.repo, when)
@@ -338,7 +331,7 @@ class _Steps:
             ids.add(id_)
             databases.append({"id": id_, "made": when.isoformat(), "follows": follows, **facts})
         self.repo.require_space(self._predicted(), self.options.packing.keep_free)
-        return _Databases(databases)
+        return databases
 
     def _predicted(self) -> int:
         """Bytes that will be stored. Free pages, which are not packed, are counted only where it matters. How much has
@@ -360,18 +353,17 @@ class _Steps:
         free = sum(freed.values()) * facts.page_size
         return pack.predicted(meta.data_file(directory), self.options.packing, free)
 
-    def _copy(self, members: Sequence[_Member], meter: Meter) -> _Databases:
+    def _copy(self, members: Sequence[_Member], meter: Meter) -> None:
         """All snapshots are held from before the first is copied. What that one is compared with is read meanwhile."""
         if self.options.packing.ldif:
             members[0].copy_entries(meter)
-            return _Databases([members[0].copied])
+            return
         with ThreadPoolExecutor(1, "earlier") as pool:
             looked_back = pool.submit(members[0].look_back)
             with _images([one.source for one in members], self.origins.logs) as images:
                 looked_back.result()
                 for one, image in zip(members, images, strict=True):
                     one.copy(image, meter)
-        return _Databases([one.copied for one in members])
 
     def _prune(self, made: Sequence[Backup]) -> None:
         for one in made:

@@ -136,12 +136,6 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
     return _report(built, split.read, place.directory, seconds)
 
 
-class _Rejected(msgspec.Struct, frozen=True):
-    """Facts of the step `load` of any engine: slapadd rejects none."""
-
-    rejected: int = 0
-
-
 @dataclass(frozen=True)
 class _Share:
     """`newest`: the greatest entryCSN of each server ID."""
@@ -228,8 +222,10 @@ class _GluedBuild:
         rejects = options.rejects
         if rejects is not None and number:
             rejects = rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
-        loads = (part.run.catalogue.facts_of("load", _Rejected) for part in parts)
-        rejected = sum(load.rejected for load in loads if load)
+        rejected = 0
+        if options.engine == "native":  # slapadd rejects none
+            loads = (part.run.catalogue.facts_of("load", Loaded) for part in parts)
+            rejected = sum(load.rejected for load in loads if load)
         writes_context = options.write_context and superior
         return dataclasses.replace(
             options,
@@ -286,23 +282,18 @@ def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase
     ]
 
 
-@dataclass(frozen=True)
-class _Claim:
-    claimed: tuple[str, ...]
-
-
 def _claimed(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[str, ...] | None:
     """The contextCSN of a seeding, from a scan of all the LDIF before it is divided."""
     if not options.seeding:
         return None
 
-    def claim(meter: Meter) -> _Claim:
+    def claim(meter: Meter) -> tuple[str, ...]:
         work = BuildSteps(options, run, place)
         scan = work.scan(meter)
         work.require_schema(scan)
-        return _Claim(tuple(scan.claimed or ()))
+        return tuple(scan.claimed or ())
 
-    return run.do("claim", claim, _Claim).claimed
+    return run.do("claim", claim, tuple[str, ...])
 
 
 def _reached(split: _Split, parts: Sequence[_Part]) -> tuple[str, ...]:

@@ -211,11 +211,6 @@ def input_time(options: BuildOptions) -> str:
     return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
 
-@dataclass(frozen=True)
-class _Spooled:
-    inputs: list[Path]
-
-
 def spooled(options: BuildOptions, run: Run) -> BuildOptions:
     """The options with files in the place of streams: packed, mode 0600, in the run directory. They stay until the
     load has ended, so that a refused record can be looked up."""
@@ -223,7 +218,7 @@ def spooled(options: BuildOptions, run: Run) -> BuildOptions:
         return options
     spool = run.directory / SPOOL
 
-    def work(meter: Meter) -> _Spooled:
+    def work(meter: Meter) -> list[Path]:
         files.remove_tree(spool)
         spool.mkdir(mode=0o700)
         free = units.size(files.free_bytes(spool))
@@ -237,9 +232,9 @@ def spooled(options: BuildOptions, run: Run) -> BuildOptions:
             files.remove_tree(spool)
             raise
         killpoint("spool.middle")
-        return _Spooled(inputs)
+        return inputs
 
-    paths = zip(run.do(SPOOL, work, _Spooled).inputs, options.inputs, strict=True)
+    paths = zip(run.do(SPOOL, work, list[Path]), options.inputs, strict=True)
     inputs = (spool / file.name if is_stream(path) else path for file, path in paths)
     return dataclasses.replace(options, inputs=tuple(inputs))
 

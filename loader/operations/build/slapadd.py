@@ -30,7 +30,7 @@ from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.room import choose_maxsize
 from loader.piped import piped
 from loader.progress import Meter
-from loader.run.log import Counted, Report, killpoint, report_of
+from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
 from loader.schema import definitions, synonyms
 from loader.server import configuration, tools
@@ -49,13 +49,6 @@ _MANY = 64  # slices that are cut for speed alone
 _LEAST = 5_000  # entries of a slice that has to be small for want of memory
 _SHARE = 2  # this part of the memory is for growing environments
 _WORTH = 4  # shared entries are loaded with each slice: together at most this part of the others
-
-
-@dataclass(frozen=True)
-class _Aliases:
-    """Names of attributes in the LDIF that are synonyms, and the names that slapd stores."""
-
-    aliases: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -91,16 +84,16 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
     work = _SlapaddSteps(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     entries = scan.entries
-    aliases = run.do("schema", lambda meter: work.schema(scan), _Aliases).aliases
+    aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
     size = run.do("size", lambda meter: work.size(meter, scan), _Size)
     sharing = _ShardSteps(options, run, place, scan, size, aliases)
     plan = run.do("slice", sharing.slice, _Slices) if size.shards > 1 else _Slices()
     if plan.shards > 1:
         run.do("slices", lambda meter: sharing.load_slices(meter, plan), total=entries)
-        loaded = run.do("merge", lambda meter: sharing.merge(meter, plan), Counted, entries)
+        loaded = run.do("merge", lambda meter: sharing.merge(meter, plan), int, entries)
         files.remove_tree(sharing.slices)
     else:
-        loaded = run.do("load", lambda meter: work.load(meter, scan, size, aliases), Counted, entries)
+        loaded = run.do("load", lambda meter: work.load(meter, scan, size, aliases), int, entries)
     files.remove_tree(run.directory / inputs.SPOOL)
     checked = run.do("check", lambda meter: work.check(meter, scan, loaded, size), Checked)
     sizes = report_of(size, {"shards": plan.shards}, {"shared": plan.shared} if plan.shards > 1 else {})
@@ -121,7 +114,7 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
     """Runs the steps before the load."""
     work = _SlapaddSteps(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
-    run.do("schema", lambda meter: work.schema(scan), _Aliases)
+    run.do("schema", lambda meter: work.schema(scan), dict[str, str])
     return report_of({"entries": scan.entries}, run.do("size", lambda meter: work.size(meter, scan), _Size))
 
 
@@ -129,12 +122,12 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
 class _SlapaddSteps(BuildSteps):
     """The bodies of the steps of one slapadd."""
 
-    def schema(self, scan: Scanned) -> _Aliases:
-        """Asks for all names before the long part."""
+    def schema(self, scan: Scanned) -> dict[str, str]:
+        """Asks for all names before the long part. Returns names of attributes in the LDIF that are synonyms, too."""
         self.require_schema(scan)
         config = self.place.config
         known = definitions(config, configuration.read_compiled_schema(config))
-        return _Aliases(dict(synonyms(known, scan.attributes)))
+        return dict(synonyms(known, scan.attributes))
 
     def size(self, meter: Meter, scan: Scanned) -> _Size:
         """Predicts the size of the database. Raises MaxsizeTooSmall, NoSpace."""
@@ -201,19 +194,19 @@ class _SlapaddSteps(BuildSteps):
             suffix, check_schema = self.place.database.suffix, self.options.check_schema
             yield slapadd.Target(copy, suffix, directory, maxsize, self.server_id, check_schema)
 
-    def load(self, meter: Meter, scan: Scanned, size: _Size, aliases: Mapping[str, str]) -> Counted:
+    def load(self, meter: Meter, scan: Scanned, size: _Size, aliases: Mapping[str, str]) -> int:
         with (
             self.target(self.made, self.run.directory, size.maxsize) as target,
             self.options.source.reading(meter) as read,
         ):
             written = slapadd.load(target, names(read), meter, scan.claimed, self.writes_context, aliases)
         killpoint("load.middle")
-        return Counted(written)
+        return written
 
-    def check(self, meter: Meter, scan: Scanned, loaded: Counted, size: _Size) -> Checked:
+    def check(self, meter: Meter, scan: Scanned, loaded: int, size: _Size) -> Checked:
         """Every entry that was read is in the database, and the database is sound."""
         notes, written = self.complete(meter), contents.entry_count(self.made)
-        self.require_entries(scan.entries, scan.entries, loaded.entries, written)
+        self.require_entries(scan.entries, scan.entries, loaded, written)
         verify.verify(self.made, self.options.verify, meter)
         return Checked(self.identity(), written, size.maxsize, notes)
 
@@ -328,7 +321,7 @@ class _ShardSteps(_SlapaddSteps):
         self.run.catalogue.finish_partition("slices", name, loaded)
         killpoint("slices.each")
 
-    def merge(self, meter: Meter, plan: _Slices) -> Counted:
+    def merge(self, meter: Meter, plan: _Slices) -> int:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
         task = MergeTask(
@@ -343,7 +336,7 @@ class _ShardSteps(_SlapaddSteps):
         written = slapadd.merge(task, self.source, partial, meter)
         killpoint("merge.middle")
         files.publish(partial, self.made / DATA)
-        return Counted(written)
+        return written
 
 
 def _name(number: int) -> str:

@@ -357,11 +357,6 @@ class _Verified:
     top: tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class _Watched:
-    process: int
-
-
 class _Steps:
     def __init__(self, plan: MovePlan, run: Run) -> None:
         self.plan, self.run = plan, run
@@ -383,9 +378,9 @@ class _Steps:
         do("fstab", lambda meter: mounting.apply(plan.fstab, plan.edits))
         do("check", lambda meter: self._check(meter, verified.top))
         do("start", lambda meter: _start(plan.request.start))
-        watched = do("watch", lambda meter: _Watched(_watch(plan, meter)), _Watched)
+        process = do("watch", lambda meter: _watch(plan, meter), int)
         counts = {"files": copied.files, "bytes": copied.bytes, "checksums": verified.checksums}
-        return {**counts, "process": watched.process}
+        return {**counts, "process": process}
 
     def _is_swapped(self) -> bool:
         return self.plan.new.is_at(str(self.source))
