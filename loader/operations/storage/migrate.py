@@ -553,11 +553,11 @@ def _stop(plan: MovePlan) -> None:
     until = time.monotonic() + _PATIENCE
     while users := _users(plan):
         if answer.status != 0:
-            advice = (
+            stopping = (
                 "Give --service the commands that stop and start this service (of a container, for example), or end "
                 f"these processes; {_REPEAT}"
             )
-            raise _refused(plan.source, f"{str(_failed(command, answer)).rstrip('.')}, and {users}", advice)
+            raise _refused(plan.source, f"{str(_failed(command, answer)).rstrip('.')}, and {users}", stopping)
         if time.monotonic() > until:
             raise _refused(plan.source, f"the service was stopped, and {users}", f"End these processes, {_REPEAT}")
         time.sleep(_LOOK)
