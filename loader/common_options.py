@@ -1,4 +1,4 @@
-"""Options that several verbs share, each stated once; loader/declared.py explains how they are written."""
+"""Options that several verbs share, each declared once; loader/declared.py explains the notation."""
 
 from __future__ import annotations
 

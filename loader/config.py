@@ -47,7 +47,7 @@ class Database:
     root_dn: str | None = None
     consumer: bool = False  # has syncrepl
     overlays: tuple[str, ...] = ()
-    checkpoint: str | None = None  # "KBYTES MINUTES"; back-mdb heeds the minutes alone
+    checkpoint: str | None = None  # "KBYTES MINUTES"; back-mdb uses only the minutes
 
     @property
     def suffix(self) -> str:
@@ -71,7 +71,7 @@ class Config:
     databases: tuple[Database, ...]
     # Raw cn=config, credentials included.
     entries: tuple[Entry, ...] = field(repr=False, compare=False)
-    server_id: int | None = None  # None: not set, or one for each listener URL
+    server_id: int | None = None  # None: not set, or set per listener URL
     uri: str | None = None
 
     @property
@@ -99,7 +99,7 @@ class Config:
             (dn.lower(), name.lower()): _unnumbered(values)
             for dn, attributes in self.entries
             for name, values in attributes.items()
-            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
+            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # exists in OpenLDAP 2.4
         }
 
     @property
@@ -216,7 +216,7 @@ def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
 # Which of several glued databases (slapd.conf(5), `subordinate`) contains an entry.
 #
 # slapd glues a subordinate database to the first database after it in the configuration that is not subordinate itself
-# and has a suffix above (backglue.c, glue_sub_attach). So nested subordinates all have the same superior.
+# and has a suffix above its own (backglue.c, glue_sub_attach). So nested subordinates all have the same superior.
 
 
 def is_subordinate(config: Config, database: Database) -> bool:

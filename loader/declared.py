@@ -152,7 +152,7 @@ class Written(click.ParamType[Any]):
     kind: type
 
     def parse(self, text: str) -> object:
-        """Raises LoaderError."""
+        """Returns the value of `text`. Raises LoaderError if the text is invalid."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -13,7 +13,7 @@ ENV_PROFILE = "DITSEED_PROFILE"  # profile in the configuration file, like --pro
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: name of a point at which the process dies
 ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: comma-separated points at which the process stops until SIGCONT
 
-RETRIES = 20  # of a piece in a row without any progress
+RETRIES = 20  # consecutive retries of a piece without any progress
 SERVER_PATIENCE = 120.0  # seconds for which a load retries an unreachable server
 SILENCE_FACTOR = 20.0  # times the longest pause so far: a step without progress for longer counts as stuck
 SILENCE = 300.0  # seconds for which a server that owes us an answer may send nothing

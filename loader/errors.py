@@ -35,7 +35,7 @@ class LoaderError(Exception):
         super().__init__(self.message.format(**_told(facts)))
 
     def advice(self) -> str | None:
-        """The hint with the facts put in."""
+        """Returns the hint with the facts filled in, or None."""
         hint = self.hint if is_resumable(self) else self.hint_without_run or self.hint
         return hint.format(**_told(self.facts)) if hint else None
 
@@ -500,7 +500,7 @@ class BadCredentials(LoaderError):
 
 
 class AccountClosed(LoaderError):
-    """`reason`: from the server's password policy. `commands`: unlock the account."""
+    """`reason`: as reported by the server's password policy. `commands`: lines that unlock the account."""
 
     code, exit_status = "server.account_closed", 103
     message = "{uri}: the account {who} cannot be used: {reason}"

@@ -66,7 +66,7 @@ def printable(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """`text` with password values blanked."""
+    """Returns `text` with the values of passwords blanked."""
     for secret in _SECRETS:
         text = secret.sub(r"\1***", text)
     return text

@@ -32,8 +32,8 @@ class Effects(TypedDict):
 
 
 def effects(config: Config, database: Database) -> Effects:
-    """slapo-dds lets its own database hold dynamic objects; slapo-ppolicy, on any database, changes pwdAttribute for
-    all of them (in 2.4 when it is configured, since 2.5 when its module is loaded)."""
+    """Returns the effects of overlays. slapo-dds allows dynamic objects in its own database. slapo-ppolicy changes
+    pwdAttribute for all databases (in 2.4 if it is configured, since 2.5 as soon as its module is loaded)."""
     overlays = [name.partition(",")[0].lower() for name, _ in config.entries]
     policy = any(re.fullmatch(r"olcoverlay=(\{-?\d+\})?ppolicy", one) for one in overlays)
     return {"dynamic_objects": "dds" in database.overlays, "password_policy": policy}

@@ -291,7 +291,7 @@ def _with_kinds_of_text(converted: Sequence[bytes], told: Indexes) -> dict[str, 
 
 
 def _indexes(found: Sequence[Statement], names: Mapping[str, str]) -> dict[str, Indexes]:
-    """Returns the number of each mdb database -> its indexes. slapd counts all databases but frontend and config."""
+    """Returns number of an mdb database -> its indexes. slapd numbers all databases except frontend and config."""
     databases = [one for one in sections(found) if one[0].keyword == "database"]
     counted = [one for one in databases if one[0].said.lower() not in ("frontend", "config")]
     configured: dict[str, Indexes] = {}

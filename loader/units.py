@@ -41,7 +41,7 @@ def parse_moment(text: str) -> datetime.datetime:
 
 
 def size(count: float) -> str:
-    """1536 -> "1.5 KiB"."""
+    """Formats bytes: 1536 -> "1.5 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -50,7 +50,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """93784 -> "1 d 2 h"; 3.21 -> "3.2 s"."""
+    """Formats seconds: 93784 -> "1 d 2 h"; 3.21 -> "3.2 s"."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -61,12 +61,12 @@ def duration(seconds: float) -> str:
 
 
 def number(count: int) -> str:
-    """30000000 -> "30,000,000"."""
+    """Formats a count: 30000000 -> "30,000,000"."""
     return f"{count:,}"
 
 
 def brief(count: float) -> str:
-    """Short form, for narrow columns: 123456 -> "123,456"; 30000000 -> "30.0M"."""
+    """Formats a count for narrow columns: 123456 -> "123,456"; 30000000 -> "30.0M"."""
     if count < 1_000_000:
         return f"{count:,.0f}"
     return f"{count / 1e6:,.1f}M" if count < 1e9 else f"{count / 1e9:,.2f}G"

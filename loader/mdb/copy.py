@@ -400,7 +400,7 @@ class Known:
 
     @classmethod
     def of(cls, packs: Packs, segments: Sequence[Segment], again: int) -> Known:
-        """`again`: at most this many pages, from the least used frames, are stored anew. Raises BackupDamaged."""
+        """Knows the pages of `segments`, except up to `again` of the least used frames. Raises BackupDamaged."""
         own = segments[0].own if segments else 0
         with _explained_packs(Path()):
             fields = [_fields(one) for one in segments]

@@ -1,7 +1,7 @@
 """Small changes to a database that no process has open, each in one durable transaction of a child process.
 
 `stamp` writes the contextCSN that the provider had before the copy began into a copy of the provider's database.
-`cap_entry_csns` lowers the entryCSN of every entry that is newer than the contextCSN to be claimed by the copy. A
+`cap_entry_csns` lowers the entryCSN of every entry that is newer than the contextCSN that the copy will claim. A
 consumer that starts with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c,
 nonpresent_callback). So if the provider deleted such an entry before the consumer started, the consumer would keep it
 for ever. With the lower entryCSN the entry is deleted, or, if the provider still has it, sent again as newer.
@@ -28,7 +28,7 @@ _YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.
 
 def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
     """Replaces contextCSN of the suffix entry as slapadd -w does: no normalised values, no index. Raises
-    NotStampable."""
+    NotStampable if there is no such entry, or if `csns` are not exactly one CSN per server ID."""
     path = meta.data_file(place)
     values = contents.ordered(csn.by_server(csns).values())
     if not values or len(values) != len(set(csns)):

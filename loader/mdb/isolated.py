@@ -138,7 +138,7 @@ def _revived(text: str) -> LoaderError:
     return kind(**facts)
 
 
-# --- in that process ------------------------------------------------------------------------------
+# --- in the child process --------------------------------------------------------------------------
 
 
 def main() -> None:

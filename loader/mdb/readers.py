@@ -98,7 +98,7 @@ def _padded(size: int) -> int:
     return -(-size // _LINE) * _LINE
 
 
-_START = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)  # where the slots begin
+_START = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)  # offset of the first slot
 
 
 def _is_alive(descriptor: int, pid: int) -> bool:

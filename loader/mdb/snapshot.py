@@ -53,7 +53,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class CopyableSnapshot:
-    """A snapshot that can be copied: `page` is its meta page."""
+    """A snapshot that can be copied. `page`: its meta page; `facts`: the parsed meta page."""
 
     path: Path
     page: bytes
@@ -267,7 +267,7 @@ def _first_write(reader: Slot, suffix: str) -> tuple[str, str] | None:
     return None
 
 
-# --- in the process apart ------------------------------------------------------------------------
+# --- in the child process ------------------------------------------------------------------------
 
 _TRIES = 10_000  # attempts to read a meta page before a busy writer overwrites it
 

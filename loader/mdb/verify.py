@@ -206,7 +206,7 @@ def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None)
 
 @contextmanager
 def _reading(place: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
-    """Yields the open data file, the transaction of the reader slot, and counters for a call of the core."""
+    """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core."""
     path = meta.data_file(place)
     with (
         _held(place) as txn,
@@ -220,7 +220,7 @@ def _reading(place: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _nat
 @contextmanager
 def _held(place: Path) -> Iterator[int | None]:
     """Takes a reader slot of an environment that others may write to, and yields the slot's transaction. Yields None if
-    nobody can write, or if a meta page is damaged, which the core then reports."""
+    there is no lock.mdb, or if a meta page is damaged, which the core then reports."""
     try:
         is_readable = place.is_dir() and bool(meta.read_meta(place))
     except MdbDamaged:
