@@ -56,9 +56,11 @@ def with_counters(meter: Meter, origin: str = "", translate: Translate | None = 
             raise (translate and translate(error)) or as_loader_error(error, origin) from error
 
 
-def rejected(one: Rejection) -> list[object]:
-    """Returns the file, line, DN and reason of a rejected record, in the form stored in a run."""
-    return [one.path and str(one.path), one.line, one.dn, one.reason]
+Rejected = tuple[str | None, int | None, str, str]  # file, line, DN and reason of a rejected record, as runs store it
+
+
+def rejected(one: Rejection) -> Rejected:
+    return one.path and str(one.path), one.line, one.dn, one.reason
 
 
 def of_the_disk(error: _native.NativeError) -> bool:

@@ -14,6 +14,7 @@ from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import add as operation
 from loader.operations.add import AddOptions
+from loader.run.log import report_of
 
 
 @declare("add")
@@ -45,11 +46,12 @@ def command(
     connection = access.connection_of(server)
     options = dataclasses.replace(options, connection=connection, inputs=files, tree=synthetic)
     if run.dry_run:
-        facts = operation.plan(options, run.progress)
+        facts, status = operation.plan(options, run.progress), EXIT_OK
     else:
-        facts = operation.add(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+        added = operation.add(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+        facts, status = report_of(added), EXIT_DIFFERENT if added.rejected else EXIT_OK
     note(facts)
-    seconds = facts.get("seconds")
-    rate = {"rate": round((facts["read"] - facts["before"]) / seconds)} if seconds and not run.as_json else {}
-    show_report({**facts, **rate}, run.as_json)
-    return EXIT_DIFFERENT if facts.get("rejected") else EXIT_OK
+    if not run.dry_run and not run.as_json and added.seconds:
+        facts["rate"] = round((added.read - added.before) / added.seconds)
+    show_report(facts, run.as_json)
+    return status

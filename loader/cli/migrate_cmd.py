@@ -8,9 +8,7 @@ from loader.cli.report import show, show_facts, show_json
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations import migrate as operation
-from loader.operations.build.steps import INVALID
-from loader.operations.migrate import AGAIN, MigrateOptions
-from loader.run.log import Facts
+from loader.operations.migrate import Examined, Migrated, MigrateOptions, MigratePlan
 
 _RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
 
@@ -37,58 +35,58 @@ def command(options: MigrateOptions, run: Run) -> int:
     """
     if run.dry_run:
         plan = operation.plan(options, run.progress)
-        _show(plan, _plan_lines(plan), run.as_json)
-        return EXIT_OK if plan["accepted"] and not plan["problems"] else EXIT_DIFFERENT
-    report = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
-    _show(report, _report_lines(report), run.as_json)
+        if run.as_json:
+            show_json(plan.report())
+        else:
+            show_facts(_plan_lines(plan))
+            show(*(f"  {line}" for line in plan.slaptest))
+        return EXIT_OK if plan.foreseen and not plan.foreseen.problems else EXIT_DIFFERENT
+    done = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+    if run.as_json:
+        show_json(done.report())
+    else:
+        show_facts(_report_lines(done))
     return EXIT_OK
 
 
-def _show(facts: Facts, lines: dict[str, object], as_json: bool) -> None:
-    if as_json:
-        show_json(facts)
-        return
-    show_facts(lines)
-    show(*(f"  {line}" for line in facts.get("slaptest", ())))
-
-
-def _first_lines(facts: Facts, verb: str, remark: str = "") -> dict[str, object]:
-    before, after = facts["format_before"], facts["format"]
+def _first_lines(verb: str, examined: Examined, directory: str, entries: str) -> dict[str, object]:
+    before, after = examined.format_before, examined.format
     return {
-        verb: f"{facts['source']} to {facts['directory']}",
-        "suffix": facts["suffix"] or "the empty one",
-        "data format": f"{before} ({_RELEASES[before]}) to {after} (slapd {facts['slapd']})",
-        "entries": units.number(facts["entries"]) + remark,
+        verb: f"{examined.source} to {directory}",
+        "suffix": examined.suffix or "the empty one",
+        "data format": f"{before} ({_RELEASES[before]}) to {after} (slapd {examined.slapd})",
+        "entries": entries,
     }
 
 
-def _report_lines(facts: Facts) -> dict[str, object]:
+def _report_lines(done: Migrated) -> dict[str, object]:
+    loaded, published = done.loaded, done.published
+    entries = f"{units.number(loaded.entries)}, equal in both"
     lines = {
-        **_first_lines(facts, "migrated", ", equal in both"),
-        "contextCSN": " ".join(facts["context_csns"]) or "none stored",
-        "size / maxsize": f"{units.size(facts['bytes'])} / {units.size(facts['maxsize'])}",
-        "took": f"{units.duration(facts['seconds'])} ({units.number(facts['rate'])} entries/s)",
+        **_first_lines("migrated", done.examined, published.directory, entries),
+        "contextCSN": " ".join(loaded.context_csns) or "none stored",
+        "size / maxsize": f"{units.size(published.bytes)} / {units.size(published.maxsize)}",
+        "took": f"{units.duration(done.seconds)} ({units.number(done.rate)} entries/s)",
     }
-    if facts.get(INVALID):
-        lines[INVALID] = ", ".join(facts[INVALID])
-    if facts.get(AGAIN):
-        lines["entries made again"] = facts[AGAIN]
-    if facts.get("done_before"):
-        lines["done before"] = facts["done_before"]
-    return lines
+    if loaded.invalid:
+        lines["invalid values"] = ", ".join(loaded.invalid)
+    if loaded.made_again:
+        lines["entries made again"] = loaded.made_again
+    return {**lines, **{name.replace("_", " "): value for name, value in done.before.items()}}
 
 
-def _plan_lines(facts: Facts) -> dict[str, object]:
-    lines = _first_lines(facts, "migrate")
-    if facts.get("needed") is not None:
-        lines["needed / free"] = f"{units.size(facts['needed'])} / {units.size(facts['free'])}"
-        lines["maxsize"] = units.size(facts["maxsize"])
-    if facts.get("seconds") is not None:
-        lines["will take"] = f"about {units.duration(facts['seconds'])}"
-    if facts.get("lacking"):
-        lines["not in the schema"] = ", ".join(facts["lacking"])
-    for problem in facts["problems"]:
-        lines["refused"] = problem
-    verdict = "accepts the configuration" if facts["accepted"] else "does not accept the configuration"
-    lines["slaptest -u"] = verdict + (":" if facts["slaptest"] else "")
+def _plan_lines(plan: MigratePlan) -> dict[str, object]:
+    lines = _first_lines("migrate", plan.examined, plan.directory, units.number(plan.entries))
+    if (foreseen := plan.foreseen) is not None:
+        if foreseen.needed is not None and foreseen.maxsize is not None:
+            lines["needed / free"] = f"{units.size(foreseen.needed)} / {units.size(foreseen.free)}"
+            lines["maxsize"] = units.size(foreseen.maxsize)
+        if foreseen.seconds is not None:
+            lines["will take"] = f"about {units.duration(foreseen.seconds)}"
+        if foreseen.lacking:
+            lines["not in the schema"] = ", ".join(foreseen.lacking)
+        for problem in foreseen.problems:
+            lines["refused"] = problem
+    verdict = "accepts the configuration" if plan.accepted else "does not accept the configuration"
+    lines["slaptest -u"] = verdict + (":" if plan.slaptest else "")
     return lines

@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loader import log, plain, standard, units
 from loader.errors import LoaderError
@@ -121,27 +121,30 @@ _NAMES = {
 _REJECTS_SHOWN = 10  # the file has all of them
 
 
-def show_report(facts: Mapping[str, Any], as_json: bool) -> None:
+def show_report(facts: Mapping[str, object], as_json: bool) -> None:
     """The report of a run: for people with the first rejected entries, and why."""
     if as_json:
         show_json(facts)
         return
-    for path, line, dn, reason in facts.get("rejections", ())[:_REJECTS_SHOWN]:
+    rejections = facts.get("rejections")
+    for path, line, dn, reason in rejections[:_REJECTS_SHOWN] if isinstance(rejections, list) else ():
         _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
     show_facts(for_people(facts))
 
 
-def for_people(facts: Mapping[str, Any]) -> dict[str, object]:
+def for_people(facts: Mapping[str, object]) -> dict[str, object]:
     """The facts of a run that people read; --json has all of them, unchanged."""
     shown: dict[str, object] = {
         _NAMES.get(name, name.replace("_", " ")): _readable(name, value)
         for name, value in facts.items()
         if name not in _NOT_FOR_PEOPLE and value is not None
     }
-    if facts.get("seconds"):
-        speed = f" ({units.number(facts['rate'])} entries/s)" if facts.get("rate") else ""
-        shown["seconds"] = f"{facts['seconds']:.1f}{speed}"
-    for database in facts.get("databases", ()):
+    seconds, rate = facts.get("seconds"), facts.get("rate")
+    if isinstance(seconds, int | float) and seconds:
+        speed = f" ({units.number(rate)} entries/s)" if isinstance(rate, int) and rate else ""
+        shown["seconds"] = f"{seconds:.1f}{speed}"
+    databases = facts.get("databases")
+    for database in databases if isinstance(databases, list) else ():
         entries = f"{units.number(database['entries'])} entries in " if "entries" in database else ""
         shown[f"database {database['suffix']}"] = f"{entries}{database['directory']}"
     return shown

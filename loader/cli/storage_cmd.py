@@ -268,7 +268,7 @@ def migrate_command(
             return EXIT_OK
     if _is_confirmed(plan, _MIGRATION, migrating.forward(plan), apply, shown.as_json):
         with _reporting_the_stop(source):
-            _report(migrating.migrate(plan, shown.progress, anew), shown.as_json)
+            show_report(migrating.migrate(plan, shown.progress, anew), shown.as_json)
     return EXIT_OK
 
 
@@ -319,7 +319,7 @@ def _back(plan: MovePlan, apply: bool, shown: Shown) -> int:
     tell("What the service has written to the new volume is not on the former one.")
     if _is_confirmed(plan, "rollback", migrating.back(plan), apply, shown.as_json):
         facts = migrating.roll_back(plan, shown.progress)
-        _report(facts, shown.as_json)
+        show_report(facts, shown.as_json)
         if facts["not_mounted"]:
             tell(
                 f"The service runs on the former volume, but the new one is not mounted on {plan.request.target}. If "
@@ -356,8 +356,3 @@ def _commands(plan: MovePlan, what: str, steps: Iterable[PlannedStep]) -> Iterat
     for step in steps:
         yield f"# {step.step}" + (f": ditseed {step.by}" if step.by else "")
         yield from step.commands
-
-
-def _report(facts: Mapping[str, object], as_json: bool) -> None:
-    """Without what only the next run needs."""
-    show_report({name: fact for name, fact in facts.items() if not name.endswith("_mark") and name != "top"}, as_json)

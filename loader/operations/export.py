@@ -19,9 +19,9 @@ from loader.exports import Manifest
 from loader.ldif import Arrangement, ArrangeTask
 from loader.operations import live, packaged
 from loader.operations.live import MovedContainers, Replicas, Reread
-from loader.operations.shards import PARTS, Finished, ShardDirectory, into, now, require_output
+from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, into, now, require_output
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, killpoint
+from loader.run.log import Report, killpoint
 from loader.run.steps import Run
 from loader.server import questions, visibility
 from loader.server.options import Connection, Search
@@ -59,47 +59,105 @@ class ExportOptions(ExportLimits):
         return {**self.connection.identity(), "pieces": self.pieces, "compress": self.compress, **more}
 
 
-def start_of(options: ExportOptions) -> Facts:
+@dataclass(frozen=True)
+class Start:
+    """What a provider shows before the first entry is read. `uuid`: the entryUUID of its `base`. `subentries`: whether
+    searches find them. `attributes`: to ask for everything."""
+
+    base: str
+    uuid: list[str]
+    context_csns: list[str]
+    subentries: bool
+    attributes: list[str]
+    started: str
+    uri: str
+
+
+@dataclass(frozen=True)
+class ReadingPlan:
+    """How the tree is read. `how`: for people. `containers`: entryUUIDs of those among the first entries. `hidden`:
+    what the server hides, as far as a sample tells. `expected`: entries."""
+
+    expected: int | None
+    how: str
+    containers: list[str]
+    hidden: list[str]
+    attributes: list[str]
+    partitions: list[Piece]
+
+    def plan(self, page: int) -> Plan:
+        """The pieces with the attributes, in pages of this size."""
+        attributes = tuple(self.attributes)
+        pieces = (
+            Piece(one.name, dataclasses.replace(one.search, attributes=attributes, page=page))
+            for one in self.partitions
+        )
+        return Plan(tuple(pieces), self.how)
+
+
+@dataclass(frozen=True)
+class ReadPiece:
+    """`sums`: the checksums of its files. `server`: the number of the provider."""
+
+    entries: int
+    bytes: int
+    sums: dict[str, str]
+    server: int = 0
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """`files`: name, entries and content checksum of each shard. `taken`: shards that are parts as read, by name."""
+
+    entries: int
+    duplicates: int
+    dropped: int
+    checksum: str
+    files: list[tuple[str, int, str]]
+    taken: dict[str, str]
+
+
+def start_of(options: ExportOptions) -> Start:
     """The base, and the contextCSN that all providers have reached."""
     starts = [_start_of(options, one) for one in options.providers]
     live.require_same(starts)
-    return {**starts[0], "context_csns": live.lowest([one["context_csns"] for one in starts])}
+    return dataclasses.replace(starts[0], context_csns=live.lowest([one.context_csns for one in starts]))
 
 
-def _start_of(options: ExportOptions, connection: Connection) -> Facts:
+def _start_of(options: ExportOptions, connection: Connection) -> Start:
     with session(connection) as server:
         base = server.spelt(server.base())
         uuids = server.read(base, ["entryUUID"]).get("entryuuid", [])
-        return {
-            "base": base,
-            "uuid": [one.decode("utf-8", "replace") for one in uuids],
-            "context_csns": live.context_csns(server, base),
+        return Start(
+            base,
+            [one.decode("utf-8", "replace") for one in uuids],
+            live.context_csns(server, base),
             # No search that a consumer makes shows them.
-            "subentries": not options.narrowing and server.offers_subentries(base),
-            "attributes": questions.everything(server),
-            "started": now(),
-            "uri": server.uri,
-        }
+            not options.narrowing and server.offers_subentries(base),
+            list(questions.everything(server)),
+            now(),
+            server.uri,
+        )
 
 
-def trial_plan(options: ExportOptions, meter: Meter) -> Facts:
+def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan]:
     """The plan, for a dry run. Raises LimitTooLow if a provider's limits forbid to read any of the pieces; a real
     reading meets these limits at once."""
     start = start_of(options)
     cut = plan_of_reading(options, meter, start)
     for connection in options.providers:
         with session(connection) as server:
-            ldap.require_readable(server, start["base"], plan_of(cut, options.page).partitions, options.page)
-    return {**start, **cut}
+            ldap.require_readable(server, start.base, cut.plan(options.page).partitions, options.page)
+    return start, cut
 
 
-def plan_of_reading(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
+def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
     """Looks at the first entries and divides the tree into pieces; again if the connection breaks."""
     return source.with_retries(lambda: _plan(options, meter, start), meter)
 
 
-def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
-    base, narrowing = str(start["base"]), options.narrowing
+def _plan(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
+    base, narrowing = start.base, options.narrowing
     replicas = Replicas(options.providers, base, meter)
     connection = replicas.living()
     with session(connection) as server:
@@ -114,38 +172,20 @@ def _plan(options: ExportOptions, meter: Meter, start: Facts) -> Facts:
                         live.require_like(server, other, names, csns)
         pieces = options.pieces or (1 if looked.whole else options.jobs * len(options.providers))
         entries = planner.expected(server, base)
-        cut = planner.plan(server, base, looked, pieces, start["context_csns"], entries)
-        partitions = [*cut.partitions, *planner.subentry_pieces(base, start["subentries"])]
-        attributes = start["attributes"]
+        cut = planner.plan(server, base, looked, pieces, start.context_csns, entries)
+        partitions = [*cut.partitions, *planner.subentry_pieces(base, start.subentries)]
+        attributes = start.attributes
         if narrowing:
-            partitions, attributes = list(narrowing.partitions(cut.partitions)), narrowing.of(Search(base)).attributes
-        return {
-            "expected": entries,
-            "how": cut.how,
-            "containers": looked.containers(),
-            "hidden": [] if options.looked else _hidden(server, base, looked, narrowing),
-            "attributes": attributes,
-            "partitions": [
-                {
-                    "name": piece.name,
-                    "base": piece.search.base,
-                    "where": piece.search.where,
-                    "scope": piece.search.scope,
-                    "subentries": piece.search.subentries,
-                }
-                for piece in partitions
-            ],
-        }
-
-
-def plan_of(cut: Facts, page: int) -> Plan:
-    """The plan from the facts of its step."""
-
-    def piece(facts: Facts) -> Piece:
-        asked = (facts["base"], facts["where"], facts["scope"], tuple(cut["attributes"]), page)
-        return Piece(facts["name"], Search(*asked, subentries=facts["subentries"]))
-
-    return Plan(tuple(piece(facts) for facts in cut["partitions"]), cut["how"])
+            partitions = list(narrowing.partitions(cut.partitions))
+            attributes = list(narrowing.of(Search(base)).attributes)
+        return ReadingPlan(
+            entries,
+            cut.how,
+            looked.containers(),
+            [] if options.looked else _hidden(server, base, looked, narrowing),
+            attributes,
+            partitions,
+        )
 
 
 def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None) -> list[str]:
@@ -161,28 +201,30 @@ def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narro
     return []
 
 
-def notes(options: ExportOptions, meter: Meter, start: Facts, cut: Facts, entries: int) -> tuple[list[str], list[str]]:
+def notes(
+    options: ExportOptions, meter: Meter, start: Start, cut: ReadingPlan, entries: int
+) -> tuple[list[str], list[str]]:
     """Notes for the operator after `entries` were read: what the server hides or does not show as it is stored, and the
     rest."""
-    hidden = list(cut["hidden"])
+    hidden = list(cut.hidden)
     counted, calm = source.with_retries(lambda: _counted(options, meter, start), meter)
-    if counted is not None and packaged.is_empty(start["base"]) and start["context_csns"]:
+    if counted is not None and packaged.is_empty(start.base) and start.context_csns:
         counted = max(counted, entries)  # the root may not be stored yet
     if options.narrowing or counted is None or counted == entries:
         return hidden, []
     counts = f"the server counts {counted:,} entries"
     if not calm or counted < entries:
         return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
-    others = "" if start["subentries"] else ", or they are subentries"
+    others = "" if start.subentries else ", or they are subentries"
     return [*hidden, f"{counts}: access control hides the others from {options.connection.who}{others}"], []
 
 
-def _counted(options: ExportOptions, meter: Meter, start: Facts) -> tuple[int | None, bool]:
+def _counted(options: ExportOptions, meter: Meter, start: Start) -> tuple[int | None, bool]:
     """The server's number of entries, and whether nothing has changed since the start."""
-    base = start["base"]
+    base = start.base
     with session(Replicas(options.providers, base, meter).living()) as server:
         counted = planner.expected(server, base)
-        return counted, live.context_csns(server, base) == start["context_csns"]
+        return counted, live.context_csns(server, base) == start.context_csns
 
 
 @dataclass(frozen=True)
@@ -204,29 +246,27 @@ class ExportSteps:
     def compress(self) -> bool:
         return self.options.compress != "none"
 
-    def start(self, meter: Meter) -> Facts:
+    def start(self, meter: Meter) -> Start:
         """Fixes the base, and the contextCSN from which syncrepl will go on: it is read before the first entry. Parts
         of an earlier run are of another time."""
         files.remove_tree(self.parts)
         return start_of(self.options)
 
-    def plan(self, meter: Meter, start: Facts) -> Facts:
+    def plan(self, meter: Meter, start: Start) -> ReadingPlan:
         return plan_of_reading(self.options, meter, start)
 
-    def _replicas(self, meter: Meter, start: Facts) -> Replicas:
-        return Replicas(self.options.providers, start["base"], meter)
+    def _replicas(self, meter: Meter, start: Start) -> Replicas:
+        return Replicas(self.options.providers, start.base, meter)
 
-    def read(self, meter: Meter, plan: Plan) -> Facts:
+    def read(self, meter: Meter, start: Start, plan: Plan) -> None:
         """Reads the pieces side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
-        start = self.run.catalogue.found("start") or {}
-        if packaged.is_empty(start["base"]) and start["context_csns"]:
+        if packaged.is_empty(start.base) and start.context_csns:
             # No search shows the root, which must be there to bear contextCSN.
             packaged.write(self.parts / f"part-{packaged.FILE}")
-        done = self.run.catalogue.partitions("read")
-        meter.add(sum(facts["entries"] for facts in done.values()))
+        done = self.run.catalogue.partitions("read", ReadPiece)
+        meter.add(sum(piece.entries for piece in done.values()))
         self._read([one for one in plan.partitions if one.name not in done], meter, range(len(self.options.providers)))
-        return {"entries": meter.entries}
 
     def _read(self, wanted: Sequence[Piece], meter: Meter, among: Collection[int]) -> None:
         """Reads pieces from these providers (by their numbers). Raises the errors of `schedule`."""
@@ -256,16 +296,17 @@ class ExportSteps:
             path.rename(path.with_name(final(path.name)))
         files.make_durable(self.parts)
         sums = dict(zip((final(Path(file).name) for file in part.files), part.sums, strict=True))
-        facts = {"entries": part.entries, "bytes": part.bytes, "sums": sums, "server": slot.server}
-        self.run.catalogue.finish_partition("read", piece.name, facts)
+        read = ReadPiece(part.entries, part.bytes, sums, slot.server)
+        self.run.catalogue.finish_partition("read", piece.name, read)
         killpoint("read.partition")
 
     def _discard(self, slot: ConnectionSlot, piece: Piece) -> None:
         for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
             path.unlink()
 
-    def late(self, meter: Meter, start: Facts) -> Facts:
-        """Reads again what moved meanwhile. Nothing did if the contextCSN is still that of the start."""
+    def late(self, meter: Meter, start: Start) -> list[str]:
+        """Reads again what moved meanwhile; nothing did if the contextCSN is still that of the start. Returns the
+        contextCSN after the last look."""
         for _ in self.options.replicas:
             try:
                 return self._late(meter, start)
@@ -275,10 +316,10 @@ class ExportSteps:
                 meter.note = f"{error}; asking another provider"
         return self._late(meter, start)
 
-    def _late(self, meter: Meter, start: Facts) -> Facts:
+    def _late(self, meter: Meter, start: Start) -> list[str]:
         for path in self.parts.glob("late-*"):
             path.unlink()  # of an interrupted try: what is read later must also be named later
-        since = start["context_csns"]
+        since = start.context_csns
         told, looker = self._settled(meter, start)
         narrowing = self.options.narrowing
         flat = narrowing is not None and narrowing.is_flat
@@ -286,9 +327,9 @@ class ExportSteps:
         killpoint("late.middle")
         if not calm:
             since = self.containers(meter, start, looker).settle(since)
-        return {"entries": meter.entries, "context_csns": since, "calm": calm}
+        return list(since)
 
-    def _settled(self, meter: Meter, start: Facts) -> tuple[dict[int, list[str]], Connection]:
+    def _settled(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
         """The contextCSN of each provider that pieces were read from, and a provider that has seen all of that.
 
         What a provider that died has shown may be lost with it: its pieces are read again from those that live.
@@ -307,29 +348,28 @@ class ExportSteps:
 
     def _lost(self, living: Collection[int]) -> list[Piece]:
         """Pieces that were read from other providers than these."""
-        done = self.run.catalogue.partitions("read")
-        names = {name for name, facts in done.items() if facts.get("server", 0) not in living}
-        cut = self.run.catalogue.found("plan")
+        done = self.run.catalogue.partitions("read", ReadPiece)
+        names = {name for name, piece in done.items() if piece.server not in living}
+        cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         if not names or cut is None:
             return []
-        return [one for one in plan_of(cut, self.options.page).partitions if one.name in names]
+        return [one for one in cut.plan(self.options.page).partitions if one.name in names]
 
-    def containers(self, meter: Meter, start: Facts, looker: Connection) -> MovedContainers:
+    def containers(self, meter: Meter, start: Start, looker: Connection) -> MovedContainers:
         return MovedContainers(
             looker,
-            start["base"],
+            start.base,
             self.options.page,
             self.compress,
             self.parts,
-            start["context_csns"],
+            start.context_csns,
             meter,
-            start["subentries"],
+            start.subentries,
             self.options.narrowing,
         )
 
-    def arrange(self, meter: Meter, start: Facts, late: Facts) -> Facts:
+    def arrange(self, meter: Meter, start: Start, since: Sequence[str]) -> Arranged:
         """Arranges each entry once, parents first. Nothing that was read may go missing on the way."""
-        since = late["context_csns"]
         replicas = self._replicas(meter, start)
         looker = replicas.covering(csn.by_server(since))
         if looker is None:
@@ -341,25 +381,25 @@ class ExportSteps:
             # are looked at once more in any case.
             if since and not narrowing.is_flat:
                 containers.settle(since)
-            return self._arranged(self._arrange(containers, {**start, "context_csns": []}, False))
-        read_again = Reread(containers, start["context_csns"], since)
+            return self._arranged(self._arrange(containers, dataclasses.replace(start, context_csns=[]), False))
+        read_again = Reread(containers, start.context_csns, since)
         found = self._arrange(containers, start, drop_orphans=False)
         while found.orphans:
             some = read_again.for_orphans(found.orphans)
             found = self._arrange(containers, start, drop_orphans=not some)
         return self._arranged(found)
 
-    def _arranged(self, found: Arrangement) -> Facts:
-        names = ("entries", "duplicates", "dropped", "checksum", "files")
-        return {**{name: getattr(found, name) for name in names}, "taken": dict(found.taken)}
+    def _arranged(self, found: Arrangement) -> Arranged:
+        counts = (found.entries, found.duplicates, found.dropped)
+        return Arranged(*counts, found.checksum, found.files, dict(found.taken))
 
-    def _arrange(self, containers: MovedContainers, start: Facts, drop_orphans: bool) -> Arrangement:
+    def _arrange(self, containers: MovedContainers, start: Start, drop_orphans: bool) -> Arrangement:
         arranged = self.sink.empty_arranged()
         task = ArrangeTask(
             paths=self._files("part"),
             again=self._files("late"),
-            root=start["base"],
-            context_csns=start["context_csns"],
+            root=start.base,
+            context_csns=start.context_csns,
             compress=self.compress,
             drop_orphans=drop_orphans,
             name_orphans=self.options.narrowing is None,
@@ -372,18 +412,17 @@ class ExportSteps:
         found = (self.parts.glob(f"{kind}-*{suffix}") for suffix in (".ldif", ".ldif.zst"))
         return sorted(path for paths in found for path in paths)
 
-    def publish(self, meter: Meter, start: Facts, cut: Facts, arranged: Facts) -> Facts:
+    def publish(self, meter: Meter, start: Start, cut: ReadingPlan, arranged: Arranged) -> None:
         """Moves the shards to their place, and writes the manifest."""
-        done = self.run.catalogue.partitions("read").values()
-        read = {name: one for facts in done for name, one in facts["sums"].items()}  # of shards that are parts as read
-        sums = {name: read.get(part) for name, part in arranged["taken"].items()}
-        self.sink.take([name for name, *_ in arranged["files"]])
-        shards = [
-            self.sink.shard(name, entries, content, sums.get(name)) for name, entries, content in arranged["files"]
-        ]
-        hidden, others = notes(self.options, meter, start, cut, arranged["entries"])
-        whole = {**start, **arranged}
-        return self.sink.finish(whole, shards, start["uri"], cut["how"], hidden, others)
+        done = self.run.catalogue.partitions("read", ReadPiece).values()
+        read = {name: one for piece in done for name, one in piece.sums.items()}  # of shards that are parts as read
+        sums = {name: read.get(part) for name, part in arranged.taken.items()}
+        self.sink.take([name for name, *_ in arranged.files])
+        shards = [self.sink.shard(name, entries, content, sums.get(name)) for name, entries, content in arranged.files]
+        hidden, others = notes(self.options, meter, start, cut, arranged.entries)
+        counts = (arranged.entries, arranged.checksum, arranged.duplicates, arranged.dropped)
+        whole = Whole(start.base, start.started, start.context_csns, *counts)
+        self.sink.finish(whole, shards, start.uri, cut.how, hidden, others)
 
 
 def _try(slot: ConnectionSlot, piece: Piece) -> str:
@@ -396,18 +435,18 @@ def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float
         return Finished(export_steps(options, run), run.told_before())
 
 
-def plan(options: ExportOptions, progress: Progress) -> Facts:
+def plan(options: ExportOptions, progress: Progress) -> Report:
     """What an export would do, as far as can be told without reading the entries: is the output free, do the servers
     answer, hold the base, and let all of it be read? Writes nothing. Raises as `export` does."""
     require_output(options.output)
     with progress.step("plan") as meter:
-        cut = trial_plan(options, meter)
+        start, cut = trial_plan(options, meter)
     return {
-        "base": cut["base"],
-        "entries": cut["expected"] if cut["expected"] is not None else "the server does not tell",
-        "read_as": cut["how"],
-        "context_csns": cut["context_csns"],
-        "notes": cut["hidden"],
+        "base": start.base,
+        "entries": cut.expected if cut.expected is not None else "the server does not tell",
+        "read_as": cut.how,
+        "context_csns": start.context_csns,
+        "notes": cut.hidden,
         "output": str(options.output),
         "dry_run": "nothing was written",
     }
@@ -424,11 +463,11 @@ def _export_steps(options: ExportOptions, run: Run) -> Manifest:
     known = work.sink.done_before()
     if known is not None:
         return known
-    start = run.do("start", work.start)
-    cut = run.do("plan", lambda meter: work.plan(meter, start))
-    run.progress.say(f"export: {cut['how']}")
-    run.do("read", lambda meter: work.read(meter, plan_of(cut, options.page)), total=cut["expected"])
-    late = run.do("late", lambda meter: work.late(meter, start))
-    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, late))
+    start = run.do("start", work.start, Start)
+    cut = run.do("plan", lambda meter: work.plan(meter, start), ReadingPlan)
+    run.progress.say(f"export: {cut.how}")
+    run.do("read", lambda meter: work.read(meter, start, cut.plan(options.page)), total=cut.expected)
+    since = run.do("late", lambda meter: work.late(meter, start), list[str])
+    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since), Arranged)
     run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
     return exports.require(options.output)

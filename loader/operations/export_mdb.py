@@ -11,9 +11,9 @@ from pathlib import Path
 from loader import defaults, exports, standard, units
 from loader.exports import ShardFile
 from loader.mdb.contents import entry_count
-from loader.operations.shards import Finished, ShardDirectory, into, now, require_output
+from loader.operations.shards import Finished, ShardDirectory, Whole, into, now, require_output
 from loader.progress import Meter, Progress
-from loader.run.log import Facts
+from loader.run.log import Report
 from loader.sources import mdb
 from loader.sources.mdb import Exported, Part
 from loader.storage import held
@@ -36,10 +36,10 @@ class DumpOptions:
         return {"database": str(part.directory.absolute()), "base": part.base, "compress": self.compress}
 
 
-def plan(part: Part, output: Path | None) -> Facts:
+def plan(part: Part, output: Path | None) -> Report:
     """Checks that the database can be read and that the output is free. `output`: None for a stream."""
     mdb.require_database(part.directory)
-    facts: Facts = {"database": str(part.directory), "base": part.base}
+    facts: Report = {"database": str(part.directory), "base": part.base}
     if part.base is None:
         facts["entries"] = entry_count(part.directory)
     if output is not None:
@@ -60,7 +60,7 @@ def export_database(
         sink = ShardDirectory(output.path, run)
         known = sink.done_before()
         if known is None:
-            read = run.do("read", lambda meter: _read(options, sink, meter))
+            read = run.do("read", lambda meter: _read(options, sink, meter), _Read)
             run.do("shards", lambda meter: _publish(options, sink, read))
         return Finished(known or exports.require(sink.output), run.told_before())
 
@@ -89,22 +89,23 @@ def stream_database(part: Part, jobs: int, compress: bool, progress: Progress) -
     return StreamReport(found.base, found.entries, found.checksum, csns, found.bytes, seconds, notes)
 
 
-def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> Facts:
+@dataclass(frozen=True)
+class _Read:
+    whole: Whole
+    ranges: int
+    notes: list[str]
+    shards: list[ShardFile]
+
+
+def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _Read:
     arranged, started = sink.empty_arranged(), now()
     found = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
-    return {
-        "started": started,
-        "base": found.base,
-        "entries": found.entries,
-        "checksum": found.checksum,
-        "context_csns": found.context_csns,
-        "ranges": found.ranges,
-        "notes": _notes(found, "stand in the last shards"),
-        "shards": [
-            [name, (arranged / name).stat().st_size, checksum, entries, content]
-            for name, checksum, entries, content in found.files
-        ],
-    }
+    shards = [
+        ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)
+        for name, checksum, entries, content in found.files
+    ]
+    whole = Whole(found.base, started, list(found.context_csns), found.entries, found.checksum)
+    return _Read(whole, found.ranges, _notes(found, "stand in the last shards"), shards)
 
 
 def _notes(found: Exported, late: str) -> list[str]:
@@ -119,8 +120,7 @@ def _notes(found: Exported, late: str) -> list[str]:
     return notes
 
 
-def _publish(options: DumpOptions, sink: ShardDirectory, read: Facts) -> Facts:
-    shards = [ShardFile(*shard) for shard in read["shards"]]
-    sink.take([shard.name for shard in shards])
-    partitions = f"{read['ranges']} ranges of entry IDs"
-    return sink.finish(read, shards, str(options.part.directory), partitions, notes=read["notes"])
+def _publish(options: DumpOptions, sink: ShardDirectory, read: _Read) -> None:
+    sink.take([shard.name for shard in read.shards])
+    partitions = f"{read.ranges} ranges of entry IDs"
+    sink.finish(read.whole, read.shards, str(options.part.directory), partitions, notes=read.notes)

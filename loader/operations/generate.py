@@ -11,9 +11,9 @@ from pathlib import Path
 from loader import defaults, exports
 from loader.errors import OutputNotEmpty, UsageProblem
 from loader.exports import RUN_DIR, Manifest
-from loader.operations.shards import Finished, ShardDirectory, now
+from loader.operations.shards import Finished, ShardDirectory, Whole, now
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, killpoint
+from loader.run.log import killpoint
 from loader.run.steps import Run, open_run
 from loader.sources import dit
 from loader.sources.dit import Range, Template, TreeSpec
@@ -76,10 +76,17 @@ def _steps(work: _GenerateSteps) -> Manifest:
     known = work.sink.done_before(last="publish")
     if known is not None:
         return known
-    begun = work.run.do("start", work.start)
+    started = work.run.do("start", work.start, str)
     work.run.do("shards", work.shards, total=work.options.range.entries)
-    work.run.do("publish", lambda meter: work.publish(begun))
+    work.run.do("publish", lambda meter: work.publish(started))
     return exports.require(work.sink.output)
+
+
+@dataclass(frozen=True)
+class _Shard:
+    entries: int
+    bytes: int
+    checksum: str
 
 
 @dataclass(frozen=True)
@@ -90,43 +97,38 @@ class _GenerateSteps:
     sink: ShardDirectory
     run: Run
 
-    def start(self, meter: Meter) -> Facts:
+    def start(self, meter: Meter) -> str:
         """Only what an earlier run of ours left is cleared away."""
         for pattern in ("[0-9]*.ldif*", exports.FILE):
             for path in self.sink.output.glob(pattern):
                 path.unlink()
-        return {"started": now()}
+        return now()
 
-    def shards(self, meter: Meter) -> Facts:
+    def shards(self, meter: Meter) -> None:
         """One after another; a finished one is not made again."""
-        done = self.run.catalogue.partitions("shards")
-        meter.add(sum(facts["entries"] for facts in done.values()))
+        done = self.run.catalogue.partitions("shards", _Shard)
+        meter.add(sum(shard.entries for shard in done.values()))
         for number, piece in enumerate(self.options.range.cut(self.options.shard_entries)):
             name = f"{number:05}.ldif" + (".zst" if self.options.compress == "zstd" else "")
             if name in done:
                 continue
             self.run.catalogue.finish_partition("shards", name, self._shard(name, piece, meter))
             killpoint("shards.one")
-        return {"entries": meter.entries}
 
-    def _shard(self, name: str, piece: Range, meter: Meter) -> Facts:
+    def _shard(self, name: str, piece: Range, meter: Meter) -> _Shard:
         partial = self.run.directory / (name + files.PARTIAL)
         with files.explained(self.sink.output):
             made = dit.shard(self.options.template, piece, partial, self.options.jobs, meter)
             files.publish(partial, self.sink.output / name)
-        return {"entries": made.entries, "bytes": made.bytes, "checksum": made.checksum}
+        return _Shard(made.entries, made.bytes, made.checksum)
 
-    def publish(self, begun: Facts) -> Facts:
+    def publish(self, started: str) -> None:
         """Write the manifest."""
-        options, done = self.options, self.run.catalogue.partitions("shards")
-        shards = [self.sink.shard(name, facts["entries"], facts["checksum"]) for name, facts in sorted(done.items())]
-        whole = {
-            "base": options.template.suffix,
-            "entries": sum(shard.entries for shard in shards),
-            "checksum": exports.total(shard.content_checksum for shard in shards),
-            "context_csns": (),
-            **begun,
-        }
+        options, done = self.options, self.run.catalogue.partitions("shards", _Shard)
+        shards = [self.sink.shard(name, one.entries, one.checksum) for name, one in sorted(done.items())]
+        entries = sum(shard.entries for shard in shards)
+        checksum = exports.total(shard.content_checksum for shard in shards)
+        whole = Whole(options.template.suffix, started, (), entries, checksum)
         piece = f"{options.range.first}:{options.range.end}"
         source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"
-        return self.sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")
+        self.sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from loader import csn, dn, exports, overlays
 from loader.errors import (
@@ -32,7 +32,7 @@ from loader.errors import (
     TreeRestless,
 )
 from loader.progress import Meter
-from loader.run.log import Facts, killpoint
+from loader.run.log import killpoint
 from loader.server import visibility
 from loader.server.options import Connection, Search
 from loader.server.session import Attributes, Session, first_value, session
@@ -41,6 +41,9 @@ from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
 from loader.sources import location
 from loader.sources.ldap import Narrowing
+
+if TYPE_CHECKING:
+    from loader.operations.export import Start
 
 LOOK = "look.ldif"  # among the parts: the containers that changed
 INNER_NOTES = ".inner"
@@ -322,19 +325,19 @@ def highest(told: Iterable[Sequence[str]]) -> dict[str, str]:
     return csn.by_server(one for csns in told for one in csns)
 
 
-def require_same(starts: Sequence[Facts]) -> None:
+def require_same(starts: Sequence[Start]) -> None:
     """Compares the names, the entryUUIDs and the contextCSNs of the providers' bases. Raises OtherTree."""
     first, *others = starts
     for one in others:
         reason = None
-        if dn.key(one["base"]) != dn.key(first["base"]):
-            reason = f"it holds {one['base']}, not {first['base']}"
-        elif one["uuid"] != first["uuid"]:
-            reason = f"its entry {first['base']} has another entryUUID"
-        elif not lowest([one["context_csns"], first["context_csns"]]):
+        if dn.key(one.base) != dn.key(first.base):
+            reason = f"it holds {one.base}, not {first.base}"
+        elif one.uuid != first.uuid:
+            reason = f"its entry {first.base} has another entryUUID"
+        elif not lowest([one.context_csns, first.context_csns]):
             reason = "their contextCSNs have no server ID in common"
         if reason:
-            raise OtherTree(uri=one["uri"], other=first["uri"], reason=reason)
+            raise OtherTree(uri=one.uri, other=first.uri, reason=reason)
 
 
 def require_like(leader: Session, other: Session, names: Sequence[str], told: Sequence[str]) -> None:

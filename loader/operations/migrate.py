@@ -12,11 +12,12 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from click import Choice
 
 from loader import backmdb, ldif, plain, resources, units
@@ -39,13 +40,13 @@ from loader.operations import compare as comparing
 from loader.operations import sizing
 from loader.operations.build import native, steps
 from loader.operations.build.inputs import FULL, BuildOptions
-from loader.operations.build.native import NativeSteps, made_for
-from loader.operations.publish import TargetDatabase, existing, head_digest
+from loader.operations.build.native import NativeLoaded, NativeSteps, made_for
+from loader.operations.publish import Checked, Published, TargetDatabase, existing, head_digest
 from loader.operations.room import choose_maxsize, require_room
 from loader.operations.sizing import BY_KEYS
 from loader.piped import piped
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, recorded
+from loader.run.log import Report, recorded, report_of
 from loader.run.steps import Run, open_run
 from loader.server import configuration, tools
 from loader.sources import mdb, sampling
@@ -56,9 +57,6 @@ from loader.storage import files, temporary
 
 STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that publishing is a rename
-# Among the facts of the step `load`.
-SOURCE, MADE_FOR = "source_as_read", "made_for"
-AGAIN = "made_again"  # why entries could not be copied as they are stored
 _SHOWN = 10  # entries in a message
 _COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
 _SIZE = SampleSize(10_000, 0.0)
@@ -133,9 +131,22 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
     return TargetDatabase(config, database, options.target.absolute(), options.replace)
 
 
+@dataclass(frozen=True)
+class Planned:
+    """What a migration needs, in seconds and bytes; None if the first entries cannot stand alone, or are refused.
+    `lacking`: names that the new configuration does not know. `problems`: why it would be refused."""
+
+    problems: list[str] = field(default_factory=list)
+    seconds: float | None = None
+    needed: int | None = None
+    maxsize: int | None = None
+    lacking: list[str] = field(default_factory=list)
+    free: int = 0
+
+
 def planned(
     options: MigrateOptions, place: TargetDatabase, source: DatabaseSummary, progress: Progress, strict: bool = False
-) -> Facts:
+) -> Planned:
     """Time and room, and what would be refused; `strict`: that is raised. Raises NotProven for a configuration that the
     core does not follow."""
     place.require_free()
@@ -148,7 +159,7 @@ def planned(
         lacking = work.lacking(used(options.source), [])
         with progress.step("sample") as meter:
             foreseen = _foreseen(work, source.entries, meter, strict)
-    return {"lacking": lacking, "free": files.free_bytes(place.directory), **foreseen}
+    return dataclasses.replace(foreseen, lacking=lacking, free=files.free_bytes(place.directory))
 
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
@@ -175,24 +186,24 @@ def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
     return in_use + added - dropped
 
 
-def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> Facts:
-    """Seconds and bytes; None if the first entries cannot stand alone, or are refused."""
+def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> Planned:
     options, place, building = work.options, work.place, work.build_options
-    facts: Facts = {"problems": [], "seconds": None, "needed": None, "maxsize": None}
+    foreseen = Planned()
     text, is_all = _first_records(options)
     try:
-        facts["seconds"] = round(_seconds_an_entry(work, text, meter) * entries, 1)
-        facts["needed"] = size = needed(options, place, Meter("room"))
-        facts["maxsize"] = place.database.maxsize
-        facts["maxsize"] = choose_maxsize(place, size, options.maxsize, changing=building.target is None)
+        foreseen = Planned(seconds=round(_seconds_an_entry(work, text, meter) * entries, 1))
+        size = needed(options, place, Meter("room"))
+        foreseen = dataclasses.replace(foreseen, needed=size, maxsize=place.database.maxsize)
+        maxsize = choose_maxsize(place, size, options.maxsize, changing=building.target is None)
+        foreseen = dataclasses.replace(foreseen, maxsize=maxsize)
         require_room(native.limits_of(building, place), lambda: size)
     except LoaderError as error:
         if isinstance(error, MissingParents) and not is_all:
-            return facts  # an entry was moved below one that is younger
+            return foreseen  # an entry was moved below one that is younger
         if strict:
             raise
-        facts["problems"] = [str(error)]
-    return facts
+        foreseen.problems.append(str(error))
+    return foreseen
 
 
 def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
@@ -208,7 +219,7 @@ def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
         built = work.building.make(meter, [descriptor], None)
     with ldif.digesting((), Meter("digest")) as tree:
         mdb.digest(Part(work.building.made), tree, Meter("digest"))
-    return (time.monotonic() - began) / int(built["entries"])
+    return (time.monotonic() - began) / built.entries
 
 
 def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
@@ -230,6 +241,20 @@ def state_of(source: Path) -> list[int | str]:
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, head]
 
 
+class MigrateLoaded(NativeLoaded, frozen=True, kw_only=True):
+    """`late`: entries that stand before their parents. `source_as_read`: of `state_of`. `made_for`: the checksum of
+    `native.made_for`. `made_again`: why the entries could not be copied as they are stored; then `in_source` is their
+    number there, and `checksum` that of the new tree."""
+
+    context_csns: list[str]
+    late: int
+    source_as_read: list[int | str]
+    made_for: str
+    made_again: str = ""
+    in_source: int | None = None
+    checksum: str = ""
+
+
 @dataclass(frozen=True)
 class MigrateSteps:
     """The bodies of the steps. Each can be repeated from its beginning."""
@@ -246,21 +271,29 @@ class MigrateSteps:
     def building(self) -> NativeSteps:
         return NativeSteps(self.build_options, self.run, self.place)
 
-    def load(self, meter: Meter) -> Facts:
+    def load(self, meter: Meter) -> MigrateLoaded:
         """Reads one snapshot of the source. Its records are copied unchanged, unless the new slapd would store an entry
         otherwise: then the entries are made again."""
-        state = state_of(self.options.source)
+        about: dict[str, object] = {
+            "source_as_read": state_of(self.options.source),
+            "made_for": made_for(self.place.config, self.place.database, self.build_options),
+        }
         try:
             with snapshot.held(self.options.source) as held:
                 loaded = self.building.transfer(meter, held)
             context_csns = contents.summarise(self.building.made, newest=False).context_csns
-            loaded |= {"context_csns": list(context_csns), "late": 0}
+            about |= {"context_csns": list(context_csns), "late": 0}
         except NotProven as error:
-            loaded = {**self._made_again(meter), AGAIN: str(error.facts["reason"])}
-        made = made_for(self.place.config, self.place.database, self.build_options)
-        return {**loaded, SOURCE: state, MADE_FOR: made}
+            loaded, source = self._made_again(meter)
+            # The checksum of two trees together.
+            total = (int(source.checksum, 16) + int(loaded.completed, 16)) % 2**128
+            loaded = msgspec.structs.replace(loaded, completed="")
+            about |= {"context_csns": list(source.context_csns), "late": source.late}
+            about |= {"in_source": source.entries, "checksum": f"{total:032x}"}
+            about |= {"made_again": str(error.facts["reason"])}
+        return msgspec.convert(report_of(loaded, about), MigrateLoaded)
 
-    def _made_again(self, meter: Meter) -> Facts:
+    def _made_again(self, meter: Meter) -> tuple[NativeLoaded, mdb.Exported]:
         """One native call reads the entries, another one writes them. Raises SchemaMissing, MadeOtherwise."""
         inner, options = Meter("read"), self.options
 
@@ -281,35 +314,26 @@ class MigrateSteps:
                 )
                 config = self.place.config.path
                 raise MadeOtherwise(path=options.source, config=config, reason=error, advice=advice) from error
-        source, completed = reading.result(), loaded.pop("completed")
-        total = (int(source.checksum, 16) + int(completed, 16)) % 2**128  # the checksum of two trees together
-        return {
-            **loaded,
-            "in_source": source.entries,
-            "checksum": f"{total:032x}",
-            "context_csns": list(source.context_csns),
-            "late": source.late,
-        }
+        return loaded, reading.result()
 
     def lacking(self, attributes: Sequence[str], classes: Sequence[str]) -> list[str]:
         """Names that the new configuration does not know."""
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 
-    def compare(self, meter: Meter, loaded: Facts) -> Facts:
+    def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
         """Compares every entry of the new database with what was read of the old one: number and checksum of all that
         they hold, in whatever order, with what slapadd adds to them or leaves out; or every record, if they were
         copied. Raises MdbDamaged."""
-        if loaded.get("records"):
-            equal = self.building.records_checksum(meter) == loaded["records"]
+        if loaded.records:
+            equal = self.building.records_checksum(meter) == loaded.records
         else:
             with ldif.digesting((), meter) as tree:
                 mdb.digest(Part(self.building.made), tree, meter)
-            equal = (tree.entries, tree.checksum) == (loaded["in_source"], loaded["checksum"])
+            equal = (tree.entries, tree.checksum) == (loaded.in_source, loaded.checksum)
         if not equal:
             raise self._differing(loaded)
-        return {"compared": "equal"}
 
-    def _differing(self, loaded: Facts) -> MdbDamaged:
+    def _differing(self, loaded: MigrateLoaded) -> MdbDamaged:
         """With the names of entries and attributes that differ."""
         made, source = self.building.made, self.options.source
         a, b = (ConfiguredDatabase(one) for one in (source, made))
@@ -319,7 +343,7 @@ class MigrateSteps:
             if not found.equal:
                 break
         shown = "; ".join(f"{one.dn} ({', '.join(one.attributes or (one.kind,))})" for one in found.samples)
-        moved = state_of(source) != loaded[SOURCE]
+        moved = state_of(source) != loaded.source_as_read
         since = ", which was written to since it was read" if moved else ""
         differing = units.number(found.only_a + found.only_b + found.changed)
         return MdbDamaged(path=made, reason=f"it differs from {source}{since} in {differing} entries: {shown}")
@@ -330,8 +354,8 @@ def used(source: Path) -> list[str]:
     return list(contents.attributes(source))
 
 
-def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
-    """Runs or resumes a migration; returns the facts of its steps."""
+def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:
+    """Runs or resumes a migration."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         place = place_of(options, source)
@@ -339,67 +363,100 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
         stale = _is_out_of_date(options, place, run_dir)
         anew = place.begins_anew(run_dir, "migrate", identity, restart or stale)
         with open_run(run_dir, "migrate", identity, progress, timeouts, anew) as run:
-            return {**_steps(options, run, place, source), **run.told_before()}
+            return _steps(options, run, place, source)
 
 
 def _is_out_of_date(options: MigrateOptions, place: TargetDatabase, run_dir: Path) -> bool:
     """Whether the source was written to, or the new slapd or its configuration changed, since the run there read the
     source. Then its result is of no use, published or not."""
     with recorded(run_dir) as catalogue:
-        loaded = catalogue.found("load") if catalogue else None
+        loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
     if loaded is None:
         return False
     made = made_for(place.config, place.database, options.building(place))
-    return (state_of(options.source), made) != (loaded[SOURCE], loaded[MADE_FOR])
+    return (state_of(options.source), made) != (loaded.source_as_read, loaded.made_for)
 
 
-def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary) -> Facts:
+def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary) -> Migrated:
     place.require_still_free(run)
     work = MigrateSteps(options, run, place)
-    looked = run.do("look", lambda meter: examine(options, source))
+    looked = run.do("look", lambda meter: examine(options, source), Examined)
     run.do("config", work.building.config)
     native.require_numbers(source.entries, work.build_options, str(options.source))
-    if run.catalogue.found("load") is None:
+    if not run.catalogue.is_done("load"):
         limits = native.limits_of(work.build_options, place)
         at_most = meta.read_meta(options.source).used * _LARGEST
         require_room(limits, lambda: needed(options, place, Meter("sample")), at_most)
-    loaded = run.do("load", work.load, total=source.entries)
-    checked = run.do("check", lambda meter: work.building.check(meter, loaded))
-    compared = run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded["entries"])
-    published = run.do("publish", lambda meter: work.building.publish(loaded, checked))
+    loaded = run.do("load", work.load, MigrateLoaded, source.entries)
+    checked = run.do("check", lambda meter: work.building.check(meter, loaded), Checked)
+    run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded.entries)
+    published = run.do("publish", lambda meter: work.building.put_into_place(checked), Published)
     seconds = sum(step.seconds for step in run.catalogue.steps())
-    rate = round(loaded["entries"] / seconds)
-    found = {**loaded, **looked, **compared, **published}
-    return {**found, "seconds": round(seconds, 3), "rate": rate}
+    rate = round(loaded.entries / seconds)
+    return Migrated(loaded, looked, published, round(seconds, 3), rate, run.told_before())
 
 
-def examine(options: MigrateOptions, source: DatabaseSummary) -> Facts:
-    """What it is, and what it is going to be."""
+@dataclass(frozen=True)
+class Examined:
+    """What the source is, and what it is going to be."""
+
+    source: str
+    suffix: str
+    format_before: int
+    format: int | None
+    slapd: str | None
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """A finished migration. `before`: `done_before`, as `Run.told_before` has it."""
+
+    loaded: MigrateLoaded
+    examined: Examined
+    published: Published
+    seconds: float
+    rate: int
+    before: Report
+
+    def report(self) -> Report:
+        speed = {"seconds": self.seconds, "rate": self.rate}
+        return report_of(self.loaded, self.examined, {"compared": "equal"}, self.published, speed, self.before)
+
+
+@dataclass(frozen=True)
+class MigratePlan:
+    """What `migrate` would do. `slaptest`: what it prints. `foreseen`: None if slaptest refuses the configuration."""
+
+    examined: Examined
+    directory: str
+    entries: int
+    slaptest: list[str]
+    accepted: bool
+    foreseen: Planned | None
+
+    def report(self) -> Report:
+        own = {name: value for name, value in vars(self).items() if name not in ("examined", "foreseen")}
+        return report_of(self.examined, own, self.foreseen or {"problems": []}, {"dry_run": "nothing was written"})
+
+
+def examine(options: MigrateOptions, source: DatabaseSummary) -> Examined:
     release = tools.release()
-    return {
-        "source": str(options.source),
-        "suffix": ", ".join(source.suffixes),
-        "format_before": meta.read_meta(options.source).format,
-        "format": tools.lmdb_format(),
-        "slapd": ".".join(map(str, release)) if release else None,
-    }
+    return Examined(
+        str(options.source),
+        ", ".join(source.suffixes),
+        meta.read_meta(options.source).format,
+        tools.lmdb_format(),
+        ".".join(map(str, release)) if release else None,
+    )
 
 
-def plan(options: MigrateOptions, progress: Progress) -> Facts:
-    """What `migrate` would do; `accepted` is false if it would not begin. Nothing is written but in a temporary
+def plan(options: MigrateOptions, progress: Progress) -> MigratePlan:
+    """What `migrate` would do. Nothing is written but in a temporary
     directory; a missing TARGET exists meanwhile, because slapd's tools refuse a configuration that names it."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         slaptest = configuration.slaptest(options.config_path)
-        facts: Facts = {
-            **examine(options, source),
-            "directory": str(options.target),
-            "entries": source.entries,
-            "slaptest": slaptest.lines,
-            "accepted": slaptest.accepted,
-            "problems": [],
-            "dry_run": "nothing was written",
-        }
-        if slaptest.accepted:
-            facts |= planned(options, place_of(options, source), source, progress)
-        return facts
+        accepted = slaptest.accepted
+        foreseen = planned(options, place_of(options, source), source, progress) if accepted else None
+        examined, directory = examine(options, source), str(options.target)
+        return MigratePlan(examined, directory, source.entries, list(slaptest.lines), accepted, foreseen)

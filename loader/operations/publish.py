@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import xxhash
 
 from loader import units
@@ -33,16 +34,52 @@ from loader.mdb.verify import Verified
 from loader.operations import packaged
 from loader.operations.tune import apply_maxsize
 from loader.progress import Progress
-from loader.run.log import Facts, exclusive, killpoint, recorded
+from loader.run.log import exclusive, killpoint, recorded
 from loader.run.steps import Run
 from loader.server import configuration, private, tools
 from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
-PUBLISHED = "published"  # among the facts of the step `publish`
 REPLACED = f"{DATA}.replaced-"  # and a time: the name under which an old data file is kept
 WORKSHOP = ".ditseed-clone"  # in the database directory: the same file system, so that publishing is a rename
 _KEPT = "If nobody needs it any more, add --replace: the new database takes its place once it is finished and checked."
+
+
+class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Facts of the step `check`: the file (`files.identity`) that is to be published, and the maxsize that it gets.
+    `notes`: what the operator should know of the database."""
+
+    identity: list[int]
+    entries: int
+    maxsize: int
+    notes: list[str] = []
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Tells later whether a database was written to, or is another one. The entries are for people. `head`: the length
+    of both meta pages, and their checksum."""
+
+    entries: int
+    head: tuple[int, str]
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, data: Path, entries: int) -> Mark:
+        with held.checked_file(data) as pin:
+            length, status = 2 * meta.read_meta(pin).page_size, pin.stat()
+            head = (length, head_digest(pin, length))
+            return cls(entries, head, status.st_size, status.st_mtime_ns)
+
+
+class Published(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Facts of the step `publish`."""
+
+    bytes: int
+    directory: str
+    maxsize: int
+    published: Mark
+    notes: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -74,20 +111,20 @@ class TargetDatabase:
         with made as path:
             yield path
 
-    def require_free(self, checked: Facts | None = None) -> None:
+    def require_free(self, checked: Checked | None = None) -> None:
         """As `require_target`; a database that this run published before it was killed may be there."""
         require_target(self.directory, self.replace or self.holds(checked))
 
     def require_still_free(self, run: Run) -> None:
         """The same until the run has published its database."""
-        if run.catalogue.found("publish") is None:
-            self.require_free(run.catalogue.found("check"))
+        if not run.catalogue.is_done("publish"):
+            self.require_free(run.catalogue.facts_of("check", Checked))
 
-    def holds(self, checked: Facts | None) -> bool:
+    def holds(self, checked: Checked | None) -> bool:
         """Is the database in place the one that the step `check` saw?"""
         if checked is None or not self.data.exists():
             return False
-        return bool(files.identity(self.data) == checked["identity"])
+        return bool(files.identity(self.data) == checked.identity)
 
     def begins_anew(self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool) -> bool:
         """Whether the run in `run_dir` is not to be resumed. Then the target is checked before the run is forgotten.
@@ -104,21 +141,14 @@ class TargetDatabase:
         with recorded(run_dir) as catalogue:
             if catalogue is None:
                 return True
-            differ, published = bool(catalogue.differences(verb, options)), catalogue.found("publish")
+            differ = bool(catalogue.differences(verb, options))
+            published = catalogue.facts_of("publish", Published)
             if published is None:
                 return differ and not catalogue.has_work()
-            if differ or not self.holds(catalogue.found("check")):
+            if differ or not self.holds(catalogue.facts_of("check", Checked)):
                 return True
-            require_as_published(self.directory, published[PUBLISHED], units.moment(catalogue.ended() or 0))
+            require_as_published(self.directory, published.published, units.moment(catalogue.ended() or 0))
             return False
-
-
-def published(data: Path, entries: int) -> Facts:
-    """Tells later whether a database was written to, or is another one. The entries are for people."""
-    with held.checked_file(data) as pin:
-        length, status = 2 * meta.read_meta(pin).page_size, pin.stat()
-        head = [length, head_digest(pin, length)]
-        return {"entries": entries, "head": head, "size": status.st_size, "modified": status.st_mtime_ns}
 
 
 def head_digest(data: Path, length: int) -> str:
@@ -127,24 +157,24 @@ def head_digest(data: Path, length: int) -> str:
         return xxhash.xxh3_128_hexdigest(file.read(length))
 
 
-def require_as_published(directory: Path, before: Facts, finished: str) -> None:
-    """Raises ChangedSince if the database was written to since it was `published`, by LMDB or by anything else. With
+def require_as_published(directory: Path, before: Mark, finished: str) -> None:
+    """Raises ChangedSince if the database was written to since it was marked, by LMDB or by anything else. With
     MDB_WRITEMAP (envflags writemap) the file gets the length of its map when it is opened, and a new mtime."""
     with held.checked_file(directory / DATA) as pin:
-        length, digest = before["head"]
+        length, digest = before.head
         status, same = pin.stat(), head_digest(pin, length) == digest
-    grown = status.st_size > before["size"]
-    if same and (grown or (status.st_size, status.st_mtime_ns) == (before["size"], before["modified"])):
+    grown = status.st_size > before.size
+    if same and (grown or (status.st_size, status.st_mtime_ns) == (before.size, before.modified)):
         return
     try:
         now = units.number(contents.entry_count(directory))
     except (MdbDamaged, NotLmdb):
         now = "none that can be read"
-    raise ChangedSince(path=directory / DATA, finished=finished, then=units.number(before["entries"]), now=now)
+    raise ChangedSince(path=directory / DATA, finished=finished, then=units.number(before.entries), now=now)
 
 
-def publish_environment(made: Path, place: TargetDatabase, checked: Facts, entries: int, maxsize: int) -> Facts:
-    """Rename made/data.mdb, which holds `entries`, into place, then bring the configured maxsize up to `maxsize`.
+def publish_environment(made: Path, place: TargetDatabase, checked: Checked) -> Published:
+    """Renames made/data.mdb into place, then brings the configured maxsize up to that of `checked`.
 
     A second call after a kill knows from `checked` that the rename is done.
     """
@@ -155,16 +185,12 @@ def publish_environment(made: Path, place: TargetDatabase, checked: Facts, entri
             facts = meta.read_meta(made)
             os.truncate(made / DATA, facts.used)
             put(made / DATA, place.directory, place.database.mode, place.replace)
+    maxsize = checked.maxsize
     if maxsize != place.database.maxsize:
         # Of a glued tree another database's maxsize may have been changed meanwhile.
         apply_maxsize(configuration.read(place.config.path), place.database, maxsize)
-    size = place.data.stat().st_size
-    return {
-        "bytes": size,
-        "directory": str(place.directory),
-        "maxsize": maxsize,
-        PUBLISHED: published(place.data, entries),
-    }
+    mark = Mark.of(place.data, checked.entries)
+    return Published(place.data.stat().st_size, str(place.directory), maxsize, mark, checked.notes)
 
 
 def require_target(directory: Path, replace: bool) -> None:

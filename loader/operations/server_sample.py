@@ -12,9 +12,8 @@ from pathlib import Path
 
 from loader import units
 from loader.errors import Cancelled
-from loader.operations.export import ExportOptions, plan_of, trial_plan
+from loader.operations.export import ExportOptions, Start, trial_plan
 from loader.progress import Meter
-from loader.run.log import Facts
 from loader.server.options import Connection, Search
 from loader.server.session import session
 from loader.sources import ldap as source
@@ -33,14 +32,14 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
     """Its notes are what the server hides. The server looks at all entries; a directory whose entries have no entryUUID
     is read whole. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
     asked = ExportOptions(connection, scratch, pieces=1)
-    cut = trial_plan(asked, meter)
-    (whole, *_) = plan_of(cut, asked.page).partitions
-    entries, counted = cut["expected"], True
+    start, cut = trial_plan(asked, meter)
+    (whole, *_) = cut.plan(asked.page).partitions
+    entries, counted = cut.expected, True
     if entries is None:
         entries, counted = _count(connection, whole.search, scratch, meter)
     parts = 1 if entries <= _READ_WHOLE else int(entries / wanted.of(entries))
     path = scratch / "sample.ldif"
-    while where := _part(connection, cut, parts):
+    while where := _part(connection, start, cut.expected, parts):
         source.fetch(connection, replace(whole.search, where=where), path, meter)
         read = sampling.count(path)
         if read >= wanted.records / _LEAST:
@@ -52,7 +51,7 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
     how = f"one of {units.number(parts)} parts by entryUUID" if where else "all of it was read"
     total = entries if counted else max(entries, parts * read)
     found = sampling.of_part([path], total, wanted, how, counted)
-    return replace(found, notes=tuple(cut["hidden"]))
+    return replace(found, notes=tuple(cut.hidden))
 
 
 def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) -> tuple[int, bool]:
@@ -76,18 +75,17 @@ def _count(connection: Connection, search: Search, scratch: Path, meter: Meter) 
     return entries, whole
 
 
-def _part(connection: Connection, cut: Facts, parts: int) -> str | None:
+def _part(connection: Connection, start: Start, expected: int | None, parts: int) -> str | None:
     """A filter for one of so many parts; None where all is read."""
     if parts <= 1:
         return None
-    base = str(cut["base"])
     with session(connection) as server:
-        looked = planner.sample(server, base)
+        looked = planner.sample(server, start.base)
     found = looked.stamps()
     if looked.whole or len(found) < len(looked.entries):
         return None
     try:
-        lie = spread(found, cut["context_csns"], cut["expected"])
+        lie = spread(found, start.context_csns, expected)
     except ValueError:  # an entryUUID that is none
         return None
     return filters(replace(lie, each=max(lie.each, _SPREAD)), parts)[parts // 2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from loader import exports
 from loader.errors import LoaderError, OutputNotEmpty
 from loader.exports import RUN_DIR, Manifest, ShardFile
 from loader.progress import Progress
-from loader.run.log import Facts, killpoint
+from loader.run.log import Report, killpoint
 from loader.run.steps import Run, open_run
 from loader.storage import files
 
@@ -21,14 +21,27 @@ PARTS, ARRANGED = "parts", "arranged"
 
 
 @dataclass(frozen=True)
+class Whole:
+    """All entries of an export. `checksum`: order-free; the rest as in the manifest."""
+
+    base: str
+    started: str
+    context_csns: Sequence[str]
+    entries: int
+    checksum: str
+    duplicates: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
 class Finished:
     """An export that has ended. `before`: `done_before`, as `Run.told_before` has it for the report."""
 
     manifest: Manifest
-    before: Facts
+    before: Report
 
     @property
-    def report(self) -> Facts:
+    def report(self) -> Report:
         """For --json and --report."""
         return {**asdict(self.manifest), **self.before}
 
@@ -80,7 +93,7 @@ class ShardDirectory:
     def done_before(self, last: str = "shards") -> Manifest | None:
         """The manifest of a finished run; `last` is its last step. Raises ManifestBroken if what it made is gone or has
         another size."""
-        if self.run.catalogue.found(last) is None:
+        if not self.run.catalogue.is_done(last):
             return None
         known = exports.require(self.output)
         exports.require_there(known, self.output)
@@ -107,33 +120,31 @@ class ShardDirectory:
 
     def finish(
         self,
-        whole: Facts,
-        shards: Iterable[ShardFile],
+        whole: Whole,
+        shards: Sequence[ShardFile],
         source: str,
         partitions: str,
-        hidden: Iterable[str] = (),
-        notes: Iterable[str] = (),
-    ) -> Facts:
-        """Write the manifest: an export that has one is complete. `whole`: what the steps found out about all of it."""
-        hidden = tuple(hidden)
+        hidden: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Writes the manifest: an export that has one is complete."""
         made = Manifest(
-            base=whole["base"],
-            entries=whole["entries"],
-            content_checksum=whole["checksum"],
-            context_csns=tuple(whole["context_csns"]),
+            base=whole.base,
+            entries=whole.entries,
+            content_checksum=whole.checksum,
+            context_csns=tuple(whole.context_csns),
             shards=tuple(shards),
             source=source,
-            started=whole["started"],
+            started=whole.started,
             finished=now(),
             partitions=partitions,
-            duplicates=whole.get("duplicates", 0),
-            dropped=whole.get("dropped", 0),
+            duplicates=whole.duplicates,
+            dropped=whole.dropped,
             notes=(*hidden, *notes),
-            hidden=hidden,
+            hidden=tuple(hidden),
         )
         files.write_durably(self.output / exports.FILE, made.text())
         clear(self.run.directory)
-        return {"entries": made.entries}
 
 
 def clear(run_dir: Path) -> None:

@@ -20,13 +20,15 @@ from loader.errors import Cancelled, EntryRefused
 from loader.operations import live
 from loader.operations.build import native, steps
 from loader.operations.build.inputs import BuildOptions
+from loader.operations.build.native import NativeLoaded
 from loader.operations.build.native import NativeSteps as Building
-from loader.operations.export import ExportOptions, ExportSteps, notes, plan_of
+from loader.operations.build.steps import Outcome
+from loader.operations.export import ExportOptions, ExportSteps, ReadingPlan, Start, notes
 from loader.operations.live import Reread
-from loader.operations.publish import TargetDatabase
+from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.shards import clear
 from loader.progress import Meter
-from loader.run.log import Facts, killpoint
+from loader.run.log import Counted, Report, killpoint
 from loader.run.steps import Run
 from loader.server.options import Search
 from loader.sinks.mdb import Feed, Input, LiveSource
@@ -39,24 +41,26 @@ MOST_CONTAINERS = 500  # there
 MEMORY = 3 << 29  # bytes for sorting at most: more makes nothing faster
 
 
-def build(reading: ExportOptions, building: BuildOptions, run: Run, place: TargetDatabase, allow_hidden: bool) -> Facts:
+def build(
+    reading: ExportOptions, building: BuildOptions, run: Run, place: TargetDatabase, allow_hidden: bool
+) -> Report:
     """The named steps; the facts that a report shows. `allow_hidden`: also of a server that does not show all."""
     memory = min(MEMORY, resources.sorting_memory())
     building = dataclasses.replace(building, memory=building.memory or memory)
     work = _StreamStep(ExportSteps(reading, run), building, place, run, allow_hidden)
     run.do("config", Building(building, run, place).config)
-    start = run.do("start", work.reading.start)
-    cut = run.do("plan", lambda meter: work.reading.plan(meter, start))
-    native.require_numbers(cut["expected"], building, start["uri"])
-    run.progress.say(f"reading in {cut['how']}")
-    loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), total=cut["expected"])
+    start = run.do("start", work.reading.start, Start)
+    cut = run.do("plan", lambda meter: work.reading.plan(meter, start), ReadingPlan)
+    native.require_numbers(cut.expected, building, start.uri)
+    run.progress.say(f"reading in {cut.how}")
+    loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), NativeLoaded, cut.expected)
     made = Building(building, run, place)
-    checked = run.do("check", lambda meter: made.check(meter, loaded))
-    published = run.do("publish", lambda meter: made.publish(loaded, checked))
+    checked = run.do("check", lambda meter: made.check(meter, loaded), Checked)
+    published = run.do("publish", lambda meter: made.put_into_place(checked), Published)
     clear(run.directory)
     seconds = sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
-    rate = round(loaded["entries"] / seconds)
-    return {**loaded, **published, "seconds": round(seconds, 3), "rate": rate}
+    speed = {"seconds": round(seconds, 3), "rate": round(loaded.entries / seconds)}
+    return Outcome(loaded, published, {"context_csns": start.context_csns, **speed}).report()
 
 
 @dataclass(frozen=True)
@@ -69,31 +73,31 @@ class _StreamStep:
     run: Run
     allow_hidden: bool
 
-    def stream(self, meter: Meter, start: Facts, cut: Facts) -> Facts:
+    def stream(self, meter: Meter, start: Start, cut: ReadingPlan) -> NativeLoaded:
         """Read and build; what has moved meanwhile is read again before the entries are numbered."""
         self.reading.parts.mkdir(exist_ok=True)
         head = self._read_head(meter, start, cut)
         for path in self.reading.parts.glob("late-*"):
             path.unlink()  # of an interrupted try
         containers = self.reading.containers(meter, start, self.reading.options.connection)
-        again = Reread(containers, start["context_csns"], start["context_csns"])
-        with self._fed(meter, plan_of(cut, self.reading.options.page)) as fed:
-            facts = self._make(
+        again = Reread(containers, start.context_csns, start.context_csns)
+        with self._fed(meter, cut.plan(self.reading.options.page)) as fed:
+            loaded = self._make(
                 meter, [*head, *fed], start, LiveSource(next(iter(head), None), again, containers.require_renamed)
             )
         # What went through a file on its way, as the containers do, was counted at both of its ends.
-        meter.add(entries=facts["read"] - meter.entries)
-        hidden, _ = notes(self.reading.options, meter, start, cut, facts["entries"])
+        meter.add(entries=loaded.read - meter.entries)
+        hidden, _ = notes(self.reading.options, meter, start, cut, loaded.entries)
         if not self.allow_hidden:
-            live.require_nothing_hidden(start["uri"], hidden)
-        return {**facts, "context_csns": start["context_csns"]}
+            live.require_nothing_hidden(start.uri, hidden)
+        return loaded
 
-    def _make(self, meter: Meter, fed: Sequence[Input], start: Facts, beside: LiveSource) -> Facts:
-        began = datetime.datetime.fromisoformat(start["started"])
+    def _make(self, meter: Meter, fed: Sequence[Input], start: Start, beside: LiveSource) -> NativeLoaded:
+        began = datetime.datetime.fromisoformat(start.started)
         options = dataclasses.replace(self.options, now=f"{began:%Y%m%d%H%M%SZ}")
         building = Building(options, self.run, self.place)
         try:
-            return building.make(meter, fed, start["context_csns"], beside)
+            return building.make(meter, fed, start.context_csns, beside)
         except EntryRefused:
             self._require_schema(building.rejects)
             raise
@@ -104,22 +108,22 @@ class _StreamStep:
         names = (found.attributes, found.object_classes)
         steps.require_known(self.place, *names, self.run.directory)
 
-    def _read_head(self, meter: Meter, start: Facts, cut: Facts) -> list[Path]:
+    def _read_head(self, meter: Meter, start: Start, cut: ReadingPlan) -> list[Path]:
         """Containers that stand among the first entries: where parents come before their children, the core writes
         nothing twice."""
         connection, head = self.reading.options.connection, self.reading.parts / HEAD
-        found = cut.get("containers", [])[:MOST_CONTAINERS]
+        found = cut.containers[:MOST_CONTAINERS]
         if not found:
             return []
         where = "".join(f"(entryUUID={uuid})" for uuid in found)
-        asked = Search(start["base"], f"(|{where})", attributes=tuple(cut["attributes"]))
+        asked = Search(start.base, f"(|{where})", attributes=tuple(cut.attributes))
         source.fetch(connection, asked, head, meter)
         return [head]
 
     @contextmanager
     def _fed(self, meter: Meter, plan: Plan) -> Iterator[list[Input]]:
         """What to build from: pieces that were kept, and the feed of those that are read meanwhile."""
-        done = self.run.catalogue.partitions("stream")
+        done = self.run.catalogue.partitions("stream", Counted)
         keeps = len(plan.cut) > self.reading.options.jobs
         todo = [one for one in plan.partitions if one.name not in done]
         feed = Feed()
@@ -143,7 +147,7 @@ class _StreamStep:
 
         def keep(_: ConnectionSlot, piece: Piece, entries: int) -> None:
             if keeps:
-                self.run.catalogue.finish_partition("stream", piece.name, {"entries": entries})
+                self.run.catalogue.finish_partition("stream", piece.name, Counted(entries))
             killpoint("stream.partition")
 
         slots = [ConnectionSlot(0, number) for number in range(options.jobs)]

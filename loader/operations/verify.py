@@ -21,9 +21,6 @@ from loader.defaults import LADDER
 from loader.errors import IndexesUnknown, MdbDamaged, NoSuchPath, NotProven, SyncreplUnreadable, UsageProblem
 from loader.mdb import contents, meta, verify
 from loader.mdb.verify import AuditReport, Problem, Resources
-from loader.operations.build import native
-from loader.operations.build.steps import member_of_notes
-from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.server import configuration
 from loader.sinks import mdb
@@ -173,6 +170,8 @@ def _others(options: VerifyOptions, subject: _Subject) -> Iterator[str]:
 def _without_member_of(subject: _Subject, verdict: AuditReport) -> list[str]:
     if subject.configured is None or not verdict.sound:
         return []
+    from loader.operations.build.steps import member_of_notes  # with what a build needs: not for `verify --help`
+
     return member_of_notes(*subject.configured, subject.place)
 
 
@@ -223,6 +222,8 @@ def _there(place: Path, config: Config | None = None) -> Path:
     with suppress(MdbDamaged):  # the core tells all that is wrong with it
         facts = meta.read_meta(place)
         if config is not None:
+            from loader.operations.publish import require_readable_format
+
             require_readable_format(place, facts.format)
     return place
 
@@ -247,6 +248,8 @@ def known_to_core(config: Config, database: Database, place: Path) -> mdb.Databa
 
 def given_to_core(config: Config, database: Database, place: Path) -> mdb.TargetSpec:
     """What that follows from. Raises NotProven, ConfigUnreadable."""
+    from loader.operations.build import native
+
     found = target_spec(config, database, place)
     native.require_keys(found.settings)
     return found

@@ -20,10 +20,10 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TypeVar
 
+import msgspec
 import xxhash
 
 from loader import defaults, plain
@@ -33,15 +33,16 @@ from loader.storage import files, held
 
 FILE = "run.log"
 
-Facts = dict[str, Any]
+Report = dict[str, object]  # what a verb reports, by the names of --json
+Kind = TypeVar("Kind")
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True):
     """One line. A later row of the same kind and name replaces it, or removes it if that one is `undone`."""
 
     kind: str
     name: str
-    facts: Facts
+    facts: object = None
     entries: int = 0
     seconds: float = 0.0
     finished: float = 0.0  # Unix time
@@ -78,7 +79,7 @@ class Log:
         with self._turn, files.explained(self.path):
             seal, bodies, text = self._seal, [], b""
             for row in rows:
-                body = json.dumps(plain.told(row._asdict())).encode()
+                body = json.dumps(report_of(row)).encode()
                 seal = _seal(seal, body)
                 bodies.append(body)
                 text += seal + b" " + body + b"\n"
@@ -118,15 +119,42 @@ class Log:
         return self._descriptor
 
     def _apply(self, body: bytes) -> None:
-        row = Row(**json.loads(body))
+        row = msgspec.convert(json.loads(body), Row)
         if row.undone:
             self.rows.pop((row.kind, row.name), None)
         else:
             self.rows[row.kind, row.name] = row
 
 
+def report_of(*parts: object) -> Report:
+    """The fields of dataclasses, structs and mappings in one dictionary of what JSON knows; a later part wins. Of a
+    struct with `omit_defaults`, fields that have their default are left out."""
+    report: Report = {}
+    for part in parts:
+        report |= msgspec.to_builtins(part, enc_hook=str)
+    return plain.told(report)
+
+
 def _seal(before: bytes, body: bytes) -> bytes:
     return xxhash.xxh3_128_hexdigest(before + body).encode()
+
+
+class About(msgspec.Struct, frozen=True):
+    """The facts of the row "run"."""
+
+    verb: str
+    options: Report
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The entries of a step or of one of its partitions; 0 where none are counted."""
+
+    entries: int = 0
+
+
+def _revived(kind: type[Kind], value: object) -> Kind:
+    """A value of a type that JSON does not have, such as Path, from its text; what is an `object` stays as it is."""
+    return value if isinstance(value, kind) else kind(value)  # type: ignore[call-arg]
 
 
 class Catalogue(Log):
@@ -143,8 +171,7 @@ class Catalogue(Log):
         if differences:
             raise RunMismatch(path=self.directory, differences=", ".join(differences))
         if differences is None:
-            facts = {"verb": verb, "options": dict(options)}
-            self.append(Row("run", uuid.uuid4().hex, facts, finished=time.time()))
+            self.append(Row("run", uuid.uuid4().hex, About(verb, dict(options)), finished=time.time()))
         return differences is not None
 
     def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
@@ -152,32 +179,43 @@ class Catalogue(Log):
         about = self.about()
         if about is None:
             return None
-        before = {"verb": about[0], **about[1]}
+        before = {"verb": about.verb, **about.options}
         now = {"verb": verb, **json.loads(json.dumps(plain.told(dict(options))))}
         return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
-    def about(self) -> tuple[str, Facts] | None:
-        """The verb and the options of the run; None when there is none yet."""
-        return next(((row.facts["verb"], row.facts["options"]) for row in self.of("run")), None)
+    def about(self) -> About | None:
+        """None when there is no run yet."""
+        return next((self._converted(row, About) for row in self.of("run")), None)
 
     def has_work(self) -> bool:
         """Whether so much is done that a run with other options must not replace it unless the operator says so."""
         partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
-        read = sum(row.facts.get("entries", 0) for row in partitions)
+        read = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
         seconds = sum(step.seconds for step in self.steps())
         return read > defaults.WORTH_READ or seconds > defaults.WORTH_KEEPING
 
-    def found(self, step: str) -> Facts | None:
-        """A copy of the facts of a finished step; None while it is not done."""
-        row = self.rows.get(("step", step))
-        return None if row is None else deepcopy(row.facts)
+    def is_done(self, step: str) -> bool:
+        return ("step", step) in self.rows
 
-    def finish(self, step: str, facts: Facts, entries: int, seconds: float) -> None:
+    def facts_of(self, step: str, kind: type[Kind]) -> Kind | None:
+        """The facts of a finished step; None while it is not done. Raises CatalogueDamaged if they are of another
+        kind."""
+        row = self.rows.get(("step", step))
+        return None if row is None else self._converted(row, kind)
+
+    def _converted(self, row: Row, kind: type[Kind]) -> Kind:
+        try:
+            return msgspec.convert(row.facts, kind, dec_hook=_revived)
+        except msgspec.ValidationError as error:
+            reason = f"the facts of {row.name} are of another version: {error}"
+            raise CatalogueDamaged(path=self.path, reason=reason) from error
+
+    def finish(self, step: str, facts: object, entries: int, seconds: float) -> None:
         self.append(Row("step", step, facts, entries, seconds, time.time()))
 
     def undo(self, step: str) -> None:
         """Makes a step one that is not done, durably."""
-        self.append(Row("step", step, {}, undone=True))
+        self.append(Row("step", step, undone=True))
 
     def steps(self) -> list[Row]:
         """The finished steps, in the order in which they were finished."""
@@ -187,11 +225,11 @@ class Catalogue(Log):
         """Unix time of the step that was finished last; None before the first."""
         return max((step.finished for step in self.steps()), default=None)
 
-    def partitions(self, step: str) -> dict[str, Facts]:
+    def partitions(self, step: str, kind: type[Kind]) -> dict[str, Kind]:
         """The facts of the finished partitions of a step, by name."""
-        return {row.name: {**row.facts} for row in self.of(_partition_of(step))}
+        return {row.name: self._converted(row, kind) for row in self.of(_partition_of(step))}
 
-    def finish_partition(self, step: str, name: str, facts: Facts) -> None:
+    def finish_partition(self, step: str, name: str, facts: object) -> None:
         self.append(Row(_partition_of(step), name, facts, finished=time.time()))
 
 

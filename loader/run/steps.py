@@ -1,6 +1,6 @@
 """A run is a list of named steps. Each is done once, and its facts are kept.
 
-    run.do("export", lambda meter: export_entries(..., meter))
+    exported = run.do("export", lambda meter: export_entries(..., meter), Exported)
 
 An operation reads as such a list. After `kill -9` the same list is read again, and finished steps are skipped.
 
@@ -20,6 +20,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import overload
 
 import msgspec
 
@@ -40,7 +41,18 @@ from loader.errors import (
     of_system,
 )
 from loader.progress import Meter, Progress, alongside
-from loader.run.log import Catalogue, Facts, Row, exclusive, forget, killpoint, locking_process, recorded
+from loader.run.log import (
+    Catalogue,
+    Counted,
+    Kind,
+    Report,
+    Row,
+    exclusive,
+    forget,
+    killpoint,
+    locking_process,
+    recorded,
+)
 from loader.storage import files, held
 
 LIVE_FILE = "now.json"
@@ -97,16 +109,27 @@ class Run:
         """The path as the operator knows it."""
         return Path(plain.with_operator_paths(str(self.directory)))
 
-    def do(self, name: str, work: Callable[[Meter], Facts], total: int | None = None) -> Facts:
-        """Does a step unless it is done; returns its facts either way.
+    @overload
+    def do(self, name: str, work: Callable[[Meter], None], *, total: int | None = None) -> None: ...
+
+    @overload
+    def do(self, name: str, work: Callable[[Meter], Kind], kind: type[Kind], total: int | None = None) -> Kind: ...
+
+    def do(
+        self, name: str, work: Callable[[Meter], object], kind: type | None = None, total: int | None = None
+    ) -> object:
+        """Does a step unless it is done; returns its facts, of this kind, either way.
 
         Killed at `NAME.start`, in the work, or at `NAME.unrecorded`, the step is done again, so the work must be
         repeatable. Killed at `NAME.recorded`, it is not.
         """
-        facts = self.catalogue.found(name)
-        if facts is not None:
+        if self.catalogue.is_done(name):
             self.progress.passed_over(self._shown(name))
-            return facts
+        else:
+            self._do(name, work, total)
+        return None if kind is None else self.catalogue.facts_of(name, kind)
+
+    def _do(self, name: str, work: Callable[[Meter], object], total: int | None) -> None:
         self.worked = True
         killpoint(f"{name}.start")
         allowed = self.timeouts.get(name, self.timeouts.get("*"))
@@ -114,11 +137,10 @@ class Run:
             note = partial(self._note_step, name, meter)
             note()
             with watching(meter, allowed, note):
-                facts = plain.told(work(meter))
+                facts = work(meter)
         killpoint(f"{name}.unrecorded")
         self.catalogue.finish(name, facts, meter.entries, meter.seconds)
         killpoint(f"{name}.recorded")
-        return facts
 
     def note(self, live: Live) -> None:
         """Writes now.json. Never fails: a run does not end because this cannot be written. It is written in place, in
@@ -136,7 +158,7 @@ class Run:
     def _note_step(self, name: str, meter: Meter) -> None:
         self.note(Live(name, meter.entries, meter.total, meter.seconds))
 
-    def told_before(self) -> Facts:
+    def told_before(self) -> Report:
         """For the report of a verb: when all of it was done, if nothing was done now."""
         ended = None if self.worked else self.catalogue.ended()
         return {} if ended is None else {"done_before": units.moment(ended)}
@@ -247,22 +269,22 @@ class RunStatus:
 
     directory: Path
     verb: str
-    options: Facts
-    steps: list[Row]
+    options: Report
+    catalogue: Catalogue
     read: int
     process: int | None
     heard: float
     live: Live
 
     @property
+    def steps(self) -> list[Row]:
+        return self.catalogue.steps()
+
+    @property
     def under_way(self) -> str | None:
         """The step that was begun and is not finished."""
         step = self.live.step
-        return None if step is None or self.found(step) is not None else step
-
-    def found(self, step: str) -> Facts | None:
-        """The facts of a finished step."""
-        return next((row.facts for row in self.steps if row.name == step), None)
+        return None if step is None or self.catalogue.is_done(step) else step
 
 
 def status_of(directory: Path) -> RunStatus | None:
@@ -273,9 +295,10 @@ def status_of(directory: Path) -> RunStatus | None:
             return None
         return RunStatus(
             directory,
-            *about,
-            catalogue.steps(),
-            sum(facts["entries"] for facts in catalogue.partitions("read").values()),
+            about.verb,
+            about.options,
+            catalogue,
+            sum(part.entries for part in catalogue.partitions("read", Counted).values()),
             locking_process(directory / "lock"),
             _last_write(directory),
             _read_live(directory),

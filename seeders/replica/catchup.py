@@ -19,10 +19,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from loader import csn, dn, plain, units
 from loader.config import Change, Config, Database
 from loader.errors import ConfigHidden, LoaderError
-from loader.run.log import Facts
+from loader.run.log import Report
 from loader.server import configuration, options, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
@@ -406,16 +408,46 @@ class _CatchUpProbe:
 # The forecast as a seeding reports it.
 
 
+class Forecast(msgspec.Struct, frozen=True):
+    """`answer`: the name of a SyncAnswer. `seconds` and `memory` (bytes) of the catch-up; None if nobody knows how many
+    `entries` there are. `logged`: the consumer logs sync. `lost`: it will never hear of some deletions."""
+
+    answer: str
+    why: str
+    sure: bool
+    entries: int | None
+    seconds: float | None
+    memory: int | None
+    logged: bool
+    lost: bool
+
+    @property
+    def kind(self) -> SyncAnswer:
+        return SyncAnswer[self.answer.upper()]
+
+
+class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Facts of the first step. Without a provider, only `suffix` is set. `prepared`: what --prepare-provider did."""
+
+    suffix: str
+    provider: str | None = None
+    prepared: list[str] | None = None
+    context_csns: list[str] | None = None
+    forecast: Forecast | None = None
+    catch_up: str = ""
+
+
 def forecast(
     connection: Connection, base: str, claimed: Sequence[str] | None, consumer: Config, log_base: str | None, part: bool
-) -> Facts:
-    """What a consumer gets that claims `claimed` (None: nobody knows yet), as warnings and as facts for the catalogue.
+) -> tuple[Forecast | None, str]:
+    """What a consumer gets that claims `claimed` (None: nobody knows yet), also in words. Logs warnings. None and "" if
+    it is not known.
 
     `log_base`: the accesslog that its syncrepl reads. `part`: it asks for less than all.
     """
     if claimed is None:
         log.warning("%s: only reading the LDIF tells its contextCSN", _UNKNOWN)
-        return {}
+        return None, ""
     try:
         with session(connection) as server:
             suffix = server.context_of(base)
@@ -428,7 +460,7 @@ def forecast(
             mend = list(commands(server, suffix, expected, entries)) if costly else []
     except LoaderError as error:
         log.warning("%s: %s", _UNKNOWN, error)
-        return {}
+        return None, ""
     if logged and expected.answer in COSTLY:
         saved = units.duration(cost.seconds - of(expected.answer, many, logged=False).seconds)
         notes.append(f"catch-up: the consumer's log level has `sync`, which is {saved} of that")
@@ -444,17 +476,17 @@ def forecast(
     for note in notes:
         log.warning(note)
     priced = entries is not None or expected.answer not in COSTLY
-    facts = {
-        "answer": expected.answer.name.lower(),
-        "why": expected.why,
-        "sure": expected.sure,
-        "entries": entries,
-        "seconds": round(cost.seconds, 1) if priced else None,
-        "memory": cost.memory if priced else None,
-        "logged": logged,
-        "lost": expected.lost,
-    }
-    return {"forecast": facts, "catch_up": says}
+    seen = Forecast(
+        expected.answer.name.lower(),
+        expected.why,
+        expected.sure,
+        entries,
+        round(cost.seconds, 1) if priced else None,
+        cost.memory if priced else None,
+        logged,
+        expected.lost,
+    )
+    return seen, says
 
 
 def _notes(server: Session, expected: CatchUpForecast, seconds: float) -> Iterator[str]:
@@ -478,14 +510,15 @@ def without_provider() -> None:
     log.warning("%s: it was not asked (-H)", _UNKNOWN)
 
 
-def told(preflight: Facts, entries: int | None = None) -> Facts:
+def told(preflight: Preflight, entries: object = None) -> Report:
     """Those facts of a preflight that are reported. `entries`: as many as there turned out to be."""
-    shown: Facts = {name: preflight[name] for name in ("catch_up", "prepared") if name in preflight}
-    forecast = preflight.get("forecast")
-    answer = SyncAnswer[forecast["answer"].upper()] if forecast else None
-    if entries and forecast and answer in COSTLY:
-        shown["catch_up"] = _price(answer, entries, forecast["logged"])
-    return shown
+    report: Report = {"catch_up": preflight.catch_up} if preflight.catch_up else {}
+    if preflight.prepared is not None:
+        report["prepared"] = preflight.prepared
+    forecast = preflight.forecast
+    if isinstance(entries, int) and entries and forecast and forecast.kind in COSTLY:
+        report["catch_up"] = _price(forecast.kind, entries, forecast.logged)
+    return report
 
 
 # What makes a provider answer a seed with changes alone, as an operator types it on the provider's host.

@@ -25,11 +25,11 @@ from loader.mdb.meta import DATA
 from loader.operations import sizing, stream_build
 from loader.operations.build import native, steps
 from loader.operations.export import STEPS as EXPORT_STEPS
-from loader.operations.export import ExportOptions, plan_of, trial_plan
+from loader.operations.export import ExportOptions, ReadingPlan, trial_plan
 from loader.operations.room import require_room
 from loader.operations.sizing import Forecast
 from loader.progress import Meter, Progress
-from loader.run.log import Facts
+from loader.run.log import Report, report_of
 from loader.server import configuration, questions
 from loader.server.options import Connection
 from loader.server.session import session
@@ -40,6 +40,7 @@ from loader.sources.location import Kind, LdifFiles, is_stream, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, temporary
 from seeders.replica import catchup, partial, plan, preflight
+from seeders.replica.catchup import Preflight
 from seeders.replica.plan import CATCH_UP, PlannedStep, ProviderLoad, SeedPlan, StrategyName, StrategyPlan
 from seeders.replica.seed_cmd import STRATEGIES, options_of
 from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, StoppedConsumer, Strategy, reading
@@ -59,7 +60,7 @@ _AGE = re.compile(r"(?:(\d{1,5})\+)?(\d{1,2}):(\d\d)(?::(\d\d))?\Z")  # slapo-ac
 _JUST_NOW = "measured just now"
 
 
-def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Facts]:
+def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Report]:
     """The plan, and what the checks of the chosen strategy found. Changes nothing; tries all strategies if `options`
     names none. Raises LoaderError if the configuration cannot be read, or if a seeding by the named strategy would end
     with it."""
@@ -75,7 +76,7 @@ def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Facts]:
             uuid = plan.base_uuid(options.connection, suffix)
     entries = trial.entries if any(row.feasible for row in rows) else None
     seed_plan = SeedPlan(
-        suffix=facts.get("suffix", suffix),
+        suffix=str(facts.get("suffix", suffix)),
         provider=options.connection.uri if options.connection else None,
         provider_uuid=uuid,
         configuration=plan.fingerprint(config),
@@ -144,7 +145,7 @@ class _Trial:
     def __init__(self, options: SeedOptions, progress: Progress) -> None:
         self.options, self.progress = options, progress
         self.measured: dict[str, str] = {}
-        self.facts: dict[str, Facts] = {}
+        self.facts: dict[str, Report] = {}
         self._reading: Reading | None = None
         self._building: Building | None = None
         self._of_ldif: Building | None = None
@@ -179,12 +180,12 @@ class _Trial:
         strategy = STRATEGIES[options.strategy](options)
         seen = preflight.preflight(strategy, dry_run=True)
         checked = time.monotonic()
-        planned: Facts = {}
+        planned: Report = {}
         if isinstance(strategy, Ldif) and not self.options.strategy:  # the sample tells enough to compare strategies
             strategy.require_context_csn(self.progress)
         else:
-            planned = strategy.plan(seen["suffix"], self.progress)
-        self.facts[options.strategy] = {**seen, **planned}
+            planned = strategy.plan(seen.suffix, self.progress)
+        self.facts[options.strategy] = report_of(seen, planned)
         price = Price(strategy, seen, planned, round(checked - began, 3), round(time.monotonic() - checked, 3))
         price = self._measured(price)
         if isinstance(strategy, StoppedConsumer) and price.building and not price.copying:
@@ -207,7 +208,7 @@ class _Trial:
             return dataclasses.replace(price, building=self._of_ldif, entries=entries)
         entries = self._count(price)
         if self._reading is None or self._building is None:
-            self._read(strategy, price.seen["suffix"], entries)
+            self._read(strategy, price.seen.suffix, entries)
         if self._reading and self._reading.whole:
             entries = self._reading.entries
         if entries is None:
@@ -228,7 +229,7 @@ class _Trial:
         connection = price.strategy.options.connection
         assert connection is not None
         with session(connection) as server:
-            suffix = server.context_of(connection.base or price.seen["suffix"])
+            suffix = server.context_of(connection.base or price.seen.suffix)
             entries = questions.entries(server, suffix, sampled=True)
         if entries is None:
             with suppress(LoaderError):
@@ -243,7 +244,7 @@ class _Trial:
             else:
                 exporting = reading(strategy.options, suffix, scratch)
             with self.progress.step("read") as meter:
-                self._reading, paths = _read(exporting, trial_plan(exporting, meter), scratch, meter)
+                self._reading, paths = _read(exporting, trial_plan(exporting, meter)[1], scratch, meter)
             read = self._reading
             self.measured["reading"] = (
                 f"{units.number(read.entries)} entries in {units.duration(read.seconds)} over "
@@ -300,9 +301,9 @@ def _warnings() -> Iterator[list[str]]:
 # Measuring.
 
 
-def _read(exporting: ExportOptions, cut: Facts, scratch: Path, meter: Meter) -> tuple[Reading, list[Path]]:
+def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Meter) -> tuple[Reading, list[Path]]:
     """The pieces that a seeding begins with, read for a few seconds at most; and the files of what came."""
-    all_pieces = plan_of(cut, exporting.page).cut
+    all_pieces = cut.plan(exporting.page).cut
     pieces = all_pieces[: exporting.jobs]
     inner, (idle, ticks) = Meter("sample"), _ticks()
     with ThreadPoolExecutor(len(pieces)) as pool, meter.cancelling(inner.cancel):
@@ -386,8 +387,8 @@ class Price:
     """What the checks of one strategy found (`seen`, `planned`) and took (seconds), and what was measured for it."""
 
     strategy: Strategy
-    seen: Facts
-    planned: Facts
+    seen: Preflight
+    planned: Report
     preflight: float
     planning: float
     entries: int | None = None
@@ -396,14 +397,14 @@ class Price:
     copying: Copying | None = None
 
     def row(self) -> StrategyPlan:
-        forecast: Facts = self.seen.get("forecast", {})  # empty where no provider was asked
-        answer = SyncAnswer[forecast["answer"].upper()] if forecast else None
+        forecast = self.seen.forecast  # None where no provider was asked
+        answer = forecast.kind if forecast else None
         only_changes = answer in catchup.ONLY_CHANGES
-        sends: str = catchup.told(self.seen, self.entries).get("catch_up", "not known")
+        sends = str(catchup.told(self.seen, self.entries).get("catch_up", "not known"))
         if forecast and not only_changes:
-            sends = f"{sends}; {forecast['why']}"
+            sends = f"{sends}; {forecast.why}"
         steps = [PlannedStep("preflight", self.preflight, _JUST_NOW), *self._steps()]
-        about = self.entries or forecast.get("entries")
+        about = self.entries or (forecast.entries if forecast else None)
         is_known = self.entries is not None and (
             self.building or self.copying or not isinstance(self.strategy, StoppedConsumer)
         )
@@ -412,15 +413,15 @@ class Price:
             forgotten = self._forgotten(seconds + catchup.MARGIN)
             if forgotten:
                 answer, sends, only_changes = SyncAnswer.PRESENT, forgotten, False
-        if answer is not None and (about is not None or only_changes):
-            cost = catchup.of(answer, about or 0, forecast["logged"])
+        if forecast and answer is not None and (about is not None or only_changes):
+            cost = catchup.of(answer, about or 0, forecast.logged)
             steps.append(PlannedStep(CATCH_UP, round(cost.seconds, 1), sends))
         return dataclasses.replace(
             _row(self.strategy.options),
             steps=tuple(steps),
             catch_up=sends,
             only_changes=only_changes,
-            loses_deletions=bool(forecast.get("lost", False)),
+            loses_deletions=forecast is not None and forecast.lost,
             seconds=round(sum(step.seconds for step in steps), 3) if is_known else None,
             disk=self._disk(),
             load=self._load(),
@@ -497,14 +498,14 @@ class Price:
 
     def _clone(self) -> Iterator[PlannedStep]:
         yield PlannedStep("schema", self.planning, _JUST_NOW)
-        converting, indexed = self.planned.get("copy_seconds"), self.planned.get("indexed", ())
-        if converting is not None:
+        converting, indexed = self.planned.get("copy_seconds"), self.planned.get("indexed")
+        if isinstance(converting, int | float):
             yield PlannedStep("copy", converting, f"{self.planned['converted']}: as the first entries, {_JUST_NOW}")
         elif self.copying:
             why = f"{units.size(self.copying.bytes)} at {units.size(self.copying.rate)}/s"
             yield PlannedStep("copy", round(self.copying.bytes / self.copying.rate, 3), why)
         yield from _short("stamp")
-        if indexed and self.building:
+        if isinstance(indexed, list) and indexed and self.building:
             why = f"{', '.join(indexed)} made again: at most as a whole build"
             yield PlannedStep("index", round(self.building.forecast.seconds, 3), why)
         else:
@@ -523,7 +524,7 @@ class Price:
             consumer = syncrepl.of_database(place.config, place.database, connection.uri)
             log_base = consumer.log_base if consumer else None
         try:
-            windows = list(_windows(connection, connection.base or self.seen["suffix"], log_base))
+            windows = list(_windows(connection, connection.base or self.seen.suffix, log_base))
         except LoaderError:
             return None
         shortest = min(windows, key=lambda window: window.seconds, default=None)

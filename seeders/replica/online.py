@@ -21,17 +21,18 @@ from loader.config import Database
 from loader.defaults import state_dir
 from loader.errors import GlueRefused, LoaderError, NoContextCSN, ReplicaNotEmpty, UsageProblem
 from loader.operations import packaged
-from loader.operations.add import LOADED, AddOptions, add, is_still_loaded, lending, loaded_database
 from loader.operations.add import STEPS as ADD_STEPS
+from loader.operations.add import AddOptions, LoadedDatabase, add, is_still_loaded, lending, loaded_database
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.tune import opened
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, killpoint, recorded
+from loader.run.log import Report, killpoint, recorded
 from loader.run.steps import Run
 from loader.server import visibility
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.storage import files
+from seeders.replica.catchup import Preflight
 from seeders.replica.strategies import READING_TAKES, Consumer, SeedOptions, Strategy, estimate, read_provider, reading
 
 _STRATEGY = "--strategy online"
@@ -91,8 +92,8 @@ class Online(Strategy):
         if restart:
             return True
         with recorded(self.run_dir) as catalogue:
-            done = catalogue.found("claim") if catalogue else None
-        if done is None or is_still_loaded(self.server, done):
+            done = catalogue.facts_of("claim", _Claimed) if catalogue else None
+        if done is None or is_still_loaded(self.server, done.bound):
             return False
         self.consumer()
         return True
@@ -122,15 +123,15 @@ class Online(Strategy):
         """As the entry of the base has it: nothing else brings it into the LDIF."""
         return provider.context_csns(base)
 
-    def plan(self, suffix: str, progress: Progress) -> Facts:
+    def plan(self, suffix: str, progress: Progress) -> Report:
         return {} if self.options.source else estimate(reading(self.options, suffix, self.run_dir), progress)
 
-    def run(self, run: Run) -> Facts:
+    def run(self, run: Run) -> Report:
         work = _OnlineSteps(self.options, self.server, run)
-        facts = run.catalogue.found("claim") or work.load()
+        claimed = run.catalogue.facts_of("claim", _Claimed) or work.load()
         files.remove_tree(run.directory / "export")
         work.joined.unlink(missing_ok=True)
-        return {**{name: value for name, value in facts.items() if name != LOADED}, "next": _NEXT}
+        return {"entries": claimed.entries, "context_csns": claimed.context_csns, "next": _NEXT}
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
@@ -156,6 +157,15 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
 
 
 @dataclass(frozen=True)
+class _Claimed:
+    """`bound`: what identifies the loaded database."""
+
+    context_csns: list[str]
+    entries: int
+    bound: LoadedDatabase | None
+
+
+@dataclass(frozen=True)
 class _OnlineSteps:
     """The steps' bodies. Each can be done again from its beginning."""
 
@@ -167,27 +177,29 @@ class _OnlineSteps:
     def joined(self) -> Path:
         return self.run.directory / "joined.ldif"
 
-    def load(self) -> Facts:
-        suffix = (self.run.catalogue.found("preflight") or {})["suffix"]
+    def load(self) -> _Claimed:
+        preflight = self.run.catalogue.facts_of("preflight", Preflight)
+        assert preflight is not None
+        suffix = preflight.suffix
         source = self.options.source or self._export(suffix)
-        joined = self.run.do("join", lambda meter: self.join(meter, source, suffix))
+        claimed = self.run.do("join", lambda meter: self.join(meter, source, suffix), list[str])
         with lending.update_dn_set(self.server, suffix):
             run_dir = self.run.directory / "add"
             adding = AddOptions(
                 self.server, (self.joined,), nosync=self.options.nosync, as_replication=True, run_dir=run_dir
             )
             added = add(adding, self.run.progress, dict(self.run.timeouts))
-            facts = {"entries": added["added"] + added["present"], **joined}
-            return self.run.do("claim", lambda meter: self.claim(suffix, facts))
+            entries = added.added + added.present
+            return self.run.do("claim", lambda meter: self.claim(suffix, claimed, entries), _Claimed)
 
     def _export(self, suffix: str) -> tuple[Path, ...]:
         exporting = reading(self.options, suffix, self.run.directory / "export")
-        if self.run.catalogue.found("join") is None:
+        if not self.run.catalogue.is_done("join"):
             read_provider(self.options, exporting, self.run)
         return (exporting.output,)
 
-    def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> Facts:
-        """One file, in which nothing is newer than the contextCSN that the replica will claim."""
+    def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> list[str]:
+        """Writes one file, in which nothing is newer than the contextCSN that the replica will claim; returns that."""
         with exports.held(source, meter) as paths:
             scan = ldif.scan(paths, meter)
         exports.require_entries(source, scan.entries)
@@ -199,11 +211,11 @@ class _OnlineSteps:
             with exports.held(source, meter) as paths:
                 ldif.join(paths, file.fileno(), meter, claimed, suffix)
             os.fsync(file.fileno())
-        return {"context_csns": claimed}
+        return claimed
 
-    def claim(self, suffix: str, facts: Facts) -> Facts:
+    def claim(self, suffix: str, csns: list[str], entries: int) -> _Claimed:
         """The contextCSN last: without it no syncrepl takes a part for the whole."""
         killpoint("claim.middle")
         with session(self.server) as server:
-            server.replace(suffix, {"contextCSN": [text.encode() for text in facts["context_csns"]]})
-        return {**facts, LOADED: loaded_database(self.server, suffix)}
+            server.replace(suffix, {"contextCSN": [text.encode() for text in csns]})
+        return _Claimed(csns, entries, loaded_database(self.server, suffix))

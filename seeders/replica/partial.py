@@ -19,7 +19,7 @@ from loader.errors import EmptyInput, NoContextCSN, PartialReplica
 from loader.operations.build import BuildOptions, build_steps, inputs
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
-from loader.run.log import Facts, killpoint
+from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
 from loader.server.options import Connection, Search
 from loader.sources import selection
@@ -124,15 +124,25 @@ def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str)
 
 def build(
     partial: Partial, options: BuildOptions, run: Run, place: TargetDatabase, context_csns: Sequence[str] | None
-) -> Facts:
+) -> Report:
     """Select from the inputs of `options`, then build from what is left. `context_csns` None: the inputs tell, and
     nobody has evaluated the filter yet."""
     work = _SelectStep(partial, options, run, context_csns)
-    selected = run.do(STEP, work.select)
+    selected = run.do(STEP, work.select, _Selected)
     built = build_steps(work.building(selected), run, place)
     for path in (work.entries, work.glue):
         path.unlink(missing_ok=True)
-    return {**built, **selected}
+    return report_of(built, selected)
+
+
+@dataclass(frozen=True)
+class _Selected:
+    """Entries examined = selected + left out; those built = selected + glue."""
+
+    examined: int
+    selected: int
+    left_out: int
+    glue: int
 
 
 @dataclass(frozen=True)
@@ -150,8 +160,7 @@ class _SelectStep:
     def glue(self) -> Path:
         return self.run.directory / _GLUE
 
-    def select(self, meter: Meter) -> Facts:
-        """Entries examined = selected + not selected; those built = selected + glue."""
+    def select(self, meter: Meter) -> _Selected:
         claimed = self.context_csns
         chosen = self.partial.evaluated if claimed is None else self.partial.unevaluated
         with exports.held(self.options.inputs, meter) as given:
@@ -163,9 +172,7 @@ class _SelectStep:
             own = self.partial.syncrepl
             where = f"{self.options.inputs[0]}, below {own.searchbase}, {own.filter}"
             raise EmptyInput(path=where)
-        left_out = found.read - found.kept
-        counts = {"selected": found.kept, "left_out": left_out, "glue": found.glue}
-        return {"examined": found.read, **counts}
+        return _Selected(found.read, found.kept, found.read - found.kept, found.glue)
 
     def _claimed(self, given: Sequence[Path], meter: Meter) -> list[str]:
         """The contextCSN of all entries, also of those that are not selected."""
@@ -178,8 +185,8 @@ class _SelectStep:
             raise NoContextCSN(where=where, suffix=suffix, advice=inputs.NO_CONTEXT, commands=())
         return sorted(known.values())
 
-    def building(self, selected: Facts) -> BuildOptions:
-        files = (self.glue, self.entries) if selected.get("glue") else (self.entries,)
+    def building(self, selected: _Selected) -> BuildOptions:
+        files = (self.glue, self.entries) if selected.glue else (self.entries,)
         return dataclasses.replace(
             self.options,
             inputs=files,

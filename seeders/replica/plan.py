@@ -193,11 +193,10 @@ class FollowedPlan:
 def note(catalogue: Catalogue, seconds: Mapping[str, float]) -> None:
     """Keeps the planned seconds in the log of the run, for `replica status`."""
     for name, planned in seconds.items():
-        catalogue.finish_partition(_NOTE, name, {"seconds": planned})
+        catalogue.finish_partition(_NOTE, name, planned)
 
 
 def noted(run_dir: Path) -> dict[str, float]:
     """Planned seconds by step; empty for a run without a plan."""
     with recorded(run_dir) as catalogue:
-        partitions = catalogue.partitions(_NOTE) if catalogue else {}
-    return {name: float(facts["seconds"]) for name, facts in partitions.items()}
+        return catalogue.partitions(_NOTE, float) if catalogue else {}

@@ -38,7 +38,7 @@ from loader.overlays import COMPUTED
 from loader.progress import Meter
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.run.log import Facts, killpoint
+from loader.run.log import killpoint
 from loader.server import configuration, questions, sync
 from loader.server.options import EVERYTHING, Connection
 from loader.server.session import Attributes, Session, session
@@ -48,6 +48,7 @@ from loader.sources.location import is_stream
 from loader.sources.sampling import SampleSize
 from loader.storage import files, temporary
 from seeders.replica import catchup
+from seeders.replica.catchup import Preflight
 from seeders.replica.strategies import Admin, Consumer, Search, Strategy, context_csns_of_ldif
 
 KIND = "sessionlog"  # of the lease
@@ -63,7 +64,7 @@ _COMPUTED = {name.lower() for name in COMPUTED}
 log = logging.getLogger(__name__)
 
 
-def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
+def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     """With --prepare-provider the provider is prepared, unless this is a dry run, once all other checks have passed."""
     options, consumer = strategy.options, strategy.consumer()
     config, database = consumer.config, consumer.database
@@ -82,19 +83,19 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Facts:
     provider = options.connection
     if provider is None:
         catchup.without_provider()
-        return {"suffix": database.suffix}
+        return Preflight(database.suffix)
     # The consumer may have a part of the provider's tree as its own suffix.
     base = consumer.partial.syncrepl.searchbase if consumer.partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
     csns = _context_csns(strategy, consumer, base)
-    facts: Facts = {"suffix": database.suffix, "provider": provider.uri}
+    prepared = None
     if options.admin and not dry_run:
-        facts["prepared"] = prepare(options.admin, base, log_base)
+        prepared = prepare(options.admin, base, log_base)
         csns = _context_csns(strategy, consumer, base)
     claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
-    forecast = catchup.forecast(provider, base, claimed, config, log_base, consumer.partial is not None)
-    return {**facts, "context_csns": csns, **forecast}
+    forecast, says = catchup.forecast(provider, base, claimed, config, log_base, consumer.partial is not None)
+    return Preflight(database.suffix, provider.uri, prepared, csns, forecast, says)
 
 
 def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str]:

@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from loader import backmdb, config, csn, dn, resources, syncrepl
 from loader.common_options import AllowHidden, Config, ConsumerSuffix, RunDir
 from loader.errors import (
@@ -35,7 +37,7 @@ from loader.operations.build import target_database
 from loader.operations.publish import TargetDatabase
 from loader.operations.verify import given_to_core, known_to_core
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, killpoint, recorded
+from loader.run.log import Counted, Report, killpoint, recorded, report_of
 from loader.run.steps import Run, open_run
 from loader.server import questions, sync, wire
 from loader.server.options import Connection, Search
@@ -77,26 +79,28 @@ class RefreshOptions:
         }
 
 
-def refresh(options: RefreshOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False) -> Facts:
+def refresh(
+    options: RefreshOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False
+) -> Report:
     """Run or resume; the facts that the report shows. Once done, the same command refreshes anew."""
     place = _possible(options)
     run_dir = options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
     with recorded(run_dir) as catalogue:
-        anew = restart or catalogue is None or catalogue.found("check") is not None
+        anew = restart or catalogue is None or catalogue.is_done("check")
     with open_run(run_dir, VERB, options.identity(), progress, timeouts, anew) as run:
-        start = run.do("preflight", lambda meter: {**preflight(options, place), "started": time.time()})
+        start = run.do("preflight", lambda meter: preflight(options, place, time.time()), Start)
         work = RefreshSteps(options.connection, options.allow_hidden, run, place, start)
         work.require_same()
-        run.do("sync", work.sync)
-        applied = run.do("apply", work.apply)
-        checked = run.do("check", work.check)
+        synced = run.do("sync", work.sync, Synced)
+        applied = run.do("apply", lambda meter: work.apply(meter, synced), Report)
+        checked = run.do("check", lambda meter: work.check(synced), Counted)
         work.clear()
-        return {**work.report(), **applied, **checked, "run_dir": str(run_dir)}
+        return report_of(work.report(synced), applied, checked, {"run_dir": str(run_dir)})
 
 
-def plan(options: RefreshOptions) -> Facts:
+def plan(options: RefreshOptions) -> Report:
     """The questions that change nothing."""
-    return {**preflight(options, _possible(options)), "dry_run": "nothing was changed"}
+    return report_of(preflight(options, _possible(options)), {"dry_run": "nothing was changed"})
 
 
 def _possible(options: RefreshOptions) -> TargetDatabase:
@@ -127,7 +131,30 @@ def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
     return RefreshRefused(path=place.directory, reason=reason, advice=advice)
 
 
-def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
+class Start(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`reached`: the database's contextCSN; `held`: its entries. `attributes`: to ask for. `started`: Unix time."""
+
+    base: str
+    reached: list[str]
+    context_csns: list[str]
+    held: int
+    attributes: list[str]
+    started: float = 0.0
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What the provider sent: changed entries, entryUUIDs of entries that are `present` or deleted. `claimed`: the
+    contextCSN of its cookie."""
+
+    sent: int
+    present: int
+    named_deleted: int
+    names_present: bool
+    claimed: list[str]
+
+
+def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0.0) -> Start:
     """What the database has reached, and whether the provider can be asked from there."""
     suffix, directory = place.database.suffix, place.directory
     try:
@@ -147,8 +174,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase) -> Facts:
         if provider.offers_subentries(base) and provider.find(base, "(objectClass=*)", subentries=True):
             raise _refused(place, "the provider holds subentries (RFC 3672)", _ANEW)
         attributes = questions.everything(provider)
-    facts = {"base": base, "reached": reached, "context_csns": csns}
-    return {**facts, "held": contents.entry_count(directory), "attributes": attributes}
+    return Start(base, reached, csns, contents.entry_count(directory), list(attributes), started)
 
 
 def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
@@ -182,113 +208,102 @@ class RefreshSteps:
     allow_hidden: bool
     run: Run
     place: TargetDatabase
-    start: Facts  # of the preflight
-
-    @property
-    def told(self) -> Facts:
-        """What the step `sync` found; nothing before it."""
-        return self.run.catalogue.found("sync") or {}
+    start: Start
 
     def _path(self, name: str) -> Path:
         return self.run.directory / name
 
     def require_same(self) -> None:
         """The database is that of the beginning, or what this run made of it. Raises RunMismatch."""
-        is_applied = self.run.catalogue.found("apply") is not None or self._is_applied()
-        if not is_applied and self._now() != self.start["reached"]:
+        synced = self.run.catalogue.facts_of("sync", Synced)
+        is_applied = self.run.catalogue.is_done("apply") or (synced is not None and self._is_applied(synced))
+        if not is_applied and self._now() != self.start.reached:
             raise RunMismatch(path=self.run.directory, differences="the database's contextCSN")
 
     def _now(self) -> list[str]:
         return contents.context_csns(self.place.directory, self.place.database.suffix)
 
-    def _is_applied(self) -> bool:
+    def _is_applied(self, synced: Synced) -> bool:
         """Killed after the transaction, before it was written down."""
-        return bool(self._now() == self.told.get("claimed") != self.start["reached"])
+        return self._now() == synced.claimed != self.start.reached
 
-    def sync(self, meter: Meter) -> Facts:
+    def sync(self, meter: Meter) -> Synced:
         """One search. What an earlier try left is of another time."""
         self.clear()
-        most = max(LEAST, self.start["held"] // MOST)
-        asked = Search(self.start["base"], attributes=tuple(self.start["attributes"]))
+        most = max(LEAST, self.start.held // MOST)
+        asked = Search(self.start.base, attributes=tuple(self.start.attributes))
         changed, present, deleted = (self._path(name) for name in _FILES)
         with wire.reading(self.provider, meter) as reader:
-            since = sync.cookie_of(self.start["reached"])
+            since = sync.cookie_of(self.start.reached)
             told = reader.sync(asked, since, most, (changed, present, deleted), source.DROPPED)
         killpoint("sync.middle")
         if told.cut:
-            raise RefreshUseless(uri=self.provider.uri, sent=told.entries, held=self.start["held"])
+            raise RefreshUseless(uri=self.provider.uri, sent=told.entries, held=self.start.held)
         if told.repeated:  # two entries share it, or one changed or moved during the answer
             uuids = [str(uuid.UUID(bytes=one)) for one in told.repeated]
             with session(self.provider) as provider:
                 live.require_none(provider, asked.base, uuids, subentries=False)
-        claimed = csns_of(told.cookie.decode()) if told.cookie else self.start["reached"]
-        return {
-            "sent": told.entries,
-            "present": told.present,
-            "named_deleted": told.deleted,
-            "names_present": told.names_present,
-            "claimed": claimed,
-        }
+        claimed = csns_of(told.cookie.decode()) if told.cookie else self.start.reached
+        return Synced(told.entries, told.present, told.deleted, told.names_present, claimed)
 
     def _require_sight(self) -> None:
         """Does the provider show all that it holds? That takes long, so it goes on beside the work."""
         if not self.allow_hidden:
             with session(self.provider) as provider:
-                live.require_all_visible(provider, self.start["base"], own=self.place.database.overlays)
+                live.require_all_visible(provider, self.start.base, own=self.place.database.overlays)
 
-    def apply(self, meter: Meter) -> Facts:
+    def apply(self, meter: Meter, synced: Synced) -> Report:
         """Until nothing moves meanwhile; then all of it in one transaction."""
-        if self._is_applied():
+        if self._is_applied(synced):
             return {"applied": "before the run was interrupted"}
-        told = self.told
-        if told["claimed"] == self.start["reached"] and not told["sent"]:
+        if synced.claimed == self.start.reached and not synced.sent:
             return {"added": 0, "modified": 0, "renamed": 0, "deleted": 0}
-        restless = ChangedContainers(self.provider, self.start["base"], self.run.directory, told["claimed"], meter)
-        restless.settle(self.start["reached"])
+        restless = ChangedContainers(self.provider, self.start.base, self.run.directory, synced.claimed, meter)
+        restless.settle(self.start.reached)
         for _ in range(LOOKS):
-            done = self._apply(restless, meter)
+            done = self._apply(restless, synced, meter)
             if not done.unsettled:
-                return done.counts
+                return dict(done.counts)
             if restless.look_up(done.unsettled):
-                restless.settle(self.start["reached"])
-        raise TreeRestless(base=self.start["base"], passes=LOOKS)
+                restless.settle(self.start.reached)
+        raise TreeRestless(base=self.start.base, passes=LOOKS)
 
-    def _apply(self, restless: ChangedContainers, meter: Meter) -> Applied:
+    def _apply(self, restless: ChangedContainers, synced: Synced, meter: Meter) -> Applied:
         scratch = self._path(_SCRATCH)
         files.remove_tree(scratch)
         scratch.mkdir(mode=0o700)
         killpoint("apply.middle")
         try:
-            return changing.refresh(self._task(restless, scratch), self._require_sight, meter)
+            return changing.refresh(self._task(restless, synced, scratch), self._require_sight, meter)
         finally:
             files.remove_tree(scratch)
 
-    def _task(self, restless: ChangedContainers, scratch: Path) -> RefreshTask:
+    def _task(self, restless: ChangedContainers, synced: Synced, scratch: Path) -> RefreshTask:
         place = self.place
         result = SyncResult(
             changed=[self._path(CHANGED), *restless.files],
-            present=self._path(PRESENT) if self.told["names_present"] else None,
+            present=self._path(PRESENT) if synced.names_present else None,
             deleted=[self._path(DELETED)],
             lost=sorted(restless.lost),
-            reached=self.start["reached"],
-            claimed=self.told["claimed"],
+            reached=self.start.reached,
+            claimed=synced.claimed,
         )
-        started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start["started"]))
+        started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
         given = changing.Resources(resources.sorting_memory(), resources.processors(), scratch)
         spec = given_to_core(place.config, place.database, place.directory)
         return RefreshTask(place.directory, spec, result, started, given)
 
-    def check(self, meter: Meter) -> Facts:
+    def check(self, synced: Synced) -> Counted:
         """The database has reached what the provider claimed, and has as many nodes as entries: dn2i has a record of
         the root, and two for each entry."""
-        now, claimed = self._now(), self.told["claimed"]
+        now, claimed = self._now(), synced.claimed
         if now != claimed:
             reason = f"its contextCSN is {now}, not {claimed}"
             raise MdbDamaged(path=self.place.data, reason=reason)
         entries, nodes = contents.row_counts(self.place.directory, ("id2e", "dn2i"))
         if nodes != 2 * entries + 1:
             raise MdbDamaged(path=self.place.data, reason=f"{entries} entries, but {nodes} records in dn2i")
-        return {"entries": entries}
+        return Counted(entries)
 
     def clear(self) -> None:
         """The files of this run."""
@@ -298,13 +313,12 @@ class RefreshSteps:
             self._path(name).unlink(missing_ok=True)
         files.remove_tree(self._path(_SCRATCH))
 
-    def report(self) -> Facts:
-        told = self.told
+    def report(self, synced: Synced) -> Report:
         return {
-            "context_csns": told["claimed"],
-            "since": self.start["reached"],
-            "sent": told["sent"],
-            "present": told["present"],
+            "context_csns": synced.claimed,
+            "since": self.start.reached,
+            "sent": synced.sent,
+            "present": synced.present,
             "seconds": round(sum(step.seconds for step in self.run.catalogue.steps()), 3),
         }
 

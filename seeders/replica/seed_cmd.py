@@ -19,11 +19,12 @@ from loader.cli.report import for_people, show, show_facts, show_json, show_tabl
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.progress import Progress
-from loader.run.log import Facts
+from loader.run.log import Report
 from loader.run.steps import open_run
 from loader.server.options import Connection
 from seeders.replica import catchup
 from seeders.replica import plan as plans
+from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
 from seeders.replica.plan import FollowedPlan, SeedPlan, StrategyPlan
 from seeders.replica.preflight import preflight
@@ -52,7 +53,7 @@ def seed(
     timeouts: Mapping[str, float],
     restart: bool = False,
     planned: Mapping[str, float] | None = None,
-) -> Facts:
+) -> Report:
     """Runs or resumes the seeding; returns the facts for the report. Once it has finished, it does nothing. `planned`
     has the seconds of each step by --plan."""
     strategy = STRATEGIES[options.strategy](options)
@@ -60,7 +61,7 @@ def seed(
     with open_run(run_dir, strategy.verb, strategy.identity(), progress, timeouts, anew) as run:
         strategy.begin(run, anew)
         plans.note(run.catalogue, planned or {})
-        foreseen = run.do("preflight", lambda meter: preflight(strategy))
+        foreseen = run.do("preflight", lambda meter: preflight(strategy), Preflight)
         facts = strategy.run(run)
         return {**facts, **catchup.told(foreseen, facts.get("entries")), "run_dir": str(run_dir)}
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -18,9 +18,10 @@ from loader.declared import command as declare
 from loader.errors import NoRun, UsageProblem
 from loader.operations import add, build
 from loader.operations.export import STEPS as EXPORT_STEPS
+from loader.operations.export import ReadingPlan
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.run.log import Facts, Row
+from loader.run.log import Report, Row, report_of
 from loader.run.steps import Failure, RunStatus, status_of
 from seeders.replica import online, plan, preflight, strategies
 
@@ -40,14 +41,24 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str
 
 
+class ShownLease(msgspec.Struct, frozen=True):
+    """A setting of that server which a run has changed. `undo`: the command that restores it, if that run is gone."""
+
+    kind: str
+    database: str
+    taken: str
+    process: int | None
+    undo: str | None
+
+
 class Seed(Progress, frozen=True, kw_only=True):
     """`step`: what is under way or would be next, None when all is done or while nothing was begun; the entries are
     those of that step. `planned`: seconds by step, of a seeding by --plan."""
 
     verb: str
-    steps: list[Facts]
+    steps: list[Row]
     step: str | None
-    leases: list[Facts]
+    leases: list[ShownLease]
     planned: dict[str, float]
 
 
@@ -55,6 +66,9 @@ class Load(Progress, frozen=True, kw_only=True):
     """A load of `ditseed add`."""
 
     inputs: list[str]
+
+
+Shown = TypeVar("Shown", Seed, Load)
 
 
 @declare("status")
@@ -102,15 +116,21 @@ def command(
         if seed is None and not loads and not leases:
             raise NoRun(path=directory)
         if as_json:
-            show_json({"seed": _facts(seed) if seed else None, "loads": msgspec.to_builtins(loads), "leases": leases})
+            show_json(
+                {
+                    "seed": _facts(seed) if seed else None,
+                    "loads": msgspec.to_builtins(loads),
+                    "leases": msgspec.to_builtins(leases),
+                }
+            )
         else:
             _show_running(seed, loads, leases)
     else:
         raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
 
 
-def _facts(seed: Seed) -> Facts:
-    facts: Facts = msgspec.to_builtins(seed)
+def _facts(seed: Seed) -> Report:
+    facts = report_of(seed)
     return facts if seed.planned else {name: value for name, value in facts.items() if name != "planned"}
 
 
@@ -122,34 +142,35 @@ def _stopped(directory: Path) -> Seed | None:
     run = status_of(directory)
     if run is None:
         return None
-    done = run.live.done or run.found("publish") is not None
+    done = run.live.done or run.catalogue.is_done("publish")
     step = None if done else run.under_way
-    progress = _progress(run, run.live.entries, run.live.total) if step else {}
-    return _seed(run, step, run.steps, progress, done=done, leases=[])
+    seed = _seed(run, step, [], [], done=done)
+    return _moving(seed, run, run.live.entries, run.live.total) if step else seed
 
 
-def _online(directory: Path, leases: list[Facts]) -> Seed | None:
+def _online(directory: Path, leases: list[ShownLease]) -> Seed | None:
     """A seeding by --strategy online."""
     run = status_of(directory)
     if run is None:
         return None
     load = status_of(directory / "add")
-    step, progress = _next(run, load), {}
+    step = _next(run, load)
+    seed = _seed(run, step, load.steps if load else [], leases, done=step is None)
     if step == "read":
-        progress = _progress(run, run.read, (run.found("plan") or {}).get("expected"))
-    elif step == "load" and load is not None:
-        progress = _progress(load, add.settled(load), add.expected(load))
-    steps = [*run.steps, *(load.steps if load else [])]
-    return _seed(run, step, steps, progress, done=step is None, leases=leases)
+        cut = run.catalogue.facts_of("plan", ReadingPlan)
+        return _moving(seed, run, run.read, cut.expected if cut else None)
+    return _moving(seed, load, add.settled(load), add.expected(load)) if step == "load" and load else seed
 
 
-def _seed(
-    run: RunStatus, step: str | None, steps: Sequence[Row], progress: Facts, *, done: bool, leases: list[Facts]
-) -> Seed:
+def _seed(run: RunStatus, step: str | None, more: list[Row], leases: list[ShownLease], *, done: bool) -> Seed:
     return Seed(
-        **{**_common(run), "done": done, **progress},
+        done=done,
+        process=run.process,
+        heard=time.time() - run.heard,
+        failure=run.live.failure,
+        run_dir=str(run.directory),
         verb=run.verb.removesuffix(" online"),
-        steps=[row._asdict() for row in steps],
+        steps=[*run.steps, *more],
         step=step,
         leases=leases,
         planned=plan.noted(run.directory),
@@ -157,47 +178,47 @@ def _seed(
 
 
 def _load(run: RunStatus) -> Load:
-    facts = {**_common(run), "done": run.found("load") is not None}
-    progress = _progress(run, add.settled(run), add.expected(run))
-    return Load(**facts, **progress, inputs=run.options["inputs"] or ["a template"])
+    inputs = run.options["inputs"]
+    load = Load(
+        done=run.catalogue.is_done("load"),
+        process=run.process,
+        heard=time.time() - run.heard,
+        failure=run.live.failure,
+        run_dir=str(run.directory),
+        inputs=list(map(str, inputs)) if isinstance(inputs, list) and inputs else ["a template"],
+    )
+    return _moving(load, run, add.settled(run), add.expected(run))
 
 
-def _common(run: RunStatus) -> Facts:
-    failure, heard = run.live.failure, time.time() - run.heard
-    return {"process": run.process, "heard": heard, "failure": failure, "run_dir": str(run.directory)}
-
-
-def _progress(run: RunStatus, entries: int, expected: int | None) -> Facts:
-    """Of the step that this run has begun last."""
+def _moving(progress: Shown, run: RunStatus, entries: int, expected: int | None) -> Shown:
+    """With the entries of the step that this run has begun last."""
     rate = run.live.rate
     left = max(0, expected - entries) / rate if expected and rate else None
-    return {"entries": entries, "expected": expected, "rate": rate, "left": left}
+    return msgspec.structs.replace(progress, entries=entries, expected=expected, rate=rate, left=left)
 
 
 def _next(run: RunStatus, load: RunStatus | None) -> str | None:
     """The first step without an end."""
-    if run.found("claim") is not None:
+    if run.catalogue.is_done("claim"):
         return None
     exporting = EXPORT_STEPS if run.options["provider"] else ()
-    begun = ["preflight", *exporting, "join"] if run.found("join") is None else []
+    begun = ["preflight", *exporting, "join"] if not run.catalogue.is_done("join") else []
     steps: list[tuple[str, RunStatus | None]] = [
         *((name, run) for name in begun),
         *((name, load) for name in add.STEPS),
         ("claim", run),
     ]
-    return next(name for name, where in steps if where is None or where.found(name) is None)
+    return next(name for name, where in steps if where is None or not where.catalogue.is_done(name))
 
 
-def _lease(one: Lease) -> Facts:
-    """A setting that is loosened on that server meanwhile; "undo" where the run that did it is gone."""
-    undo = one.undo if one.process is None else None
-    return {"kind": one.kind, "database": one.database, "taken": one.taken, "process": one.process, "undo": undo}
+def _lease(one: Lease) -> ShownLease:
+    return ShownLease(one.kind, one.database, one.taken, one.process, one.undo if one.process is None else None)
 
 
 # What people see.
 
 
-def _show_running(seed: Seed | None, loads: Sequence[Load], leases: Sequence[Facts]) -> None:
+def _show_running(seed: Seed | None, loads: Sequence[Load], leases: Sequence[ShownLease]) -> None:
     if seed is not None:
         _show_seed(seed)
     if loads:
@@ -234,9 +255,12 @@ def _show_seed(seed: Seed) -> None:
     show_facts(facts)
 
 
-def _show_steps(steps: Sequence[Facts], planned: Mapping[str, float]) -> None:
+def _show_steps(steps: Sequence[Row], planned: Mapping[str, float]) -> None:
     """The steps that are done, and the planned time of each; then the steps of the plan that are left."""
-    rows = [(row["name"], units.number(row["entries"]), units.duration(row["seconds"]), _rate(row)) for row in steps]
+    rows = [
+        (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
+        for row in steps
+    ]
     if not planned:
         show_table(("step", "entries", "time", "entries/s"), rows)
         return
@@ -245,10 +269,6 @@ def _show_steps(steps: Sequence[Facts], planned: Mapping[str, float]) -> None:
     beside = [(*row, units.duration(planned[row[0]]) if row[0] in planned else "") for row in rows]
     show_table(("step", "entries", "time", "entries/s", "planned"), beside)
     show(f"left by the plan: {units.duration(sum(left.values()))}")
-
-
-def _rate(row: Facts) -> str:
-    return units.rate(row["entries"], row["seconds"])
 
 
 def _so_far(progress: Progress) -> str:
@@ -274,12 +294,12 @@ def _cells(load: Load) -> tuple[str, ...]:
     )
 
 
-def _show_lease(one: Facts) -> None:
-    if one["kind"] == preflight.KIND:
-        show(f"session log of {one['database']} set at {one['taken']} by --prepare-provider")
-        show(f"  to restore what was before: {one['undo']}")
+def _show_lease(one: ShownLease) -> None:
+    if one.kind == preflight.KIND:
+        show(f"session log of {one.database} set at {one.taken} by --prepare-provider")
+        show(f"  to restore what was before: {one.undo}")
         return
-    owner = f"process {one['process']} will reset it" if one["process"] else "nothing will reset it"
-    show(f"{one['kind']} of {one['database']} since {one['taken']}: {owner}")
-    if one["undo"]:
-        show(f"  the next run does, or by hand: {one['undo']}")
+    owner = f"process {one.process} will reset it" if one.process else "nothing will reset it"
+    show(f"{one.kind} of {one.database} since {one.taken}: {owner}")
+    if one.undo:
+        show(f"  the next run does, or by hand: {one.undo}")

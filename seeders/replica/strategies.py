@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, NoReturn
 
 import click
+import msgspec
 
 from loader import backmdb, csn, defaults, dn, exports, indexes, resources
 from loader import config as glue
@@ -39,29 +40,27 @@ from loader.mdb.edits import cap_entry_csns
 from loader.mdb.meta import DATA
 from loader.operations import build, export, live, made_with, migrate, packaged, stream_build
 from loader.operations.build import BuildOptions, inputs, native
-from loader.operations.build.steps import INVALID
-from loader.operations.export import ExportOptions, export_steps, trial_plan
+from loader.operations.export import ExportOptions, Start, export_steps, trial_plan
 from loader.operations.made_with import Fit, Origin
-from loader.operations.migrate import AGAIN, MigrateOptions, MigrateSteps
-from loader.operations.publish import TargetDatabase, publish_environment
+from loader.operations.migrate import MigrateLoaded, MigrateOptions, MigrateSteps
+from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
 from loader.operations.room import choose_maxsize
 from loader.operations.shards import clear
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, killpoint
+from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
 from loader.server import configuration, tools
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.storage import files
 from seeders.replica import partial
+from seeders.replica.catchup import Preflight
 from seeders.replica.partial import Partial
 
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
 READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
 COMPARE = "compare"  # the step that a clone of pages does not need
-CONVERTED = "converted"  # among the facts of the step `schema`: from which format to which
 _TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
-_CONVERSION_FACTS = (CONVERTED, AGAIN, INVALID)  # in the report
 _ANEW = (
     "Make the database anew from the entries: --strategy search, or --strategy ldif with the output of "
     "`ditseed export DATABASE-DIRECTORY`."
@@ -166,11 +165,11 @@ class Strategy(ABC):
         """The provider's contextCSN. Raises NoContextCSN."""
 
     @abstractmethod
-    def plan(self, suffix: str, progress: Progress) -> Facts:
+    def plan(self, suffix: str, progress: Progress) -> Report:
         """What the steps would do; changes nothing."""
 
     @abstractmethod
-    def run(self, run: Run) -> Facts:
+    def run(self, run: Run) -> Report:
         """The steps after the preflight; the facts for the report."""
 
 
@@ -205,13 +204,11 @@ def read_provider(options: SeedOptions, exporting: ExportOptions, run: Run) -> N
         live.require_whole(exporting.output)
 
 
-def estimate(exporting: ExportOptions, progress: Progress) -> Facts:
+def estimate(exporting: ExportOptions, progress: Progress) -> Report:
     """How the provider would be read, which must be within its options."""
     with progress.step("plan") as meter:
-        cut = trial_plan(exporting, meter)
-    expected = cut["expected"]
-    entries = expected if expected is not None else "the provider does not tell"
-    return {"entries": entries, "read_as": cut["how"]}
+        _, cut = trial_plan(exporting, meter)
+    return {"entries": "the provider does not tell" if cut.expected is None else cut.expected, "read_as": cut.how}
 
 
 def run_dir_of(named: Path | None, place: TargetDatabase) -> Path:
@@ -290,8 +287,8 @@ class StoppedConsumer(Strategy):
                 files.remove_tree(scratch)
             for name in partial.FILES:
                 (run.directory / name).unlink(missing_ok=True)
-        if run.catalogue.found("publish") is None:
-            self.place.require_free(run.catalogue.found("check"))
+        if not run.catalogue.is_done("publish"):
+            self.place.require_free(run.catalogue.facts_of("check", Checked))
 
     def consumer(self) -> Consumer:
         self.place.require_free()
@@ -313,21 +310,21 @@ class StoppedConsumer(Strategy):
     def context_csns(self, provider: Session, base: str) -> list[str]:
         return live.context_csns(provider, base) or provider.context_csns(base)
 
-    def plan(self, suffix: str, progress: Progress) -> Facts:
+    def plan(self, suffix: str, progress: Progress) -> Report:
         facts = self.estimate(progress)
         if self.partial:
             facts["entries"] = "those that the consumer's syncrepl selects"
         return {**facts, "directory": str(self.place.directory)}
 
     @abstractmethod
-    def estimate(self, progress: Progress) -> Facts:
+    def estimate(self, progress: Progress) -> Report:
         """The number of entries, or of bytes, as far as that can be told."""
 
-    def run(self, run: Run) -> Facts:
+    def run(self, run: Run) -> Report:
         return {**self.fill(run), **run.told_before()}
 
     @abstractmethod
-    def fill(self, run: Run) -> Facts:
+    def fill(self, run: Run) -> Report:
         """The steps that make the database and put it into place."""
 
     def building(self, *inputs: Path) -> BuildOptions:
@@ -388,7 +385,7 @@ class Ldif(StoppedConsumer):
         if not options.source:
             self._lacks("--from: LDIF files or an export directory")
 
-    def estimate(self, progress: Progress) -> Facts:
+    def estimate(self, progress: Progress) -> Report:
         return {} if self.partial else build.plan(self.building(*self.options.source), progress)
 
     def require_context_csn(self, progress: Progress) -> None:
@@ -397,7 +394,7 @@ class Ldif(StoppedConsumer):
             with progress.step("scan") as meter:
                 inputs.scan(self.building(*self.options.source), self.place, meter)
 
-    def fill(self, run: Run) -> Facts:
+    def fill(self, run: Run) -> Report:
         sources = self.options.source
         if self.partial:
             return partial.build(self.partial, self.building(*sources), run, self.place, None)
@@ -431,21 +428,21 @@ class Search(StoppedConsumer):
     def reading(self, output: Path) -> ExportOptions:
         return reading(self.options, self.place.database.suffix, output, self.partial)
 
-    def estimate(self, progress: Progress) -> Facts:
+    def estimate(self, progress: Progress) -> Report:
         return estimate(self.reading(self.place.directory), progress)
 
-    def fill(self, run: Run) -> Facts:
+    def fill(self, run: Run) -> Report:
         exporting = self.reading(self.options.keep_export or run.directory / "export")
         if self.streams:
             return stream_build.build(exporting, self.building(), run, self.place, self.options.allow_hidden)
-        if run.catalogue.found("publish") is None:
+        if not run.catalogue.is_done("publish"):
             read_provider(self.options, exporting, run)
         building = self.building(exporting.output)
         if self.partial is None:
             facts = build.build_steps(building, run, self.place)
         else:
-            csns = (run.catalogue.found("start") or {}).get("context_csns", [])
-            facts = partial.build(self.partial, building, run, self.place, csns)
+            start = run.catalogue.facts_of("start", Start)
+            facts = partial.build(self.partial, building, run, self.place, start.context_csns if start else [])
         if not self.options.keep_export:
             files.remove_tree(exporting.output)
         return facts
@@ -497,18 +494,18 @@ class Clone(StoppedConsumer):
             advice = "Use --strategy search or ldif."
             raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice=advice)
 
-    def estimate(self, progress: Progress) -> Facts:
+    def estimate(self, progress: Progress) -> Report:
         """Where the entries are converted, from the first ones, which are converted apart. Raises what they are refused
         for, MaxsizeTooSmall, NoSpace."""
         with progress.step("schema") as meter:
             fit = self.fit(meter)
         size = files.allocated_bytes(meta.data_file(self.source))
-        facts: Facts = {"indexed": list(fit.rebuild)}
+        facts: Report = {"indexed": list(fit.rebuild)}
         if self.conversion:
             source = contents.summarise(self.source, newest=False)
             planned = migrate.planned(self.migrating, self.place, source, progress, strict=True)
-            size = max(planned["needed"] or 0, size)
-            facts = {"entries": source.entries, CONVERTED: self.conversion, "copy_seconds": planned["seconds"]}
+            size = max(planned.needed or 0, size)
+            facts = {"entries": source.entries, "converted": self.conversion, "copy_seconds": planned.seconds}
         files.require_space(self.place.directory, size)
         return {"bytes": size, **facts}
 
@@ -537,22 +534,50 @@ class Clone(StoppedConsumer):
         except LoaderError:
             return None
 
-    def schema(self, meter: Meter) -> Facts:
+    def schema(self, meter: Meter) -> _Looked:
         fit = self.fit(meter)
-        converts = {CONVERTED: self.conversion} if self.conversion else {}
-        return {"rebuild": list(fit.rebuild), "looked_at": fit.entries, **converts}
+        return _Looked(list(fit.rebuild), fit.entries, self.conversion)
 
-    def fill(self, run: Run) -> Facts:
-        looked = run.do("schema", self.schema)
+    def fill(self, run: Run) -> Report:
+        looked = run.do("schema", self.schema, _Looked)
         work = CloneSteps(self, run)
-        copied = work.converted() if CONVERTED in looked else run.do("copy", work.copy)
-        stamped = run.do("stamp", work.stamp)
-        indexed = run.do("index", lambda meter: work.index(meter, looked.get("rebuild", [])))
-        checked = run.do("check", work.check)
-        published = run.do("publish", lambda meter: work.publish(copied, checked))
-        facts = {**looked, **copied}
-        converted = {name: facts[name] for name in _CONVERSION_FACTS if name in facts}
-        return {**checked, **stamped, **indexed, **converted, **published}
+        copied = work.converted() if looked.converted else run.do("copy", work.copy, _Copied)
+        stamped = run.do("stamp", work.stamp, _Stamped)
+        indexed = run.do("index", lambda meter: work.index(meter, looked.rebuild), _Indexed)
+        checked = run.do("check", lambda meter: work.check(meter, copied.maxsize), Checked)
+        published = run.do("publish", lambda meter: work.publish(checked), Published)
+        converted = {"converted": looked.converted} if looked.converted else {}
+        return report_of(checked, stamped, indexed, converted, copied, published)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """`rebuild`: attributes whose indexes are to be made again. `converted`: from which data format to which."""
+
+    rebuild: list[str]
+    looked_at: int
+    converted: str | None
+
+
+class _Copied(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last two are of entries that were converted, as MigrateLoaded has them."""
+
+    maxsize: int
+    made_again: str = ""
+    invalid: list[str] = msgspec.field(default_factory=list, name="invalid values")
+
+
+@dataclass(frozen=True)
+class _Stamped:
+    context_csns: list[str]
+    held_back: int
+
+
+class _Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Attributes whose indexes were made again; the tool that made them, if that was not the core."""
+
+    indexed: list[str]
+    index_notes: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -566,7 +591,7 @@ class CloneSteps:
     def made(self) -> Path:
         return self.run.directory / "environment"
 
-    def copy(self, meter: Meter) -> Facts:
+    def copy(self, meter: Meter) -> _Copied:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
         facts = meta.read_meta(self.clone.source)
@@ -575,33 +600,33 @@ class CloneSteps:
         copy.hot_copy(self.clone.source, self.made, meter)
         killpoint("copy.middle")
         files.publish(self.made / copy.PARTIAL, self.made / DATA)
-        return {"maxsize": maxsize}
+        return _Copied(maxsize)
 
-    def converted(self) -> Facts:
+    def converted(self) -> _Copied:
         """Whatever the consumer's slapd would store otherwise is made again, from one snapshot, which is held while a
         slapd writes. The result is compared with what was read before the stamp changes it.
 
         Raises NoSpace, MapFull, MadeOtherwise, SchemaMissing, MdbDamaged, EntriesLost, MaxsizeTooSmall."""
         steps = MigrateSteps(self.clone.migrating, self.run, self.clone.place)
 
-        def load(meter: Meter) -> Facts:
+        def load(meter: Meter) -> MigrateLoaded:
             copy.require_space(self.clone.source, self.clone.place.directory)
             loaded = steps.load(meter)
             killpoint("copy.middle")
             return loaded
 
-        def compare(meter: Meter) -> Facts:
+        def compare(meter: Meter) -> _Copied:
             steps.compare(meter, loaded)
             checked = steps.building.check(meter, loaded)
-            kept = {name: loaded[name] for name in _CONVERSION_FACTS if loaded.get(name)}
-            return {"maxsize": checked["maxsize"], **kept}
+            return _Copied(checked.maxsize, loaded.made_again, loaded.invalid)
 
-        loaded = self.run.do("copy", load)
-        return self.run.do(COMPARE, compare, loaded["entries"])
+        loaded = self.run.do("copy", load, MigrateLoaded)
+        return self.run.do(COMPARE, compare, _Copied, loaded.entries)
 
-    def stamp(self, meter: Meter) -> Facts:
+    def stamp(self, meter: Meter) -> _Stamped:
         suffix = self.clone.place.database.suffix
-        live = csn.by_server((self.run.catalogue.found("preflight") or {}).get("context_csns", []))
+        preflight = self.run.catalogue.facts_of("preflight", Preflight)
+        live = csn.by_server((preflight and preflight.context_csns) or [])
         stored = csn.by_server(contents.context_csns(self.made, suffix))
         known = claimable_context_csn(live, stored, contents.newest_csns(self.made, suffix, whole=False))
         if not known:
@@ -610,20 +635,20 @@ class CloneSteps:
         claimed = sorted(known.values())
         held_back = cap_entry_csns(self.made, claimed, backmdb.idlexp(self.clone.place.config), meter)
         edits.stamp(self.made, suffix, claimed)
-        return {"context_csns": claimed, "held_back": held_back}
+        return _Stamped(claimed, held_back)
 
-    def index(self, meter: Meter, rebuild: list[str]) -> Facts:
+    def index(self, meter: Meter, rebuild: list[str]) -> _Indexed:
         """slapd trusts that the file has the indexes of its configuration; where they differ, make them so."""
         result = made_with.rebuild(self.clone.place, self.made, rebuild, self.run.directory, meter)
-        return {"indexed": rebuild, **({"index_notes": list(result.notes)} if result.notes else {})}
+        return _Indexed(rebuild, list(result.notes))
 
-    def check(self, meter: Meter) -> Facts:
+    def check(self, meter: Meter, maxsize: int) -> Checked:
         verify.verify(self.made, self.clone.options.verify, meter)
         verify.require_unique_uuids(self.made, meter, self.run.directory)
-        return {"entries": contents.entry_count(self.made), "identity": files.identity(self.made / DATA)}
+        return Checked(files.identity(self.made / DATA), contents.entry_count(self.made), maxsize)
 
-    def publish(self, copied: Facts, checked: Facts) -> Facts:
-        published = publish_environment(self.made, self.clone.place, checked, checked["entries"], copied["maxsize"])
+    def publish(self, checked: Checked) -> Published:
+        published = publish_environment(self.made, self.clone.place, checked)
         files.remove_tree(self.made)
         return published
 

@@ -19,7 +19,7 @@ from fixtures.golden.tables import GENERATED, differences
 from fixtures.slapd import Slapd
 from loader.errors import MdbDamaged
 from loader.mdb import meta
-from loader.operations.migrate import AGAIN, MigrateOptions, migrate
+from loader.operations.migrate import MigrateOptions, migrate
 from loader.progress import Progress
 from loader.server import tools
 from tests.golden.everything import BY_NAME
@@ -51,7 +51,7 @@ def test_there_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert not differences(oracle.database_dir, ours.database_dir)
         monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
         options = MigrateOptions(ours.database_dir, again, newer.config_path)
-        facts = migrate(options, Progress("none"), {})
+        facts = migrate(options, Progress("none"), {}).report()
     assert (facts["format_before"], facts["format"]) == (1, 3)
     assert meta.read_meta(again).format == 3
     found = differences(first, again)
@@ -67,7 +67,7 @@ def test_what_the_new_slapd_adds_is_expected(name: str, tmp_path: Path) -> None:
         where = (old.database_dir, new.database_dir, "--config", new.config_path)
         facts = ditseed("migrate", *where, "--json").ok().facts
         assert facts["compared"] == "equal"
-        assert "it has no " in facts[AGAIN]
+        assert "it has no " in facts["made_again"]
         (tmp_path / "all.ldif").write_text(old.slapcat())
         slapadd(oracle, tmp_path / "all.ldif")
         found = differences(oracle.database_dir, new.database_dir, GENERATED)
@@ -81,8 +81,9 @@ def test_what_slapd_2_7_leaves_out_is_expected(tmp_path: Path, monkeypatch: pyte
         build(old, made.case.write(tmp_path)).ok()
         assert "hasSubordinates: FALSE" in ditseed("export", old.database_dir, "-o", "-").ok().out
         monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
-        facts = migrate(MigrateOptions(old.database_dir, again, new.config_path), Progress("none"), {})
-    assert "which slapd works out" in facts[AGAIN]
+        options = MigrateOptions(old.database_dir, again, new.config_path)
+        facts = migrate(options, Progress("none"), {}).report()
+    assert "which slapd works out" in facts["made_again"]
     found = differences(made.unpack(tmp_path / "first"), again)
     assert not found, "\n".join(found)
 

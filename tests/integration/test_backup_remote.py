@@ -271,10 +271,12 @@ def test_a_lock_is_renewed(server: S3Server, bucket: Remote, monkeypatch: pytest
         first = server.get(key)
         until(lambda: server.get(key) != first)
         lock.require()
+    with remote.opened(remote.parse(bucket.url)) as store, remote_lock.exclusive(store) as lock:
         other = msgspec.json.encode(dataclasses.replace(lock.own, host="elsewhere"))
         server.put(key, other)
         with pytest.raises(RemoteFailed, match="another's"):
             lock.require()
+        lock.renew(store)
     assert server.get(key) == other
 
 

@@ -17,9 +17,8 @@ from fixtures.golden.records import SUFFIX, stamps, top
 from fixtures.slapd import Slapd
 from fixtures.trees import record
 from loader.operations.build import FULL, BuildOptions, target_database
-from loader.operations.build.native import NativeSteps
+from loader.operations.build.native import NativeLoaded, NativeSteps
 from loader.progress import Meter, Progress
-from loader.run.log import Facts
 from loader.run.steps import open_run
 from loader.sinks.mdb import LiveSource, Orphan
 from tests.support.trees import Tree, tree
@@ -56,7 +55,7 @@ class Reading:
     asked: list[list[Orphan]] = field(default_factory=list)
     renamed: list[str] = field(default_factory=list)
 
-    def build(self, parts: Sequence[str], *answers: str, head: str | None = None) -> tuple[Facts, Tree]:
+    def build(self, parts: Sequence[str], *answers: str, head: str | None = None) -> tuple[NativeLoaded, Tree]:
         """The facts of the build, and the entries of the database, which is found sound."""
         first = [self._file("head.ldif", head)] if head else []
         inputs = [*first, *(self._file(f"in-{n}.ldif", text) for n, text in enumerate(parts))]
@@ -72,10 +71,10 @@ class Reading:
         with open_run(self.scratch / "run", "test", {}, Progress("none")) as run:
             work = NativeSteps(options, run, place)
             beside = LiveSource(first[0] if first else None, read_again, self.renamed.extend)
-            facts = work.make(Meter("stream"), inputs, [CLAIMED], beside)
-            checked = work.check(Meter("check"), facts)
-            work.publish(facts, checked)
-        return facts, {dn.partition(": ")[2]: lines for dn, lines in tree(self.target.slapcat()).items()}
+            loaded = work.make(Meter("stream"), inputs, [CLAIMED], beside)
+            checked = work.check(Meter("check"), loaded)
+            work.put_into_place(checked)
+        return loaded, {dn.partition(": ")[2]: lines for dn, lines in tree(self.target.slapcat()).items()}
 
     def _file(self, name: str, text: str) -> Path:
         path = self.scratch / name
@@ -99,8 +98,8 @@ def _has(found: Tree, *names: str) -> None:
 
 
 def test_renamed_between_two_pieces(reading: Reading) -> None:
-    facts, found = reading.build([TOP + person(OLD), person(NEW, of=OLD, csn=NEWER)])
-    assert (facts["read"], facts["entries"], facts["left_out"]) == (4, 3, 1)
+    loaded, found = reading.build([TOP + person(OLD), person(NEW, of=OLD, csn=NEWER)])
+    assert (loaded.read, loaded.entries, loaded.left_out) == (4, 3, 1)
     _has(found, PEOPLE, NEW)
     assert f"entryCSN: {CLAIMED}" in found[NEW]
     assert reading.asked == [[]]
@@ -119,10 +118,10 @@ def test_another_entry_in_its_place(reading: Reading, turned: bool) -> None:
 def test_read_again_where_it_stands(reading: Reading) -> None:
     """The copy that is written already stays: syncrepl sends what changed."""
     later = person(OLD, csn=NEWER, sn="later")
-    facts, found = reading.build([TOP + person(OLD, sn="first")], later)
+    loaded, found = reading.build([TOP + person(OLD, sn="first")], later)
     _has(found, PEOPLE, OLD)
     assert "sn: first" in found[OLD]
-    assert facts["left_out"] == facts["read_twice"] == 1
+    assert loaded.left_out == loaded.read_twice == 1
 
 
 def test_below_a_renamed_container(reading: Reading) -> None:
@@ -145,32 +144,32 @@ def test_below_a_container_that_was_met_under_both_names(reading: Reading, turne
 
 def test_whose_parent_is_gone_is_left_out_with_all_below(reading: Reading) -> None:
     lost = f"ou=lost,{SALES}"
-    facts, found = reading.build([TOP + unit(lost) + person(f"cn=below,{lost}")], "", "")
+    loaded, found = reading.build([TOP + unit(lost) + person(f"cn=below,{lost}")], "", "")
     _has(found, PEOPLE)
-    assert facts["left_out"] == facts["without_parent"] == 2
+    assert loaded.left_out == loaded.without_parent == 2
     ((parent, dn, uuid),) = reading.asked[1]
     assert (parent, dn, uuid) == (SALES, lost, dict(stamps(lost))["entryUUID"])
 
 
 def test_whose_parent_is_found_afterwards(reading: Reading) -> None:
     child = f"cn=child,{SALES}"
-    facts, found = reading.build([TOP + person(child)], "", unit(SALES))
+    loaded, found = reading.build([TOP + person(child)], "", unit(SALES))
     _has(found, PEOPLE, SALES, child)
-    assert facts["left_out"] == 0
+    assert loaded.left_out == 0
     assert [len(orphans) for orphans in reading.asked] == [0, 1]
 
 
 def test_what_comes_first_comes_once(reading: Reading) -> None:
     child = f"cn=child,{PEOPLE}"
-    facts, found = reading.build([person(child) + TOP], head=TOP)
+    loaded, found = reading.build([person(child) + TOP], head=TOP)
     _has(found, PEOPLE, child)
-    assert facts["left_out"] == 2
+    assert loaded.left_out == 2
 
 
 def test_more_than_are_taken_out_one_by_one(reading: Reading) -> None:
     """Then all is written anew."""
     names = [f"cn=p {number},{PEOPLE}" for number in range(1200)]
     newer = [person(f"cn=n {number},{PEOPLE}", of=dn, csn=NEWER) for number, dn in enumerate(names)]
-    facts, found = reading.build([TOP + "".join(map(person, names)), "".join(newer)])
-    assert (facts["entries"], facts["left_out"]) == (1202, 1200)
+    loaded, found = reading.build([TOP + "".join(map(person, names)), "".join(newer)])
+    assert (loaded.entries, loaded.left_out) == (1202, 1200)
     assert all("cn=n " in dn for dn in found if dn.endswith(f",{PEOPLE}"))

@@ -15,7 +15,6 @@ from loader import units
 from loader.defaults import ENV_STOP_AT
 from loader.errors import LdifTruncated, NoRun
 from loader.progress import Meter, Progress
-from loader.run.log import Facts
 from loader.run.steps import open_run
 from seeders.replica.strategies import RUN_DIR
 from tests.support.command import Done, ditseed, start
@@ -80,7 +79,7 @@ def test_while_it_goes_on_and_when_it_is_killed(both: Pair) -> None:
 def test_how_fast_it_is_and_what_is_left(both: Pair) -> None:
     """A seeding whose step `load` has done 250 of 1000 entries and does no more."""
 
-    def load(meter: Meter) -> Facts:
+    def load(meter: Meter) -> None:
         meter.add(250)
         found = until(lambda: told if (told := facts(both))["entries"] else None)
         assert (found["step"], found["entries"], found["expected"]) == ("load", 250, 1000)
@@ -90,7 +89,6 @@ def test_how_fast_it_is_and_what_is_left(both: Pair) -> None:
         assert row(said, "rate") == f"{found['rate']:,.0f} entries/s"
         assert row(said, "time left") == units.duration(found["left"])
         assert row(said, "process") == str(os.getpid())
-        return {}
 
     with open_run(both.consumer.database_dir / RUN_DIR, "replica seed", {}, Progress("none")) as run:
         run.do("load", load, total=1000)

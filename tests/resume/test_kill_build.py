@@ -124,5 +124,5 @@ def test_a_slice_that_is_loaded_is_not_loaded_again(ldif: tuple[Path, Path]) -> 
 def _environments(building: Building) -> dict[str, int]:
     """Slices that the catalogue says are loaded, with the inodes of their data files."""
     run_dir = building.target.database_dir / RUN_DIR
-    names = Catalogue(run_dir).partitions("slices")
+    names = Catalogue(run_dir).partitions("slices", dict)
     return {name: (run_dir / "slices" / name / "data.mdb").stat().st_ino for name in names}

@@ -14,9 +14,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
+import msgspec
 import xxhash
 from click import Choice, IntRange
 
@@ -24,13 +25,13 @@ from loader import csn, defaults, dn, exports, ldif, overlays, units
 from loader.common_options import MaxRate, MaxRejects, Rejecting, RunDir
 from loader.defaults import state_dir
 from loader.errors import AddLost, AddRefused, EmptyInput, LoaderError, UsageProblem
-from loader.ldif import ScanResult
+from loader.ldif import Rejected, ScanResult
 from loader.operations import room, sizing
 from loader.operations.add import lending
 from loader.operations.build import native
 from loader.operations.build.inputs import Loaded
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, killpoint, recorded
+from loader.run.log import Counted, Report, killpoint, recorded
 from loader.run.steps import Run, RunStatus, open_run, status_of
 from loader.server import configuration, questions, visibility
 from loader.server.options import Connection
@@ -53,7 +54,6 @@ LOOSER = 1.5  # times: slapd leaves pages half full where it inserts, and the co
 _RECORD = struct.Struct("<4Q")
 _SETTLED = (2, 3, 4)  # added, present, replaced
 JOURNAL = "journal"
-LOADED = "bound"  # among the facts of the last step: what identifies the loaded database
 STEPS = ("start", "scan", "load")
 # Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
 # and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
@@ -70,13 +70,13 @@ NAMING = (
 )
 
 
-class Batch(click.ParamType[int]):
+class Batch(click.types.IntParamType):
     """Entries, or `auto`, which is 0."""
 
     name = "batch"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return 0 if value == "auto" else int(IntRange(1).convert(value, param, ctx))
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return 0 if value == "auto" else int(IntRange(1)(value, param, ctx))
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,9 @@ def loads_of(uri: str) -> list[RunStatus]:
 
 def settled(load: RunStatus) -> int:
     """Entries that are done: on the server, or rejected once the load is through."""
-    done = load.found("load")
+    done = load.catalogue.facts_of("load", Added)
     if done is not None:
-        return int(done["read"])
+        return done.counts.read
     try:
         content = (load.directory / JOURNAL).read_bytes()
     except FileNotFoundError:
@@ -204,45 +204,88 @@ def settled(load: RunStatus) -> int:
 
 def expected(load: RunStatus) -> int | None:
     """Entries of the input; None while that is unknown."""
-    scan = load.found("scan")
-    return scan["entries"] if scan else None
+    scan = load.catalogue.facts_of("scan", Counted)
+    return scan.entries if scan else None
 
 
-def loaded_database(connection: Connection, name: str, first: str = "") -> Facts | None:
-    """Facts that identify the database with the entry `name`, and with the entry `first` in it; None if they are
-    missing. An entryUUID is "" if the account may not read it; `entries` is None if the monitor does not count."""
+@dataclass(frozen=True)
+class LoadedDatabase:
+    """What identifies the database of a server. `uuids`: the entryUUIDs of the suffix and of the entry `first`, if that
+    is named; "" if the account may not read one. `entries`: None if the monitor does not count."""
+
+    suffix: str
+    first: str
+    uuids: list[str]
+    context_csns: list[str]
+    entries: int | None
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """`attributes`: None if nobody has read the input: a tree, or a stream."""
+
+    entries: int | None = None
+    first_dn: str | None = None
+    attributes: list[str] | None = None
+
+
+class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The report. `present`: entries that were there; `before`: settled by an earlier, interrupted run."""
+
+    read: int
+    added: int
+    present: int
+    replaced: int
+    rejected: int
+    rejects: str | None
+    rejections: list[Rejected]
+    before: int
+    values_left_out: int
+    waited_for_parents: int
+    waited_for_named_entries: int
+    transactions: int
+    largest_transaction: int
+    reconnects: int
+    seconds: float
+    done_before: str = ""
+
+
+@dataclass(frozen=True)
+class Added:
+    """Facts of the step `load`. `bound`: the loaded database; None of an input without a first entry."""
+
+    counts: AddCounts
+    bound: LoadedDatabase | None
+
+
+def loaded_database(connection: Connection, name: str, first: str = "") -> LoadedDatabase | None:
+    """The database with the entry `name`, and with the entry `first` in it; None if they are missing."""
     with session(connection) as server:
         suffix = server.context_of(name)
         names = [one for one in (suffix, first) if one]
         if not all(map(server.exists, names)):
             return None
-        return {
-            "suffix": suffix,
-            "first": first,
-            "uuids": [first_value(server.read(one, ["entryUUID"]), "entryuuid") for one in names],
-            "context_csns": server.shown_csns(suffix),
-            "entries": server.counted(suffix),
-        }
+        uuids = [first_value(server.read(one, ["entryUUID"]), "entryuuid") for one in names]
+        return LoadedDatabase(suffix, first, uuids, list(server.shown_csns(suffix)), server.counted(suffix))
 
 
-def is_still_loaded(connection: Connection, facts: Facts) -> bool:
+def is_still_loaded(connection: Connection, before: LoadedDatabase | None) -> bool:
     """Whether the database of a finished load is still there: a server may have been made anew, or got another
     database, under the same URI. Others may have written to it since."""
-    before = facts.get(LOADED)
     if before is None:
         return True  # of an input without a first entry
-    now = loaded_database(connection, before["suffix"], before["first"])
-    if now is None or (now["suffix"], now["uuids"]) != (before["suffix"], before["uuids"]):
+    now = loaded_database(connection, before.suffix, before.first)
+    if now is None or (now.suffix, now.uuids) != (before.suffix, before.uuids):
         return False
-    then, today = csn.by_server(before["context_csns"]), csn.by_server(now["context_csns"])
+    then, today = csn.by_server(before.context_csns), csn.by_server(now.context_csns)
     if not csn.is_covered_by(then, today):
         return False  # an older state of it, from a backup for instance
-    counts = {before["entries"], now["entries"]}
+    counts = {before.entries, now.entries}
     return not then or then != today or None in counts or len(counts) == 1
 
 
-def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
-    """Run or resume a load; its facts. AddRefused when more entries are refused than may be."""
+def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> AddCounts:
+    """Runs or resumes a load. AddRefused when more entries are refused than may be."""
     options.require_fitting()
     directory, identity = options.directory, options.identity()
     with session(options.connection) as server:
@@ -251,17 +294,16 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
     anew = restart or options.files.streamed or _begins_anew(options, directory, identity)
     with open_run(directory, "add", identity, progress, timeouts, anew) as run:
         work = _AddSteps(options, run, offer)
-        start = run.do("start", work.start)
-        scan = {} if options.files.streamed else run.do("scan", work.scan)
+        uncertain = run.do("start", work.start, bool)
+        scan = _Scan() if options.files.streamed else run.do("scan", work.scan, _Scan)
         work.require_room(scan)
         with work.lease():
-            facts = run.do("load", lambda meter: work.load(meter, start, scan), scan.get("entries"))
+            added = run.do("load", lambda meter: work.load(meter, uncertain, scan), Added, scan.entries)
         work.journal.unlink(missing_ok=True)
-        told = {name: value for name, value in facts.items() if name != LOADED}
-        return {**told, **run.told_before()}
+        return msgspec.structs.replace(added.counts, **run.told_before())
 
 
-def plan(options: AddOptions, progress: Progress) -> Facts:
+def plan(options: AddOptions, progress: Progress) -> Report:
     """What a load would do, as far as can be told without a change."""
     options.require_fitting(dry=True)
     with session(options.connection) as server:
@@ -300,17 +342,17 @@ def _scanned(options: AddOptions, meter: Meter) -> ScanResult:
     return found
 
 
-def _begins_anew(options: AddOptions, directory: Path, identity: Facts) -> bool:
+def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool:
     """Whether the run there is none to go on with: it has ended with other options, its files are others now, or what
     it added is not on the server any more."""
     with recorded(directory) as catalogue:
         if catalogue is None:
             return False
         differ = catalogue.differences("add", identity)
-        done = catalogue.found("load")
+        done = catalogue.facts_of("load", Added)
         if differ or done is None:
             return bool(differ) and (differ == ["files"] or done is not None)
-    return not is_still_loaded(options.connection, done)
+    return not is_still_loaded(options.connection, done.bound)
 
 
 def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
@@ -336,60 +378,59 @@ class _AddSteps:
     def journal(self) -> Path:
         return self.run.directory / JOURNAL
 
-    def require_room(self, scan: Facts) -> None:
+    def require_room(self, scan: _Scan) -> None:
         """Raises MaxsizeTooSmall. Only of a load that has not begun, and whose entries are not there."""
         options = self.options
-        begun = self.journal.exists() or self.run.catalogue.found("load") is not None
+        begun = self.journal.exists() or self.run.catalogue.is_done("load")
         if begun or options.tree is not None or options.on_exists != ON_EXISTS[0]:
             return
-        require(options.connection, options.files, scan.get("first_dn"))
+        require(options.connection, options.files, scan.first_dn)
 
     def lease(self) -> AbstractContextManager[None]:
         """nosync where it is asked for, and there is something left to do."""
-        if not self.options.nosync or self.run.catalogue.found("load") is not None:
+        if not self.options.nosync or self.run.catalogue.is_done("load"):
             return nullcontext()
         return lending.nosync_on(self.options.connection)
 
-    def start(self, meter: Meter) -> Facts:
-        """A journal that is there is of other files, or of a stream that is gone: what is equal may be ours."""
+    def start(self, meter: Meter) -> bool:
+        """Returns whether an earlier load may have added what this one finds: its journal is of other files,
+        or of a stream that is gone."""
         uncertain = self.journal.exists()
         self.journal.unlink(missing_ok=True)
-        return {"uncertain": uncertain}
+        return uncertain
 
-    def scan(self, meter: Meter) -> Facts:
+    def scan(self, meter: Meter) -> _Scan:
         """Is every file whole, and how many entries are there? Nothing is sent before."""
         if self.options.tree is not None:
             tree = self.options.tree.compiled
-            return {"entries": tree.entries, "first_dn": tree.suffix}
+            return _Scan(tree.entries, tree.suffix)
         found = _scanned(self.options, meter)
         if not found.entries:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
-        return {"entries": found.entries, "attributes": sorted(found.attributes), "first_dn": found.first_dn}
+        return _Scan(found.entries, found.first_dn, sorted(found.attributes))
 
-    def load(self, meter: Meter, start: Facts, scan: Facts) -> Facts:
+    def load(self, meter: Meter, uncertain: bool, scan: _Scan) -> Added:
         options = self.options
         with files.explained(options.reject_file):
             options.reject_file.unlink(missing_ok=True)
         with options.source.reading(meter) as read:
-            loaded = sink.add(options.connection, read, self.offer, self._rules(scan), self._notes(start), meter)
+            loaded = sink.add(options.connection, read, self.offer, self._rules(scan), self._notes(uncertain), meter)
             # Raises a refusal of the server, before it is asked whether all files were read.
-            counted = self._told(loaded)
+            counts = self._counts(loaded, round(meter.seconds, 3))
         killpoint("load.middle")
-        told = {**counted, "seconds": round(meter.seconds, 3)}
-        there = with_retries(partial(self._bound, scan.get("first_dn")), meter)
-        return {**told, LOADED: there}
+        return Added(counts, with_retries(partial(self._bound, scan.first_dn), meter))
 
-    def _bound(self, first: str | None) -> Facts | None:
+    def _bound(self, first: str | None) -> LoadedDatabase | None:
         """By the suffix alone where the first entry was refused."""
         if first is None:
             return None
         server = self.options.connection
         return loaded_database(server, first, first) or loaded_database(server, first)
 
-    def _rules(self, scan: Facts) -> AddRules:
+    def _rules(self, scan: _Scan) -> AddRules:
         options = self.options
         without = left_out(options, self.offer)
-        there = set(scan.get("attributes", without))
+        there = set(without if scan.attributes is None else scan.attributes)
         references, singly = self._naming(scan)
         return AddRules(
             exists=options.on_exists,
@@ -403,12 +444,12 @@ class _AddSteps:
             max_rate=options.max_rate,
         )
 
-    def _naming(self, scan: Facts) -> tuple[list[str], bool]:
+    def _naming(self, scan: _Scan) -> tuple[list[str], bool]:
         """Attributes of the LDIF whose values name entries, if the server may look for these entries; and whether
         entries that have them must stay outside of transactions. What is not known of a server may be so."""
         offer = self.offer
         naming = offer.naming or NAMING
-        there = sorted(set(scan.get("attributes", naming)).intersection(naming))
+        there = sorted(set(naming if scan.attributes is None else scan.attributes).intersection(naming))
         if not there or not offer.openldap:
             return there, False
         looks, changes = True, offer.memberof
@@ -418,33 +459,34 @@ class _AddSteps:
             changes = overlays.change_named_entries(known)
         return there if looks else [], changes and offer.of_2_7
 
-    def _notes(self, start: Facts) -> Journal:
+    def _notes(self, uncertain: bool) -> Journal:
         rejects, patience = self.options.reject_file, defaults.SERVER_PATIENCE
-        return Journal(self.journal, rejects, start["uncertain"], patience)
+        return Journal(self.journal, rejects, uncertain, patience)
 
-    def _told(self, loaded: Counts) -> Facts:
-        """The facts, when every entry is accounted for."""
+    def _counts(self, loaded: Counts, seconds: float) -> AddCounts:
+        """The report, when every entry is accounted for."""
         if loaded.stopped:
             raise self._refused(loaded)
         settled = loaded.added + loaded.present + loaded.replaced + loaded.rejected
         if loaded.read != settled:
             raise AddLost(read=loaded.read, settled=settled, where=self.run.directory)
-        return {
-            "read": loaded.read,
-            "added": loaded.added,
-            "present": loaded.present,
-            "replaced": loaded.replaced,
-            "rejected": loaded.rejected,
-            "rejects": str(self.options.reject_file) if loaded.rejected else None,
-            "rejections": [ldif.rejected(one) for one in loaded.rejections],
-            "before": loaded.before,
-            "values_left_out": loaded.left_out,
-            "waited_for_parents": loaded.deferred,
-            "waited_for_named_entries": loaded.named,
-            "transactions": loaded.transactions,
-            "largest_transaction": loaded.largest,
-            "reconnects": loaded.reconnects,
-        }
+        return AddCounts(
+            read=loaded.read,
+            added=loaded.added,
+            present=loaded.present,
+            replaced=loaded.replaced,
+            rejected=loaded.rejected,
+            rejects=str(self.options.reject_file) if loaded.rejected else None,
+            rejections=[ldif.rejected(one) for one in loaded.rejections],
+            before=loaded.before,
+            values_left_out=loaded.left_out,
+            waited_for_parents=loaded.deferred,
+            waited_for_named_entries=loaded.named,
+            transactions=loaded.transactions,
+            largest_transaction=loaded.largest,
+            reconnects=loaded.reconnects,
+            seconds=seconds,
+        )
 
     def _refused(self, loaded: Counts) -> AddRefused:
         first = loaded.rejections[0]

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
+
 from loader import config, dn, schema, units
 from loader.age import Identities
 from loader.common_options import OptionalConfig, Suffix, Target, VerifyCopy
@@ -122,7 +124,7 @@ class Contents:
             files.publish(built / meta.DATA, target)
         finally:
             files.remove_tree(built)
-        return float(report["seconds"])
+        return msgspec.convert(report["seconds"], float)
 
 
 # --- a restore ------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import zstandard
 
 from loader import dn, plain, resources, units
@@ -38,7 +39,7 @@ from loader.operations.backup.repository import KEEP_ALL, EveryDatabase, Policy,
 from loader.operations.clone import OLD_READER, require_source
 from loader.piped import piped
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, killpoint
+from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run, open_run
 from loader.server import configuration
 from loader.sources import mdb, sampling
@@ -176,7 +177,7 @@ class _Member:
 
     def __init__(self, options: BackupOptions, repo: Repository, origin: Origin) -> None:
         self.options, self.repo, self.origin = options, repo, origin
-        self.facts: Facts = {}
+        self.facts: Report = {}
         self._files = list[StoredFile]()
         self._pages: StoredPages | None = None
 
@@ -210,7 +211,7 @@ class _Member:
     def earlier(self) -> Earlier:
         """The pages that an incremental backup need not store. It needs no snapshot yet."""
         if self.options.incremental:
-            every = repository.listing(self.repo, self.facts["suffix"]).backups
+            every = repository.listing(self.repo, str(self.facts["suffix"])).backups
             if last := next((backup for backup in reversed(every) if backup.incremental), None):
                 self.repo.bring(last)
                 return pack.earlier(self.repo.path, last)
@@ -274,20 +275,19 @@ class _Member:
             if self.origin.config is not None:
                 path = directory.path / packing.stored_name(CONFIG)
                 self._files.append(pack.write(path, [self.origin.config], packing))
-            backup = Backup(
-                **self.facts,
-                host=socket.gethostname(),
-                source=str(self.origin.directory.absolute()),
-                machine=machine(),
-                files=tuple(self._files),
-                packs=self._pages.packs if self._pages is not None and incremental else (),
-                incremental=incremental,
-                is_ldif=packing.ldif,
-                members=members,
-                recipients=packing.recipients.names if packing.recipients else (),
-                ditseed=version("ditseed"),
-            )
-            self.backup = manifest.sealed(backup)
+            own = {
+                "host": socket.gethostname(),
+                "source": str(self.origin.directory.absolute()),
+                "machine": machine(),
+                "files": self._files,
+                "packs": self._pages.packs if self._pages is not None and incremental else (),
+                "incremental": incremental,
+                "is_ldif": packing.ldif,
+                "members": members,
+                "recipients": packing.recipients.names if packing.recipients else (),
+                "ditseed": version("ditseed"),
+            }
+            self.backup = manifest.sealed(msgspec.convert(report_of(self.facts, own), Backup))
             files.write_durably(directory.path / MANIFEST, manifest.text(self.backup), 0o600)
 
     def publish(self) -> None:
@@ -348,7 +348,7 @@ def _take(
     return backups[0]
 
 
-def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> Facts:
+def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> None:
     when, ids = repository.now(), set[str]()
     follows = repository.follows(repo, when)
     _warn_of_clock(repo, when)
@@ -356,7 +356,6 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
         member.look(when, follows, ids)
         ids.add(str(member.facts["id"]))
     repo.require_space(_predicted(options, repo, members), options.packing.keep_free)
-    return {"databases": [member.facts for member in members]}
 
 
 def _predicted(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> int:
@@ -393,7 +392,7 @@ def _warn_of_clock(repo: Repository, when: datetime.datetime) -> None:
         )
 
 
-def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter) -> Facts:
+def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter) -> None:
     """All snapshots are held before the first is copied. The earlier backup of the leader is read meanwhile."""
     leader = members[0]
     if options.packing.ldif:
@@ -405,7 +404,6 @@ def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[Acc
                 looked_back.result()
                 for member, image in zip(members, images, strict=True):
                     member.copy(image, meter)
-    return {"databases": [member.facts for member in members]}
 
 
 @contextmanager
@@ -418,21 +416,18 @@ def _images(directories: Sequence[Path], logs: Sequence[AccessLog]) -> Iterator[
             yield images
 
 
-def _write(members: Sequence[_Member]) -> Facts:
+def _write(members: Sequence[_Member]) -> None:
     ids = tuple(str(member.facts["id"]) for member in members) if len(members) > 1 else ()
     for member in members:
         member.write(ids)
-    return {}
 
 
-def _publish(members: Sequence[_Member]) -> Facts:
+def _publish(members: Sequence[_Member]) -> None:
     """The leader comes last: if it exists, the others do."""
     for member in (*members[1:], members[0]):
         member.publish()
-    return {"backup": members[0].backup.id}
 
 
-def _prune(options: BackupOptions, repo: Repository, backups: Sequence[Backup]) -> Facts:
-    pruned = [repository.prune_locked(repo, options.policy, backup.suffix) for backup in backups]
-    removed = [name for result in pruned for name in result.removed]
-    return {"removed": removed, "freed": sum(result.freed for result in pruned)}
+def _prune(options: BackupOptions, repo: Repository, backups: Sequence[Backup]) -> None:
+    for backup in backups:
+        repository.prune_locked(repo, options.policy, backup.suffix)

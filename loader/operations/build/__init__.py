@@ -17,7 +17,7 @@ from loader.operations.build.native import made_for
 from loader.operations.build.steps import Engine
 from loader.operations.publish import TargetDatabase
 from loader.progress import Progress
-from loader.run.log import Facts
+from loader.run.log import Report
 from loader.run.steps import Run, open_run
 from loader.server import configuration
 from loader.storage import temporary
@@ -29,7 +29,7 @@ STEPS = tuple(dict.fromkeys(glued.STEPS + native.STEPS + slapadd.STEPS))
 RUN_DIR = ".ditseed-build"  # in the database directory: the same file system, so that publishing is a rename
 
 
-def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Facts:
+def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Report:
     """Runs or resumes a build; returns the facts of its steps."""
     options.require_fitting()
     place = target_database(options.config_path, options.suffix, options.replace, options.target)
@@ -54,17 +54,15 @@ def target_database(config_path: Path, suffix: str | None, replace: bool, target
     return TargetDatabase(config, database, database.directory, replace)
 
 
-def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:
+def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
     """The named steps of a build, within a run that may have more."""
     options.require_fitting()
     place.require_still_free(run)
     engine = _engine(options)
-    if glued.subordinates(options, place):
-        facts, seconds = glued.build(options, run, place, engine)
-    else:
-        facts, seconds = engine.prepared(options, run, place)(), 0.0
-    seconds += sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
-    return {**facts, "seconds": round(seconds, 3), "rate": round(facts["entries"] / seconds)}
+    is_glued = bool(glued.subordinates(options, place))
+    built = glued.build(options, run, place, engine) if is_glued else engine.prepared(options, run, place)()
+    seconds = built.seconds + sum(step.seconds for step in run.catalogue.steps() if step.name in STEPS)
+    return {**built.report(), "seconds": round(seconds, 3), "rate": round(built.entries / seconds)}
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
@@ -85,7 +83,7 @@ def _engine(options: BuildOptions) -> Engine:
         raise UsageProblem(reason=f"engine {options.engine}: this version has {', '.join(ENGINES)}") from None
 
 
-def plan(options: BuildOptions, progress: Progress) -> Facts:
+def plan(options: BuildOptions, progress: Progress) -> Report:
     """What a build would do: every check that writes nothing into the database directory."""
     options.require_fitting(dry=True)
     place = target_database(options.config_path, options.suffix, options.replace, options.target)

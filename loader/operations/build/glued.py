@@ -12,18 +12,20 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from loader import config, csn, exports, units
 from loader.config import Database
 from loader.errors import EmptyInput, EntriesLost, GlueRefused, NotProven
 from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations.build import inputs
-from loader.operations.build.inputs import BuildOptions
+from loader.operations.build.inputs import BuildOptions, Scanned
 from loader.operations.build.native import made_for
-from loader.operations.build.steps import INVALID, NOTES, BuildSteps, Engine
-from loader.operations.publish import PUBLISHED, TargetDatabase, holds_entries, require_as_published
+from loader.operations.build.steps import BuildSteps, Engine, Loaded, Outcome
+from loader.operations.publish import Mark, TargetDatabase, holds_entries, require_as_published
 from loader.progress import Meter
-from loader.run.log import Facts, killpoint, recorded
+from loader.run.log import Report, killpoint, recorded, report_of
 from loader.run.steps import Run, open_run
 from loader.sinks import mdb
 from loader.sinks.mdb import SplitTarget, schema_of
@@ -61,55 +63,97 @@ def require(options: BuildOptions, place: TargetDatabase, engine: Engine) -> Non
         one.require_free()
 
 
-def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> Facts:
+def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> Report:
     """What can be said before the LDIF is divided."""
     require(options, place, engine)
     work = BuildSteps(options, run, place)
-    scan = run.do("scan", work.scan)
+    scan = run.do("scan", work.scan, Scanned)
     work.require_schema(scan)
     below = _places(options, place)[1:]
     databases = [{"suffix": one.database.suffix, "directory": str(one.directory)} for one in below]
-    return {"entries": scan["entries"], "databases": databases}
+    return {"entries": scan.entries, "databases": databases}
 
 
-def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> tuple[Facts, float]:
-    """The facts of all databases, and the seconds of the subordinate databases' steps. Raises GlueRefused or
-    ChangedSince if a database that an earlier call published is gone or was written to."""
-    if run.catalogue.found("report") is None:
-        facts, seconds = _build(options, run, place, engine)
-        run.do("report", lambda meter: {"facts": facts, "seconds": seconds})
-    done = run.catalogue.found("report") or {}
+class _PartReport(msgspec.Struct, frozen=True):
+    suffix: str
+    entries: int
+    rejected: int
+    bytes: int
+    maxsize: int
+    directory: str
+    published: Mark
+
+
+class _Glued(Loaded, frozen=True, kw_only=True):
+    """The report of all databases. `seconds`: those of the subordinate databases' steps."""
+
+    bytes: int
+    directory: str
+    databases: list[_PartReport]
+    notes: list[str] = msgspec.field(default_factory=list)
+    seconds: float
+
+    def report(self) -> Report:
+        return report_of(self)
+
+
+def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> _Glued:
+    """Raises GlueRefused or ChangedSince if a database that an earlier call published is gone or was written to."""
+    built = run.catalogue.facts_of("report", _Glued)
+    if built is None:
+        report = _build(options, run, place, engine)
+        built = run.do("report", lambda meter: report, _Glued)
     files.remove_tree(run.directory / SPLIT)
     finished = units.moment(run.catalogue.ended() or 0)
-    for database in done["facts"]["databases"]:
-        directory = Path(database["directory"])
+    for database in built.databases:
+        directory = Path(database.directory)
         if not (directory / DATA).exists():
             reason = f"its database was put into {directory}, and is gone"
             advice = "Give --restart (and --replace) to build all of them again."
-            raise GlueRefused(suffix=database["suffix"], reason=reason, advice=advice)
-        require_as_published(directory, database[PUBLISHED], finished)
-    return done["facts"], done["seconds"]
+            raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
+        require_as_published(directory, database.published, finished)
+    return built
 
 
-def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> tuple[Facts, float]:
-    if run.catalogue.found("split") is None:
+def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> _Glued:
+    if not run.catalogue.is_done("split"):
         require(options, place, engine)
     places = _places(options, place)
     work = _GluedBuild(options, run, places, _claimed(options, run, places[0]))
-    shares = run.do("split", work.split)
-    work.require_entries(shares)
+    split = run.do("split", work.split, _Split)
+    work.require_entries(split)
     with ExitStack() as stack:
         parts: list[_Part] = []
         # The superior comes last: its contextCSN must not be there before the entries that it covers.
         for number in [*range(1, len(places)), 0]:
-            if shares["shares"][number]["entries"]:
+            if split.shares[number].entries:
                 part_run = stack.enter_context(work.open_run(number)) if number else run
-                part_options = work.part_options(number, shares, parts)
+                part_options = work.part_options(number, split, parts)
                 publish = engine.prepared(part_options, part_run, places[number])
                 parts.append(_Part(places[number].database.suffix, part_run, publish))
-        facts = [{"suffix": part.suffix, **part.publish()} for part in parts]
+        built = [(part.suffix, part.publish()) for part in parts]
         seconds = sum(step.seconds for part in parts if part.run is not run for step in part.run.catalogue.steps())
-    return _report(facts, shares, place.directory), seconds
+    return _report(built, split.read, place.directory, seconds)
+
+
+@dataclass(frozen=True)
+class _Share:
+    """`newest`: the greatest entryCSN of each server ID."""
+
+    entries: int
+    newest: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Facts of the step `split`. `now`: the time of generated attributes; `shares`: by the numbers of the databases."""
+
+    now: str
+    shares: list[_Share]
+
+    @property
+    def read(self) -> int:
+        return sum(share.entries for share in self.shares)
 
 
 @dataclass(frozen=True)
@@ -118,13 +162,13 @@ class _Part:
 
     suffix: str
     run: Run
-    publish: Callable[[], Facts]
+    publish: Callable[[], Outcome]
 
 
 @dataclass(frozen=True)
 class _GluedBuild:
     """`places`: the superior's, then those of the databases glued to it. `claimed`: the contextCSN of a seeding, which
-    no entry of any part may exceed. `shares`, in what follows, are the facts of the step `split`."""
+    no entry of any part may exceed."""
 
     options: BuildOptions
     run: Run
@@ -135,7 +179,7 @@ class _GluedBuild:
         """The part of the LDIF for the database of that number."""
         return self.run.directory / SPLIT / f"{number}.ldif.zst"
 
-    def split(self, meter: Meter) -> Facts:
+    def split(self, meter: Meter) -> _Split:
         """Writes each record to the packed file of its database; the files stay until all databases are published."""
         superior, options = self.places[0].database, self.options
         files.remove_tree(self.run.directory / SPLIT)
@@ -148,13 +192,12 @@ class _GluedBuild:
             split = mdb.split(read, _schema(self.places[0]), targets, claim, meter, file_urls=options.file_urls)
         exports.require_entries(options.inputs, sum(share.entries for share in split))
         killpoint("split.middle")
-        shares = [{"entries": share.entries, "newest": dict(share.newest)} for share in split]
-        return {"now": inputs.input_time(options), "shares": shares}
+        return _Split(inputs.input_time(options), [_Share(share.entries, dict(share.newest)) for share in split])
 
-    def require_entries(self, shares: Facts) -> None:
+    def require_entries(self, split: _Split) -> None:
         """A database without a share stays as it is, which is right only if it holds neither entries, nor the
         contextCSN of an entry that is missing. Raises EmptyInput, GlueRefused."""
-        empty = [number for number, share in enumerate(shares["shares"]) if not share["entries"]]
+        empty = [number for number, share in enumerate(split.shares) if not share.entries]
         if len(empty) == len(self.places):
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
         superior = self.places[0].database.suffix
@@ -173,28 +216,31 @@ class _GluedBuild:
                 raise GlueRefused(suffix=suffix, reason=reason, advice=advice)
             self.run.progress.say(f"{suffix}: no entries; its database stays as it is")
 
-    def part_options(self, number: int, shares: Facts, parts: Sequence[_Part]) -> BuildOptions:
+    def part_options(self, number: int, split: _Split, parts: Sequence[_Part]) -> BuildOptions:
         """The options for one database, after `parts`. Only the superior's suffix entry bears a contextCSN."""
         options, superior = self.options, number == 0
         rejects = options.rejects
         if rejects is not None and number:
             rejects = rejects.with_name(f"{rejects.stem}.{number}{rejects.suffix}")
-        rejected = sum((part.run.catalogue.found("load") or {}).get("rejected", 0) for part in parts)
+        rejected = 0
+        if options.engine == "native":  # slapadd rejects none
+            loads = (part.run.catalogue.facts_of("load", Loaded) for part in parts)
+            rejected = sum(load.rejected for load in loads if load)
         writes_context = options.write_context and superior
         return dataclasses.replace(
             options,
             inputs=(self._share(number),),
             tree=None,
             suffix=self.places[number].database.suffix,
-            now=shares["now"],
-            first=sum(share["entries"] for share in shares["shares"][:number]),
+            now=split.now,
+            first=sum(share.entries for share in split.shares[:number]),
             claimed=self.claimed,
             seeding=options.seeding and superior,
             write_context=writes_context,
             server_id=BuildSteps(options, self.run, self.places[0]).server_id,
             max_rejects=max(0, options.max_rejects - rejected),
             rejects=rejects,
-            reached=_reached(shares, parts) if writes_context else (),
+            reached=_reached(split, parts) if writes_context else (),
         )
 
     def open_run(self, number: int) -> AbstractContextManager[Run]:
@@ -241,38 +287,47 @@ def _claimed(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[st
     if not options.seeding:
         return None
 
-    def claim(meter: Meter) -> Facts:
+    def claim(meter: Meter) -> tuple[str, ...]:
         work = BuildSteps(options, run, place)
         scan = work.scan(meter)
         work.require_schema(scan)
-        return {"claimed": scan["claimed"]}
+        return tuple(scan.claimed or ())
 
-    return tuple(run.do("claim", claim)["claimed"])
+    return run.do("claim", claim, tuple[str, ...])
 
 
-def _reached(shares: Facts, parts: Sequence[_Part]) -> tuple[str, ...]:
+def _reached(split: _Split, parts: Sequence[_Part]) -> tuple[str, ...]:
     """The greatest entryCSNs of the other databases: those of the LDIF, and those generated for entries without one. If
     an environment is published already, the superior is built already, too, and has its contextCSN."""
-    given = [text for share in shares["shares"] for text in share["newest"].values()]
+    given = [text for share in split.shares for text in share.newest.values()]
     environments = [part.run.directory / "environment" for part in parts]
     remaining = [one for one in environments if one.exists()]
     newest = [text for one in remaining for text in contents.newest_csns(one, whole=False).values()]
     return tuple(sorted(csn.by_server([*given, *newest]).values()))
 
 
-def _report(facts: Sequence[Facts], shares: Facts, directory: Path) -> Facts:
+def _report(built: Sequence[tuple[str, Outcome]], read: int, directory: Path, seconds: float) -> _Glued:
     """One report. Every record of the input is in one of the databases, or among the rejects."""
-    read = sum(share["entries"] for share in shares["shares"])
-    sums = {name: sum(one[name] for one in facts) for name in ("read", "entries", "rejected", "bytes")}
-    if sums["read"] != read:
-        raise EntriesLost(read=read, written=sums["read"], log=directory)
-    names = ("suffix", "entries", "rejected", "bytes", "maxsize", "directory", PUBLISHED)
-    report: Facts = {**sums, "directory": str(directory)}
-    report["databases"] = [{name: one[name] for name in names} for one in facts]
-    if rejects := [one["rejects"] for one in facts if "rejects" in one]:
-        report["rejects"] = ", ".join(rejects)
-        report["rejections"] = [line for one in facts for line in one.get("rejections", ())]
-    for name in (INVALID, NOTES):
-        if texts := [text for one in facts for text in one.get(name, ())]:
-            report[name] = texts
-    return report
+    loads, places = [one.loaded for _, one in built], [one.published for _, one in built]
+    total = sum(load.read for load in loads)
+    if total != read:
+        raise EntriesLost(read=read, written=total, log=directory)
+    rejects = [load for load in loads if load.rejects]
+    return _Glued(
+        read,
+        sum(load.entries for load in loads),
+        sum(load.rejected for load in loads),
+        [text for load in loads for text in load.invalid],
+        ", ".join(load.rejects for load in rejects),
+        [line for load in loads for line in load.rejections or ()] if rejects else None,
+        bytes=sum(place.bytes for place in places),
+        directory=str(directory),
+        databases=[
+            _PartReport(
+                suffix, load.entries, load.rejected, place.bytes, place.maxsize, place.directory, place.published
+            )
+            for (suffix, _), load, place in zip(built, loads, places, strict=True)
+        ],
+        notes=[text for place in places for text in place.notes],
+        seconds=seconds,
+    )

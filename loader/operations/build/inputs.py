@@ -31,7 +31,7 @@ from loader.defaults import ENGINES, ENV_EPOCH, LADDER, LEVELS
 from loader.errors import EmptyInput, NoContextCSN, UsageProblem
 from loader.operations.publish import TargetDatabase
 from loader.progress import Meter
-from loader.run.log import Facts, killpoint
+from loader.run.log import killpoint
 from loader.run.steps import Run
 from loader.sources import Source, dit, names
 from loader.sources.dit import Synthetic
@@ -159,14 +159,27 @@ class BuildOptions(Placing, Sorting, Rejecting, Loaded):
         self.files.require_fitting(self.rejects)
 
 
-def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Facts:
+@dataclass(frozen=True)
+class Scanned:
+    """Names with the file and line of their first use. `claimed`: the contextCSN that no entry may exceed; None loads
+    entries as they are."""
+
+    entries: int
+    bytes: int
+    attributes: dict[str, tuple[str, int]]
+    object_classes: dict[str, tuple[str, int]]
+    first_dn: str
+    claimed: list[str] | None
+
+
+def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
     """Reads all input once: is every file whole, how many entries and which names does it have?"""
     with options.source.reading(meter) as read:
         found = ldif.scan(names(read), meter)
     exports.require_entries(options.inputs, found.entries)
     if not found.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
-    claimed: list[str] | None = None  # the contextCSN that no entry may exceed; None: entries are loaded as they are
+    claimed: list[str] | None = None
     if options.seeding and options.claimed is not None:
         claimed = list(options.claimed)
     elif options.seeding:
@@ -177,14 +190,7 @@ def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Facts:
             where, suffix = options.inputs[0], place.database.suffix
             raise NoContextCSN(where=where, suffix=suffix, advice=NO_CONTEXT, commands=())
         claimed = sorted(csns.values())
-    return {
-        "entries": found.entries,
-        "bytes": found.bytes,
-        "attributes": found.attributes,
-        "object_classes": found.object_classes,
-        "first_dn": found.first_dn,
-        "claimed": claimed,
-    }
+    return Scanned(found.entries, found.bytes, found.attributes, found.object_classes, found.first_dn or "", claimed)
 
 
 def input_time(options: BuildOptions) -> str:
@@ -212,7 +218,7 @@ def spooled(options: BuildOptions, run: Run) -> BuildOptions:
         return options
     spool = run.directory / SPOOL
 
-    def work(meter: Meter) -> Facts:
+    def work(meter: Meter) -> list[Path]:
         files.remove_tree(spool)
         spool.mkdir(mode=0o700)
         free = units.size(files.free_bytes(spool))
@@ -226,13 +232,10 @@ def spooled(options: BuildOptions, run: Run) -> BuildOptions:
             files.remove_tree(spool)
             raise
         killpoint("spool.middle")
-        return {"inputs": [str(path) for path in inputs]}
+        return inputs
 
-    spooled_inputs = run.do(SPOOL, work)["inputs"]
-    inputs = (
-        spool / Path(text).name if is_stream(path) else path
-        for text, path in zip(spooled_inputs, options.inputs, strict=True)
-    )
+    paths = zip(run.do(SPOOL, work, list[Path]), options.inputs, strict=True)
+    inputs = (spool / file.name if is_stream(path) else path for file, path in paths)
     return dataclasses.replace(options, inputs=tuple(inputs))
 
 

@@ -33,12 +33,12 @@ from loader.mdb.meta import DATA
 from loader.mdb.snapshot import Snapshot
 from loader.operations import sizing
 from loader.operations.build import inputs
-from loader.operations.build.inputs import FULL, BuildOptions
-from loader.operations.build.steps import INVALID, BuildSteps
-from loader.operations.publish import TargetDatabase
+from loader.operations.build.inputs import FULL, BuildOptions, Scanned
+from loader.operations.build.steps import BuildSteps, Loaded, Outcome
+from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.room import Limits, choose_maxsize, require_room
 from loader.progress import Meter
-from loader.run.log import Facts, killpoint
+from loader.run.log import killpoint
 from loader.run.steps import Run
 from loader.schema import definitions, effects
 from loader.server import tools
@@ -126,19 +126,35 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
     return xxhash.xxh3_128_hexdigest(repr(deciding).encode())
 
 
-def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
+class NativeLoaded(Loaded, frozen=True, kw_only=True):
+    """`left_out`: entries that were read and shall not be there, for they were `read_twice`, or are `without_parent`.
+    `tables`: values in each. `records`: the checksum of records that were copied. `completed`: what completing the
+    entries added to the checksum of their tree. `stale`: entries that were removed again."""
+
+    left_out: int
+    tables: dict[str, int]
+    phases: dict[str, float] | None = None
+    records: str = ""
+    completed: str = ""
+    read_twice: int = 0
+    without_parent: int = 0
+    stale: int = 0
+
+
+def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
     """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
     work = NativeSteps(options, run, place)
     run.do("config", work.config)
-    scan: Facts = {}
+    scan: Scanned | None = None
     if options.seeding:  # the contextCSN must be known before the first entry is written
-        scan = run.do("scan", work.scan)
-        run.do("schema", lambda meter: work.schema(scan))
-    total = scan.get("entries") or options.source.entries()
+        scan = scanned = run.do("scan", work.scan, Scanned)
+        run.do("schema", lambda meter: work.require_schema(scanned))
+    total = scan.entries if scan else options.source.entries()
     require_numbers(total, options)
-    loaded = run.do("load", lambda meter: work.load(meter, scan), total=total)
-    checked = run.do("check", lambda meter: work.check(meter, loaded))
-    return lambda: {**loaded, **run.do("publish", lambda meter: work.publish(loaded, checked))}
+    claimed = scan.claimed if scan else None
+    loaded = run.do("load", lambda meter: work.load(meter, claimed), NativeLoaded, total)
+    checked = run.do("check", lambda meter: work.check(meter, loaded), Checked)
+    return lambda: Outcome(loaded, run.do("publish", lambda meter: work.put_into_place(checked), Published))
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
@@ -185,18 +201,14 @@ class NativeSteps(BuildSteps):
     def target(self) -> Target:
         return target_of(self.options, self.place)
 
-    def config(self, meter: Meter) -> Facts:
+    def config(self, meter: Meter) -> None:
         """Refuses a configuration, or a place for the rejects, before anything is read."""
         with files.explained(self.rejects):
             self.rejects.parent.stat()
         files.require_writable(self.rejects.parent)
-        return {"tables": self.target.tables}
+        _ = self.target
 
-    def schema(self, scan: Facts) -> Facts:
-        self.require_schema(scan)
-        return {}
-
-    def load(self, meter: Meter, scan: Facts) -> Facts:
+    def load(self, meter: Meter, claimed: Sequence[str] | None) -> NativeLoaded:
         """Reads the input with one native call. Raises MaxsizeTooSmall or NoSpace before that if a sample shows that
         there is no room; a stream cannot be sampled."""
         options = self.options
@@ -204,8 +216,8 @@ class NativeSteps(BuildSteps):
             at_most = sizing.at_most(options.files)
             require_room(limits_of(options, self.place), self._predicted, at_most)
         with options.source.reading(meter) as read:
-            loaded = self.make(meter, read, scan.get("claimed"))
-        exports.require_entries(options.inputs, loaded["read"])
+            loaded = self.make(meter, read, claimed)
+        exports.require_entries(options.inputs, loaded.read)
         return loaded
 
     def _predicted(self) -> int:
@@ -222,7 +234,7 @@ class NativeSteps(BuildSteps):
         claimed: Sequence[str] | None,
         live: LiveSource | None = None,
         account: bool = False,
-    ) -> Facts:
+    ) -> NativeLoaded:
         """Builds the database of the inputs. `claimed`, `live` and `account` as in `loader.sinks.mdb`. Raises
         AllRejected, because a database without entries must not replace another one."""
         options = self.options
@@ -255,39 +267,29 @@ class NativeSteps(BuildSteps):
             )
         if built.stale:
             edits.remove_entries(self.made, built.stale)
-        facts: Facts = {
-            "read": built.read,
-            "entries": built.entries,
-            "rejected": built.rejected,
-            "left_out": built.duplicates + built.dropped,
-            "rejections": [ldif.rejected(one) for one in built.rejections],
-            "phases": built.phases,
-            "tables": built.tables,
-            **_invalid(built),
-        }
-        optional = {
-            "read_twice": built.duplicates,
-            "without_parent": built.dropped,
-            "stale": len(built.stale),
-            "rejects": str(self.rejects) if built.rejected else "",
-        }
-        facts |= {name: value for name, value in optional.items() if value}
-        return {**facts, "completed": built.completed} if account else facts
+        return NativeLoaded(
+            built.read,
+            built.entries,
+            built.rejected,
+            _invalid(built),
+            str(self.rejects) if built.rejected else "",
+            [ldif.rejected(one) for one in built.rejections],
+            left_out=built.duplicates + built.dropped,
+            tables=built.tables,
+            phases=built.phases,
+            completed=built.completed if account else "",
+            read_twice=built.duplicates,
+            without_parent=built.dropped,
+            stale=len(built.stale),
+        )
 
-    def transfer(self, meter: Meter, source: Snapshot) -> Facts:
+    def transfer(self, meter: Meter, source: Snapshot) -> NativeLoaded:
         """Builds the database of the records of another one, unchanged. Raises NotProven if the new slapd would store
         them otherwise."""
         with self._making() as (partial, means):
             copied = mdb.transfer(self.target, source, partial, means, meter)
-        return {
-            "read": copied.entries,
-            "entries": copied.entries,
-            "rejected": 0,
-            "left_out": 0,
-            "records": copied.checksum,
-            "tables": copied.tables,
-            **_invalid(copied),
-        }
+        entries, checksum = copied.entries, copied.checksum
+        return NativeLoaded(entries, entries, 0, _invalid(copied), left_out=0, tables=copied.tables, records=checksum)
 
     def records_checksum(self, meter: Meter) -> str:
         """The checksum of the records that `transfer` wrote, read from the disk."""
@@ -325,7 +327,7 @@ class NativeSteps(BuildSteps):
                 stack.callback(files.remove_tree, scratch)
             yield Resources(memory, jobs, scratch, self.rejects)
 
-    def check(self, meter: Meter, loaded: Facts) -> Facts:
+    def check(self, meter: Meter, loaded: NativeLoaded) -> Checked:
         """Every entry that was read is in the database or among the rejects, and the database is sound. At the level
         `none` the core's own count is believed."""
         notes, level = self.complete(meter), self.options.verify
@@ -333,22 +335,18 @@ class NativeSteps(BuildSteps):
         maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)
         if maxsize != facts.map_size:
             edits.set_map_size(self.made / DATA, maxsize)
-        written = int(loaded["entries"])
+        written = loaded.entries
         if level in verify.DEEPER:
             verify.verify(self.made, level, meter)
         if level != "none":
             with self._means() as means:
-                unchanged = not loaded.get("stale")
+                unchanged = not loaded.stale
                 written = mdb.verify(self.target, self.made / DATA, level == FULL, means, meter, unchanged)
-        expected = loaded["read"] - loaded["rejected"] - loaded["left_out"]
-        self.require_entries(loaded["read"], expected, loaded["entries"], written)
-        return {"identity": self.identity(), "maxsize": maxsize, **notes}
-
-    def publish(self, loaded: Facts, checked: Facts) -> Facts:
-        return self.put_into_place(checked, loaded["entries"], checked["maxsize"])
+        expected = loaded.read - loaded.rejected - loaded.left_out
+        self.require_entries(loaded.read, expected, loaded.entries, written)
+        return Checked(self.identity(), loaded.entries, maxsize, notes)
 
 
-def _invalid(built: Built | Transferred) -> Facts:
+def _invalid(built: Built | Transferred) -> list[str]:
     """Values that violate their syntax, as the report shows them."""
-    counts = [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]
-    return {INVALID: counts} if counts else {}
+    return [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]

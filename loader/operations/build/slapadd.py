@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
+
 from loader import backmdb, ldif, resources, units
 from loader.child import Child
 from loader.errors import EmptyInput, LdifUnreadable, LoaderError, NotProven
@@ -22,18 +24,18 @@ from loader.mdb import contents, meta, verify
 from loader.mdb.meta import DATA
 from loader.operations import sizing
 from loader.operations.build import inputs, native
-from loader.operations.build.inputs import MOST_SHARDS, BuildOptions
-from loader.operations.build.steps import BuildSteps
-from loader.operations.publish import TargetDatabase
+from loader.operations.build.inputs import MOST_SHARDS, BuildOptions, Scanned
+from loader.operations.build.steps import BuildSteps, Loaded, Outcome
+from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.room import choose_maxsize
 from loader.piped import piped
 from loader.progress import Meter
-from loader.run.log import Facts, killpoint
+from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
 from loader.schema import definitions, synonyms
 from loader.server import configuration, tools
 from loader.sinks import slapadd
-from loader.sinks.slapadd import GeneratedAttributes, MergeTask, Slice, SlicedLdif
+from loader.sinks.slapadd import Cut, GeneratedAttributes, MergeTask, Slice, SlicedLdif
 from loader.sources import names
 from loader.storage import files
 
@@ -49,31 +51,58 @@ _SHARE = 2  # this part of the memory is for growing environments
 _WORTH = 4  # shared entries are loaded with each slice: together at most this part of the others
 
 
-def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
+@dataclass(frozen=True)
+class _Size:
+    """The predicted size of the database in bytes, the maxsize that it gets, and the number of slices to cut."""
+
+    estimate: int
+    maxsize: int
+    shards: int
+
+
+class _Slices(msgspec.Struct, frozen=True):
+    """Where slices begin; `shared` entries are in all of them, and `leaves` in one each."""
+
+    shards: int = 1
+    shared: int = 0
+    leaves: int = 0
+    cuts: list[Cut] = []
+
+
+@dataclass(frozen=True)
+class _LoadedSlice:
+    """`rooted`: the suffix entry is in it. `identity`: of the file of its environment."""
+
+    entries: int
+    rooted: bool
+    identity: list[int]
+
+
+def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
     """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
     options = inputs.spooled(options, run)
     work = _SlapaddSteps(options, run, place)
-    scan = run.do("scan", work.scan)
-    entries = scan["entries"]
-    aliases = run.do("schema", lambda meter: work.schema(scan))["aliases"]
-    size = run.do("size", lambda meter: work.size(meter, scan))
+    scan = run.do("scan", work.scan, Scanned)
+    entries = scan.entries
+    aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
+    size = run.do("size", lambda meter: work.size(meter, scan), _Size)
     sharing = _ShardSteps(options, run, place, scan, size, aliases)
-    plan: Facts = run.do("slice", sharing.slice) if size["shards"] > 1 else {"shards": 1}
-    if plan["shards"] > 1:
+    plan = run.do("slice", sharing.slice, _Slices) if size.shards > 1 else _Slices()
+    if plan.shards > 1:
         run.do("slices", lambda meter: sharing.load_slices(meter, plan), total=entries)
-        loaded = run.do("merge", lambda meter: sharing.merge(meter, plan), total=entries)
+        loaded = run.do("merge", lambda meter: sharing.merge(meter, plan), int, entries)
         files.remove_tree(sharing.slices)
     else:
-        loaded = run.do("load", lambda meter: work.load(meter, scan, size, aliases), total=entries)
+        loaded = run.do("load", lambda meter: work.load(meter, scan, size, aliases), int, entries)
     files.remove_tree(run.directory / inputs.SPOOL)
-    checked = run.do("check", lambda meter: work.check(meter, scan, loaded))
-    facts = {"read": entries, "entries": entries, "rejected": 0, **size}
-    facts |= {name: plan[name] for name in ("shards", "shared") if name in plan}
+    checked = run.do("check", lambda meter: work.check(meter, scan, loaded, size), Checked)
+    sizes = report_of(size, {"shards": plan.shards}, {"shared": plan.shared} if plan.shards > 1 else {})
 
-    def publish(meter: Meter) -> Facts:
-        return work.put_into_place(checked, entries, size["maxsize"])
+    def publish() -> Outcome:
+        published = run.do("publish", lambda meter: work.put_into_place(checked), Published)
+        return Outcome(Loaded(entries, entries, 0), published, sizes)
 
-    return lambda: {**facts, **run.do("publish", publish)}
+    return publish
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
@@ -81,38 +110,38 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
     backmdb.require(place.config, place.database, place.named)
 
 
-def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Facts:
+def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
     """Runs the steps before the load."""
     work = _SlapaddSteps(options, run, place)
-    scan = run.do("scan", work.scan)
-    run.do("schema", lambda meter: work.schema(scan))
-    return {"entries": scan["entries"], **run.do("size", lambda meter: work.size(meter, scan))}
+    scan = run.do("scan", work.scan, Scanned)
+    run.do("schema", lambda meter: work.schema(scan), dict[str, str])
+    return report_of({"entries": scan.entries}, run.do("size", lambda meter: work.size(meter, scan), _Size))
 
 
 @dataclass(frozen=True)
 class _SlapaddSteps(BuildSteps):
     """The bodies of the steps of one slapadd."""
 
-    def schema(self, scan: Facts) -> Facts:
+    def schema(self, scan: Scanned) -> dict[str, str]:
         """Asks for all names before the long part. Returns names of attributes in the LDIF that are synonyms, too."""
         self.require_schema(scan)
         config = self.place.config
         known = definitions(config, configuration.read_compiled_schema(config))
-        return {"aliases": dict(synonyms(known, scan["attributes"]))}
+        return dict(synonyms(known, scan.attributes))
 
-    def size(self, meter: Meter, scan: Facts) -> Facts:
+    def size(self, meter: Meter, scan: Scanned) -> _Size:
         """Predicts the size of the database. Raises MaxsizeTooSmall, NoSpace."""
         options, place = self.options, self.place
         needed = self._needed(meter, scan)
         maxsize = choose_maxsize(place, needed, options.maxsize, changing=options.target is None)
-        count = shard_count(options, place, scan["entries"], needed)
-        if not scan["first_dn"]:
+        count = shard_count(options, place, scan.entries, needed)
+        if not scan.first_dn:
             count = 1  # the entry of the empty DN has no node by which slices could be merged
         if options.check_space:  # slices lie beside what is merged of them
             files.require_space(place.directory, needed if count == 1 else 2 * needed)
-        return {"estimate": needed, "maxsize": maxsize, "shards": count}
+        return _Size(needed, maxsize, count)
 
-    def _needed(self, meter: Meter, scan: Facts) -> int:
+    def _needed(self, meter: Meter, scan: Scanned) -> int:
         """Bytes, from a sample that the core builds; from a pilot load if the core is not proven for the configuration,
         or the input is a template."""
         options = self.options
@@ -122,7 +151,7 @@ class _SlapaddSteps(BuildSteps):
                 return size if options.engine == "native" else round(size * _MARGIN)
         except (NotProven, EmptyInput):
             pass
-        return self._piloted(scan["entries"])
+        return self._piloted(scan.entries)
 
     def _piloted(self, entries: int) -> int:
         """slapadd loads the first records. What it complains about is left to the real load, which reports it
@@ -165,21 +194,21 @@ class _SlapaddSteps(BuildSteps):
             suffix, check_schema = self.place.database.suffix, self.options.check_schema
             yield slapadd.Target(copy, suffix, directory, maxsize, self.server_id, check_schema)
 
-    def load(self, meter: Meter, scan: Facts, size: Facts, aliases: Mapping[str, str]) -> Facts:
+    def load(self, meter: Meter, scan: Scanned, size: _Size, aliases: Mapping[str, str]) -> int:
         with (
-            self.target(self.made, self.run.directory, size["maxsize"]) as target,
+            self.target(self.made, self.run.directory, size.maxsize) as target,
             self.options.source.reading(meter) as read,
         ):
-            written = slapadd.load(target, names(read), meter, scan["claimed"], self.writes_context, aliases)
+            written = slapadd.load(target, names(read), meter, scan.claimed, self.writes_context, aliases)
         killpoint("load.middle")
-        return {"entries": written}
+        return written
 
-    def check(self, meter: Meter, scan: Facts, loaded: Facts) -> Facts:
+    def check(self, meter: Meter, scan: Scanned, loaded: int, size: _Size) -> Checked:
         """Every entry that was read is in the database, and the database is sound."""
         notes, written = self.complete(meter), contents.entry_count(self.made)
-        self.require_entries(scan["entries"], scan["entries"], loaded["entries"], written)
+        self.require_entries(scan.entries, scan.entries, loaded, written)
         verify.verify(self.made, self.options.verify, meter)
-        return {"identity": self.identity(), **notes}
+        return Checked(self.identity(), written, size.maxsize, notes)
 
 
 def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, needed: int) -> int:
@@ -200,8 +229,8 @@ def shard_count(options: BuildOptions, place: TargetDatabase, entries: int, need
 class _ShardSteps(_SlapaddSteps):
     """The bodies of the steps slice, slices and merge. `slices` goes on after the slices that are loaded."""
 
-    scanned: Facts
-    sized: Facts
+    scanned: Scanned
+    sized: _Size
     aliases: Mapping[str, str]
 
     @property
@@ -217,11 +246,11 @@ class _ShardSteps(_SlapaddSteps):
     def settings(self) -> backmdb.Settings:
         return backmdb.settings(self.place.config, self.place.database, self.place.superior)
 
-    def slice(self, meter: Meter) -> Facts:
+    def slice(self, meter: Meter) -> _Slices:
         """Chooses where slices begin. Without slices the input is for one slapadd, which judges it as it is."""
         files.remove_tree(self.slices)
         self.slices.mkdir(mode=0o700)
-        plan = slapadd.plan(self.source, self.sized["shards"], meter)
+        plan = slapadd.plan(self.source, self.sized.shards, meter)
         cuts, count, say = list(plan.cuts), len(plan.cuts), self.run.progress.say
         if not self.options.shards:  # not so many that slices mostly load shared entries
             count = min(count, 1 + plan.leaves // (_WORTH * max(plan.shared, 1)))
@@ -231,18 +260,18 @@ class _ShardSteps(_SlapaddSteps):
                 reason = f"{units.number(plan.unknown)} parents are found under no name of the input"
             say(f"no slices, one slapadd: {reason}")
             files.remove_tree(self.slices)
-            return {"shards": 1}
+            return _Slices()
         kept = [cuts[at * len(cuts) // count] for at in range(count)]
         say(f"{count} slices, {units.number(plan.shared)} entries are in all of them")
-        return {"shards": count, "shared": plan.shared, "leaves": plan.leaves, "cuts": kept}
+        return _Slices(count, plan.shared, plan.leaves, kept)
 
-    def load_slices(self, meter: Meter, plan: Facts) -> Facts:
+    def load_slices(self, meter: Meter, plan: _Slices) -> None:
         """Loads each slice into an environment of its own; the first failure ends the others. As many slapadds run as
         there are processors, if their environments together fit into memory."""
         done = self._done()
-        meter.add(entries=sum(facts["entries"] for facts in done.values()))
-        count, inner = plan["shards"], Meter(meter.name)
-        fitting = resources.memory() // _SHARE // max(1, self.sized["estimate"] // count)
+        meter.add(entries=sum(one.entries for one in done.values()))
+        count, inner = plan.shards, Meter(meter.name)
+        fitting = resources.memory() // _SHARE // max(1, self.sized.estimate // count)
         threads = max(1, min(resources.processors(), count, fitting))
         with meter.counting(inner), ThreadPoolExecutor(threads) as pool:
             todo = [number for number in range(count) if _name(number) not in done]
@@ -257,49 +286,48 @@ class _ShardSteps(_SlapaddSteps):
                 raise
         killpoint("slices.middle")
         done = self._done()
-        if self.scanned["claimed"] and not any(facts["rooted"] for facts in done.values()):
+        if self.scanned.claimed and not any(one.rooted for one in done.values()):
             reason = f"the input has no entry {self.place.database.suffix} to bear contextCSN"
             raise LdifUnreadable(path=self.source.paths[0], reason=reason)
-        return {"entries": sum(facts["entries"] for facts in done.values())}
 
-    def _done(self) -> dict[str, Facts]:
+    def _done(self) -> dict[str, _LoadedSlice]:
         """Slices that are loaded, and whose environment is still the one that was recorded."""
 
-        def exists(name: str, facts: Facts) -> bool:
+        def exists(name: str, one: _LoadedSlice) -> bool:
             data = self.slices / name / DATA
-            return data.exists() and files.identity(data) == facts["identity"]
+            return data.exists() and files.identity(data) == one.identity
 
-        recorded = self.run.catalogue.partitions("slices")
-        return {name: facts for name, facts in recorded.items() if exists(name, facts)}
+        recorded = self.run.catalogue.partitions("slices", _LoadedSlice)
+        return {name: one for name, one in recorded.items() if exists(name, one)}
 
-    def _load_slice(self, number: int, plan: Facts, meter: Meter) -> None:
+    def _load_slice(self, number: int, plan: _Slices, meter: Meter) -> None:
         making = GeneratedAttributes(
             now=inputs.input_time(self.options) if self.settings.last_mod else None,
             server_id=self.server_id,
-            claimed=self.scanned["claimed"],
+            claimed=self.scanned.claimed,
             root=self.place.database.suffix,
             aliases=self.aliases,
             first=self.options.first,
         )
-        cuts, name = [tuple(cut) for cut in plan["cuts"]], _name(number)
-        cut, end = cuts[number], cuts[number + 1][3] if number + 1 < len(cuts) else plan["leaves"]
-        piece = Slice(self.source, plan["shared"], cut, end - cut[3], making)
+        cuts, name = plan.cuts, _name(number)
+        cut, end = cuts[number], cuts[number + 1][3] if number + 1 < len(cuts) else plan.leaves
+        piece = Slice(self.source, plan.shared, cut, end - cut[3], making)
         directory = self.slices / name
-        with self.target(directory, directory, self.sized["maxsize"]) as target:
+        with self.target(directory, directory, self.sized.maxsize) as target:
             own, rooted = slapadd.load_slice(target, piece, meter)
         files.make_durable(directory / DATA)
-        entries = own + (plan["shared"] if number == 0 else 0)  # shared entries count once
-        facts = {"entries": entries, "rooted": rooted, "identity": files.identity(directory / DATA)}
-        self.run.catalogue.finish_partition("slices", name, facts)
+        entries = own + (plan.shared if number == 0 else 0)  # shared entries count once
+        loaded = _LoadedSlice(entries, rooted, files.identity(directory / DATA))
+        self.run.catalogue.finish_partition("slices", name, loaded)
         killpoint("slices.each")
 
-    def merge(self, meter: Meter, plan: Facts) -> Facts:
+    def merge(self, meter: Meter, plan: _Slices) -> int:
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
         task = MergeTask(
-            parts=[self.slices / _name(number) / DATA for number in range(plan["shards"])],
-            shared=plan["shared"],
-            map_size=self.sized["maxsize"],
+            parts=[self.slices / _name(number) / DATA for number in range(plan.shards)],
+            shared=plan.shared,
+            map_size=self.sized.maxsize,
             idlexp=self.settings.idlexp,
             context=self.place.database.suffix if self.writes_context else None,
             jobs=resources.processors(),
@@ -308,7 +336,7 @@ class _ShardSteps(_SlapaddSteps):
         written = slapadd.merge(task, self.source, partial, meter)
         killpoint("merge.middle")
         files.publish(partial, self.made / DATA)
-        return {"entries": written}
+        return written
 
 
 def _name(number: int) -> str:

@@ -8,29 +8,59 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from loader import child, csn, dn
 from loader.config import Config, Database
 from loader.errors import EntriesLost, NoSuchSuffix, SchemaMissing
+from loader.ldif import Rejected
 from loader.mdb import contents, edits, verify
 from loader.mdb.meta import DATA
 from loader.operations.build import inputs
-from loader.operations.build.inputs import BuildOptions
-from loader.operations.publish import TargetDatabase, publish_environment
+from loader.operations.build.inputs import BuildOptions, Scanned
+from loader.operations.publish import Checked, Published, TargetDatabase, publish_environment
 from loader.progress import Meter
-from loader.run.log import Facts
+from loader.run.log import Report, report_of
 from loader.run.steps import Run
 from loader.server import tools
 from loader.storage import files
 
-INVALID = "invalid values"  # in the report: values that violate their syntax and were loaded
-NOTES = "notes"  # in the report, and in the facts of the step `check`
 FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line of its first use
 _SHOWN = 10  # names in a message
 _UNKNOWN = re.compile(r"str2ad\(([^)]+)\): attribute type undefined|unrecognized objectClass '([^']+)'", re.IGNORECASE)
+
+
+class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Entries that were read, those of them in the new database, and those that were rejected. `invalid`: values that
+    violate their syntax and were loaded. `rejects`: the file of the rejected records, if there are any."""
+
+    read: int
+    entries: int
+    rejected: int
+    invalid: list[str] = msgspec.field(default_factory=list, name="invalid values")
+    rejects: str = ""
+    rejections: list[Rejected] | None = None  # the first ones; None if the engine rejects none
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A database that was built. `more`: facts that only the report of its engine has."""
+
+    loaded: Loaded
+    published: Published
+    more: object = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def entries(self) -> int:
+        return self.loaded.entries
+
+    def report(self) -> Report:
+        return report_of(self.loaded, self.more, self.published)
 
 
 class Engine(Protocol):
@@ -39,7 +69,7 @@ class Engine(Protocol):
     def require(self, options: BuildOptions, place: TargetDatabase) -> None:
         """Raises SettingRefused or NotProven for a configuration that the engine does not follow."""
 
-    def prepared(self, options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Facts]:
+    def prepared(self, options: BuildOptions, run: Run, place: TargetDatabase) -> Callable[[], Outcome]:
         """Runs the steps up to a database that is built and checked; returns the call that publishes it."""
         ...
 
@@ -67,21 +97,21 @@ class BuildSteps:
     def writes_context(self) -> bool:
         return self.options.write_context and not self.options.seeding
 
-    def scan(self, meter: Meter) -> Facts:
+    def scan(self, meter: Meter) -> Scanned:
         return inputs.scan(self.options, self.place, meter)
 
-    def require_schema(self, scan: Facts) -> None:
+    def require_schema(self, scan: Scanned) -> None:
         """Raises NoSuchSuffix, SchemaMissing."""
         if self.place.superior is None:  # a part of a glued tree was chosen by its suffix
             suffixes = self.place.database.suffixes
-            if not any(dn.is_below(scan["first_dn"], suffix) for suffix in suffixes):
-                config, first = self.place.config.path, scan["first_dn"]
+            if not any(dn.is_below(scan.first_dn, suffix) for suffix in suffixes):
+                config, first = self.place.config.path, scan.first_dn
                 raise NoSuchSuffix(config=config, suffix=f"of {first}", known=", ".join(suffixes))
-        require_known(self.place, scan["attributes"], scan["object_classes"], self.run.directory)
+        require_known(self.place, scan.attributes, scan.object_classes, self.run.directory)
 
-    def complete(self, meter: Meter) -> Facts:
-        """Refuses what a consumer cannot hold, gives -w of a glued tree its contextCSN, and returns the facts that
-        `publish` needs. Raises SharedUuid."""
+    def complete(self, meter: Meter) -> list[str]:
+        """Refuses what a consumer cannot hold, gives -w of a glued tree its contextCSN, and returns notes for the
+        operator. Raises SharedUuid."""
         options, suffix = self.options, self.place.database.suffix
         if options.seeding or options.claimed is not None:
             verify.require_unique_uuids(self.made, meter, self.run.directory)
@@ -91,8 +121,7 @@ class BuildSteps:
             wanted = sorted(csn.by_server([*stored, *options.reached]).values())
             if sorted(stored) != wanted:
                 edits.stamp(self.made, suffix, wanted)
-        notes = member_of_notes(self.place.config, self.place.database, self.made)
-        return {NOTES: notes} if notes else {}
+        return member_of_notes(self.place.config, self.place.database, self.made)
 
     def require_entries(self, read: int, expected: int, reported: int, written: int) -> None:
         """Raises EntriesLost."""
@@ -102,14 +131,14 @@ class BuildSteps:
     def identity(self) -> list[int]:
         return files.identity(self.made / DATA)
 
-    def put_into_place(self, checked: Facts, entries: int, maxsize: int) -> Facts:
+    def put_into_place(self, checked: Checked) -> Published:
         """Publishes the environment. A `target` beside the configured directory leaves the configuration alone."""
         place = self.place
         if self.options.target is not None:
-            place = dataclasses.replace(place, database=dataclasses.replace(place.database, maxsize=maxsize))
-        published = publish_environment(self.made, place, checked, entries, maxsize)
+            place = dataclasses.replace(place, database=dataclasses.replace(place.database, maxsize=checked.maxsize))
+        published = publish_environment(self.made, place, checked)
         files.remove_tree(self.made)
-        return {**published, **({NOTES: checked[NOTES]} if NOTES in checked else {})}
+        return published
 
 
 def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loader import log
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
@@ -35,7 +35,7 @@ class RunReport:
     seconds: float
     status: int
     error: LoaderError | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
     planned: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -60,7 +60,8 @@ class RunReport:
     def entries(self) -> int:
         """As --json has them; of a run that failed, those that its last step had counted."""
         counted = self.steps[-1].entries if self.steps else 0
-        return int(self.facts.get("entries", self.facts.get("read", counted))) if self.is_done else counted
+        entries = self.facts.get("entries", self.facts.get("read"))
+        return entries if self.is_done and isinstance(entries, int) else counted
 
     @property
     def bytes(self) -> int:
@@ -77,9 +78,10 @@ class RunReport:
     @property
     def rejections(self) -> list[Rejection]:
         """The first ones; passwords blanked."""
+        rejections = self.facts.get("rejections")
         return [
             Rejection(path, line, log.redact(str(dn)), log.redact(str(reason)))
-            for path, line, dn, reason in self.facts.get("rejections") or ()
+            for path, line, dn, reason in (rejections if isinstance(rejections, list) else ())
         ]
 
 

@@ -20,7 +20,6 @@ from loader.errors import LoaderError, PackageMissing
 from loader.mdb import contents
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
-from loader.operations.publish import PUBLISHED
 from loader.operations.reports import RunReport
 from loader.progress import StepRecord
 from loader.server import tools
@@ -98,7 +97,7 @@ def _figures(run: RunReport) -> Iterator[tuple[str, float, str]]:
     if run.bytes:
         yield "bytes", run.bytes, units.size(run.bytes)
     yield "duration", run.seconds, units.duration(run.seconds)
-    if rate := run.facts.get("rate"):
+    if isinstance(rate := run.facts.get("rate"), int) and rate:
         yield "entries per second", rate, units.number(rate)
     if run.rejected:
         yield "rejects", run.rejected, units.number(run.rejected)
@@ -122,8 +121,9 @@ def _asked(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
 def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
     """Directory, bytes, tables and chart of each database that the run put into place. One that cannot be read now is
     left out, because the report is of the run."""
-    for facts in (run.facts, *(run.facts.get("databases") or ())):
-        if PUBLISHED in facts and "directory" in facts:
+    databases = run.facts.get("databases")
+    for facts in (run.facts, *(databases if isinstance(databases, list) else ())):
+        if "published" in facts and "directory" in facts:
             try:
                 size, tables = _tables(Path(facts["directory"]))
             except (LoaderError, OSError) as error:

@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
@@ -30,7 +31,7 @@ from loader.operations.storage import check, mounting
 from loader.operations.storage.findings import Severity
 from loader.operations.storage.mounting import Edit, Volume, unmounting
 from loader.progress import Meter, Progress
-from loader.run.log import Facts, forget, killpoint
+from loader.run.log import Report, forget, killpoint
 from loader.run.steps import Run, open_run, status_of
 from loader.server.options import Connection
 from loader.server.session import session
@@ -311,20 +312,19 @@ def run_directory(source: str) -> Path:
 def begun(source: str) -> Begun | None:
     """Raises CatalogueDamaged."""
     status = status_of(run_directory(source))
-    facts = status.found("preflight") if status else None
-    if status is None or facts is None:
+    plan = status.catalogue.facts_of("preflight", MovePlan) if status else None
+    if status is None or plan is None:
         return None
-    finished = {step.name for step in status.steps}
-    done = tuple(name for name in STEPS if name in finished)
-    return Begun(msgspec.convert(facts, MovePlan), done, _ROLLBACK in finished)
+    done = tuple(name for name in STEPS if status.catalogue.is_done(name))
+    return Begun(plan, done, status.catalogue.is_done(_ROLLBACK))
 
 
-def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Facts:
+def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
     """Begins, or continues from the last finished step; `anew` repeats a finished migration. Raises LoaderError."""
     with _run(plan, progress, anew) as run:
-        require_forward(run.catalogue.found(_ROLLBACK) is not None, plan.request.source)
-        run.do("preflight", lambda meter: msgspec.to_builtins(plan))
-        if run.catalogue.found("watch") is None:
+        require_forward(run.catalogue.is_done(_ROLLBACK), plan.request.source)
+        run.do("preflight", lambda meter: plan, MovePlan)
+        if not run.catalogue.is_done("watch"):
             for name in _REPEATED:
                 run.catalogue.undo(name)
         return {**_Steps(plan, run).all(), **run.told_before()}
@@ -341,29 +341,46 @@ def require_forward(goes_back: bool, source: str) -> None:
         raise _refused(source, "a rollback was begun and has not ended", "Give --rollback to end it.")
 
 
+@dataclass(frozen=True)
+class _Copied:
+    files: int
+    bytes: int
+    copy_mark: str
+
+
+@dataclass(frozen=True)
+class _Verified:
+    """`top`: mode, owner and group of the top directory."""
+
+    checksums: int
+    verify_mark: str
+    top: tuple[int, int, int]
+
+
 class _Steps:
     def __init__(self, plan: MovePlan, run: Run) -> None:
         self.plan, self.run = plan, run
         self.source, self.target = plan.source, plan.target
 
-    def all(self) -> Facts:
+    def all(self) -> Report:
         do, plan, source = self.run.do, self.plan, str(self.source)
-        do("stop", _act(self._stop))
-        if self.run.catalogue.found("mount") is None and not self._is_swapped():
+        do("stop", lambda meter: self._stop())
+        if not self.run.catalogue.is_done("mount") and not self._is_swapped():
             # After a reboot, or a kill while both were unmounted.
             if plan.old is not None:
                 plan.old.mount(source)
             plan.there.mount(str(self.target))
             self._forget_a_stale_copy()
-        copied = do("copy", self._copy)
-        verified = do("verify", self._verify)
-        do("unmount", _act(self._unmount))
-        do("mount", _act(lambda: plan.new.mount(source)))
-        do("fstab", _act(lambda: mounting.apply(plan.fstab, plan.edits)))
-        do("check", lambda meter: self._check(meter, verified["top"]))
-        do("start", _act(lambda: _start(plan.request.start)))
-        watched = do("watch", lambda meter: {"process": _watch(plan, meter)})
-        return {**copied, **verified, **watched}
+        copied = do("copy", self._copy, _Copied)
+        verified = do("verify", self._verify, _Verified)
+        do("unmount", lambda meter: self._unmount())
+        do("mount", lambda meter: plan.new.mount(source))
+        do("fstab", lambda meter: mounting.apply(plan.fstab, plan.edits))
+        do("check", lambda meter: self._check(meter, verified.top))
+        do("start", lambda meter: _start(plan.request.start))
+        process = do("watch", lambda meter: _watch(plan, meter), int)
+        counts = {"files": copied.files, "bytes": copied.bytes, "checksums": verified.checksums}
+        return {**counts, "process": process}
 
     def _is_swapped(self) -> bool:
         return self.plan.new.is_at(str(self.source))
@@ -372,13 +389,13 @@ class _Steps:
         """A boot in between may have started the service. A copy that other accounts could enter is removed, not
         resumed."""
         catalogue = self.run.catalogue
-        copied, verified = catalogue.found("copy"), catalogue.found("verify")
+        copied, verified = catalogue.facts_of("copy", _Copied), catalogue.facts_of("verify", _Verified)
         if copied is None:
             return
         with held.opened(self.target) as target:
             is_closed = trees.is_closed(target)
-            is_intact = is_closed if verified is None else verified["verify_mark"] == _mark(self.target)
-            if not is_intact or copied["copy_mark"] != _mark(self.source):
+            is_intact = is_closed if verified is None else verified.verify_mark == _mark(self.target)
+            if not is_intact or copied.copy_mark != _mark(self.source):
                 if not is_closed:
                     trees.empty(target)
                 catalogue.undo("verify")
@@ -389,7 +406,7 @@ class _Steps:
             _require_written(self.target)
         _stop(self.plan)
 
-    def _copy(self, meter: Meter) -> Facts:
+    def _copy(self, meter: Meter) -> _Copied:
         _require_no_strangers(self.target, occupants(self.target))  # they would keep it from being unmounted
         self._require_unused()
         with held.opened(self.source) as source, held.opened(self.target) as target:
@@ -398,7 +415,7 @@ class _Steps:
         if _mark(self.source) != before.mark:
             reason = "files were changed while they were copied"
             raise _refused(self.source, reason, "Find out who writes there (fuser -vm).")
-        return {"files": before.files, "bytes": before.size, "copy_mark": before.mark}
+        return _Copied(before.files, before.size, before.mark)
 
     def _require_unused(self) -> None:
         """Something may have started the service again since it was stopped. Raises MigrationRefused."""
@@ -406,7 +423,7 @@ class _Steps:
             reason = f"the service was stopped, but it is used again: {users}"
             raise _refused(self.source, reason, f"Find out what starts it, {_REPEAT}")
 
-    def _verify(self, meter: Meter) -> Facts:
+    def _verify(self, meter: Meter) -> _Verified:
         with held.opened(self.source) as source, held.opened(self.target) as target:
             status = os.fstat(source.descriptor)
             shapes = trees.shape_of(source.descriptor), trees.shape_of(target.descriptor)
@@ -414,8 +431,7 @@ class _Steps:
             sums = trees.checksums(source.descriptor, meter)
             killpoint("verify.middle")
             self._require_equal(sums, trees.checksums(target.descriptor, meter, from_device=True), "contents")
-        mark = _mark(self.target)
-        return {"checksums": len(sums), "verify_mark": mark, "top": [status.st_mode, status.st_uid, status.st_gid]}
+        return _Verified(len(sums), _mark(self.target), (status.st_mode, status.st_uid, status.st_gid))
 
     def _require_equal(self, source: Mapping[str, object], target: Mapping[str, object], what: str) -> None:
         """Removes the files that differ, so that the next run copies them again. Raises MigrationRefused."""
@@ -454,9 +470,9 @@ class _Steps:
                 ", ".join(f"{path} ({holders.command_name(pid)}, process {pid})" for pid, path in others[:_SHOWN]),
             )
 
-    def _check(self, meter: Meter, top: Sequence[int]) -> Facts:
+    def _check(self, meter: Meter, top: tuple[int, int, int]) -> None:
         status = self.source.stat()
-        if [status.st_mode, status.st_uid, status.st_gid] != top or not self._is_swapped():
+        if (status.st_mode, status.st_uid, status.st_gid) != top or not self._is_swapped():
             reason = "it is not the new volume with the owner and mode of the old one"
             raise _refused(self.source, reason, "Give --rollback to go back.")
         for name in self.plan.databases:
@@ -465,17 +481,6 @@ class _Steps:
             if not audit.sound:
                 first = audit.problems[0].told[0]
                 raise MdbDamaged(path=path, reason=f"{first}; --rollback mounts the former volume")
-        return {}
-
-
-def _act(work: Callable[[], object]) -> Callable[[Meter], Facts]:
-    """A step without facts."""
-
-    def step(meter: Meter) -> Facts:
-        work()
-        return {}
-
-    return step
 
 
 def _require_written(target: Path) -> None:
@@ -493,7 +498,7 @@ def _mark(directory: Path) -> str:
         return trees.state_of(opened.descriptor).mark
 
 
-def roll_back(plan: MovePlan, progress: Progress) -> Facts:
+def roll_back(plan: MovePlan, progress: Progress) -> Report:
     """Goes back from any step; safe to kill and repeat. The files on the new volume stay. `not_mounted`: why the new
     volume could not be mounted on TO again; None if it is."""
     request = plan.request
@@ -548,11 +553,11 @@ def _stop(plan: MovePlan) -> None:
     until = time.monotonic() + _PATIENCE
     while users := _users(plan):
         if answer.status != 0:
-            advice = (
+            stopping = (
                 "Give --service the commands that stop and start this service (of a container, for example), or end "
                 f"these processes; {_REPEAT}"
             )
-            raise _refused(plan.source, f"{str(_failed(command, answer)).rstrip('.')}, and {users}", advice)
+            raise _refused(plan.source, f"{str(_failed(command, answer)).rstrip('.')}, and {users}", stopping)
         if time.monotonic() > until:
             raise _refused(plan.source, f"the service was stopped, and {users}", f"End these processes, {_REPEAT}")
         time.sleep(_LOOK)

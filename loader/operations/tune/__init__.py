@@ -122,8 +122,10 @@ class Target:
         if not configuration.keeps_changes(config):
             file = config.values("cn=config", "olcConfigFile")[0]
             reason = "the server runs on a slapd.conf, and would forget the change when it ends"
-            advice = "In the place of -H and its account, this prints the lines to change in the file: --config "
-            raise _by_hand(config.where, reason, advice=advice + file)
+            advice = (
+                f"Give --config {file} in the place of -H and its account: that prints the lines to change in the file."
+            )
+            raise _by_hand(config.where, reason, advice=advice)
         return Prepared(record, lambda: configuration.modify(session, entry, plan.changes))
 
 

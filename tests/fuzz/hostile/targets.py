@@ -206,8 +206,8 @@ class Run(Target):
             if run.differences("export", _OPTIONS) is None:
                 run.begin("export", _OPTIONS)
             run.has_work()
-            steps = {name: run.found(name) for name in ("start", "read", "publish")}
-            parts = run.partitions("read")
+            steps = {name: run.facts_of(name, dict) for name in ("start", "read", "publish")}
+            parts = run.partitions("read", dict)
             run.ended()
             return {**steps, **{f"part {name}": parts.get(name) for name in ("0", "1", "2")}}
 

@@ -75,10 +75,10 @@ def test_other_options_are_refused_and_named(
 
 
 def test_a_step_is_done_once_it_is_finished(opened: Catalogue) -> None:
-    assert opened.found("scan") is None
+    assert opened.facts_of("scan", dict) is None
     opened.finish("scan", {"entries": 3, "names": ["cn"]}, 3, 1.5)
     again = reopened(opened)
-    assert again.found("scan") == {"entries": 3, "names": ["cn"]}
+    assert again.facts_of("scan", dict) == {"entries": 3, "names": ["cn"]}
     (done,) = again.steps()
     assert (done.name, done.entries, done.seconds) == ("scan", 3, 1.5)
     again.close()
@@ -86,7 +86,7 @@ def test_a_step_is_done_once_it_is_finished(opened: Catalogue) -> None:
 
 def test_a_step_that_found_nothing_is_done_all_the_same(opened: Catalogue) -> None:
     opened.finish("schema", {}, 0, 0.0)
-    assert opened.found("schema") == {}
+    assert opened.facts_of("schema", dict) == {}
 
 
 def test_steps_come_in_the_order_they_were_done(opened: Catalogue) -> None:
@@ -101,7 +101,7 @@ def test_partitions_belong_to_their_step(opened: Catalogue) -> None:
     opened.finish_partition("other", "000", {"entries": 1})
     opened.finish_partition("read", "000", {"entries": 6})
     again = reopened(opened)
-    assert again.partitions("read") == {"000": {"entries": 6}, "001": {"entries": 7}}
+    assert again.partitions("read", dict) == {"000": {"entries": 6}, "001": {"entries": 7}}
     again.close()
 
 
@@ -127,7 +127,7 @@ def test_after_kill_9_all_that_was_promised_stands(tmp_path: Path) -> None:
         promised += writer.stdout.readlines()
     assert writer.returncode == -signal.SIGKILL
     again = Catalogue(tmp_path)
-    found = again.partitions("read")
+    found = again.partitions("read", dict)
     again.close()
     assert found.keys() >= {word.strip() for word in promised if word.endswith("\n")}
     assert len(found) < 1000
@@ -139,7 +139,7 @@ def test_a_line_that_was_cut_short_is_dropped_and_written_over(opened: Catalogue
     opened.finish("load", {"text": "x" * 300}, 5, 1)
     opened.path.write_bytes(opened.path.read_bytes()[:-cut])
     again = reopened(opened)
-    assert (again.found("read"), again.found("load")) == ({"entries": 5}, None)
+    assert (again.facts_of("read", dict), again.facts_of("load", dict)) == ({"entries": 5}, None)
     again.finish("load", {}, 0, 0)
     third = reopened(again)
     assert [step.name for step in third.steps()] == ["read", "load"]
@@ -162,7 +162,7 @@ def test_whoever_looks_changes_nothing(opened: Catalogue) -> None:
     opened.finish("read", {}, 5, 1)
     content = opened.path.read_bytes() + b"half of a li"
     opened.path.write_bytes(content)
-    assert Catalogue(opened.directory).found("read") == {}
+    assert Catalogue(opened.directory).facts_of("read", dict) == {}
     assert opened.path.read_bytes() == content
 
 
@@ -189,7 +189,7 @@ def test_threads_write_whole_lines(opened: Catalogue) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: opened.finish_partition("read", str(n), {"n": n}), range(100)))
     again = reopened(opened)
-    assert again.partitions("read") == {str(n): {"n": n} for n in range(100)}
+    assert again.partitions("read", dict) == {str(n): {"n": n} for n in range(100)}
     again.close()
 
 
@@ -197,7 +197,7 @@ def test_what_is_undone_is_not_done(opened: Catalogue) -> None:
     opened.finish("copy", {}, 0, 0)
     opened.undo("copy")
     again = reopened(opened)
-    assert again.found("copy") is None
+    assert again.facts_of("copy", dict) is None
     again.close()
 
 
@@ -206,14 +206,6 @@ def test_names_that_are_not_utf8_stay_as_they_are(opened: Catalogue) -> None:
     again = reopened(opened)
     assert again.begin("build", {"inputs": ["/srv/\udcff.ldif"]}) is True
     again.close()
-
-
-def test_facts_that_are_found_may_be_changed(opened: Catalogue) -> None:
-    opened.finish("scan", {"names": ["cn"]}, 0, 0)
-    found = opened.found("scan")
-    assert found is not None
-    found["names"].append("sn")
-    assert opened.found("scan") == {"names": ["cn"]}
 
 
 def test_no_link_is_followed(opened: Catalogue, tmp_path: Path) -> None:

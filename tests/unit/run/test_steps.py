@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,22 +17,28 @@ from fixtures.waiting import until
 from loader.defaults import ENV_KILL_AT
 from loader.errors import FULL, CatalogueDamaged, Locked, NoSpace, RunMismatch, StepTimeout
 from loader.progress import Meter, Progress
-from loader.run.log import FILE, Facts
+from loader.run.log import FILE
 from loader.run.steps import LIVE_FILE, Run, RunStatus, open_run, status_of
 from tests.support.command import environment
 
 QUIET = Progress("none")
 
 
-def listing(directory: Path, done: list[str], **more: bool) -> list[Facts]:
+@dataclass(frozen=True)
+class Fact:
+    by: str
+    nth: int
+
+
+def listing(directory: Path, done: list[str], **more: bool) -> list[Fact]:
     """A run of three steps that write down what they do."""
 
-    def work(name: str) -> Facts:
+    def work(name: str) -> Fact:
         done.append(name)
-        return {"by": name, "nth": len(done)}
+        return Fact(name, len(done))
 
     with open_run(directory, "test", {"a": 1}, QUIET, **more) as run:
-        return [run.do(name, lambda meter, name=name: work(name)) for name in ("one", "two", "three")]  # type: ignore[misc]
+        return [run.do(name, lambda meter, name=name: work(name), Fact) for name in ("one", "two", "three")]  # type: ignore[misc]
 
 
 def test_finished_steps_are_not_repeated_and_their_facts_are_the_same(tmp_path: Path) -> None:
@@ -45,16 +51,16 @@ def test_finished_steps_are_not_repeated_and_their_facts_are_the_same(tmp_path: 
 def test_a_failed_step_is_done_again_and_those_before_it_are_not(tmp_path: Path) -> None:
     done: list[str] = []
 
-    def fails(meter: Meter) -> Facts:
+    def fails(meter: Meter) -> None:
         raise NoSpace(path="/srv", lack="full")
 
     with open_run(tmp_path, "test", {"a": 1}, QUIET) as run:
-        run.do("one", lambda meter: {"by": "one"})
+        run.do("one", lambda meter: Fact("one", 1), Fact)
         with pytest.raises(NoSpace):
             run.do("two", fails)
     found = listing(tmp_path, done)
     assert done == ["two", "three"]
-    assert found[0] == {"by": "one"}
+    assert found[0] == Fact("one", 1)
 
 
 def test_restart_begins_again_with_other_options_too(tmp_path: Path) -> None:
@@ -79,7 +85,7 @@ def test_what_goes_on_is_said(tmp_path: Path) -> None:
     listing(tmp_path, [])
     out = io.StringIO()
     with open_run(tmp_path, "test", {"a": 1}, Progress("plain", stream=out)) as run:
-        run.do("one", lambda meter: {})
+        run.do("one", lambda meter: None)
     assert out.getvalue() == f"going on with the run in {tmp_path}\none: done before\n"
 
 
@@ -90,7 +96,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_watch_of_a_step_has_its_time_from_the_command_line(tmp_path: Path) -> None:
-    def silent(meter: Meter) -> Facts:
+    def silent(meter: Meter) -> None:
         stopped: list[bool] = []
         with meter.cancelling(lambda: stopped.append(True)):
             while not stopped:
@@ -107,13 +113,13 @@ def test_the_watch_of_a_step_has_its_time_from_the_command_line(tmp_path: Path) 
 
 SCRIPT = """
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from loader.progress import Progress
 from loader.run.steps import open_run
 def work(name):
     with open(sys.argv[2], "a") as file:
         print(name, file=file)
-    return {"by": name}
 with open_run(Path(sys.argv[1]), "test", {}, Progress("none")) as run:
     for name in ("one", "two"):
         run.do(name, lambda meter: work(name))
@@ -141,11 +147,31 @@ def test_killed_at_a_point_and_run_again(tmp_path: Path, point: str, done: str) 
     assert (tmp_path / "done").read_text().split() == done.split()
 
 
-def test_facts_are_what_json_keeps(tmp_path: Path) -> None:
-    facts = {"names": ["cn"], "size": 1 << 40, "rate": 0.5, "none": None}
+@dataclass(frozen=True)
+class Kept:
+    path: Path
+    pair: tuple[str, int]
+    octets: bytes
+    size: int
+    rate: float
+    facts: list[Fact]
+    none: str | None = None
+
+
+KEPT = Kept(Path("/srv/\udcff"), ("cn=\udce4", 1), b"\0\xff", 1 << 40, 0.5, [Fact("one", 1)])
+
+
+def test_a_run_that_goes_on_has_the_same_facts_of_every_type(tmp_path: Path) -> None:
+    for _ in range(2):
+        with open_run(tmp_path, "test", {}, QUIET) as run:
+            assert run.do("one", lambda meter: KEPT, Kept) == KEPT
+
+
+def test_facts_of_another_version_are_refused(tmp_path: Path) -> None:
     with open_run(tmp_path, "test", {}, QUIET) as run:
-        assert run.do("one", lambda meter: facts) == facts
-        assert run.catalogue.found("one") == json.loads(json.dumps(facts))
+        run.do("one", lambda meter: Fact("one", 1), Fact)
+    with pytest.raises(CatalogueDamaged, match="another version"), open_run(tmp_path, "test", {}, QUIET) as run:
+        run.do("one", lambda meter: KEPT, Kept)
 
 
 @pytest.mark.parametrize("error", [NoSpace(path="x", lack="full"), OSError(errno.ENOSPC, "full")])
@@ -172,11 +198,10 @@ def seen(directory: Path) -> RunStatus:
 
 
 def test_what_a_step_has_done_so_far_is_seen_from_outside(tmp_path: Path) -> None:
-    def work(meter: Meter) -> Facts:
+    def work(meter: Meter) -> None:
         assert seen(tmp_path).under_way == "load"
         meter.add(250)
         until(lambda: seen(tmp_path).live.entries == 250)
-        return {}
 
     with open_run(tmp_path, "test", {}, QUIET) as run:
         run.do("load", work, total=1000)
@@ -200,7 +225,7 @@ def test_what_a_step_has_done_so_far_is_seen_from_outside(tmp_path: Path) -> Non
 def test_what_a_run_failed_with_is_kept_until_it_goes_on(
     tmp_path: Path, error: BaseException, code: str, said: str
 ) -> None:
-    def fails(meter: Meter) -> Facts:
+    def fails(meter: Meter) -> None:
         raise error
 
     with pytest.raises(type(error)), open_run(tmp_path, "test", {}, QUIET) as run:
