@@ -1,1 +1,1 @@
-"""Everything that moves entries: sources, sinks, and the operations made of them."""
+"""Moves entries: sources, sinks, and the operations composed of them."""

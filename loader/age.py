@@ -1,7 +1,7 @@
-"""Encryption to recipients in the format of age (age-encryption.org/v1), by pyrage, which is optional: only this module
-imports it, where it is needed.
+"""Encryption to recipients in the age format (age-encryption.org/v1). The optional package pyrage does it; only this
+module imports pyrage, at its first use.
 
-An identity is a secret: no message has anything of one, nor what pyrage says about it.
+An identity is a secret: no message contains any part of an identity, nor pyrage's error text about one.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Any, BinaryIO
 from loader.errors import PackageMissing, UsageProblem
 from loader.storage import files, held
 
-SUFFIX = ".age"  # of the name of an encrypted file
-_LARGEST = 1 << 20  # bytes of a file of keys
-_READ = 1 << 20  # bytes that are read at once
+SUFFIX = ".age"  # ends the name of an encrypted file
+_LARGEST = 1 << 20  # bytes that a key file may have
+_READ = 1 << 20  # bytes per read
 _ENCRYPTED = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
 _SSH = b"-----BEGIN "
-_NO_MATCH = "No matching keys"  # what pyrage says; it has one class for all that can go wrong
+_NO_MATCH = "No matching keys"  # in pyrage's text: it has one exception class for all decryption errors
 
 
 class NotARecipient(Exception):
-    """None of the identities can decrypt it."""
+    """None of the identities can decrypt the file."""
 
 
 class Broken(Exception):
-    """It was cut off, or changed since it was encrypted."""
+    """The file was truncated or changed after its encryption."""
 
 
 @dataclass(frozen=True)
 class Recipients:
-    """names: the public keys, as they are shown. Each can decrypt everything."""
+    """`names`: the public keys as text. Each recipient alone can decrypt everything."""
 
     names: tuple[str, ...]
     keys: tuple[Any, ...]
 
     def encrypt_stream(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
-        """Writes one age file; its length differs each time, for rage adds a stanza by chance. pyrage keeps the
-        interpreter lock meanwhile. Raises what `content` and `put` do."""
+        """Encrypts `content` to one age file, and passes it to `put`. The length varies, because rage adds a random
+        stanza. pyrage holds the GIL meanwhile. Raises what `content` and `put` raise."""
         pyrage, stream = _pyrage(), _Stream(content, put)
         try:
             pyrage.encrypt_io(stream, stream, self.keys)
@@ -54,7 +54,7 @@ class Identities:
     keys: tuple[Any, ...]
 
     def decrypt_stream(self, file: BinaryIO, put: Callable[[bytes], object]) -> None:
-        """Raises NotARecipient, Broken, and what reading and `put` do."""
+        """Decrypts `file` into `put`. Raises NotARecipient, Broken, and what reading and `put` raise."""
         pyrage, stream = _pyrage(), _Stream(iter(lambda: file.read(_READ), b""), put)
         try:
             pyrage.decrypt_io(stream, stream, self.keys)
@@ -65,8 +65,8 @@ class Identities:
 
 
 class _Stream:
-    """The reader and the writer of pyrage. failure: the error of `content` or `put` that stopped it: pyrage reports
-    its text only."""
+    """The input and output file of pyrage. `failure`: the exception of `content` or `put` that stopped pyrage, which
+    itself reports only its text."""
 
     def __init__(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
         self._content, self._put = iter(content), put
@@ -94,12 +94,12 @@ class _Stream:
         return len(content)
 
     def flush(self) -> None:
-        """`put` keeps nothing back."""
+        """Does nothing: `put` does not buffer."""
 
 
 def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None:
-    """Public keys, and those in age's files of recipients; None if neither is given. A text that is no key is not
-    repeated, for it may be a secret one. Raises UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
+    """Returns the public keys in `words` and in the recipient files `paths`; None if both are empty. Messages do not
+    quote an invalid key, as it may be a secret one. Raises UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
     if not words and not paths:
         return None
     texts = [(word.strip(), "a recipient") for word in words]
@@ -120,8 +120,8 @@ def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None
 
 
 def identities(paths: Sequence[Path]) -> Identities:
-    """Those in age's files of identities, and private keys of SSH. Raises UsageProblem, NoSuchPath, NotPermitted,
-    PackageMissing."""
+    """Returns the secret keys in age identity files and SSH private key files. Raises UsageProblem, NoSuchPath,
+    NotPermitted, PackageMissing."""
     return Identities(tuple(key for path in paths for key in _identities(path)))
 
 
@@ -148,7 +148,7 @@ def _identities(path: Path) -> Iterator[Any]:
 
 
 def _lines(content: bytes, path: Path) -> Iterator[tuple[str, str]]:
-    """The keys in a file, and the line of each for messages."""
+    """Yields each key in a key file, and its path and line for messages."""
     for number, line in enumerate(content.decode("ascii", "replace").splitlines(), 1):
         if (text := line.strip()) and not text.startswith("#"):
             yield text, f"{path}, line {number},"

@@ -1,8 +1,8 @@
 """The settings of slapd that decide the contents of a back-mdb database (slapd-mdb(5), slapd.conf(5)).
 
-The file records none of them: slapd trusts that its keys were made as its configuration says. So ditseed refuses each
-setting whose effect on the file is not known. `slapd_settings.txt` has the settings of OpenLDAP 2.4 to 2.7 with their
-effects; a test compares it with the schema of each installed slapd.
+The data file records none of these settings: slapd trusts that its keys were written under the present configuration.
+So ditseed refuses every setting whose effect on the file is unknown. `slapd_settings.txt` lists the settings of
+OpenLDAP 2.4 to 2.7 with their effects; a test compares it with the schema of each installed slapd.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from loader.config import NOT_SETTINGS, Config, Database
 from loader.errors import NotProven, SettingRefused
 from loader.values import Values
 
-IDLEXP = 16  # back-mdb/idl.h; the least, too
+IDLEXP = 16  # back-mdb/idl.h; both the default and the minimum
 INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
 SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # slap.h
 OPTIONS = ("lang-",)  # ad.c
-PAGE_SIZE = 4096  # LMDB takes the machine's, if `dbpagesize` says nothing
-NO_LIMIT = 2**32 - 1  # of multival
+PAGE_SIZE = 4096  # without `dbpagesize`, LMDB uses the machine's page size
+NO_LIMIT = 2**32 - 1  # multival limit that means none
 
 FRONTEND = "olcDatabase={-1}frontend,cn=config"
 
 Kind = Literal["pres", "eq", "approx", "sub"]
 
-# slapd/index.c. Every kind of substring index makes all substring keys; the last three change searches alone.
+# slapd/index.c. Every kind of substring index creates all substring keys; the last three affect searches only.
 _KINDS = {
     **{kind: kind for kind in ("pres", "eq", "approx")},
     **dict.fromkeys(("sub", "substr", "subinitial", "subany", "subfinal"), "sub"),
@@ -46,42 +46,42 @@ class Settings:
     """The settings of one database, with slapd's defaults for those that the configuration leaves out."""
 
     suffixes: tuple[str, ...]
-    foreign: tuple[str, ...]  # suffixes below these that other databases have
+    foreign: tuple[str, ...]  # suffixes of other databases below `suffixes`
     root_dn: str | None
     indexes: tuple[Index, ...]
     hash64: bool
     intlen: int  # bytes
     substr: tuple[int, int, int]  # bytes: if_minlen, if_maxlen, any_len
-    multival: tuple[tuple[str, int], ...]  # attribute description or "default", values
+    multival: tuple[tuple[str, int], ...]  # attribute description or "default", number of values
     sortvals: tuple[str, ...]
     idlexp: int
     max_entry_size: int  # bytes; 0: no limit
     last_mod: bool
-    translucent: bool  # slapo-translucent(5): entries are parts of remote ones
-    subentry: bool  # contextCSN is kept in an entry of its own (sync_use_subentry)
+    translucent: bool  # slapo-translucent(5): entries are fragments of remote entries
+    subentry: bool  # contextCSN is in a separate entry (sync_use_subentry)
     attribute_options: tuple[str, ...]
     of_2_7: bool  # OpenLDAP 2.7 or later, with LMDB 1.0
     page_size: int  # bytes
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """All attribute descriptions that the settings name, each once."""
+        """All attribute descriptions named by the settings, without duplicates."""
         named = [name for name, _ in (*self.indexes, *self.multival)] + list(self.sortvals)
         return tuple(name for name in dict.fromkeys(named) if name != indexes.DEFAULT)
 
 
 def has_subentry(config: Config, database: Database) -> bool:
-    """Whether slapd looks for contextCSN in an entry of its own (`sync_use_subentry`), not in the suffix entry."""
+    """Whether slapd keeps contextCSN in a separate entry (`sync_use_subentry`) instead of the suffix entry."""
     return config.reader(database.entry_dn).flag("olcSyncUseSubentry", False)
 
 
 def settings(config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False) -> Settings:
-    """`superior`: the database by whose name the entries are loaded (slapadd -b of a glued tree). Its rootdn and
-    lastmod count (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
+    """Returns the settings of `database`. `superior`: for a glued tree, the database named by slapadd -b, whose rootdn
+    and lastmod apply (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
     own, everywhere = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
     named = superior or database
     least, most, window = (everywhere.number(name, size) for name, size in SUBSTR.items())
-    # A setting without a word removes the default, too.
+    # An olcAttributeOptions without a word removes the default, too.
     options = _all_words(everywhere, "olcAttributeOptions")
     return Settings(
         suffixes=database.suffixes,
@@ -114,7 +114,7 @@ def _indexes(database: Database, of_2_7: bool) -> Iterator[Index]:
 
 
 def kind_of(attribute: str, word: str) -> str:
-    """The kind of index that a word means; empty for a word that changes searches alone. Raises NotProven."""
+    """Returns the kind of index for a word of olcDbIndex, or "" if it affects searches only. Raises NotProven."""
     try:
         return _KINDS[word.lower()]
     except KeyError:
@@ -126,7 +126,7 @@ def _all_words(values: Values, name: str) -> tuple[str, ...]:
 
 
 def _multival(own: Values) -> Iterator[tuple[str, int]]:
-    """Of "member,uniqueMember 100,50": the number of values above which slapd keeps them apart, by attribute."""
+    """Yields (attribute, number of values above which slapd stores them separately), from "member,owner 100,50"."""
     for names, limits in own.pairs("olcDbMultival"):
         match = re.match(r"\+?([0-9]+),", limits)
         if not match:
@@ -136,16 +136,16 @@ def _multival(own: Values) -> Iterator[tuple[str, int]]:
 
 
 def idlexp(config: Config) -> int:
-    """The setting of all databases: an index key keeps up to 2^idlexp - 1 entry IDs as a list."""
+    """Returns idlexp, which applies to all databases: an index key lists up to 2^idlexp - 1 entry IDs."""
     name = next((name for name, _ in config.entries if _BACKEND.fullmatch(name)), None)
     return IDLEXP if name is None else config.reader(name).number("olcBkMdbIdlExp", IDLEXP)
 
 
 # --- which settings there are ----------------------------------------------------------------------
 
-STORED, TOOLS, ENCRYPTS = "stored", "tools", "encrypts"  # effects, in slapd_settings.txt
+STORED, TOOLS, ENCRYPTS = "stored", "tools", "encrypts"  # effects of a setting, in slapd_settings.txt
 _BACKEND = re.compile(r"olcBackend=(\{-?\d+\})?mdb,cn=config", re.IGNORECASE)
-_PAGE_SIZES = (0, 4096, 8192, 16384, 32768, 65536)  # bytes; 0: the machine's
+_PAGE_SIZES = (0, 4096, 8192, 16384, 32768, 65536)  # bytes; 0: the machine's page size
 _WITHOUT = (
     "If it does not change what slapd stores, give --config a copy of the configuration without it. Otherwise load "
     "with slapadd itself."
@@ -155,7 +155,7 @@ _WITH_SLAPADD = "Load with slapadd of that OpenLDAP itself."
 
 @cache
 def effects() -> dict[str, dict[str, str]]:
-    """Object class of slapd's configuration -> its settings and their effects."""
+    """Returns object class of cn=config -> setting -> effect, from slapd_settings.txt."""
     classes: dict[str, dict[str, str]] = {}
     for line in Path(__file__).with_name("slapd_settings.txt").read_text().splitlines():
         if not line.startswith("#"):
@@ -165,14 +165,14 @@ def effects() -> dict[str, dict[str, str]]:
 
 
 def for_tools(*object_classes: str) -> tuple[str, ...]:
-    """The settings of these object classes that slapadd and slapindex need to store the same."""
+    """Returns the settings of these object classes that slapadd and slapindex need to store the same data."""
     of_classes = (effects()[one].items() for one in object_classes)
     return tuple(name for settings in of_classes for name, effect in settings if effect in (STORED, TOOLS))
 
 
 def require(config: Config, *databases: Database) -> None:
-    """Raises SettingRefused for a setting that decides, or may decide, the contents of these databases, and that
-    ditseed does not follow."""
+    """Raises SettingRefused for a setting that ditseed does not support and that may affect the contents of these
+    databases."""
     own = {one.entry_dn.lower() for one in databases}
     for entry_dn, attributes in config.entries:
         classes = _classes(entry_dn, own)
@@ -194,7 +194,7 @@ def _refuse(config: Config, entry_dn: str, name: str, reason: str, advice: str) 
 
 
 def _classes(entry_dn: str, databases: set[str]) -> tuple[str, ...]:
-    """The object classes that an entry of cn=config may have; none if the entry does not affect the databases."""
+    """Returns the object classes that an entry of cn=config may have; none if it does not affect `databases`."""
     entry_dn = re.sub(r"(^|,)olcdatabase=frontend,", r"\1olcdatabase={-1}frontend,", entry_dn.lower())
     first, _, parent = entry_dn.partition(",")
     if entry_dn in ("cn=config", FRONTEND.lower()):

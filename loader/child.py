@@ -1,7 +1,7 @@
-"""Child processes, and the signals that end a run: a child starts in a process group of its own and ends with us; a
-signal unwinds the stack of the main thread and leaves nothing half begun.
+"""Child processes, and the signals that end a run. A child gets its own process group and is killed when ditseed ends.
+A signal unwinds the stack of the main thread, but never in the middle of starting a child.
 
-Passwords never go into `argv`; give them through an inherited descriptor."""
+Never pass passwords in `argv`; use an inherited descriptor."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from loader import plain
 from loader.errors import ToolFailed, ToolMissing
 from loader.progress import alongside
 
-_came: list[int] = []  # while it was deferred
+_came: list[int] = []  # signals that arrived while they were deferred
 _deferring = 0
 
 
 def unwind(number: int, frame: FrameType | None) -> None:
-    """A signal handler."""
+    """Signal handler: raises KeyboardInterrupt with the name of the signal, unless signals are deferred."""
     if _deferring:
         _came.append(number)
     else:
@@ -40,8 +40,8 @@ def unwind(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def deferred() -> Iterator[list[Callable[[], None]]]:
-    """What is inside is done whole; a signal that came meanwhile unwinds the stack behind it. What is appended to the
-    list is called before that, whole as well. In other threads, where no signal unwinds anything, it does nothing."""
+    """Defers signals until the body has ended. If a signal arrived, calls the functions that the body has appended to
+    the list, and then raises KeyboardInterrupt. Does nothing in other threads, where signals raise nothing."""
     global _deferring
     undoing: list[Callable[[], None]] = []
     if threading.current_thread() is not threading.main_thread():
@@ -61,16 +61,16 @@ def deferred() -> Iterator[list[Callable[[], None]]]:
 
 
 _log = logging.getLogger(__name__)
-_LOOK = 0.25  # seconds
-_SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two looks whether it has ended
+_LOOK = 0.25  # seconds between two checks whether a child waits for a FIFO
+_SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two checks whether a child has ended
 _SETPRIV = "setpriv"
-_LAST = 3  # lines of a tool that a message has
+_LAST = 3  # lines of a tool's stderr in a message
 _SILENT = "it said nothing"
 _FIFO = "it was about to wait for a FIFO in the place of a file, and was ended"
 
 
 def _waits_for_fifo(pid: int) -> bool:
-    """Does it open a FIFO that nobody has at its other end? (fs/pipe.c; nothing that we run has to.)"""
+    """Whether a process is blocked opening a FIFO without a peer (fs/pipe.c). No tool that we run needs to."""
     try:
         waits = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/wchan")]
     except OSError:
@@ -79,15 +79,15 @@ def _waits_for_fifo(pid: int) -> bool:
 
 
 def _tool(argv: Sequence[str]) -> str:
-    """Its name; of `setpriv OPTIONS -- TOOL` that of the tool: an operator has not called setpriv."""
+    """Returns the tool's name for messages; `setpriv OPTIONS --` is skipped because the operator never typed it."""
     words = argv[argv.index("--") + 1 :] if _SETPRIV in argv and "--" in argv else argv
     return os.path.basename(words[0])
 
 
 def _with_parent(argv: Sequence[str]) -> list[str]:
-    """`kill -9` of ditseed must not leave a slapadd writing behind it: setpriv(1) sets the parent death signal.
-
-    It is tied to the thread that starts the child, so that thread also waits for it.
+    """Returns `argv` with a setpriv(1) in front that sets the parent death signal: after a `kill -9` of ditseed, no
+    slapadd may go on writing. The signal is sent when the thread that started the child ends, so that thread must also
+    wait for the child. Raises ToolMissing.
     """
     if shutil.which(argv[0]) is None:
         raise ToolMissing(tool=argv[0])
@@ -96,7 +96,7 @@ def _with_parent(argv: Sequence[str]) -> list[str]:
 
 
 def _started(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-    """Or not at all: Popen forgets what it has forked when a signal comes."""
+    """Starts a process, or none if a signal arrives: Popen interrupted by a signal would lose the forked child."""
     with deferred() as undoing:
         process = subprocess.Popen(_with_parent(argv), **how)
         undoing.append(lambda: _abandon(process))
@@ -104,12 +104,12 @@ def _started(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
 
 
 def _abandon(process: subprocess.Popen[bytes]) -> None:
-    with process:  # which closes its pipes, and waits
+    with process:  # closes its pipes, and waits for it
         process.kill()
 
 
 class Child:
-    """One running tool. Use as a context manager; leaving it early kills the whole group."""
+    """One running tool, a context manager. Leaving the body kills the tool's process group."""
 
     def __init__(
         self,
@@ -146,21 +146,21 @@ class Child:
 
     @property
     def words(self) -> list[str]:
-        """The last lines it wrote to stderr."""
+        """The last lines that the tool wrote to stderr."""
         return list(self._words)
 
     @property
     def has_ended(self) -> bool:
-        """As the kernel says. Popen's `poll()`, and its `wait()` with a timeout, acquire a lock by a call of its own: a
-        signal handler that raises right behind it leaves the lock held, and the next `wait()` never ends."""
+        """Whether the tool has ended, according to the kernel. Popen's `poll()`, and `wait()` with a timeout, take a
+        lock. If a signal handler raises just after that, the lock is never released, and the next `wait()` hangs."""
         try:
             asked = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self.process.pid, asked) is not None
-        except ChildProcessError:  # another thread has waited for it
+        except ChildProcessError:  # another thread has reaped the process
             return True
 
     def wait(self) -> int:
-        """Exit status, once it has ended and all it said was read."""
+        """Waits until the tool has ended and its stderr has been read. Returns its exit status."""
         pause, watched = _SHORTEST, time.monotonic()
         while not self.has_ended:
             time.sleep(pause)
@@ -176,7 +176,7 @@ class Child:
         return status
 
     def check(self) -> None:
-        """Wait; raise ToolFailed with its last words unless it ended well."""
+        """Waits for the tool. Raises ToolFailed with its last lines of stderr if the exit status is not 0."""
         status = self.wait()
         if status != 0:
             reason = "; ".join(word for word in self.words[-_LAST:] if word) or _SILENT
@@ -187,7 +187,7 @@ class Child:
         self.process.wait()
 
     def _kill_group(self) -> None:
-        """Kills the rest of the group: once, as soon as the tool has ended, for later its number may be another's."""
+        """Kills the process group, but only once: later the kernel may have given its ID to another group."""
         if not self._group_ended:
             self._group_ended = True
             with suppress(ProcessLookupError):
@@ -208,13 +208,13 @@ class Child:
 
 
 def _named(status: int) -> str:
-    """An exit status, or the signal that ended it."""
+    """Returns the exit status as text, or the name of the signal that killed the process."""
     return str(status) if status >= 0 else signal.Signals(-status).name
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a short-lived tool said, however it ended."""
+    """Output of a tool that has ended, with whatever status."""
 
     status: int
     out: bytes
@@ -222,7 +222,7 @@ class Answer:
 
 
 def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
-    """Run a short-lived tool and hear it out. Raises ToolMissing."""
+    """Runs a short-lived tool and returns its whole output. Raises ToolMissing."""
     pipe = subprocess.PIPE
     with _started(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process, _watched(process) as words:
         out, said = process.communicate(stdin)
@@ -230,8 +230,8 @@ def ask(argv: Sequence[str], *, stdin: bytes = b"") -> Answer:
 
 
 def run_detached(argv: Sequence[str]) -> Answer:
-    """Run a command of the operator's that may leave a daemon behind: neither its end nor ours ends that, and nobody
-    waits for what the daemon keeps open. Both its outputs are in `words`. Raises ToolMissing."""
+    """Runs a command of the operator that may start a daemon. The daemon survives the command and ditseed, and may keep
+    stdout open. `words` of the result has both stdout and stderr. Raises ToolMissing."""
     if shutil.which(argv[0]) is None:
         raise ToolMissing(tool=argv[0])
     _log.info("running %s", shlex.join(argv))
@@ -245,7 +245,7 @@ def run_detached(argv: Sequence[str]) -> Answer:
 
 @contextmanager
 def _watched(process: subprocess.Popen[bytes]) -> Iterator[list[str]]:
-    """Ends the process if it waits for a FIFO, and then yields a message about that."""
+    """Kills the process if it waits for a FIFO. Yields a list, which then contains a message about that."""
     words: list[str] = []
 
     def watch(ended: threading.Event) -> None:
@@ -264,11 +264,11 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[list[str]]:
 
 
 def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:
-    """What a short-lived tool prints. Raises ToolMissing, ToolFailed."""
+    """Returns the stdout of a short-lived tool. Raises ToolMissing, and ToolFailed if its exit status is not 0."""
     answer = ask(argv, stdin=stdin)
     if answer.status != 0:
         said = [word.strip() for word in answer.words if word.strip()]
-        # The first line, too: slapd says what is wrong before it prints the grammar of what would be right.
+        # Includes the first line, because slapd prints the error before the grammar of the directive.
         said = [said[0], "...", *said[1 - _LAST :]] if len(said) > _LAST else said
         raise ToolFailed(tool=_tool(argv), status=_named(answer.status), reason="; ".join(said) or _SILENT)
     return answer.out

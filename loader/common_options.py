@@ -1,4 +1,4 @@
-"""Options that several verbs share, each stated once; loader/declared.py explains how they are written."""
+"""Options that several verbs share, each declared once; loader/declared.py explains the notation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loader.storage import temporary
 
 
 def _require_lasting(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Raises DirectoryUnsafe. The verb itself reports a directory that does not exist or cannot be used."""
+    """Raises DirectoryUnsafe. The verb itself reports a directory that is missing or unusable."""
     with suppress(OSError):
         if path is not None and path.is_dir():
             temporary.lasting(path)
@@ -52,7 +52,7 @@ Scratch = Annotated[
     "Directory for temporary files (default: beside the database).",
 ]
 TemporaryDirectory = Annotated[Scratch, "Directory for temporary files (default: $TMPDIR or /tmp)."]
-Limit = Annotated[int, IntRange(0)]  # how much of what differs or is wrong is named
+Limit = Annotated[int, IntRange(0)]  # number of differences or problems to report
 MaxRejects = Annotated[int, IntRange(0), "Maximum number of rejected entries before the build fails."]
 MaxRate = Annotated[int, "--max-rate N", IntRange(0), {"show_default": False}]
 Pieces = Annotated[
@@ -78,7 +78,7 @@ Metrics = Annotated[Path | None, "--metrics FILE"]
 
 @dataclass(frozen=True, kw_only=True)
 class Placing:
-    """How a new database gets its place. `maxsize`: bytes, "auto", or None for the configured one."""
+    """How a new database is put into place. `maxsize`: bytes, "auto", or None for the configured maxsize."""
 
     replace: Annotated[bool, "Replace an existing database once the new one is checked."] = False
     maxsize: Annotated[
@@ -90,7 +90,7 @@ class Placing:
 
 @dataclass(frozen=True, kw_only=True)
 class Sorting:
-    """What the core may use. None: a quarter of the memory, the run directory, as many threads as processors."""
+    """Resources of the core. Defaults: a quarter of the memory, the run directory, one thread per processor."""
 
     memory: Memory = None  # bytes
     scratch: Scratch = None
@@ -99,7 +99,7 @@ class Sorting:
 
 @dataclass(frozen=True, kw_only=True)
 class Rejecting:
-    """`rejects`: LDIF of refused entries; None: in the run directory."""
+    """`rejects`: LDIF file for rejected entries; None: a file in the run directory."""
 
     max_rejects: MaxRejects = 0
     rejects: Annotated[
@@ -109,7 +109,7 @@ class Rejecting:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a server is read. `jobs`: connections to each provider; None: one for each processor, at most 4."""
+    """How a server is read. `jobs`: connections per provider; None: one per processor, at most 4."""
 
     jobs: Jobs = None
     pieces: Pieces = 0
@@ -118,8 +118,8 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportLimits(Reading):
-    """How fast a server is read. `max_rate`: entries a second, 0 is without limit. `max_latency`: seconds that the
-    server may take for a small search."""
+    """How fast a server is read. `max_rate`: entries per second; 0: no limit. `max_latency`: seconds that the server
+    may take to answer a small search."""
 
     jobs: Annotated[
         Jobs,

@@ -1,5 +1,5 @@
-"""What a slapd is configured to do, as its cn=config says it; and which of several glued databases holds an entry.
-Files are read and written in server/."""
+"""The configuration of a slapd, in the form of cn=config, and which of several glued databases contains an entry. The
+files are read and written by loader/server/."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
 _EMPTY = '""'  # in messages, the empty DN
-_LOG = "cn=accesslog"  # its customary suffix, should the overlay be switched off
+_LOG = "cn=accesslog"  # usual suffix of an accesslog, to recognise one whose overlay is not configured
 
 # Settings of back-mdb that ditseed changes.
 TUNED = ("olcDbMaxSize", "olcDbIndex", "olcDbNoSync", "olcDbEnvFlags", "olcDbCheckpoint")
 
-# What slapd writes about each entry, and what names the place it was read from: no settings.
+# Attributes of cn=config that are no settings: operational ones, and the location the configuration was read from.
 NOT_SETTINGS = {
     *("structuralobjectclass", "entryuuid", "creatorsname", "createtimestamp", "entrycsn"),
     *("modifiersname", "modifytimestamp", "contextcsn", "olcconfigfile", "olcconfigdir"),
@@ -35,7 +35,7 @@ Entry = tuple[str, Attributes]  # as `ldif.records` yields it
 class Database:
     """One `olcDatabase` entry. Credentials (olcRootPW, olcSyncrepl) are left out on purpose."""
 
-    entry_dn: str  # its own DN below cn=config
+    entry_dn: str  # DN of its entry in cn=config
     backend: str  # "mdb", "hdb", "monitor", ...
     suffixes: tuple[str, ...]
     directory: Path | None
@@ -47,7 +47,7 @@ class Database:
     root_dn: str | None = None
     consumer: bool = False  # has syncrepl
     overlays: tuple[str, ...] = ()
-    checkpoint: str | None = None  # "KBYTES MINUTES"; back-mdb heeds the minutes alone
+    checkpoint: str | None = None  # "KBYTES MINUTES"; back-mdb uses only the minutes
 
     @property
     def suffix(self) -> str:
@@ -56,7 +56,7 @@ class Database:
 
 @dataclass(frozen=True)
 class Change:
-    """New values of one setting of a database, under its name in cn=config. Empty: the setting is absent."""
+    """A change of one setting of a database. `attribute`: its name in cn=config. `before`, `after`: empty if absent."""
 
     attribute: str
     before: tuple[str, ...]
@@ -65,41 +65,41 @@ class Change:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole configuration. `path` is the slapd.d or slapd.conf it came from; read over LDAP it has a `uri`."""
+    """A whole configuration. `path`: its slapd.d or slapd.conf. `uri`: of the server, if it was read over LDAP."""
 
     path: Path
     databases: tuple[Database, ...]
     # Raw cn=config, credentials included.
     entries: tuple[Entry, ...] = field(repr=False, compare=False)
-    server_id: int | None = None  # None: not set, or one for each listener URL
+    server_id: int | None = None  # None: not set, or set per listener URL
     uri: str | None = None
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The source of the configuration, for messages."""
         return f"{self.uri} (cn=config)" if self.uri else str(self.path)
 
     @property
     def overlays(self) -> tuple[str, ...]:
-        """Those of all databases, and of the frontend."""
+        """The overlays of all databases and of the frontend."""
         return tuple(
             overlay for name, _ in self.entries if _is_database(name) for overlay in _overlays(name, self.entries)
         )
 
     @property
     def is_directory(self) -> bool:
-        """cn=config form (slapd.d) rather than slapd.conf."""
+        """Whether the configuration is a slapd.d directory."""
         return self.uri is None and self.path.is_dir()
 
     @property
     def settings(self) -> dict[tuple[str, str], list[bytes]]:
-        """What the administrator has set, by DN and attribute in lower case: the same each time it is read, and for a
-        slapd.conf the same as for the slapd.d made of it."""
+        """The administrator's settings: (DN, attribute) in lower case -> values. Equal at each reading, and equal for a
+        slapd.conf and the slapd.d converted from it."""
         return {
             (dn.lower(), name.lower()): _unnumbered(values)
             for dn, attributes in self.entries
             for name, values in attributes.items()
-            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # of OpenLDAP 2.4
+            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # exists in OpenLDAP 2.4
         }
 
     @property
@@ -107,16 +107,16 @@ class Config:
         return tuple(one for one in self.databases if one.backend == "mdb")
 
     def reader(self, *entry_dns: str) -> Values:
-        """The settings of some entries of cn=config, one after the other, as far as they are there."""
+        """Returns the settings of these entries of cn=config, in this order; missing entries are skipped."""
         found = {name.lower(): attributes for name, attributes in self.entries}
         return Values(self.where, *(found.get(name.lower(), {}) for name in entry_dns))
 
     def values(self, entry_dn: str, attribute: str) -> tuple[str, ...]:
-        """As stored in an entry of cn=config; none when the entry or the attribute is not there."""
+        """Returns the values of an attribute in an entry of cn=config; empty if the entry or attribute is missing."""
         return tuple(self.reader(entry_dn).stored(attribute))
 
     def database(self, suffix: str | None) -> Database:
-        """The mdb database that holds `suffix`; without one, the only mdb database there is."""
+        """Returns the mdb database with `suffix`, or the only one. Raises NotMdb, NoSuchSuffix, ManySuffixes."""
         if suffix is None:
             return self._only()
         for database in self.databases:
@@ -127,8 +127,8 @@ class Config:
         raise NoSuchSuffix(config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases))
 
     def database_of(self, suffixes: Sequence[str], whose: str, wanted: str | None = None) -> Database:
-        """The mdb database of the suffix that is wanted, or of one of `suffixes` of a data file, or the only one. All
-        of them belong there. Raises NoSuchSuffix, naming `whose` they are, ManySuffixes, NotMdb."""
+        """Returns the mdb database of `wanted`, else of one of `suffixes` (those of a data file), else the only one.
+        Raises NoSuchSuffix, naming the file as `whose`, if it cannot hold all `suffixes`; ManySuffixes, NotMdb."""
         if wanted is None:
             known = {dn.key(one) for database in self.mdb_databases for one in database.suffixes}
             wanted = next((one for one in suffixes if dn.key(one) in known), None)
@@ -141,7 +141,7 @@ class Config:
 
     @property
     def logs(self) -> tuple[tuple[Database, str], ...]:
-        """Databases that slapo-accesslog is over, and the suffix of the log of each."""
+        """The databases with the accesslog overlay, each with the suffix of its log."""
         return tuple(
             (database, log)
             for name, _ in self.entries
@@ -151,7 +151,7 @@ class Config:
         )
 
     def _only(self) -> Database:
-        # The database that an accesslog overlay writes to is the overlay's; the data is in the others.
+        # Databases that an accesslog overlay writes to do not count.
         logs = {dn.key(log) for name, _ in self.entries for log in self.reader(name).dns("olcAccessLogDB")}
         found = [one for one in self.mdb_databases if dn.key(one.suffix) not in logs | {_LOG}]
         if len(found) == 1:
@@ -162,17 +162,17 @@ class Config:
 
 
 def _unnumbered(values: Sequence[bytes]) -> list[bytes]:
-    """slapd numbers the only value of an ordered attribute when it reads it, not when it converts a slapd.conf."""
+    """Removes {0} from a single value: slapd adds it when it reads a slapd.d, but not when it converts a slapd.conf."""
     return [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)
 
 
 def _suffixes(databases: Iterable[Database]) -> str:
-    """For messages."""
+    """Returns all suffixes, for messages."""
     return ", ".join(suffix or _EMPTY for one in databases for suffix in one.suffixes) or "none"
 
 
 def parse(path: Path, entries: Iterable[Entry], uri: str | None = None) -> Config:
-    """A Config from the entries of cn=config (`slapcat -n0`, or a search; names in any case). Raises ConfigValue."""
+    """Builds a Config from the entries of cn=config (slapcat -n0, or a search; any case). Raises ConfigValue."""
     bare = Config(path, (), tuple(entries), uri=uri)
     databases = [_database(name, bare) for name, _ in bare.entries if _is_database(name)]
     with_suffix = tuple(one for one in databases if one.suffixes)
@@ -213,19 +213,19 @@ def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
 
 # --- glued databases -------------------------------------------------------------------------------
 #
-# Glued databases (slapd.conf(5), `subordinate`): which database holds what, as slapd decides it.
+# Which of several glued databases (slapd.conf(5), `subordinate`) contains an entry.
 #
-# A subordinate database is glued to the first database behind it in the configuration that is none itself and whose
-# suffix is above its own (backglue.c, glue_sub_attach): so nested subordinates all hang on the one superior.
+# slapd glues a subordinate database to the first database after it in the configuration that is not subordinate itself
+# and has a suffix above its own (backglue.c, glue_sub_attach). So nested subordinates all have the same superior.
 
 
 def is_subordinate(config: Config, database: Database) -> bool:
-    """olcSubordinate is TRUE, or "advertise"."""
+    """Whether olcSubordinate is set (TRUE or "advertise")."""
     return bool(config.values(database.entry_dn, "olcSubordinate"))
 
 
 def superior(config: Config, database: Database) -> Database | None:
-    """What a subordinate database is glued to."""
+    """Returns the database to which a subordinate database is glued; None if it is not subordinate."""
     if not is_subordinate(config, database):
         return None
     behind = config.databases[config.databases.index(database) + 1 :]
@@ -235,13 +235,13 @@ def superior(config: Config, database: Database) -> Database | None:
 
 
 def subordinates(config: Config, database: Database) -> list[Database]:
-    """The databases that are glued to this one, of whatever backend, in the order of the configuration."""
+    """Returns the databases glued to `database`, of any backend, in the order of the configuration."""
     return [one for one in config.databases if superior(config, one) == database]
 
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
-    """Suffixes of other databases below this one's, each once, in the order of the configuration: slapd looks for their
-    entries there. Hidden and disabled databases answer for none (backend.c, select_backend)."""
+    """Returns the suffixes of other databases below those of `database`, without duplicates, in configuration order.
+    slapd looks for their entries in those databases. Skips hidden and disabled ones (backend.c, select_backend)."""
     below: dict[str, str] = {}
     for other in config.databases:
         reader = config.reader(other.entry_dn)

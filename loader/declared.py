@@ -1,16 +1,16 @@
-"""Options that are stated once: as the fields of the dataclass that an operation takes.
+"""Command-line options declared once: as the fields of the dataclass that an operation takes.
 
-A field is an option of the command line if its type is `Annotated`. Behind the type may follow:
+A field is an option of the command line if its type is `Annotated`. These items may follow the type:
 
-    "-j --jobs N"        its names (default: the name of the field), and what stands for the value in --help; only the
-                         first text, and only if it is nothing but names and one more word
-    IntRange(1)          how click reads the value, if the type alone does not say it
+    "-j --jobs N"        names (default: the name of the field) and metavar of the option; only the first text counts
+                         as such, and only if it consists of names and at most one more word
+    IntRange(1)          click type of the value, unless it follows from the type
     {"show_default": 0}  more arguments of click.Option
     "Number of ..."      the help text
     Argument("DIR")      an argument instead of an option
 
-The later of two wins, so that a verb can reword an option that several verbs share. The default of the field is that of
-the option, and --help shows it unless "show_default" is False.
+A later item overrides an earlier one of the same kind, so that a verb can reword a shared option. The default of the
+field is the default of the option, and --help shows it unless "show_default" is False.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _NAMES = re.compile(r"--?[\w-]+( --?[\w-]+)*( [^-\s]\S*)?")
 
 
 def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
-    """The command of a function, each of whose parameters is an `Annotated` option or a dataclass of such options.
+    """Makes a click command from a function. Each parameter is an `Annotated` option or a dataclass of such options.
 
-    A dataclass that has a method `begin` gets it called before the function.
+    If such a dataclass has a method `begin`, it is called before the function.
     """
 
     def declare(function: Callable[..., int | None]) -> click.Command:
@@ -74,14 +74,14 @@ def command(name: str) -> Callable[[Callable[..., int | None]], click.Command]:
 
 
 def _visible_first(parameters: list[click.Parameter]) -> list[click.Parameter]:
-    """Drops hidden options whose letter the verb uses for something else."""
+    """Drops hidden options that share a name with a visible option of the verb."""
     hidden = [option for option in parameters if getattr(option, "hidden", False)]
     visible = {word for option in parameters if option not in hidden for word in option.opts}
     return [option for option in parameters if option not in hidden or not visible.intersection(option.opts)]
 
 
 def _declared(group: type[Any]) -> list[tuple[Field[Any], object]]:
-    """The fields that are options, with their types: those of the class itself, then those of its bases."""
+    """Returns the fields that are options, with their types: first those of the class, then those of its bases."""
     hints = get_type_hints(group, include_extras=True)
     names = dict.fromkeys(name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ()))
     by_name = {field.name: field for field in fields(group)}
@@ -108,7 +108,7 @@ def _parameter(name: str, hint: object, default: object) -> click.Parameter:
 
 
 def _stated(metadata: list[object]) -> tuple[list[str], dict[str, Any]]:
-    """Names, and arguments of click.Option, that stand behind the type of a field."""
+    """Returns the option names and the arguments of click.Option that follow the type of a field."""
     first = next((item for item in metadata if isinstance(item, str)), "")
     words = first.split() if _NAMES.fullmatch(first) else []
     more: dict[str, Any] = {"metavar": words[-1]} if words and not words[-1].startswith("-") else {}
@@ -125,7 +125,7 @@ def _stated(metadata: list[object]) -> tuple[list[str], dict[str, Any]]:
 
 
 def _plain(kind: object) -> tuple[object, bool]:
-    """`int | None` -> int; `tuple[Path, ...]` -> Path, of which there may be several."""
+    """Returns the bare type, and whether the option is repeatable: `int | None` -> int, `tuple[Path, ...]` -> Path."""
     if get_origin(kind) is UnionType:
         return get_args(kind)[0], False
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,):
@@ -142,17 +142,17 @@ def _type_of(kind: object) -> click.ParamType[Any] | None:
 
 
 def _negated(context: click.Context, option: click.Parameter, value: bool) -> bool:
-    """The callback of a flag --no-SOMETHING whose field is True by default."""
+    """Callback of a flag --no-SOMETHING, whose field is True by default."""
     return not value
 
 
 class Written(click.ParamType[Any]):
-    """A value that `parse` of a subclass reads; `kind` is the type of its result."""
+    """A click type whose subclasses parse the text. `kind`: type of the parsed value."""
 
     kind: type
 
     def parse(self, text: str) -> object:
-        """Raises LoaderError."""
+        """Returns the value of `text`. Raises LoaderError if the text is invalid."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -165,7 +165,7 @@ class Written(click.ParamType[Any]):
 
 
 class Size(Written):
-    """Bytes, written 250G or 64M; `auto` where the verb can work it out."""
+    """Bytes, written 250G or 64M. `auto`: also accept the word "auto"."""
 
     name, kind = "size", int
 
@@ -177,7 +177,7 @@ class Size(Written):
 
 
 class Share(Written):
-    """A share, written 5% or 0.05; up to `most`."""
+    """A share, written 5% or 0.05, up to `most`. `zero`: also accept 0."""
 
     name, kind = "share", float
 

@@ -1,30 +1,30 @@
-"""DNs as far as Python needs them: comparing suffixes, bases and names of entries, as slapd compares them.
+"""DNs: comparing suffixes, bases and names of entries as slapd compares them.
 
-The native core reads them; no schema is known here (`_native.dn_key` tells what that means).
+The native core parses the DNs, without a schema; `_native.dn_key` documents the consequences.
 """
 
 from __future__ import annotations
 
 from loader import _native
 
-_ERRORS = "surrogateescape"  # bytes of a command line that are no UTF-8
+_ERRORS = "surrogateescape"  # for bytes of a command line that are not UTF-8
 
 
 def key(dn: str) -> str:
-    """Equal for equal DNs; "" for the empty DN. RDNs are joined by commas, and no value holds a bare one.
+    """Returns a text that is the same for equal DNs, "" for the empty DN. Only commas between RDNs are unescaped.
 
-    What is no DN has a key as well, its text: it equals no DN's.
+    The key of a text that is not a DN is the text itself, which differs from every DN's key.
     """
     found = _native.dn_key(dn.encode("utf-8", _ERRORS))
     return dn.strip().lower() if found is None else found.decode("utf-8", _ERRORS)
 
 
 def is_below(dn: str, base: str) -> bool:
-    """Is `dn` the entry `base` or below it? Everything is within the empty DN."""
+    """Whether `dn` equals `base` or is below it. Every DN is below the empty DN."""
     inner, outer = key(dn), key(base)
     return inner == outer or outer == "" or inner.endswith("," + outer)
 
 
 def parent(dn: str) -> str:
-    """The DN above, as it is spelt; empty for one of a single RDN."""
+    """Returns the parent DN in its original spelling; empty for a DN of one RDN."""
     return _native.dn_parent(dn.encode("utf-8", _ERRORS)).decode("utf-8", _ERRORS)

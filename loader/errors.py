@@ -1,7 +1,7 @@
-"""Every error an operator can meet: a stable code, an exit status, a message, a hint; and how their facts are shown.
+"""All errors that an operator can meet, each with a stable code, an exit status, a message and perhaps a hint.
 
 Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-125 a particular error; 128+n ended by signal n.
-`docs/errors.md` lists them all, and a test holds the list to this module.
+`docs/errors.md` lists all errors; a test compares the list with this module.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ EXIT_ERROR = 2
 
 
 class LoaderError(Exception):
-    """Base of all. Keyword arguments fill `message` (and `hint`); both are lower case, without a full stop."""
+    """Base of all errors. Keyword arguments fill `message` (and `hint`); both are lower case, without a full stop."""
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = EXIT_ERROR
     message: ClassVar[str] = "{reason}"
     hint: ClassVar[str | None] = None
-    # In the hint's place where no run stays that could go on.
+    # Replaces `hint` if the error leaves no run that can be resumed.
     hint_without_run: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
 
@@ -35,7 +35,7 @@ class LoaderError(Exception):
         super().__init__(self.message.format(**_told(facts)))
 
     def advice(self) -> str | None:
-        """The hint with the facts put in."""
+        """Returns the hint with the facts filled in, or None."""
         hint = self.hint if is_resumable(self) else self.hint_without_run or self.hint
         return hint.format(**_told(self.facts)) if hint else None
 
@@ -47,19 +47,19 @@ _VALUES = {
     *("base", "dn", "first", "suffix", "value", "who", "names", "known", "offered"),
     *("differences", "attribute", "consumer", "provider"),
 }
-# To be found on a disk, or typed: given as they stand.
+# Facts that are not shortened, because the operator looks for them on a disk, or types them.
 _WHOLE = {*("path", "config", "target", "log", "where", "place"), *("advice", "undo", "setting", "rule", "mend")}
 
 
 def _told(facts: Mapping[str, object]) -> dict[str, object]:
-    """The facts as a message may show them; `facts` keeps them as they are."""
+    """Returns the facts escaped and shortened for a message; `facts` itself stays unchanged."""
     return {name: _plain(name, value) for name, value in facts.items()}
 
 
 def _plain(name: str, value: object) -> object:
     if isinstance(value, int | float):
         return value
-    if isinstance(value, tuple):  # lines to be pasted
+    if isinstance(value, tuple):  # lines that the operator pastes
         return "".join(f"\n{plain.shortened(line, plain.WHOLE)}" for line in value)
     if name in _VALUES:
         return plain.shortened(str(value))
@@ -72,7 +72,7 @@ _RESUMABLE = "ditseed_goes_on"
 
 
 def keeps_run_directory(error: BaseException) -> None:
-    """Note in an error, or a stop, that it leaves a run behind with which the same command goes on."""
+    """Marks an exception as leaving a run that the same command resumes."""
     error.__dict__[_RESUMABLE] = True
 
 
@@ -81,7 +81,7 @@ def is_resumable(error: BaseException) -> bool:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and those behind it: what a signal interrupts may fail in its own way while it is cleaned up."""
+    """Yields the error and its causes: an operation interrupted by a signal may raise another error in its clean-up."""
     following: BaseException | None = error
     while following is not None:
         yield following
@@ -89,7 +89,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
-    """Errors keep their facts across process borders."""
+    """Rebuilds an unpickled error from its facts."""
     return kind(**facts)
 
 
@@ -120,12 +120,12 @@ class NoSuchPath(LoaderError):
     hint = "Check the path and its spelling; nothing was changed."
 
 
-FULL = "no space left on its file system"  # a lack of unknown size
+FULL = "no space left on its file system"  # if the number of missing bytes is unknown
 FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NoSpace(LoaderError):
-    """lack: how much is needed and how much there is, or FULL."""
+    """`lack`: the space needed and the space available, or FULL."""
 
     code, exit_status = "storage.no_space", 6
     message = "{path}: {lack}"
@@ -142,7 +142,7 @@ class ReadOnly(LoaderError):
 
 
 class OutputNotEmpty(LoaderError):
-    """made_by: the verb whose output may be continued or replaced there."""
+    """`made_by`: the verb whose earlier output in `path` could be continued or replaced."""
 
     code, exit_status = "storage.not_empty", 16
     message = "{path} is not empty, and what it holds was not written by `ditseed {made_by}`"
@@ -174,7 +174,7 @@ class Locked(LoaderError):
 
 
 class PackageMissing(LoaderError):
-    """extra: of ditseed, that has it. packages: all of that extra."""
+    """`extra`: the extra of ditseed that includes the package. `packages`: all packages of that extra."""
 
     code, exit_status = "package.missing", 107
     message = "{place} needs the Python package {package}, which is not installed"
@@ -182,7 +182,7 @@ class PackageMissing(LoaderError):
 
 
 class RemoteFailed(LoaderError):
-    """advice: what helps against this one."""
+    """`advice`: what the operator can do, as sentences."""
 
     code, exit_status = "remote.failed", 108
     message = "{place}: {reason}"
@@ -239,8 +239,8 @@ class SystemFailed(LoaderError):
 
 
 def of_system(error: OSError, about: object) -> SystemFailed:
-    """`about`: what failed if the system names no file."""
-    is_named = isinstance(error.filename, str | bytes)  # a number for os.listdir(DESCRIPTOR)
+    """Translates an OSError. `about`: names what failed if the error has no file name."""
+    is_named = isinstance(error.filename, str | bytes)  # it is a number after os.listdir(DESCRIPTOR)
     path = os.fsdecode(error.filename) if is_named else about
     return SystemFailed(path=path, reason=error.strerror or error)
 
@@ -267,7 +267,7 @@ class CatalogueDamaged(LoaderError):
 
 
 class ChangedSince(LoaderError):
-    """What a finished run published is not what is there now."""
+    """The output of a finished run was changed by another process."""
 
     code, exit_status = "run.changed_since", 87
     message = (
@@ -278,7 +278,7 @@ class ChangedSince(LoaderError):
 
 
 class DirectoryUnsafe(LoaderError):
-    """reason: who else could put files or links there."""
+    """`reason`: who else could create files or links in the directory."""
 
     code, exit_status = "storage.directory_unsafe", 18
     message = "{path} {reason}"
@@ -291,7 +291,7 @@ class DirectoryUnsafe(LoaderError):
 
 
 class FileUnsafe(LoaderError):
-    """kind: what stands in the place of a regular file."""
+    """`kind`: the kind of file found instead of a regular file."""
 
     code, exit_status = "storage.file_unsafe", 19
     message = "{path} is {kind}, where a regular file belongs"
@@ -305,7 +305,7 @@ class StripesImpossible(LoaderError):
 
 
 class DisksUnequal(LoaderError):
-    """lost: what each larger disk has more than the smallest one."""
+    """`lost`: for each larger disk, the space by which it exceeds the smallest one."""
 
     code, exit_status = "storage.disks_unequal", 122
     message = "the disks are of unequal size, so striping leaves unused: {lost}"
@@ -328,7 +328,7 @@ class VolumeTooSmall(LoaderError):
 
 
 class MigrationRefused(LoaderError):
-    """reason: what is in the way; advice: what to do about it."""
+    """`reason`: the obstacle. `advice`: what to do about it."""
 
     code, exit_status = "storage.migration", 125
     message = "{path}: {reason}"
@@ -350,12 +350,12 @@ class Internal(LoaderError):
 
 # --- slapd's configuration ---
 
-# Beginnings of names that no schema file defines -> the module of slapd that does.
+# Prefixes of names that no schema file defines -> the slapd module that defines them.
 _MODULES = {"pwd": "ppolicy", "memberof": "memberof", "audit": "accesslog", "oath": "otp", "authtimestamp": "lastbind"}
 
 
 def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Beginnings of some of the names, and what to configure where slapd has these in a module."""
+    """Yields the prefixes of names defined by a slapd module, each with the configuration that loads the module."""
     lower = [name.lower() for name in names]
     for head, module in _MODULES.items():
         if any(name.startswith(head) for name in lower):
@@ -384,7 +384,7 @@ class ConfigValue(LoaderError):
 
 
 class SettingRefused(LoaderError):
-    """reason: what the setting does, or that it is unknown."""
+    """`reason`: the effect of the setting, or that it is unknown."""
 
     code, exit_status = "config.setting_refused", 119
     message = "{config}: {entry} has {attribute}, {reason}"
@@ -415,7 +415,7 @@ class SchemaMissing(LoaderError):
     hint = "Load the schema that defines them into the server's configuration, then run the same command again."
 
     def advice(self) -> str | None:
-        """Names modules, too, in which slapd has some of them."""
+        """Returns the hint, and the slapd modules that define some of the names."""
         names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
         more = (f" Names that begin with {head} come with {how}." for head, how in modules(names))
         return f"{super().advice()}{''.join(more)}"
@@ -473,7 +473,7 @@ class SyncreplsDiffer(LoaderError):
 
 
 class PartialReplica(LoaderError):
-    """`options`: those of syncrepl that make it partial. `advice`: a sentence."""
+    """`options`: the syncrepl options that make the replica partial. `advice`: a sentence."""
 
     code, exit_status = "replica.partial", 86
     message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
@@ -500,7 +500,7 @@ class BadCredentials(LoaderError):
 
 
 class AccountClosed(LoaderError):
-    """reason: what the password policy of the server says of the account. commands: that open it again."""
+    """`reason`: as reported by the server's password policy. `commands`: lines that unlock the account."""
 
     code, exit_status = "server.account_closed", 103
     message = "{uri}: the account {who} cannot be used: {reason}"
@@ -561,7 +561,7 @@ class ServerRefused(LoaderError):
 
 
 class NoWriteAccess(LoaderError):
-    """rule: the value of olcAccess that allows it."""
+    """`rule`: a value of olcAccess that would allow the write."""
 
     code, exit_status = "server.no_write_access", 76
     message = "{uri}: {who} may not add entries below {where}: {reason}"
@@ -586,7 +586,7 @@ class ConnectionLost(LoaderError):
 
 
 class ServerSilent(ConnectionLost):
-    """It has had its time: another server may be asked; this one is not asked again."""
+    """The server did not answer in time. Another server may be tried, but this one is not tried again."""
 
     code, exit_status = "server.silent", 99
     hint = "Check whether the server is running or overloaded; the same command resumes."
@@ -612,7 +612,7 @@ class NoContextCSN(LoaderError):
 
 
 class NotInSync(LoaderError):
-    """state: what it is doing. advice: what to do."""
+    """`state`: what the consumer is doing. `advice`: what the operator can do."""
 
     code, exit_status = "server.not_in_sync", 38
     message = "{consumer} has not caught up with {provider} within {waited}: {state}"
@@ -778,7 +778,7 @@ class NotLmdb(LoaderError):
 
 
 class MadeOtherwise(LoaderError):
-    """A database file that the configuration would have made otherwise, in what cannot be mended in place."""
+    """A database file that does not fit the configuration, and cannot be corrected in place."""
 
     code, exit_status = "mdb.made_otherwise", 113
     message = "{path}: made with another configuration than {config}: {reason}"
@@ -804,7 +804,7 @@ class TargetInUse(LoaderError):
 
 
 class LockUnheeded(LoaderError):
-    """reason: who writes to the database without looking at the reader slots of its lock.mdb."""
+    """`reason`: the process that writes to the database without using the reader slots in its lock.mdb."""
 
     code, exit_status = "mdb.lock_unheeded", 110
     message = "{path}: {reason}, so nothing keeps slapd from reusing pages while they are read"
@@ -856,7 +856,7 @@ class ReadersFull(LoaderError):
 
 
 class NoRepository(LoaderError):
-    """command: that creates it."""
+    """`command`: the command that creates the repository."""
 
     code, exit_status = "backup.no_repository", 120
     message = "{path}: there is no backup repository"
@@ -923,7 +923,7 @@ class BackupFromFuture(LoaderError):
 
 
 class LatestBroken(LoaderError):
-    """when: by which it was the latest, or nothing. reason: of the manifest. advice: how to take the one before it."""
+    """`when`: the requested time limit as text, or empty. `reason`: the error of the manifest. `advice`: what to do."""
 
     code, exit_status = "backup.latest_broken", 111
     message = "{path}: the latest backup{when}, {name}, cannot be used: its manifest {reason}"
@@ -946,7 +946,7 @@ class NoCommonMoment(LoaderError):
 
 
 class BackupEncrypted(LoaderError):
-    """reason: why it cannot be decrypted."""
+    """`reason`: why the backup cannot be decrypted."""
 
     code, exit_status = "backup.encrypted", 114
     message = "{path}: the backup is encrypted, and {reason}"
@@ -966,7 +966,7 @@ class BackupDamaged(LoaderError):
 
 
 class HiddenFromAccount(LoaderError):
-    """what: as in the notes of an export. rule: the value of olcAccess that shows it."""
+    """`what`: the hidden data, worded as in the notes of an export. `rule`: a value of olcAccess that reveals it."""
 
     code, exit_status = "seed.hidden", 88
     message = "{uri}: {what}"
@@ -1036,7 +1036,7 @@ class RefreshRefused(LoaderError):
 
 
 class RefreshUseless(LoaderError):
-    """`sent`: entries that had come when it was given up; `held`: those of the database."""
+    """`sent`: entries received before the refresh was abandoned. `held`: entries in the database."""
 
     code, exit_status = "refresh.useless", 92
     message = "{uri} is sending more than half of all entries again ({sent} of {held})"
@@ -1044,7 +1044,7 @@ class RefreshUseless(LoaderError):
 
 
 class ProviderNotPrepared(LoaderError):
-    """answer, why: what the provider would still send, and the reason."""
+    """`answer`: what the provider would still send. `why`: the reason."""
 
     code, exit_status = "seed.provider_not_prepared", 95
     message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"

@@ -1,4 +1,4 @@
-"""LDIF as an operator names it: files, directories of them, and exports, which must match their manifest.json."""
+"""LDIF input named by an operator: files, directories, and exports, which must match their manifest.json."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FILE = "manifest.json"
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One LDIF file of the export. `checksum` is of the file as it lies on the disk (XXH3 of 128 bits, `xxhsum -H2`):
-    it tells a damaged file, not a forged one. `content_checksum`: order-free, of its entries."""
+    """One LDIF file of an export. `checksum`: XXH3 (128 bits, `xxhsum -H2`) of the file as stored, possibly compressed;
+    it reveals damage, not forgery. `content_checksum`: of the entries, independent of their order."""
 
     name: Name
     bytes: Count
@@ -36,22 +36,22 @@ class ShardFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """An export. Shards stand in loading order: parents first. Their entries and content checksums add up to those of
-    the whole, so that a shard that was taken off the list is missed."""
+    """An export. `shards`: in loading order, parents first. Their entries and content checksums add up to those of the
+    export, so that a shard removed from the list is noticed."""
 
     base: str
     entries: Count
-    content_checksum: Digest32  # order-free, of the entries
-    context_csns: tuple[Csn, ...]  # of the provider when the export began
+    content_checksum: Digest32  # of the entries, independent of their order
+    context_csns: tuple[Csn, ...]  # contextCSN of the provider when the export began
     shards: tuple[ShardFile, ...]
     source: str
     started: str  # UTC
     finished: str
-    partitions: str  # how it was cut, for people
+    partitions: str  # how the tree was partitioned, as text for people
     duplicates: Count = 0
-    dropped: Count = 0  # their parent was gone when the reading ended
-    notes: tuple[str, ...] = ()  # for people: what may be missing
-    hidden: tuple[str, ...] = ()  # of the notes, those for which no replica should be made of it
+    dropped: Count = 0  # entries left out because their parent was gone at the end
+    notes: tuple[str, ...] = ()  # text for people: data that may be missing
+    hidden: tuple[str, ...] = ()  # the notes that make the export unfit for a replica
     format: int = FORMAT
 
     def paths(self, directory: Path) -> list[Path]:
@@ -62,7 +62,7 @@ class Manifest:
 
 
 def checksum(path: Path) -> str:
-    """Of a file as it lies on the disk."""
+    """Returns the XXH3 of a file as stored, 32 hexadecimal digits."""
     digest = xxhash.xxh3_128()
     with files.reading(path) as file:
         while piece := file.read(1 << 20):
@@ -71,12 +71,12 @@ def checksum(path: Path) -> str:
 
 
 def total(checksums: Iterable[str]) -> str:
-    """Order-free checksums add up (modulo 2^128)."""
+    """Returns the sum of content checksums, modulo 2^128: the content checksum of all their entries together."""
     return f"{sum(int(text, 16) for text in checksums) % (1 << 128):032x}"
 
 
 def read(directory: Path) -> Manifest | None:
-    """The manifest of an export directory; None where there is none. ManifestBroken when it cannot be trusted."""
+    """Returns the manifest of an export directory, or None. Raises ManifestBroken if it is invalid."""
     path = directory / FILE
     try:
         found = typed.read(path, Manifest, FORMAT)
@@ -89,7 +89,7 @@ def read(directory: Path) -> Manifest | None:
 
 
 def _require_sums(found: Manifest) -> None:
-    """What can be told of a manifest alone."""
+    """Raises Unfit if the manifest contradicts itself."""
     shards = found.shards
     if len({shard.name for shard in shards}) != len(shards):
         raise Unfit("names a file twice")
@@ -103,7 +103,7 @@ def _require_sums(found: Manifest) -> None:
 
 
 def require(directory: Path) -> Manifest:
-    """That of an export that has ended. Raises ManifestBroken where it is not there any more."""
+    """Returns the manifest of a finished export. Raises ManifestBroken if it is missing or invalid."""
     manifest = read(directory)
     if manifest is None:
         reason = "is missing, though the export there has ended; --restart makes it again"
@@ -112,7 +112,7 @@ def require(directory: Path) -> Manifest:
 
 
 def require_there(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
-    """Every shard is a file in the directory, of its size; none is read. Raises ManifestBroken."""
+    """Raises ManifestBroken unless every shard is a regular file of the right size in `directory`. Reads no file."""
     for shard in manifest.shards if which is None else which:
         path = directory / shard.name
         try:
@@ -128,15 +128,15 @@ def require_there(manifest: Manifest, directory: Path, which: Sequence[ShardFile
 
 # --- LDIF to be read -------------------------------------------------------------------------------
 #
-# All LDIF is read through these functions. Names, sizes and sums are compared with a manifest when the files are
-# listed, and the checksums that the core takes while it reads when the reading has ended.
+# All LDIF is read through these functions. When the files are listed, names, sizes and sums are compared with the
+# manifest. When the core has read the files, so are the checksums that it computed meanwhile.
 
-RUN_DIR = ".ditseed"  # in the directory of an export: of the run that makes it
+RUN_DIR = ".ditseed"  # run directory of an export, in the export directory
 
 
 @dataclass(frozen=True)
 class _NamedInput:
-    """What one argument names; `manifest` None: not an export."""
+    """Input named by one argument. `manifest`: None if it is not an export."""
 
     path: Path
     manifest: Manifest | None
@@ -151,19 +151,19 @@ class _NamedInput:
 
 
 def files_of(given: Iterable[Path]) -> list[Path]:
-    """LDIF files in loading order: a directory stands for the shards of its manifest, without one for the LDIF files in
-    it, by name. Raises ManifestBroken, UsageProblem."""
+    """Returns the LDIF files in loading order. A directory stands for the shards of its manifest, or without a
+    manifest for the LDIF files in it, sorted by name. Raises ManifestBroken, UsageProblem."""
     return [path for one in map(_look, given) for path in one.files()]
 
 
 def entries(given: Iterable[Path]) -> int | None:
-    """How many there are, where manifests tell of all."""
+    """Returns the number of entries, or None unless every argument has a manifest."""
     told = [one.manifest.entries if one.manifest else None for one in map(_look, given)]
     return sum(one or 0 for one in told) if told and None not in told else None
 
 
 def require_entries(given: Sequence[Path], read: int) -> None:
-    """Were as many read as the manifests promise? Raises ManifestBroken."""
+    """Raises ManifestBroken if the manifests promise another number of entries than `read`."""
     promised = entries(given)
     if promised not in (None, read):
         path = given[0] / FILE
@@ -172,9 +172,9 @@ def require_entries(given: Sequence[Path], read: int) -> None:
 
 @contextmanager
 def held(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
-    """The files, to be read from their beginnings to their ends by native calls that count into `meter`.
+    """Yields the LDIF files, which the body must read completely by native calls that count into `meter`.
 
-    Raises ManifestBroken after the body for a shard that was read otherwise than its manifest says, or not to its end.
+    Raises ManifestBroken after the body if a shard differed from its manifest, or was not read to its end.
     """
     looked = [_look(path) for path in given]
     before = len(meter.files)

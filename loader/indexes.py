@@ -1,4 +1,4 @@
-"""Index lists as slapd has them ("cn,sn eq,sub"; words may be quoted): read, compared, joined, taken apart."""
+"""Index lists of slapd ("cn,sn eq,sub"; words may be quoted): parsing, comparing, merging and splitting them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from loader import values
 from loader.errors import UsageProblem
 
-# slapd 2.7 ignores every index of objectClass but the first, and up to 2.6 refuses a second one (back-mdb/attr.c).
+# slapd 2.7 ignores all indexes of objectClass except the first; up to 2.6 it refuses a second one (back-mdb/attr.c).
 _FIRST_HOLDS = "objectclass"
-DEFAULT = "default"  # not an attribute: the kinds of those that name none
-SYNC = ("entryCSN", "entryUUID")  # eq on both: what syncprov searches by (slapo-syncprov(5))
+DEFAULT = "default"  # not an attribute: sets the kinds for attributes listed without kinds
+SYNC = ("entryCSN", "entryUUID")  # syncprov searches by both, so both need eq (slapo-syncprov(5))
 
-# slapd/index.c: several spellings of one kind.
+# slapd/index.c: kinds with two spellings.
 _SAME_KIND = {"substr": "sub", "nolang": "notags"}
 _WHOLE_SUB = frozenset({"subinitial", "subany", "subfinal"})
 
 
 @dataclass(frozen=True)
 class Index:
-    """One attribute and how it is indexed, kinds in the order they were written."""
+    """The index of one attribute. `kinds`: in the order of the configuration."""
 
     attribute: str
     kinds: tuple[str, ...]
@@ -31,7 +31,7 @@ class Index:
 
     @property
     def meaning(self) -> tuple[str, frozenset[str]]:
-        """Equal for equal indexes, however they are spelt."""
+        """A value that is the same for equal indexes, however they are spelt."""
         kinds = frozenset(_SAME_KIND.get(kind.lower(), kind.lower()) for kind in self.kinds)
         return self.key, kinds - _WHOLE_SUB | {"sub"} if kinds >= _WHOLE_SUB else kinds
 
@@ -39,13 +39,13 @@ class Index:
         return f"{self.attribute} {','.join(self.kinds)}".strip()
 
 
-Indexes = dict[str, Index]  # by attribute in lower case, in order
+Indexes = dict[str, Index]  # attribute in lower case -> index, in the order of the configuration
 
 
 def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
-    """Of lines like "cn,sn eq,sub". An attribute named twice gets the kinds of both, unless it is objectClass.
+    """Parses lines like "cn,sn eq,sub". An attribute named twice gets the kinds of both, unless it is objectClass.
 
-    Kinds left out are those of `default`, here or among the `present` ones. Raises UsageProblem.
+    A line without kinds gets those of `default`, from an earlier line or from `present`. Raises UsageProblem.
     """
     found: Indexes = {}
     for line in lines:
@@ -63,7 +63,7 @@ def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
 
 
 def configured(lines: Iterable[str]) -> Indexes:
-    """Those of attributes: what `default` says is in them already. Raises UsageProblem."""
+    """Parses the lines, and omits `default` itself, whose kinds are already filled in. Raises UsageProblem."""
     return {key: index for key, index in parse(lines).items() if key != DEFAULT}
 
 
@@ -84,13 +84,13 @@ def _joined(one: Index | None, other: Index) -> Index:
 
 
 def added(present: Indexes, lines: Iterable[str]) -> Indexes:
-    """`present` and what `lines` ask for besides."""
+    """Returns `present` with the indexes of `lines` added."""
     more = parse(lines, present)
     return {**present, **{key: _joined(present.get(key), index) for key, index in more.items()}}
 
 
 def removed(present: Indexes, lines: Iterable[str]) -> Indexes:
-    """`present` without the attributes of `lines`, or without the kinds they name; what is not there is no error."""
+    """Returns `present` without the attributes in `lines`, or without the kinds named there. Ignores missing ones."""
     left = dict(present)
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in map(str.lower, names):
@@ -104,7 +104,7 @@ def removed(present: Indexes, lines: Iterable[str]) -> Indexes:
 
 
 def not_there(present: Indexes, lines: Iterable[str]) -> list[str]:
-    """What `removed` finds nothing of: attributes, or kinds of them ("mail subany" of "mail sub")."""
+    """Returns the attributes or kinds in `lines` that `present` lacks ("mail subany" if it has "mail sub")."""
     missing = []
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in names:
@@ -121,7 +121,7 @@ def same(one: Indexes, other: Indexes) -> bool:
 
 
 def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
-    """Attributes with kinds they did not have: what slapindex must do."""
+    """Returns the attributes that gained kinds, for which slapindex must run."""
     return [
         index.attribute
         for key, index in after.items()
@@ -130,13 +130,13 @@ def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
 
 
 def left_behind(before: Indexes, after: Indexes, made_anew: Sequence[str]) -> list[str]:
-    """Attributes that are still indexed, and lose kinds whose keys nobody takes out of their tables."""
+    """Returns attributes that stay indexed but lose kinds, whose keys stay in their tables unless `made_anew`."""
     lose = attributes_to_reindex(after, before)
     return [name for name in lose if name.lower() in after and name not in made_anew]
 
 
 def rewritten_lines(lines: Sequence[str], wanted: Indexes) -> tuple[str, ...]:
-    """`lines` made to say `wanted`, with as few lines changed as can be."""
+    """Returns lines for the indexes `wanted`, which differ from `lines` as little as possible."""
     present = parse(lines)
     left = kept(present, wanted)
     said = {index.meaning for index in left.values()}
@@ -146,23 +146,23 @@ def rewritten_lines(lines: Sequence[str], wanted: Indexes) -> tuple[str, ...]:
 
 
 def kept(present: Indexes, wanted: Indexes) -> Indexes:
-    """Those of `present` that `wanted` has just so."""
+    """Returns the indexes of `present` that `wanted` has with the same kinds."""
     meanings = {index.meaning for index in wanted.values()}
     return {key: index for key, index in present.items() if index.meaning in meanings}
 
 
 def remaining_line(line: str, present: Indexes, left: Indexes) -> str:
-    """What one of the lines that make `present` still says when only `left` is left; "" when nothing."""
+    """Returns a line of `present`, reduced to the indexes in `left`; "" if none of its indexes is."""
     here = parse([line], present)
     stay = [index for key, index in here.items() if key in left]
-    leans = len(values.of_value(line)) == 1 and DEFAULT not in left  # on a default that goes
+    leans = len(values.of_value(line)) == 1 and DEFAULT not in left  # depends on a default that is removed
     if len(stay) == len(here) and not leans:
         return line
     return f"{','.join(one.attribute for one in stay)} {','.join(stay[0].kinds)}" if stay else ""
 
 
 def lacking_for_sync(present: Indexes) -> list[str]:
-    """Which of the indexes that replication needs are not there: "entryCSN eq"."""
+    """Returns the indexes that replication needs and `present` lacks, such as "entryCSN eq"."""
     return [
         f"{name} eq" for name in SYNC if name.lower() not in present or "eq" not in present[name.lower()].meaning[1]
     ]

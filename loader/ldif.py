@@ -1,6 +1,6 @@
-"""LDIF (RFC 2849) in bulk: the door to the native core, and its errors made ours.
+"""LDIF (RFC 2849) in bulk: calls the native core, and translates its errors.
 
-Blocks of whole records flow inside the core, without the GIL; Python sees counts and checksums.
+The core processes blocks of whole records without the GIL; Python sees only counts and checksums.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Arrangement", "Counters", "Difference", "EntryDigests", "LearnResult
 _AT_A_LINE: dict[str, type[LoaderError]] = {
     "ldif.truncated": LdifTruncated,
     "ldif.include": IncludeRefused,
-    # A file of another version than 1 is whole and readable, too.
+    # An LDIF file with another version than 1 is complete and readable, so its error names a line as well.
     **dict.fromkeys(("ldif.syntax", "ldif.url", "ldif.changetype", "ldif.version"), LdifSyntax),
 }
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
@@ -46,8 +46,8 @@ Translate = Callable[[_native.NativeError], LoaderError | None]
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Counters that `meter` adds up while a native call runs; the call's errors leave as LoaderErrors: as `translate`
-    has them, and where that returns None, as errors of reading LDIF."""
+    """Yields counters for a native call, included in `meter`. Turns the call's errors into LoaderErrors: the result of
+    `translate`, or if that is None, errors of reading LDIF."""
     counters = Counters()
     with meter.counting(counters):
         try:
@@ -56,7 +56,7 @@ def with_counters(meter: Meter, origin: str = "", translate: Translate | None = 
             raise (translate and translate(error)) or as_loader_error(error, origin) from error
 
 
-Rejected = tuple[str | None, int | None, str, str]  # file, line, DN and reason of a rejected record, as runs keep them
+Rejected = tuple[str | None, int | None, str, str]  # file, line, DN and reason of a rejected record, as runs store it
 
 
 def rejected(one: Rejection) -> Rejected:
@@ -64,15 +64,15 @@ def rejected(one: Rejection) -> Rejected:
 
 
 def of_the_disk(error: _native.NativeError) -> bool:
-    """EIO."""
+    """Whether the error is EIO, a failing disk."""
     return error.errno == errno.EIO
 
 
 def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
-    """The LoaderError for a native one."""
+    """Returns the LoaderError for an error of the core."""
     path, line, reason = error.path or origin, error.line or 0, error.message
     if error.code == "internal":
-        raise error  # a bug, which the command line reports as one, with what led to it
+        raise error  # a bug: the command line reports it as such, with its causes
     if error.code in _AT_A_LINE:
         return _AT_A_LINE[error.code](path=path, line=line, reason=reason)
     if error.code == "ldif.encoding":
@@ -91,28 +91,28 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
 
 
 def scan(paths: Sequence[Path], meter: Meter) -> ScanResult:
-    """Count entries; collect the attributes and object classes in use; check that every file is whole."""
+    """Counts entries, collects the attributes and object classes in use, and checks that every file is complete."""
     with with_counters(meter) as counters:
         return _native.scan([str(path) for path in paths], counters)
 
 
 def shard(descriptor: int, target: Path, drop: Sequence[str], meter: Meter, origin: str) -> Shard:
-    """Copy records from a descriptor into a file (compressed when it ends in .zst), leaving out attributes."""
+    """Copies records from a descriptor to a file (compressed if named *.zst), without the attributes in `drop`."""
     with with_counters(meter, origin) as counters:
         return _native.shard(descriptor, str(target), list(drop), counters)
 
 
 def parents_first(descriptor: int, target: Path, scratch: Path, meter: Meter, origin: str) -> None:
-    """Copy records from a descriptor into a file, each after its parent, if that is among them."""
+    """Copies records from a descriptor to a file, each after its parent if the parent is among them."""
     with with_counters(meter, origin) as counters:
         _native.parents_first(descriptor, str(target), str(scratch), counters)
 
 
 @dataclass(frozen=True)
 class ArrangeTask:
-    """Shards to make loadable: `paths` were read side by side, `again` after them, one by one (later is newer).
+    """Shards to make loadable. `paths`: read in parallel. `again`: read later, one after another (later is newer).
 
-    `root` gets exactly `context_csns`. With `drop_orphans` entries whose parent is nowhere are left out, and counted.
+    `root`: DN of the entry that gets exactly `context_csns`. `drop_orphans`: leave out orphans, and count them.
     """
 
     paths: Sequence[Path]
@@ -125,7 +125,7 @@ class ArrangeTask:
 
 
 def arrange(task: ArrangeTask, out: Path, meter: Meter) -> Arrangement:
-    """Write shards that slapadd can take one after another into the empty directory `out`: each entry once, parents
+    """Writes shards to the empty directory `out`, which slapadd can load one after another: each entry once, parents
     first."""
     with with_counters(meter) as counters:
         return _native.arrange(
@@ -149,11 +149,11 @@ def join(
     root: str | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> int:
-    """Write the records of all files to a descriptor; how many. LdifUnreadable when the reader goes away.
+    """Writes the records of all files to a descriptor. Returns their number. Raises LdifUnreadable if the reader ends.
 
-    With `context_csns` the entry `root` gets exactly these, and entries newer than them are held back to them: what a
-    consumer is seeded with must not be newer than its cookie, or it ignores their deletion (claim.rs tells why).
-    Values of one attribute come out side by side, also under several names: `aliases`, of `loader.schema.synonyms`.
+    With `context_csns` the entry `root` gets exactly these, and the entryCSN of newer entries is lowered to them:
+    a consumer ignores the deletion of entries newer than its cookie (claim.rs explains why). The values of an attribute
+    are written side by side, even if it occurs under several names: `aliases`, from `loader.schema.synonyms`.
     """
     texts = [str(path) for path in paths]
     with with_counters(meter) as counters:
@@ -162,7 +162,7 @@ def join(
 
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:
-    """A template that makes trees like that of the files and the descriptor. Raises NothingToLearn."""
+    """Returns a template for trees like that in the files and the descriptor. Raises NothingToLearn."""
     with with_counters(meter) as counters:
         return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
@@ -170,8 +170,8 @@ def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter
 def records(
     text: bytes | int, origin: str, names: Collection[str] | None = None, most: int = 0
 ) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
-    """DN and attributes of the records of a text or descriptor, in order: the first with each of these names, or all;
-    at `most` so many, if not 0."""
+    """Returns DN and attributes of the records in a text or descriptor, in order. `names`: only the first record with
+    each of these DNs. `most`: maximum number of records; 0: no limit."""
     keys = None if names is None else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
     with with_counters(Meter("records"), origin) as counters:
         found = _native.records(text, keys, most or len(keys or ()), counters)
@@ -186,16 +186,16 @@ def records(
 
 @contextmanager
 def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
-    """An empty digest of a tree, to be filled in the body; attributes named in `ignore` do not count. Two of them use
-    the memory for sorting, and then temporary files in $TMPDIR."""
+    """Yields an empty digest of a tree, to be filled in the body. Attributes in `ignore` do not count. A digest uses
+    half of the sorting memory, because two are compared, and beyond it temporary files in $TMPDIR."""
     memory = resources.sorting_memory() // 2
     with with_counters(meter, origin) as counters:
         yield _native.tree(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """LDIF files named on a command line; a directory stands for the LDIF files in it, by name. loader/exports.py knows
-    manifests besides."""
+    """Returns the LDIF files named on a command line. A directory stands for the LDIF files in it, sorted by name;
+    loader/exports.py handles manifests. Raises UsageProblem for a directory without LDIF files."""
     found: list[Path] = []
     for path in paths:
         if not path.is_dir():

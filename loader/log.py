@@ -1,4 +1,4 @@
-"""Logging: to stderr for people, and into a file with times; nothing secret in either."""
+"""Logging to stderr, and with timestamps to a file. Secrets are removed from both."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from loader import plain
 _NAMES = "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
 _VALUE = r'(?:"[^"]*"|\S+)'
 _SECRETS = [
-    # LDIF, folded lines included; also a dictionary that was printed. To the end of the line: values may have spaces.
+    # LDIF with its folded lines, or a printed dictionary. Up to the end of the line, because values may have spaces.
     re.compile(rf"((?:{_NAMES})(?:;[\w-]+)*['\"]?\s*::?\s*)\S[^\n]*(?:\n [^\n]*)*", re.IGNORECASE),
     re.compile(rf"((?:credentials|bindpw)\s*=\s*){_VALUE}", re.IGNORECASE),  # a syncrepl directive
-    re.compile(rf"((?<![\w/.-])rootpw\s+){_VALUE}", re.IGNORECASE),  # slapd.conf; no file of that name
+    re.compile(rf"((?<![\w/.-])rootpw\s+){_VALUE}", re.IGNORECASE),  # slapd.conf; does not match file names
 ]
 
 
 class SecretFormatter(logging.Formatter):
-    """Blanks the values of password attributes and of slapd's password settings, in tracebacks too, and writes out what
-    a terminal would obey. What a message says of the outside stands in its arguments: no line break of theirs is kept.
+    """Blanks the values of password attributes and of slapd's password settings, even in tracebacks, and escapes
+    control characters. Text from outside comes in a record's arguments, so line breaks in them are escaped as well.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -44,7 +44,7 @@ _COLOURS = {"ERROR": RED, "CRITICAL": RED, "WARNING": YELLOW}
 
 
 def coloured(word: str, colour: str) -> str:
-    """A word of ours for stderr, in a colour where that is a terminal (https://no-color.org)."""
+    """Returns a word, coloured if stderr is a terminal and colours are not disabled (https://no-color.org)."""
     plain_only = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if plain_only or not sys.stderr.isatty():
         return word
@@ -52,7 +52,7 @@ def coloured(word: str, colour: str) -> str:
 
 
 class _Coloured(SecretFormatter):
-    """The level alone: everything else has gone through the formatter already."""
+    """Colours the level only, after the base class has formatted the record."""
 
     def format(self, record: logging.LogRecord) -> str:
         level, mark, rest = super().format(record).partition(":")
@@ -61,25 +61,25 @@ class _Coloured(SecretFormatter):
 
 
 def printable(text: str) -> str:
-    """Several lines, each as a terminal may see it."""
+    """Returns a text of several lines with the control characters in each line escaped."""
     return "\n".join(map(plain.printable, text.split("\n")))
 
 
 def redact(text: str) -> str:
-    """`text` with password values blanked."""
+    """Returns `text` with the values of passwords blanked."""
     for secret in _SECRETS:
         text = secret.sub(r"\1***", text)
     return text
 
 
-# `extra` of a record that stderr has got already, in another form.
+# `extra` of a record whose text has already been printed to stderr in another form.
 SHOWN = {"shown": True}
 _FILE_FORMAT = "%(asctime)s [%(process)d] %(levelname)s: %(message)s"
 _level = 0
 
 
 class _Stderr(logging.StreamHandler[Any]):
-    """To what sys.stderr is when the record comes: a progress display puts itself in its place."""
+    """Writes to the current sys.stderr, which a progress display may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -87,7 +87,7 @@ class _Stderr(logging.StreamHandler[Any]):
 
 
 class _File(logging.StreamHandler[Any]):
-    """A log file that cannot be written any more, as on a full disk, ends neither the run nor its messages."""
+    """Writes to a log file. If that fails, as on a full disk, stops logging to the file, and the run goes on."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         logging.getLogger().removeHandler(self)
@@ -99,7 +99,7 @@ def _is_new(record: logging.LogRecord) -> bool:
 
 
 def setup(verbosity: int) -> None:
-    """-1: errors, and no progress; 0: warnings as well, 1: what is done, 2: everything."""
+    """Logs to stderr. `verbosity`: -1: errors only, no progress; 0: also warnings; 1: also actions; 2: everything."""
     global _level
     _level = verbosity
     handler = _Stderr()
@@ -122,7 +122,7 @@ def has_file() -> bool:
 
 
 def into(file: Any) -> None:
-    """Append what -v tells, and more with -vv, to an open text file."""
+    """Appends the messages of -v, or of -vv if given, to an open text file."""
     handler = _File(file)
     formatter = SecretFormatter(_FILE_FORMAT, "%Y-%m-%dT%H:%M:%SZ")
     formatter.converter = time.gmtime
@@ -133,7 +133,7 @@ def into(file: Any) -> None:
 
 
 def _adjust(root: logging.Logger, files: list[_File]) -> None:
-    """A file has at least what -v tells."""
+    """Sets the levels: a log file gets at least the messages of -v."""
     for one in files:
         one.setLevel(min(logging.INFO, _threshold()))
     root.setLevel(min([_threshold(), *(one.level for one in files)]))
@@ -144,7 +144,7 @@ def _threshold() -> int:
 
 
 def _of_a_thread(ended: threading.ExceptHookArgs) -> None:
-    """Python would print the traceback as it is."""
+    """Logs an exception that ended a thread: Python itself would print secrets in the traceback."""
     if ended.exc_value is not None:
         told = (ended.exc_type, ended.exc_value, ended.exc_traceback)
         logging.getLogger(__name__).error("a thread ended with an error", exc_info=told)

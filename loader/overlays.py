@@ -1,8 +1,8 @@
-"""What the overlays of slapd do to the answers of a search, and what ditseed does about it.
+"""How the overlays of slapd change the answers of a search, and how ditseed deals with each.
 
-A replica must hold what its provider stores. Overlays can show more, less or other than that. Each row was found by a
-look at a real slapd 2.5.13 and 2.6.10, search and slapcat side by side (tests/integration/test_overlays.py); rows of
-modules that Debian does not ship are from their sources, and say so.
+A replica must contain what its provider stores, but overlays can show more, less or other data. Each row of the table
+was found by comparing search and slapcat on slapd 2.5.13 and 2.6.10 (tests/integration/test_overlays.py). Rows of
+modules that Debian does not ship (`debian=False`) come from the source code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loader.defaults import DYNAMIC_ATTRIBUTES
 
 
 class Shows(Enum):
-    """What a search that ditseed makes shows where this overlay is configured, and what follows from it."""
+    """What ditseed's searches show if an overlay is configured, and the consequence."""
 
     STORED = "what is stored"
     LEFT_OUT = "computed attributes, which ditseed leaves out"
@@ -26,8 +26,8 @@ class Shows(Enum):
 
 @dataclass(frozen=True)
 class Overlay:
-    """`attributes`: those that are computed (LEFT_OUT) or move (MOVING). `local`: stored by each server for itself and
-    not replicated, so that provider and replica differ in them rightly. `source`: where the fact stands."""
+    """One overlay. `attributes`: those that are computed (LEFT_OUT) or depend on the time (MOVING). `local`: attributes
+    that each server stores for itself and does not replicate, so they may differ. `why`: the reason for `shows`."""
 
     name: str
     shows: Shows
@@ -119,15 +119,15 @@ def _all(shows: Shows) -> Iterator[str]:
 
 
 CONTEXT_CSN = "contextCSN"
-# Attributes that a server computes for an answer. They are never stored by right and must not be loaded (slapadd 2.6.14
-# even damages their neighbours), wherever they come from.
+# Attributes that a server computes for an answer. No database should contain them, and none is loaded from any source
+# (slapadd 2.6.14 even damages the attributes next to them).
 COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _all(Shows.LEFT_OUT) if name != CONTEXT_CSN))
 MOVING = tuple(_all(Shows.MOVING))
-# What differs between a provider and a correct replica.
+# Attributes that may differ between a provider and a correct replica.
 LOCAL = tuple(dict.fromkeys(name for one in OVERLAYS for name in one.local if name != "memberOf"))
 
 
-# When an entry is added, these change entries that it names, or refuse it without them.
+# When an entry is added, these overlays change the entries that it names, or refuse it if those are missing.
 _CHANGING = ("autogroup", "memberof")
 _LOOKING = (*_CHANGING, "constraint")
 
@@ -137,11 +137,11 @@ def change_named_entries(names: Iterable[str]) -> bool:
 
 
 def look_for_named_entries(names: Iterable[str]) -> bool:
-    """Whether an entry must come after those that it names."""
+    """Whether an entry must be added after the entries that it names."""
     return any(name in _LOOKING or name not in BY_NAME for name in map(str.lower, names))
 
 
 def overlays_that_change_searches(names: Iterable[str]) -> list[Overlay]:
-    """Those of these overlays where a search does not show what is stored."""
+    """Returns the overlays among `names` with which a search does not show the stored data."""
     found = (BY_NAME.get(name.lower()) for name in names)
     return [one for one in found if one is not None and one.shows is Shows.OTHER]

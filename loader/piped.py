@@ -1,4 +1,4 @@
-"""What makes LDIF, or pages, beside what takes them, in one process: no file of them is in between."""
+"""Runs a producer of LDIF or pages on a thread while the caller consumes its output, without a file in between."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import TypeVar
 
 from loader.errors import LoaderError, ReaderGone, StreamBroken
 
-_PIPE = 1 << 20  # bytes, the most that Linux gives everybody
+_PIPE = 1 << 20  # bytes; the largest pipe that Linux allows every user
 Made = TypeVar("Made")
 
 
 @contextmanager
 def piped(write: Callable[[int], Made], name: str) -> Iterator[tuple[int, Future[Made]]]:
-    """A descriptor to read once what `write` puts into the one that it is given, on a thread of its own; and what
-    `write` then returns, which has been returned when the body ends."""
+    """Runs `write` on a thread, with the writing end of a pipe. Yields the reading end and a Future of the result of
+    `write`, which is done when the body has ended."""
     reading, writing = os.pipe()
-    with suppress(OSError):  # more of it than a user may have: then it stays small
+    with suppress(OSError):  # beyond the user's limit: the pipe keeps its default size
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
     with beside(lambda: _closing(write, writing), lambda: os.close(reading), name) as made:
         yield reading, made
@@ -28,10 +28,10 @@ def piped(write: Callable[[int], Made], name: str) -> Iterator[tuple[int, Future
 
 @contextmanager
 def beside(make: Callable[[], Made], stop: Callable[[], None], name: str) -> Iterator[Future[Made]]:
-    """What `make` returns, on a thread of its own while the body takes what it makes; in the end it has returned.
+    """Runs `make` on a thread while the body consumes its output. Yields a Future of its result, done after the body.
 
-    The body may stop early: `stop` tells `make` that nobody takes any more. What `make` raises is raised when the body
-    has ended, or in the place of what the body raises because its input was cut off.
+    The body may stop early: `stop` makes `make` end. An exception of `make` is raised when the body has ended, or
+    instead of the LoaderError that the body raises because its input was cut off.
     """
     with ThreadPoolExecutor(1, name) as pool:
         made = pool.submit(make)
@@ -60,5 +60,5 @@ def _closing(write: Callable[[int], Made], descriptor: int) -> Made:
 
 
 def _has_enough(failure: BaseException) -> bool:
-    """The reader ended before the writer, and knows why."""
+    """Whether the producer failed only because its reader had ended."""
     return isinstance(failure, BrokenPipeError | ReaderGone | StreamBroken)

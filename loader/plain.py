@@ -1,9 +1,9 @@
-"""Text from outside (DNs, values, messages of servers and tools, names of files) made fit for a terminal; and the names
-by which operators know what ditseed reaches through descriptors (/proc/PID/fd/N).
+"""Makes text from outside (DNs, values, messages of servers and tools, file names) safe for a terminal; and replaces
+paths through descriptors (/proc/PID/fd/N) by the names that operators know.
 
-A terminal obeys control characters, and bidirectional ones make a line read as something that it is not; a line break
-forges a line of a log. All of them are written out here: `\n`, `\x1b`, `\u202e`; of what is not UTF-8, the bytes.
-A backslash stays as it is, for DNs are full of them, so text that has been through this once does not change again.
+A terminal obeys control characters, bidirectional characters disguise a line, and a line break forges a line of a log.
+This module escapes all of them, as `\n`, `\x1b` or `\u202e`, and bytes that are not UTF-8. Backslashes are not escaped,
+because DNs have many of them; so escaping a text twice changes nothing more.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import re
 from pathlib import Path
 from typing import TypeVar
 
-VALUE = 200  # characters of a value, or of a word, that a message shows
-SENTENCE = 1000  # of a message by somebody else, such as the diagnostic message of a server
-WHOLE = 8000  # of what has to be given as it stands: paths, commands
+VALUE = 200  # characters of a value, or of a word, shown in a message
+SENTENCE = 1000  # characters of a foreign message, such as the diagnostic message of a server
+WHOLE = 8000  # characters of a text that is useful only in full: paths, commands
 
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str) -> str:
-    """`text` on one line, of which a terminal shows every character."""
+    """Returns `text` on one line, with all characters that a terminal does not show escaped."""
     return text if text.isprintable() else "".join(map(_shown, text))
 
 
@@ -36,12 +36,12 @@ def _shown(one: str) -> str:
 
 
 def shortened(text: str, most: int = VALUE) -> str:
-    """As `printable`, with the middle left out of what is much longer than `most` characters."""
+    """Like `printable`, but cuts the middle out of a text much longer than `most` characters."""
     return _cut(printable(_cut(text, most)), most)
 
 
 def sentence(text: str) -> str:
-    """As `shortened`, of words in which values stand."""
+    """Like `shortened`, for a sentence: also shortens long words in it, such as values."""
     return shortened(_LONG.sub(lambda found: shortened(found[0]), _cut(text, 10 * SENTENCE)), SENTENCE)
 
 
@@ -49,7 +49,7 @@ _LONG = re.compile(rf"\S{{{VALUE + 60},}}")
 
 
 def _cut(text: str, most: int) -> str:
-    """What is left out is worth the words that say so."""
+    """Cuts the middle out of a text, unless fewer than 60 characters would be cut."""
     left_out = len(text) - most
     if left_out < 60:
         return text
@@ -59,7 +59,7 @@ def _cut(text: str, most: int) -> str:
 
 # --- names of what is reached through descriptors --------------------------------------------------
 
-_names: dict[str, str] = {}  # path through a descriptor -> the name
+_names: dict[str, str] = {}  # path through a descriptor -> name that the operator knows
 
 _PROC = "/proc/"
 _DESCRIPTOR = re.compile(r"/proc/(self|\d+)/fd/\d+")
@@ -68,7 +68,7 @@ Told = TypeVar("Told")
 
 
 def register(path: Path, name: Path | str) -> None:
-    """From now on `path`, and whatever is below it, is called `name`."""
+    """Makes messages show `path`, and paths below it, as `name`."""
     _names[str(path)] = with_operator_paths(str(name))
 
 
@@ -77,7 +77,7 @@ def forget(path: Path) -> None:
 
 
 def with_operator_paths(text: str) -> str:
-    """A text with the names that operators know."""
+    """Returns a text with the names that operators know instead of paths through descriptors."""
     for path in sorted(_names.copy(), key=len, reverse=True):
         if path in text:
             text = text.replace(path, _names.get(path, path))
@@ -85,7 +85,7 @@ def with_operator_paths(text: str) -> str:
 
 
 def _path_of(descriptor: re.Match[str]) -> str:
-    """Of one that nobody registered, as the kernel knows it; as it stands where that has none, or is closed."""
+    """Returns the kernel's path for an unregistered descriptor, or the text unchanged if it has none or is closed."""
     if descriptor[1] not in ("self", str(os.getpid())):
         return descriptor[0]
     try:
@@ -96,13 +96,13 @@ def _path_of(descriptor: re.Match[str]) -> str:
 
 
 def told(value: Told) -> Told:
-    """The same of facts: of all texts and paths in dictionaries, lists and tuples."""
+    """Applies `with_operator_paths` to all texts and paths, also in dictionaries, lists and tuples."""
     found: object = value
     if isinstance(value, str):
         found = with_operator_paths(value)
     elif isinstance(value, Path):
         name = with_operator_paths(str(value))
-        found = name if "://" in name else Path(name)  # `Path` makes one slash of two
+        found = name if "://" in name else Path(name)  # `Path` would turn // into /
     elif isinstance(value, dict):
         found = {key: told(one) for key, one in value.items()}
     elif type(value) in (list, tuple):

@@ -1,7 +1,7 @@
-"""What a run is doing: how much is done, how fast, and how long still; on a terminal, as lines, or as JSON.
+"""Progress of a run (work done, rate, time left), displayed on a terminal, as lines, or as JSON.
 
-A step hands its `Meter` to whoever works; native calls count into `Counters` that the meter adds up. Threads look at
-the meter from beside; nothing here is called once an entry.
+A step passes its `Meter` to the functions that do the work. Native calls count into `Counters`, which the meter sums.
+Separate threads sample the meter, so nothing here is called once per entry.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, Protocol, TextIO
 
 from loader import log, plain, units
 
-RECENT = 10.0  # seconds that the recent rate looks back
+RECENT = 10.0  # seconds over which the recent rate is averaged
 WIDTH = 80  # columns of a terminal
-SCHEMA_VERSION = 1  # of the JSON records
-# The columns of the terminal display: the name of a step beside which all the rest fits into 80, and what it keeps.
+SCHEMA_VERSION = 1  # version of the JSON records
+# Columns of the terminal display: the name of a step at most and at least, the gap, and the least width of the bar.
 _NAME, _LEAST_NAME, _GAP, _LEAST_BAR = 20, 15, 2, 4
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ WholeFile = tuple[str, int, str]  # path, bytes and XXH3 of 128 bits of a file t
 
 
 class Counting(Protocol):
-    """What a running native call offers (loader._native.Counters)."""
+    """The counts of a running native call (loader._native.Counters)."""
 
     @property
     def entries(self) -> int: ...
@@ -46,16 +46,16 @@ class Counting(Protocol):
 
 
 class Staged(Protocol):
-    """A native call that goes on when its entries are read."""
+    """A native call with more stages after its entries are read."""
 
     @property
     def stage(self) -> tuple[str, int, int]:
-        """Its name, and how many of how many parts are done; 0 if nobody knows."""
+        """Name of the current stage, parts done, and parts in total; 0 if unknown."""
 
 
 @contextmanager
 def alongside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Runs `watch` in a thread while the body runs. The event that it gets is set when the body has ended."""
+    """Runs `watch` in a thread while the body runs. Its argument is an event that is set when the body has ended."""
     ended = threading.Event()
     watcher = threading.Thread(target=watch, args=(ended,), daemon=True)
     watcher.start()
@@ -68,14 +68,14 @@ def alongside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
 
 @dataclass
 class Meter:
-    """The work that one step has done so far. `total`: entries, None while unknown."""
+    """The work that one step has done so far. `total`: number of entries to process; None while unknown."""
 
     name: str
     total: int | None = None
     note: str = ""
     started: float = field(default_factory=time.monotonic)
-    files: list[WholeFile] = field(default_factory=list)  # LDIF that native calls have read
-    open_ends: list[str] = field(default_factory=list)  # those of them whose last line had no end
+    files: list[WholeFile] = field(default_factory=list)  # LDIF files read by native calls
+    open_ends: list[str] = field(default_factory=list)  # paths of LDIF files without a newline at the end
     _entries: int = 0
     _bytes: int = 0
     _running: list[Counting] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Meter:
 
     @contextmanager
     def counting(self, counters: Counting) -> Iterator[None]:
-        """Adds up `counters` while a native call runs; the counts of a call that fails are taken back."""
+        """Includes `counters` while a native call runs in the body; drops them again if the call fails."""
         with self._lock:
             self._running.append(counters)
         if self.cancelled.is_set():
@@ -111,7 +111,7 @@ class Meter:
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
-        """Calls `cancel` if the step is given up meanwhile (to kill a child, or shut a connection)."""
+        """Calls `cancel` if the step is cancelled while the body runs (to kill a child, or close a connection)."""
         self._cancels.append(cancel)
         if self.cancelled.is_set():
             cancel()
@@ -121,7 +121,7 @@ class Meter:
             self._cancels.remove(cancel)
 
     def cancel(self) -> None:
-        """Gives the step up: ends the calls that run, and those that begin after this."""
+        """Cancels the step: ends the calls that are running, and any that begin later."""
         self.cancelled.set()
         for cancel in [*(counters.cancel for counters in list(self._running)), *self._cancels]:
             cancel()
@@ -138,7 +138,7 @@ class Meter:
 
     @contextmanager
     def following(self, staged: Staged) -> Iterator[None]:
-        """Tells the stages of a native call while it runs."""
+        """Shows the stages of a native call while the body runs."""
         self._staged = staged
         try:
             yield
@@ -151,13 +151,13 @@ class Meter:
 
     @property
     def noted(self) -> str:
-        """The note, or the stage and how far it is."""
+        """The note, or else the current stage with its percentage."""
         name, done, total = self.stage
         return self.note or (f"{name} {done / total:.0%}" if total else name)
 
     @property
     def moved(self) -> tuple[object, ...]:
-        """Another value whenever something was done."""
+        """A value that changes whenever the step makes progress."""
         return self.entries, self.bytes, *self.stage
 
     @property
@@ -167,7 +167,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a meter. `recent`, `average`: entries a second, over the last RECENT seconds and in all."""
+    """State of a meter. `recent`, `average`: entries per second, over RECENT seconds and over the whole step."""
 
     step: str
     note: str
@@ -180,18 +180,18 @@ class Sample:
 
     @property
     def left(self) -> float | None:
-        """Seconds still to go by the average rate."""
+        """Estimated seconds left at the average rate; None if unknown."""
         if not self.total or not self.average:
             return None
         return max(0.0, (self.total - self.entries) / self.average)
 
     @property
     def moves_bytes(self) -> bool:
-        """Whether the step moves bytes and knows of no entries."""
+        """Whether the step counts bytes instead of entries."""
         return bool(self.bytes and not self.entries and not self.total)
 
     def facts(self) -> Iterator[str]:
-        """The part done, the counts, the rate and the time left, as far as they are known."""
+        """Yields the percentage done, the counts, the rate and the time left, as far as they are known."""
         if self.moves_bytes:
             yield units.size(self.bytes)
             yield f"{units.size(self.bytes / self.seconds if self.seconds > 0 else 0.0)}/s"
@@ -206,7 +206,7 @@ class Sample:
             yield f"{units.duration(self.left)} left"
 
     def lines(self) -> list[str]:
-        """The same as lines no wider than WIDTH, with the note; a long note is below them."""
+        """Returns the facts and the note as lines of at most WIDTH columns; a long note gets its own lines."""
         facts = list(self.facts())
         if self.moves_bytes:
             facts[-1] += " on average"
@@ -229,7 +229,7 @@ class Sample:
 
 
 class Sampler:
-    """Turns looks at one meter into samples with a recent rate."""
+    """Samples one meter, and computes the recent rate."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -249,14 +249,14 @@ class Sampler:
 
 # --- what the steps of a run did over time, for its report -----------------------------------------
 
-MOST = 1000  # points between the first and the last one of each step
-FIRST_INTERVAL = 0.05  # seconds between two points; twice as many whenever there are too many
+MOST = 1000  # points kept for all steps, besides the first and last of each step
+FIRST_INTERVAL = 0.05  # seconds between two points; doubled whenever there are too many points
 DONE, FAILED, DONE_BEFORE = "done", "failed", "done before"
 
 
 @dataclass(frozen=True)
 class Point:
-    """at: seconds since the run began."""
+    """Counts of a step at one time. `at`: seconds since the run began."""
 
     at: float
     entries: int
@@ -265,7 +265,7 @@ class Point:
 
 @dataclass
 class StepRecord:
-    """`begun`: seconds since the run began. The counts of a step that failed are those of the last look."""
+    """`begun`: start of the step, in seconds since the run began. A failed step has the counts of its last point."""
 
     name: str
     begun: float
@@ -277,7 +277,7 @@ class StepRecord:
 
 
 class Recorder:
-    """Looks at the meters of all steps, which may run beside each other. The memory it takes is bounded."""
+    """Records the meters of all steps, which can run in parallel, in bounded memory."""
 
     def __init__(self, interval: float = FIRST_INTERVAL, most: int = MOST) -> None:
         self.began = time.time()
@@ -292,7 +292,7 @@ class Recorder:
 
     @contextmanager
     def following(self, meter: Meter) -> Iterator[None]:
-        """Records the step of that meter while it runs."""
+        """Records the step of `meter` while the body runs."""
         step = self._begun(meter.name, meter.started - self._started)
 
         def watch(ended: threading.Event) -> None:
@@ -311,7 +311,7 @@ class Recorder:
             step.entries, step.bytes = step.points[-1].entries, step.points[-1].bytes
 
     def passed_over(self, name: str) -> None:
-        """Records a step that an earlier run did."""
+        """Records a step that an earlier run has completed."""
         self._begun(name, self.seconds).state = DONE_BEFORE
 
     def _begun(self, name: str, begun: float) -> StepRecord:
@@ -321,7 +321,7 @@ class Recorder:
         return step
 
     def look(self, step: StepRecord, meter: Meter) -> None:
-        """Adds a point. If there are too many, every other one of all steps goes."""
+        """Adds a point. If there are then too many, drops every other point of all steps."""
         point = Point(self.seconds, meter.entries, meter.bytes)
         with self._lock:
             step.points.append(point)
@@ -336,8 +336,8 @@ class Recorder:
 
 @contextmanager
 def _live_display(stream: TextIO) -> Iterator[Callable[[Sample], None]]:
-    """A function that shows a sample in the place of the one before. At the end the place is cleared."""
-    # Here, because rich takes longer to import than a small build.
+    """Yields a function that displays a sample in place of the previous one. Clears the display at the end."""
+    # Imported here, because importing rich takes longer than a small build.
     from rich.console import Console
     from rich.live import Live
 
@@ -369,7 +369,7 @@ def _drawn(sample: Sample, width: int = WIDTH) -> Any:
 
 
 def _fitting(facts: list[str], width: int) -> str:
-    """The facts that fit: the rate is left out first, then the counts; the part done and the time left stay."""
+    """Joins the facts that fit into `width`. Drops the rate first, then the counts; keeps percentage and time left."""
     for place in (2, 1, 0):
         if len("  ".join(facts)) <= width or len(facts) == 1:
             break
@@ -378,15 +378,15 @@ def _fitting(facts: list[str], width: int) -> str:
 
 
 class Progress:
-    """Shows steps. `mode`: "terminal", "plain", "json" or "none"; "auto" picks by stderr. `recorder`: records them, in
-    every mode."""
+    """Displays the steps of a run. `mode`: "terminal", "plain", "json" or "none"; "auto" depends on the stream.
+    `recorder`: records the steps, in every mode."""
 
     def __init__(
         self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0, recorder: Recorder | None = None
     ) -> None:
         self._recorder = recorder
         self._stream = stream or sys.stderr
-        self._told: set[str] = set()  # files whose last line had no end
+        self._told: set[str] = set()  # files reported as lacking a newline at the end
         if mode == "auto":
             moves_cursor = self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
             mode = "terminal" if moves_cursor else "plain"
@@ -404,13 +404,13 @@ class Progress:
         self._close(meter)
 
     def passed_over(self, name: str) -> None:
-        """Reports a step that an earlier run did."""
+        """Reports a step that an earlier run has completed."""
         if self._recorder:
             self._recorder.passed_over(name)
         self.say(f"{name}: done before")
 
     def say(self, text: str) -> None:
-        """Prints a line for people; in the modes for machines it goes to the log only."""
+        """Logs a line, and prints it in the modes "terminal" and "plain"."""
         _log.info("%s", plain.with_operator_paths(text), extra=log.SHOWN if self._mode != "none" else None)
         if self._mode in ("terminal", "plain"):
             self._print(plain.shortened(plain.with_operator_paths(text), plain.WHOLE))
@@ -422,7 +422,7 @@ class Progress:
         sampler = Sampler(meter)
         if self._mode == "terminal":
             if ended.wait(self._every):
-                return  # a step that is done at once draws nothing
+                return  # a short step displays nothing
             with _live_display(self._stream) as show:
                 show(sampler.look())
                 while not ended.wait(self._every):

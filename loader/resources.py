@@ -1,4 +1,4 @@
-"""What of this host's memory and processors the process may use: the host's own, or less by its control groups."""
+"""The memory and processors that this process may use: those of the host, within the limits of its control groups."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _MEMORY = {"": "memory.max", "memory": "memory.limit_in_bytes"}
 
 
 def memory() -> int:
-    """Bytes of RAM, at most what the control groups allow."""
+    """Returns the bytes of RAM, at most the limit of the control groups."""
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([host, *(int(text) for text in _limits(_MEMORY) if text.isdigit())])
 
 
 def sorting_memory() -> int:
-    """Bytes that a job may use to sort unless it is given a limit: a quarter of the memory."""
+    """Returns the default memory of a job for sorting, in bytes: a quarter of the memory."""
     return memory() // 4
 
 
 def processors() -> int:
-    """Processors that this process may run on, at most what the quotas of its control groups come to."""
+    """Returns the processors this process may use, limited by its affinity and the quotas of its control groups."""
     quotas = [_shares(text) for text in _limits({"": "cpu.max"})]
     old = zip(_limits({"cpu": "cpu.cfs_quota_us"}), _limits({"cpu": "cpu.cfs_period_us"}), strict=False)
     quotas += [_shares(f"{quota} {period}") for quota, period in old]
@@ -36,12 +36,12 @@ def processors() -> int:
 
 
 def connections() -> int:
-    """How many to a server unless told: each keeps one of its processors busy, and it has other clients."""
+    """Returns the default number of connections to a server. Each occupies a processor that other clients need, too."""
     return min(CONNECTIONS, processors())
 
 
 def _shares(text: str) -> int:
-    """Of "200000 100000" (microseconds of each 100000); 0: no limit."""
+    """Returns the whole processors in a quota like "200000 100000" (microseconds per period); 0: no limit."""
     words = text.split()
     if len(words) != 2 or not all(word.isdigit() for word in words) or not int(words[1]):
         return 0
@@ -49,7 +49,7 @@ def _shares(text: str) -> int:
 
 
 def _limits(files: dict[str, str]) -> Iterator[str]:
-    """What stands in these files of our control groups and of those above them, by controller."""
+    """Yields the contents of `files` (controller -> file name) in our control groups and in those above them."""
     for controllers, path in _groups():
         for controller in controllers.split(","):
             if controller in files:
@@ -61,7 +61,7 @@ def _limits(files: dict[str, str]) -> Iterator[str]:
 
 
 def _groups() -> list[tuple[str, str]]:
-    """Controllers and path of each control group that we are in."""
+    """Returns the controllers and the path of each control group of this process."""
     return [group for text in _content(_OWN) for group in re.findall(r"^\d+:([^:\n]*):(/.*)$", text, re.MULTILINE)]
 
 

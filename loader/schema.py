@@ -1,4 +1,4 @@
-"""The schema of a configuration as the definitions it is made of, in an order in which each can be read."""
+"""The schema of a configuration as a list of definitions, each after those that it depends on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal, TypedDict
 
 from loader.config import Config, Database, Entry
 
-ROOT = "cn=schema,cn=config"  # holds what is compiled into slapd and its modules; what is loaded stands below it
+ROOT = "cn=schema,cn=config"  # has the compiled-in schema; entries below it have loaded schema files
 
 _NAMES = re.compile(r"\(\s*(?P<oid>\S+)(?:\s+NAME\s+(?P<names>'[^']*'|\([^)]*\)))?", re.IGNORECASE)
 Kind = Literal["macro", "syntax", "attribute", "class", "rule"]
-Definition = tuple[Kind, str, bool]  # text as in cn=config, whether it is compiled in
+Definition = tuple[Kind, str, bool]  # kind, text as in cn=config, whether it is compiled in
 
 _KINDS: dict[str, Kind] = {
     "olcObjectIdentifier": "macro",
@@ -25,26 +25,26 @@ DEFINITIONS = tuple(_KINDS)
 
 
 class Effects(TypedDict):
-    """What overlays change about the schema, as `loader.sinks.mdb.schema` wants it."""
+    """Changes to the schema by overlays, as arguments for `loader.sinks.mdb.schema`."""
 
     dynamic_objects: bool
     password_policy: bool
 
 
 def effects(config: Config, database: Database) -> Effects:
-    """slapo-dds lets its own database hold dynamic objects; slapo-ppolicy, on any database, changes pwdAttribute for
-    all of them (in 2.4 when it is configured, since 2.5 when its module is loaded)."""
+    """Returns the effects of overlays. slapo-dds allows dynamic objects in its own database. slapo-ppolicy changes
+    pwdAttribute for all databases (in 2.4 if it is configured, since 2.5 as soon as its module is loaded)."""
     overlays = [name.partition(",")[0].lower() for name, _ in config.entries]
     policy = any(re.fullmatch(r"olcoverlay=(\{-?\d+\})?ppolicy", one) for one in overlays)
     return {"dynamic_objects": "dds" in database.overlays, "password_policy": policy}
 
 
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
-    """`compiled_in`: what cn=schema,cn=config holds in the slapd at hand.
+    """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd.
 
-    The entry of that name in a slapd.d is not asked: slapd does not read it either (bconfig.c, cfAddSchema), and it may
-    be empty or of an earlier slapd. What a slapd.conf defines itself stands behind the files it included
-    (conversion.py).
+    The entry of that name in a slapd.d is ignored: slapd does not read it either (bconfig.c, cfAddSchema), and it may
+    be empty or from an earlier slapd. Definitions in a slapd.conf itself come after those of the files it includes
+    (slapd_conf.py).
     """
     own = list(_of((one for one in config.entries if one[0].lower() == "cn=config"), False))
     loaded = _of((one for one in config.entries if one[0].lower().endswith("," + ROOT)), False)
@@ -54,9 +54,9 @@ def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition
 
 
 def synonyms(known: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Of the names `used`, in lower case: those that mean the attribute type of an earlier one, and that one.
+    """Yields (name, earlier name) for each name in `used` that means the same attribute type as an earlier one.
 
-    An OID counts as a name where the definition spells it in digits.
+    `used` is in lower case. An OID counts as a name if the definition has it in digits.
     """
     types: dict[str, str] = {}  # name or OID -> OID, whatever its form
     for kind, text, _ in known:
@@ -71,7 +71,7 @@ def synonyms(known: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple
 
 
 def protected(known: Iterable[Definition]) -> Iterator[str]:
-    """Names, in lower case, of attributes that a server takes from no client (NO-USER-MODIFICATION, RFC 4512)."""
+    """Yields the names, in lower case, of attributes that no client may write (NO-USER-MODIFICATION, RFC 4512)."""
     for kind, text, _ in known:
         words = re.sub(r"'[^']*'", "", text).split()
         if kind == "attribute" and "NO-USER-MODIFICATION" in words:
@@ -84,5 +84,5 @@ def _of(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
         found = {name.lower(): values for name, values in attributes.items()}
         for attribute, kind in _KINDS.items():
             for value in found.get(attribute.lower(), ()):
-                # Only a DESC can hold what is no UTF-8.
+                # Only a DESC can contain bytes that are not UTF-8.
                 yield kind, re.sub(r"^\{\d+\}", "", value.decode(errors="replace")), compiled_in

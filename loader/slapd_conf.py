@@ -1,7 +1,7 @@
-"""Reading the text of a slapd.conf, and finding the lines that an operator must change for a new setting.
+"""Reads the text of a slapd.conf, and finds the lines that an operator must change for a new setting.
 
-ditseed never writes one. What the text means is slapd's to say. How lines are joined and cut into words follows slapd's
-own reader (servers/slapd/config.c, fp_getline and strtok_quote)."""
+ditseed never writes a slapd.conf, and leaves the meaning of its text to slapd. Lines are joined and split into words as
+slapd does it (servers/slapd/config.c, fp_getline and strtok_quote)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loader.indexes import Index, Indexes
 from loader.schema import DEFINITIONS, ROOT
 from loader.values import Attributes
 
-TextOf = Callable[[Path], str | None]  # None: a file that cannot be read (a schema elsewhere)
+TextOf = Callable[[Path], str | None]  # returns the text of a file; None: unreadable (a schema elsewhere)
 
 KEYWORDS = {
     "olcDbMaxSize": "maxsize",
@@ -31,7 +31,7 @@ KEYWORDS = {
 
 @dataclass(frozen=True)
 class Statement:
-    """One directive and the lines it takes: [first, last) of `file`, counted from 0."""
+    """One directive. `first`, `last`: its lines in `file` are [first, last), counted from 0."""
 
     file: Path
     first: int
@@ -52,7 +52,7 @@ class Statement:
 
 
 def lines_to_change(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf) -> list[str]:
-    """For the operator, who edits the file: each place (file, line number), and below it the lines to put there."""
+    """Returns instructions for the operator: each place (file and line number), followed by the lines to put there."""
     found = list(statements(main, text_of))
     block = _block(found, suffix)
     if not block:
@@ -91,7 +91,7 @@ def _lines_of(found: Sequence[Statement], one: Statement) -> str:
 
 
 def inlined(main: Path, texts: dict[Path, str], text_of: TextOf) -> str:
-    """The text of `main` with changed includes put in place of their `include` lines: what slapd would read."""
+    """Returns the text of `main`, in which changed files replace the `include` lines that name them."""
 
     def new(path: Path) -> str | None:
         return texts.get(path, text_of(path))
@@ -109,7 +109,7 @@ def inlined(main: Path, texts: dict[Path, str], text_of: TextOf) -> str:
 
 
 def without(main: Path, keyword: str, text_of: TextOf) -> str | None:
-    """What slapd would read, with empty lines in the place of such statements; None where there are none."""
+    """Returns the text of `main` with empty lines instead of the `keyword` directives; None if there are none."""
     found = [one for one in statements(main, text_of) if one.keyword == keyword]
     texts = {}
     for file in {one.file for one in found}:
@@ -122,7 +122,7 @@ def without(main: Path, keyword: str, text_of: TextOf) -> str | None:
 
 
 def whole(main: Path, keyword: str, text_of: TextOf) -> str:
-    """The same in one text, whatever it includes."""
+    """Like `without`, but returns one text in every case."""
     kept = without(main, keyword, text_of)
     if kept is None:
         return inlined(main, {one.file: text_of(one.file) or "" for one in statements(main, text_of)}, text_of)
@@ -130,7 +130,7 @@ def whole(main: Path, keyword: str, text_of: TextOf) -> str:
 
 
 def statements(path: Path, text_of: TextOf, within: tuple[Path, ...] = ()) -> Iterator[Statement]:
-    """The directives slapd would see, those of included files in their place."""
+    """Yields the directives that slapd would see; those of an included file replace its `include` line."""
     text = text_of(path)
     if text is None or path in within:
         return
@@ -159,7 +159,7 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
 
 
 def _joined(lines: Sequence[str], first: int) -> tuple[int, str]:
-    """A line with the ones that continue it (they begin with white space, or follow a backslash at an end)."""
+    """Joins a line with its continuations, which begin with white space or follow a backslash. Returns (end, text)."""
     joined, last = lines[first], first + 1
     if joined.lower().startswith("include"):
         return last, joined
@@ -175,14 +175,14 @@ def _joined(lines: Sequence[str], first: int) -> tuple[int, str]:
 
 
 def sections(found: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """From each `database` or `backend` on to the next. What follows a proxy cache configures the cache."""
+    """Yields the directives of each `database` or `backend`, except those after a proxy cache, which configure it."""
     starts = [at for at, one in enumerate(found) if one.keyword in ("database", "backend")]
     for start, end in itertools.pairwise([*starts, len(found)]):
         yield list(itertools.takewhile(lambda one: not _is_cache(one), found[start:end]))
 
 
 def _block(found: Sequence[Statement], suffix: str) -> list[Statement]:
-    """The directives of the database that holds `suffix`; none if it is in a file that cannot be read."""
+    """Returns the directives of the database with `suffix`; none if they are in a file that cannot be read."""
     for block in sections(found):
         names = [name for one in block if one.keyword == "suffix" for name in one.words[1:]]
         if any(dn.key(name) == dn.key(suffix) for name in names):
@@ -195,8 +195,8 @@ def _is_cache(one: Statement) -> bool:
 
 
 def _kept_indexes(old: Sequence[Statement], change: Change) -> tuple[list[str | None], list[str]]:
-    """What each present line still says (None: it goes), and what new lines must say. Only what the change takes away
-    goes: slapd does not show every index that it reads."""
+    """Returns the new text of each present index line (None: remove it), and the texts of new lines. Removes only the
+    indexes that `change` drops, because slapd does not show every index that it reads."""
     before, after = indexes.parse(change.before), indexes.parse(change.after)
     goes = before.keys() - indexes.kept(before, after).keys()
     comes = after.keys() - indexes.kept(after, before).keys()
@@ -207,7 +207,7 @@ def _kept_indexes(old: Sequence[Statement], change: Change) -> tuple[list[str | 
 
 
 def _lines(text: str) -> list[str]:
-    """With their ends. Not splitlines(): only a newline ends a line for slapd."""
+    """Splits a text into lines, newlines included. splitlines() would split at more than the newlines slapd knows."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
@@ -217,39 +217,38 @@ def _ended(text: str) -> str:
 
 # --- conversion ------------------------------------------------------------------------------------------------------
 #
-# What slapd leaves out when it converts a slapd.conf to cn=config, put back from the text. Pure words.
+# Restores from the text of a slapd.conf what slapd loses when it converts the file to cn=config.
 #
-# slapd -f and slapadd -f do as the text says. The conversion that slapcat prints is made from what slapd keeps in
-# memory, and is not always what it was told:
+# slapd -f and slapadd -f follow the text. The conversion that slapcat prints comes from slapd's memory, and differs in:
 #
-# - two of the kinds subinitial, subany and subfinal of one index: it shows one of them, or all three (index.c,
-#   slap_index2bv);
-# - `attributeoptions` without an option, which takes "lang-" away (ad.c, ad_unparse_options);
-# - the place of definitions that stand in the slapd.conf itself: in cn=config they come before those of included files,
-#   on which they may depend;
-# - the quotes around a path with spaces (config.c, config_get_vals), so that slapd could not read its own conversion.
+# - two of the kinds subinitial, subany and subfinal of one index: the conversion has one of them, or all three
+#   (index.c, slap_index2bv);
+# - `attributeoptions` without an option, which removes "lang-" (ad.c, ad_unparse_options);
+# - the order of definitions: those in the slapd.conf itself precede, in cn=config, those of included files, on which
+#   they may depend;
+# - the quotes around a path with spaces (config.c, config_get_vals): slapd could not read its own conversion.
 
 
 _DEFINITIONS = DEFINITIONS[1:]  # macros stay in cn=config: they depend on no other definition
-_OWN_SCHEMA = "slapd.conf"  # the name of their entry
+_OWN_SCHEMA = "slapd.conf"  # name of the entry for definitions in the slapd.conf itself
 _INDEX, _OPTIONS = "olcDbIndex", "olcAttributeOptions"
 _PATHS = ("olcdbdirectory", "olcpidfile", "olcargsfile", "olcmodulepath", "olclogfile")
 _NAMES = re.compile(r"\(\s*(\S+)\s+NAME\s+(?:'([^']*)'|\(([^)]*)\))")
 
 
 def require_readable(entries: Sequence[Entry]) -> list[Entry]:
-    """As a running server shows them, which may have made them of a slapd.conf: paths are quoted where need be."""
+    """Returns `entries`, as a server shows them, with paths quoted: a server with a slapd.conf omits the quotes."""
     return [(name, _with_paths(attributes, values.as_single)) for name, attributes in entries]
 
 
 def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Entry]:
-    """`converted`: the entries that slapcat made of these statements."""
+    """Returns `converted`, the entries that slapcat made of the statements `found`, with what the conversion lost."""
     configured = _indexes(found, _names(converted))
     has_options = any(one.keyword == "attributeoptions" for one in found)
     entries = []
     for name, attributes in converted:
         mended = _with_paths(attributes, values.as_value)
-        # An overlay may have databases of its own: olcDatabase={1}ldap,olcOverlay={0}chain,...
+        # Excludes the databases of an overlay: olcDatabase={1}ldap,olcOverlay={0}chain,...
         number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
         if number and number[1] in configured:
             mended.update(_with_kinds_of_text(attributes.get(_INDEX, ()), configured[number[1]]))
@@ -260,7 +259,7 @@ def restored(converted: Sequence[Entry], found: Sequence[Statement]) -> list[Ent
 
 
 def _in_order(entries: Sequence[tuple[str, dict[str, Sequence[bytes]]]]) -> list[Entry]:
-    """Moves the definitions of cn=config to a schema entry of their own, behind the others."""
+    """Moves the definitions in cn=config to a separate schema entry, after the other schema entries."""
     schemas = [at for at, (name, _) in enumerate(entries) if name.lower().endswith("," + ROOT)]
     ordered: list[Entry] = list(entries)
     if not schemas:
@@ -284,7 +283,7 @@ def _with_paths(attributes: Attributes, written: Callable[[str], str]) -> dict[s
 
 
 def _with_kinds_of_text(converted: Sequence[bytes], told: Indexes) -> dict[str, list[bytes]]:
-    """The indexes that the conversion shows, and the kinds that the text adds: an included file may be out of sight."""
+    """Returns the union of both: an included file may be unreadable, so `told` alone can lack indexes."""
     shown = indexes.parse(value.decode() for value in converted)
     both = indexes.parse(map(str, (*shown.values(), *told.values())))
     lines = [str(one).encode() for one in both.values()]
@@ -292,7 +291,7 @@ def _with_kinds_of_text(converted: Sequence[bytes], told: Indexes) -> dict[str, 
 
 
 def _indexes(found: Sequence[Statement], names: Mapping[str, str]) -> dict[str, Indexes]:
-    """Of each mdb database by its number: slapd counts them as they come, without frontend and config."""
+    """Returns number of an mdb database -> its indexes. slapd numbers all databases except frontend and config."""
     databases = [one for one in sections(found) if one[0].keyword == "database"]
     counted = [one for one in databases if one[0].said.lower() not in ("frontend", "config")]
     configured: dict[str, Indexes] = {}
@@ -306,13 +305,13 @@ def _indexes(found: Sequence[Statement], names: Mapping[str, str]) -> dict[str, 
 
 
 def _canonical(description: str, names: Mapping[str, str]) -> str:
-    """An attribute description as slapd writes it: the first name of the type, options in order."""
+    """Returns an attribute description as slapd writes it: the first name of the type, options sorted."""
     name, *options = description.split(";")
     return ";".join([names.get(name.lower(), name), *sorted(map(str.lower, options))])
 
 
 def _names(entries: Sequence[Entry]) -> dict[str, str]:
-    """Every name and OID of an attribute type, in lower case -> its first name."""
+    """Returns each name and OID of an attribute type, in lower case -> the first name of that type."""
     first: dict[str, str] = {}
     for _, attributes in entries:
         for value in attributes.get("olcAttributeTypes", ()):

@@ -1,4 +1,4 @@
-"""Standard input, output and error: where they carry data, and where they are closed or cannot be written."""
+"""Standard input, output and error: their use for data, and streams that are closed or cannot be written."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _closed: set[int] = set()
 
 
 def prepare() -> None:
-    """To be called before anything is opened.
+    """Prepares the standard streams. Call it before anything is opened.
 
-    The number of a closed descriptor would be that of the next file, which then gets what libraries and children write
-    to it: /dev/null takes its place. And a message or a report that cannot be written does not end the work.
+    Opens /dev/null in place of a closed stream. Otherwise the next file would get its descriptor, and the output of
+    libraries and children. Makes stdout and stderr tolerate write errors, so that a lost message does not end the run.
     """
     for number in range(3):
         try:
@@ -32,7 +32,7 @@ def prepare() -> None:
 
 
 class _Tolerant(io.FileIO):
-    """Remembers that it could not be written, instead of raising. Where the reader has ended it raises: `| head`."""
+    """Records a write error in `failure` instead of raising it, except BrokenPipeError (`| head`)."""
 
     failure: OSError | None = None
 
@@ -47,7 +47,7 @@ class _Tolerant(io.FileIO):
 
 
 def _tolerant(number: int, stream: TextIO | None, errors: str) -> TextIO:
-    """In the place of Python's own."""
+    """Returns a tolerant replacement for Python's `stream`."""
     return io.TextIOWrapper(
         io.BufferedWriter(_Tolerant(number, "w", closefd=False)),
         encoding=stream.encoding if stream else "utf-8",
@@ -57,14 +57,14 @@ def _tolerant(number: int, stream: TextIO | None, errors: str) -> TextIO:
 
 
 def failure() -> OSError | None:
-    """Why stdout could not be written, so far."""
+    """Returns the last write error of stdout, or None."""
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return raw.failure if isinstance(raw, _Tolerant) else None
 
 
 def reserve_output() -> None:
-    """stdout is for data from now on: whoever reads it must not meet a report there."""
+    """Reserves stdout for data: from now on no report may be printed there."""
     global _for_data
     _for_data = True
 
@@ -74,7 +74,7 @@ def is_for_data() -> bool:
 
 
 def output(what: str, readable: bool = False) -> int:
-    """The descriptor that `what` is written to; a terminal only takes what people can read. Raises UsageProblem."""
+    """Returns stdout's descriptor for `what`. Raises UsageProblem if it is closed, or a terminal and not `readable`."""
     reserve_output()
     number = _opened(1, f"{what} goes to stdout")
     if not readable and os.isatty(number):
@@ -83,7 +83,7 @@ def output(what: str, readable: bool = False) -> int:
 
 
 def input(what: str) -> int:
-    """The descriptor that `what` is read from. Raises UsageProblem."""
+    """Returns the descriptor of stdin, for `what`. Raises UsageProblem if it is closed or a terminal."""
     number = require_input(what)
     if os.isatty(number):
         raise UsageProblem(reason=f"{what} comes from stdin, which is a terminal: put a pipe there")
@@ -91,7 +91,7 @@ def input(what: str) -> int:
 
 
 def require_input(what: str) -> int:
-    """Raises UsageProblem if stdin was closed; /dev/null, which is there now, would be an input without entries."""
+    """Like `input`, but accepts a terminal. Without this check a closed stdin, now /dev/null, would be empty input."""
     return _opened(0, f"{what} comes from stdin")
 
 

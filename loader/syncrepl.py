@@ -1,5 +1,5 @@
-"""The syncrepl of a consumer's database: what it is configured to hold of its provider (slapd.conf(5) `syncrepl`,
-servers/slapd/syncrepl.c `parse_syncrepl_line`). Only `account` gives credentials away.
+"""The syncrepl of a consumer's database: which of the provider's data it replicates (slapd.conf(5) `syncrepl`,
+servers/slapd/syncrepl.c `parse_syncrepl_line`). Only `account` returns credentials.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from loader.errors import SyncreplsDiffer, SyncreplUnreadable
 
 ANYTHING = "(objectclass=*)"  # the default filter
 EVERYTHING = {"*", "+"}
-SCOPES = {  # libldap's words (ldap_pvt_str2scope), and ours
+SCOPES = {  # libldap's words (ldap_pvt_str2scope) -> ours
     "base": "base",
     **dict.fromkeys(("one", "onelevel"), "one"),
     **dict.fromkeys(("sub", "subtree"), "sub"),
     **dict.fromkeys(("subord", "subordinate", "children"), "subordinate"),
 }
 
-# Options that decide how the provider is reached, how often, and as whom: not what the consumer holds.
+# Options for the connection, the account and the timing; they do not affect which data the consumer has.
 _BIND = ("uri", "version", "bindmethod", "timeout", "network-timeout", "binddn", "credentials")
 _SASL = ("saslmech", "secprops", "realm", "authcid", "authzid")
 _TCP = ("keepalive", "tcp-user-timeout")
@@ -33,14 +33,14 @@ _MANNER = {"rid", "provider", "managedsait", *_BIND, *_SASL, *_TCP, *_TLS, *_TLS
 _LISTS = {"attrs", "exattrs"}
 _CONTENT = {"searchbase", "filter", "scope", "attrsonly", "schemachecking", "suffixmassage", *_LISTS}
 _KIND = {"type", "syncdata", "logbase"}
-# slapd reads these by their beginning: "attrsonly" may be followed by anything.
+# slapd compares only the beginning of these words, so "attrsonly" may be followed by anything.
 _FLAGS = ("attrsonly", "strictrefresh", "lazycommit")
 _REQUIRED = ("rid", "provider", "searchbase")
 
 
 @dataclass(frozen=True)
 class Syncrepl:
-    """One value of olcSyncrepl, without what is secret. Names of attributes are as they are written."""
+    """One value of olcSyncrepl, without secrets. Attribute names are spelt as configured."""
 
     rid: str
     provider: str
@@ -58,19 +58,19 @@ class Syncrepl:
 
     @property
     def log_base(self) -> str | None:
-        """The accesslog from which it takes changes (delta-syncrepl); None: none."""
+        """Suffix of the accesslog that delta-syncrepl reads; None: no delta-syncrepl."""
         return self.logbase if self.syncdata == "accesslog" else None
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What decides which entries the consumer holds, and what of them."""
+        """A value that is the same for syncrepls that replicate the same entries and attributes."""
         massage = None if self.suffixmassage is None else dn.key(self.suffixmassage)
         attrs, exattrs = _as_set(self.attrs), _as_set(self.exattrs)
         rest = (self.scope, attrs, exattrs, self.attrsonly, self.schemachecking, massage)
         return (dn.key(self.searchbase), self.filter, *rest)
 
     def narrowing(self, suffix: str) -> tuple[str, ...]:
-        """The options by which the consumer of `suffix` holds other than all that the provider has there."""
+        """Returns the options by which a consumer with `suffix` lacks or changes data of the provider."""
         found = {
             "filter": self.filter.lower() != ANYTHING,
             "scope": self.scope != "sub",
@@ -88,15 +88,15 @@ class Syncrepl:
 
 
 def _as_set(names: Sequence[str]) -> tuple[str, ...]:
-    """In one order, so that it reads the same in every run."""
+    """Returns the names in lower case, sorted and without duplicates, so that they are the same in every run."""
     return tuple(sorted({name.lower() for name in names}))
 
 
 def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:
-    """The syncrepl that fills a database; None of one that is no consumer.
+    """Returns the syncrepl of a database, or None if it is not a consumer.
 
-    Where several fill it with different things, the one of the `provider` (a URI). Raises SyncreplUnreadable,
-    SyncreplsDiffer.
+    If several syncrepls replicate different data, returns the one of the `provider` (a URI). Raises SyncreplUnreadable,
+    and SyncreplsDiffer if the provider does not decide.
     """
     found = [parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")]
     if len({one.content for one in found}) <= 1:
@@ -110,7 +110,7 @@ def of_database(config: Config, database: Database, provider: str | None) -> Syn
 
 @dataclass(frozen=True)
 class Account:
-    """As whom a consumer binds at its provider. `start_tls`: it asks for StartTLS, critical or not."""
+    """The account with which a consumer binds to its provider. `start_tls`: it requests StartTLS, critical or not."""
 
     dn: str
     password: str = field(repr=False)
@@ -118,7 +118,7 @@ class Account:
 
 
 def account(value: str) -> Account | None:
-    """Of a value of olcSyncrepl; None of one that does not bind with a password."""
+    """Returns the account in a value of olcSyncrepl, or None if the bind uses no password."""
     found = dict(_option(word) for word in values.of_value(values.unordered(value)))
     if found.get("bindmethod", "").lower() != "simple" or not found.get("credentials"):
         return None
@@ -127,13 +127,13 @@ def account(value: str) -> Account | None:
 
 
 def parse(value: str, where: str) -> Syncrepl:
-    """`value`: of olcSyncrepl, with or without its {n}. Raises SyncreplUnreadable, naming the option but no secret."""
+    """Parses a value of olcSyncrepl, with or without {n}. Raises SyncreplUnreadable, which never contains a secret."""
     found: dict[str, str] = {}
     for word in values.of_value(values.unordered(value)):
         name, text = _option(word)
         if name not in _MANNER | _CONTENT | _KIND:
             raise SyncreplUnreadable(where=where, reason=f"the option {name!r} is not known")
-        # slapd adds to what it has of these two.
+        # slapd appends repeated lists to each other.
         found[name] = f"{found[name]},{text}" if name in found and name in _LISTS else text
     missing = [name for name in _REQUIRED if name not in found]
     if missing:
@@ -170,7 +170,7 @@ def _names(text: str, option: str, where: str) -> Sequence[str]:
 
 
 def _option(word: str) -> tuple[str, str]:
-    """An option's name in lower case, and its value."""
+    """Returns the name of an option in lower case, and its value."""
     lower = word.lower()
     for flag in _FLAGS:
         if lower.startswith(flag):
@@ -180,7 +180,7 @@ def _option(word: str) -> tuple[str, str]:
 
 
 def _server(uri: str) -> tuple[str, str, str]:
-    """Scheme, host and port of an LDAP URI, with the default port."""
+    """Returns scheme, host and port of an LDAP URI; the port defaults to that of the scheme."""
     scheme, _, rest = uri.strip().lower().partition("://")
     host, _, port = rest.partition("/")[0].rpartition(":") if ":" in rest else (rest.rstrip("/"), "", "")
     return scheme, host.rstrip("/"), port.rstrip("/") or ("636" if scheme == "ldaps" else "389")

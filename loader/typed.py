@@ -1,6 +1,6 @@
-"""JSON files that an earlier run left behind: one reader, which holds them to their types, version and size.
+"""Reads JSON files of earlier runs, and checks their types, version and size.
 
-What it lets through has every field, each of the type that its dataclass names; what they mean is its owner's to check.
+A file that passes has all fields of its dataclass with the right types. The caller must check what the values mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loader.storage import held
 
 T = TypeVar("T")
 
-LARGEST = 64 << 20  # bytes; an export of a billion entries has a manifest of some kilobytes
+LARGEST = 64 << 20  # bytes of a file; the manifest of an export of a billion entries has some kilobytes
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -28,18 +28,18 @@ Csn = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[0-9A-Za-z.#+-]+\Z"
 
 
 class Unfit(ValueError):
-    """Why a file is not what it should be; lower case, for a message."""
+    """The reason why a file is invalid, in lower case, for a message."""
 
 
 def read(path: Path, kind: type[T], version: int) -> T:
-    """The file as `kind`, a dataclass with a field `format`, which is `version`. Raises Unfit, FileNotFoundError,
+    """Returns the file as `kind`, a dataclass whose field `format` must be `version`. Raises Unfit, FileNotFoundError,
     OSError."""
     return parse(content(path), kind, version)
 
 
 def content(path: Path, own: bool = False) -> bytes:
-    """A regular file of bounded size, not a link; `own`: one that no other account may have written. Raises Unfit,
-    OSError."""
+    """Returns the content of a file. Raises OSError, and Unfit if it is a link, not a regular file, or too large, or,
+    with `own`, if another account can have written it."""
     try:
         descriptor = held.reading(path, links=False)
     except FileUnsafe as error:
@@ -55,7 +55,7 @@ def content(path: Path, own: bool = False) -> bytes:
 
 
 def parse(text: bytes, kind: type[T], version: int) -> T:
-    """As `read`, of what stands in the file."""
+    """Like `read`, but parses the content `text` of a file."""
     try:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         _require_version(fields, version)
@@ -74,7 +74,7 @@ def _require_version(fields: dict[str, msgspec.Raw], version: int) -> None:
 
 
 def _require_known(fields: dict[str, msgspec.Raw], kind: Any) -> None:
-    """A field that nobody knows may change what the others mean."""
+    """Raises Unfit for an unknown field, because it may change the meaning of the others."""
     strange = sorted(fields.keys() - {field.name for field in dataclasses.fields(kind)})
     if strange:
         raise Unfit(f"not a manifest: this ditseed knows no field {strange[0]!r}")

@@ -1,4 +1,4 @@
-"""Sizes, durations and rates: read as operators write them, printed as they read them."""
+"""Parses and formats sizes, durations, rates and times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_size(text: str) -> int:
-    """Bytes from "250G", "64 MiB", "4096": powers of 1024, as LMDB and LVM count."""
+    """Returns the bytes in "250G", "64 MiB" or "4096": powers of 1024, as LMDB and LVM count. Raises UsageProblem."""
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise UsageProblem(reason=f"not a size: {text!r} (write 250G, 64M or bytes)")
@@ -22,7 +22,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from "90", "1.5h", "30s"."""
+    """Returns the seconds in "90", "1.5h" or "30s". Raises UsageProblem."""
     match = _DURATION.fullmatch(text.strip())
     if not match:
         raise UsageProblem(reason=f"not a duration: {text!r} (write 90, 30s, 15m or 2h)")
@@ -30,7 +30,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_moment(text: str) -> datetime.datetime:
-    """ISO 8601 with a time of day; this host's time where it has no offset and no Z."""
+    """Parses ISO 8601 with a time of day; without offset or Z in this host's time zone. Raises UsageProblem."""
     try:
         found = datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip()))
     except ValueError:
@@ -41,7 +41,7 @@ def parse_moment(text: str) -> datetime.datetime:
 
 
 def size(count: float) -> str:
-    """1536 -> "1.5 KiB"."""
+    """Formats bytes: 1536 -> "1.5 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -50,7 +50,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """93784 -> "1 d 2 h"; 3.21 -> "3.2 s"."""
+    """Formats seconds: 93784 -> "1 d 2 h"; 3.21 -> "3.2 s"."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -61,22 +61,22 @@ def duration(seconds: float) -> str:
 
 
 def number(count: int) -> str:
-    """30000000 -> "30,000,000"."""
+    """Formats a count: 30000000 -> "30,000,000"."""
     return f"{count:,}"
 
 
 def brief(count: float) -> str:
-    """123456 -> "123,456"; 30000000 -> "30.0M": where there is little room."""
+    """Formats a count for narrow columns: 123456 -> "123,456"; 30000000 -> "30.0M"."""
     if count < 1_000_000:
         return f"{count:,.0f}"
     return f"{count / 1e6:,.1f}M" if count < 1e9 else f"{count / 1e9:,.2f}G"
 
 
 def rate(count: float, seconds: float) -> str:
-    """Entries a second, or "-" where nothing was measured."""
+    """Returns entries per second as text, or "-" if nothing was measured."""
     return f"{count / seconds:,.0f}/s" if seconds > 0 and count else "-"
 
 
 def moment(seconds: float) -> str:
-    """Unix time as people and machines read it: UTC, ISO 8601, to the second."""
+    """Formats a Unix time as ISO 8601 in UTC, to the second."""
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,7 +1,5 @@
-"""Words and values of slapd's configuration. slapd cuts a line of slapd.conf and a value of cn=config into words by two
-rules.
-
-Pure text. The rules are those of servers/slapd/config.c: strtok_quote for lines, strtok_quote_ldif for values.
+"""Words and values of slapd's configuration. slapd has two functions that split text into words, both in
+servers/slapd/config.c: strtok_quote for a line of slapd.conf, strtok_quote_ldif for a value of cn=config.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ _ORDER = re.compile(r"\{-?\d+\}")
 
 
 def of_line(line: str) -> list[str]:
-    """Of a line of slapd.conf: quotes come and go anywhere, a backslash makes the next character literal."""
+    """Splits a line of slapd.conf. Quotes can begin and end anywhere; a backslash makes the next character literal."""
     found, word, quoted = [], None, False
     characters = iter(line)
     for one in characters:
@@ -35,7 +33,7 @@ def of_line(line: str) -> list[str]:
 
 
 def of_value(value: str) -> list[str]:
-    """Of a value in cn=config: only a quote at the end of a word closes one, and a backslash is a character."""
+    """Splits a value of cn=config. Only a quote at the end of a word closes a quote, and a backslash is literal."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
@@ -46,8 +44,8 @@ def of_value(value: str) -> list[str]:
 
 
 def _first(text: str, quoted: bool) -> tuple[str, str]:
-    """The first word of a text, which may be within a quote already; and what follows it and white space."""
-    inner, end = (-1, len(text))  # where the last quote stands that closes nothing: it alone is left out
+    """Returns the first word, and the rest without leading white space. `quoted`: `text` begins inside a quote."""
+    inner, end = (-1, len(text))  # index of the last quote that closes nothing; slapd removes only this quote
     for at, one in enumerate(text):
         if one == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
             inner, quoted = at, True
@@ -59,22 +57,22 @@ def _first(text: str, quoted: bool) -> tuple[str, str]:
 
 
 def as_value(word: str) -> str:
-    """How a single word is written in cn=config. slapd itself leaves quotes out when it converts a slapd.conf."""
+    """Quotes a word for cn=config if necessary. slapd itself omits the quotes when it converts a slapd.conf."""
     return word if of_value(word) == [word] else f'"{word}"'
 
 
 def as_single(text: str) -> str:
-    """A value that is one word: quotes around what is cut into several."""
+    """Returns a value of cn=config that slapd reads as one word: quotes `text` if slapd would split it."""
     return text if len(of_value(text)) == 1 else as_value(text)
 
 
 def as_line(word: str) -> str:
-    """How a single word is written in slapd.conf."""
+    """Quotes a word for slapd.conf."""
     return '"' + re.sub(r'(["\\])', r"\\\1", word) + '"'
 
 
 def unordered(value: str) -> str:
-    """Without the {n} that stands before ordered values."""
+    """Returns a value without the {n} in front of ordered values."""
     found = _ORDER.match(value)
     return value[found.end() :] if found else value
 
@@ -90,9 +88,9 @@ _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, 
 
 
 class Values:
-    """The settings of some entries of cn=config, names without regard to case, ordered values without their {n}.
+    """The settings of some entries of cn=config. Names are case-insensitive; ordered values are returned without {n}.
 
-    Bytes that are no UTF-8 come as Python's file names have them. Raises ConfigValue where slapd would refuse.
+    Bytes that are not UTF-8 become surrogate escapes. Methods raise ConfigValue for values that slapd would refuse.
     """
 
     def __init__(self, where: str, *entries: Attributes) -> None:
@@ -100,7 +98,7 @@ class Values:
         self._entries = [{name.lower(): found for name, found in one.items()} for one in entries]
 
     def stored(self, name: str) -> list[str]:
-        """As they stand there."""
+        """Returns the values as stored, including {n}."""
         return [
             value.decode("utf-8", "surrogateescape") for found in self._entries for value in found.get(name.lower(), ())
         ]
@@ -109,11 +107,11 @@ class Values:
         return [unordered(value) for value in self.stored(name)]
 
     def words(self, name: str) -> list[list[str]]:
-        """The words of each value."""
+        """Returns the words of each value."""
         return [of_value(value) for value in self.all(name)]
 
     def word(self, name: str) -> str | None:
-        """Of a setting that takes one word; None where it is not set. What slapd reads last holds."""
+        """Returns the value of a setting of one word, or None if it is not set. The last of several values counts."""
         word = None
         for value in self.all(name):
             words = of_value(value)
@@ -123,7 +121,7 @@ class Values:
         return word
 
     def pairs(self, name: str) -> Iterator[tuple[str, str]]:
-        """Of a setting that takes two words in each value."""
+        """Yields the values of a setting whose values have two words each."""
         for value in self.all(name):
             found = of_value(value)
             if len(found) != 2:
@@ -131,7 +129,7 @@ class Values:
             yield found[0], found[1]
 
     def dns(self, name: str) -> list[str]:
-        """A DN needs no quotes (ARG_QUOTE in bconfig.c), and no value at all is the empty one."""
+        """Returns the DNs in a setting. A DN needs no quotes (ARG_QUOTE, bconfig.c); an empty value is the empty DN."""
         return ["".join(of_value(one)[:1]) if one.startswith('"') else one for one in self.all(name)]
 
     def dn(self, name: str) -> str | None:
@@ -142,7 +140,7 @@ class Values:
         return otherwise if found is None else self._number(name, found)
 
     def _number(self, name: str, text: str) -> int:
-        """0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
+        """Parses a number: 0x is hexadecimal, a leading zero octal (lutil_atoix with base 0)."""
         if not _NUMBER.fullmatch(text):
             self._refuse(name, text, "not a number")
         sign, digits = -1 if text[0] == "-" else 1, text.lstrip("+-")
@@ -158,7 +156,7 @@ class Values:
         return _SWITCH[found.lower()]
 
     def mode(self, name: str, otherwise: int) -> int:
-        """Permissions: a number ("0600"; "600" is decimal to slapd), or symbolic ("-rw-------")."""
+        """Returns permissions from a number ("0600"; "600" is decimal to slapd) or symbols ("-rw-------")."""
         found = self.word(name)
         if found is None:
             return otherwise
@@ -169,7 +167,7 @@ class Values:
         return sum(1 << (8 - place) for place, letter in enumerate(found[1:]) if letter != "-")
 
     def server_id(self) -> int | None:
-        """olcServerID without a URL: decimal, or else hexadecimal (bconfig.c); None where each listener has its own."""
+        """Returns olcServerID, decimal or else hexadecimal (bconfig.c); None if unset or set per listener URL."""
         found = self.words("olcServerID")
         if len(found) != 1 or len(found[0]) != 1:
             return None

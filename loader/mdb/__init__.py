@@ -1,1 +1,1 @@
-"""The door to LMDB: what a data.mdb says of itself, hot copies, checks, and the one record a clone must change."""
+"""Access to LMDB: reading data files, hot copies, checks, and the small edits that a copy or build needs."""

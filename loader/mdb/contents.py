@@ -1,7 +1,7 @@
-"""What is in a database: entries, suffixes, contextCSN, tables and indexes, read by the native core from a snapshot.
+"""Contents of a database (entries, suffixes, contextCSN, tables, indexes), read from a snapshot by the native core.
 
-A running provider writes its contextCSN only at checkpoints and when it stops, so a copy of its database holds an old
-one.
+A running provider writes its contextCSN only at checkpoints and when it stops, so a copy of its database contains an
+outdated contextCSN.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Contents", "IndexCost", "IndexCosts"]
 CONTEXT, ENTRY = "contextCSN", "entryCSN"
 ENTRIES = "id2e"
 _NO_INDEXES = {"ad2i", "dn2i", "id2e", "id2v", "ixck"}
-_FEW = 5000  # entries that a look at a live server reads: a quarter of a second
+_FEW = 5000  # entries read at most for a summary of a live database: a quarter of a second
 
 
 @contextmanager
 def reading(place: Path) -> Iterator[Contents]:
-    """The present snapshot of an environment directory, in use or not, or of a data file that nobody writes to.
+    """Yields the current contents of an environment directory, in use or not, or of a data file without a writer.
 
     Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
     """
@@ -44,26 +44,26 @@ def _table(tables: dict[str, TableRecord], name: str, place: Path) -> TableRecor
 
 
 def row_counts(place: Path, names: Sequence[str]) -> list[int]:
-    """Records of tables that every database has."""
+    """Returns the number of records of each table in `names`. Raises NotLmdb if one is missing."""
     with reading(place) as contents:
         tables = contents.tables
     return [_table(tables, name, place).entries for name in names]
 
 
 def entry_count(place: Path) -> int:
-    """Records of id2e; a parent that was never added is one, too."""
+    """Returns the number of records in id2e, placeholders for parents that were never added included."""
     return row_counts(place, (ENTRIES,))[0]
 
 
 def attributes(place: Path) -> list[str]:
-    """Attribute descriptions that entries in the database use, as the schema spells them."""
+    """Returns the attribute descriptions that entries of the database use, as the schema spells them."""
     with reading(place) as contents:
         _table(contents.tables, "ad2i", place)
         return list(contents.attributes().values())
 
 
 def number_of(contents: Contents, name: str) -> int | None:
-    """The number of an attribute description in ad2i; None before its first use."""
+    """Returns the number of an attribute description in ad2i, or None before its first use."""
     names = contents.attributes().items()
     return next((number for number, text in names if text.lower() == name.lower()), None)
 
@@ -72,8 +72,8 @@ def number_of(contents: Contents, name: str) -> int | None:
 
 
 def suffix_id(contents: Contents, suffix: str | None) -> int | None:
-    """The entry ID of a suffix (None: of the only one); None if there is no such entry. The entry of the empty DN
-    (`suffix ""`) is the invisible root of dn2i itself."""
+    """Returns the entry ID of a suffix, or None if it has no entry. Without `suffix`: that of the only suffix. The
+    entry of the empty DN (`suffix ""`) is the invisible root of dn2i itself, ID 0."""
     is_root = suffix is None or dn.key(suffix) == ""
     if is_root and contents.values(0, "objectClass") is not None:
         return 0
@@ -84,12 +84,12 @@ def suffix_id(contents: Contents, suffix: str | None) -> int | None:
 
 
 def ordered(csns: Iterable[str]) -> list[str]:
-    """As slapadd -w writes them: ascending by server ID."""
+    """Returns CSNs in the order in which slapadd -w writes them: ascending by server ID."""
     return sorted(csns, key=lambda text: (csn.server_id(text) or "", text))
 
 
 def context_csns(place: Path, suffix: str | None = None) -> list[str]:
-    """contextCSN values of a suffix entry, ascending by server ID; empty when it has none."""
+    """Returns the contextCSN values of a suffix entry, ascending by server ID; empty if it has none."""
     with reading(place) as contents:
         return _context_csns(contents, suffix, place)
 
@@ -102,13 +102,13 @@ def _context_csns(contents: Contents, suffix: str | None, place: Path) -> list[s
 
 
 def newest_csns(place: Path, suffix: str | None = None, whole: bool = True, most: int | None = None) -> dict[str, str]:
-    """The greatest CSN of each server ID: of the stored contextCSN and of the entries changed since it was stored.
+    """Returns the greatest CSN of each server ID, from the stored contextCSN and the entries changed since.
 
-    Goes back through the entryCSN index, or through all entries where there is none. Never too great; a change of
-    another server that arrived late can be overlooked, then syncrepl sends it once more. Without a contextCSN to stop
-    at, all entries are read (minutes for ten millions), or with `whole=False` those of the last second. With the
-    index, at most `most` entries are read, those with the highest IDs of the newest seconds: a database that was
-    loaded at once may have all of its entries in one second, and the last ones loaded are the newest.
+    Reads the entryCSN index backwards, or all entries if there is no such index. The result is never too great. It can
+    miss a late change of another server, which syncrepl then sends once more. Without a stored contextCSN to stop at,
+    all entries are read (minutes for ten million), or with `whole=False` only those of the last second. `most` limits
+    the number of entries read through the index, to those with the highest IDs of the newest seconds: after a bulk
+    load all entries may share one second, and the last ones loaded are the newest.
     """
     with reading(place) as contents:
         return _newest(contents, _context_csns(contents, suffix, place), whole, most)
@@ -122,7 +122,7 @@ def _newest(contents: Contents, stored: list[str], whole: bool, most: int | None
 
 @dataclass(frozen=True)
 class DatabaseSummary:
-    """contextCSN as stored, and the newest CSNs known, each ascending by server ID."""
+    """`context_csns`: as stored. `newest_csns`: the newest CSNs found. Both ascend by server ID."""
 
     entries: int
     suffixes: tuple[str, ...]
@@ -131,8 +131,8 @@ class DatabaseSummary:
 
 
 def summarise(place: Path, suffix: str | None = None, newest: bool = True) -> DatabaseSummary:
-    """Of an environment directory (a live one too) or data file. The newest CSNs are read only with an index of
-    entryCSN and from a few entries, so that it takes no minutes; without `newest` there are none.
+    """Summarises an environment directory, live or not, or a data file. To stay quick, `newest` reads at most `_FEW`
+    entries, and only if entryCSN is indexed. Without `newest`, newest_csns is empty.
 
     Raises what `reading` does.
     """
@@ -162,7 +162,7 @@ def _indexes(tables: dict[str, TableRecord]) -> dict[str, TableRecord]:
 
 
 def indexes(place: Path) -> dict[str, int]:
-    """Attribute type -> records of its index table, which may be none; nothing where there is no database yet."""
+    """Returns attribute type -> number of records in its index table; empty if there is no database yet."""
     if not meta.data_file(place).exists():
         return {}
     with reading(place) as contents:
@@ -170,7 +170,7 @@ def indexes(place: Path) -> dict[str, int]:
 
 
 def table_bytes(place: Path) -> dict[str, int]:
-    """Table -> its bytes, without those of the trees that its values have of their own, which LMDB does not count."""
+    """Returns table -> bytes, without the sub-databases of duplicate values, whose pages LMDB does not count."""
     page_size = meta.read_meta(place).page_size
     with reading(place) as contents:
         return {name: record.pages * page_size for name, record in contents.tables.items()}
@@ -178,7 +178,7 @@ def table_bytes(place: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class IndexCounts:
-    """`keys`: number of IDs -> keys of the index that have so many. `key_bytes`: of a key."""
+    """`keys`: number of entry IDs -> number of index keys that have as many IDs. `key_bytes`: size of one key."""
 
     keys: dict[int, int]
     key_bytes: int
@@ -186,7 +186,7 @@ class IndexCounts:
 
 @dataclass(frozen=True)
 class TableSizes:
-    """Of a data file. `own`: table -> its pages, as `table_bytes` counts. `indexes`: without what a second file has."""
+    """Sizes in a data file. `own`: table -> pages, as `table_bytes` counts. `indexes`: less those of a second file."""
 
     pages: int
     page_size: int
@@ -195,8 +195,8 @@ class TableSizes:
 
 
 def table_sizes(place: Path, without: Path | None = None) -> TableSizes:
-    """Of a database that nobody writes to. `without`: one whose entries are among those of the first; what its index
-    keys have is taken off."""
+    """Returns the sizes in a database without a writer. `without`: a database with a subset of the entries; its IDs are
+    subtracted from the counts of each index key."""
     facts = meta.read_meta(place)
     with reading(place) as contents:
         own = {name: record.pages for name, record in contents.tables.items()}
@@ -217,7 +217,7 @@ def _counted(keys: dict[bytes, int], less: dict[bytes, int]) -> IndexCounts:
 
 
 def index_costs(place: Path, meter: Meter) -> IndexCosts:
-    """What the indexes of one snapshot of an environment directory take. Raises what `reading` does."""
+    """Returns what the indexes of an environment directory occupy, from one snapshot. Raises what `reading` does."""
     path = meta.data_file(place)
     with snapshot.held(place) as held, with_counters(meter, str(path)) as counters, meta.explained(path, held.path):
         return _native.index_costs(held.path, counters, txn=held.txn)

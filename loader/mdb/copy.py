@@ -1,12 +1,12 @@
-"""Consistent copies of an environment, live or stopped: as it stands, compacted, with shared blocks, through a pipe, or
-in packs of pages by their content.
+"""Consistent copies of an environment, live or stopped: page by page, compacted, as a reflink, through a pipe, or in
+packs of pages addressed by their content.
 
-A reader slot is held (snapshot.py), and the native core reads the pages. No page of the snapshot is written to
-meanwhile, so pages may be read at leisure, in any order, or be shared with the copy by the file system at any moment;
-only the two meta pages go on to change, and those of the copy are made from the one that was in force when the slot
-was taken. That holds with MDB_NOSYNC and MDB_WRITEMAP too: all is read through the page cache, or past it after the
-system has written what is dirty there. While it lasts the writer cannot use freed pages again, so copy to a near and
-quick place. lock.mdb is never copied.
+A reader slot protects the snapshot (snapshot.py) while the native core reads its pages. LMDB overwrites no page of the
+snapshot meanwhile, so the pages can be read in any order, or shared with the copy by the file system at any moment.
+Only the two meta pages still change. Those of the copy are built from the meta page that was current when the slot was
+taken. MDB_NOSYNC and MDB_WRITEMAP do no harm: pages are read through the page cache, or past it once the kernel has
+written the dirty pages. During the copy the writer cannot reuse freed pages, so the target should be local and fast.
+lock.mdb is never copied.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from loader.storage.held import private
 __all__ = ["PageBlock", "PageBlocks", "Seen"]
 
 PARTIAL = meta.DATA + ".partial"
-JOURNAL = PARTIAL + ".have"  # how much of a stream has come
+JOURNAL = PARTIAL + ".have"  # records how much of a stream has been received
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of a file as `ls` shows it, and as the disk holds it."""
+    """Size of a file in bytes: `apparent`: its length; `allocated`: the disk blocks it occupies."""
 
     apparent: int
     allocated: int
@@ -54,22 +54,22 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Copied:
-    """A finished copy, not yet in its place. seen: what was noted of its pages, for a check that need not read them;
-    sound: that check was made on the way."""
+    """A finished copy that the caller has still to publish. `seen`: what the core recorded about the pages, so that a
+    check need not read them again. `sound`: the pages were already checked during the copy."""
 
     path: Path
     facts: meta.MetaPage
     source: Sizes
     target: Sizes
-    shared: bool = False  # its blocks are the source's
+    shared: bool = False  # a reflink: the copy shares its blocks with the source
     seen: Seen | None = None
     sound: bool = False
 
 
 @dataclass(frozen=True)
 class CopyMode:
-    """compact: only what is in use, in the order of keys. reflink: blocks shared with the source, and else nothing.
-    noting: what is copied is looked at, so that it need not be read again to be checked."""
+    """`compact`: copy only the pages in use, in key order. `reflink`: share blocks with the source; "try" falls back to
+    copying, "must" fails instead. `noting`: record the pages during the copy, so that a check need not reread them."""
 
     compact: bool = False
     reflink: Literal["never", "try", "must"] = "never"
@@ -79,8 +79,8 @@ class CopyMode:
 def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode()) -> Copied:
     """Copies the environment in `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
-    The remains of an earlier run there are overwritten; on any error nothing is left. Raises NoSpace, NotPermitted,
-    NotLmdb, MdbProtected, MdbDamaged, NoReflink.
+    Overwrites the remains of an earlier run, and removes the partial file on any error. Raises NoSpace, NotPermitted,
+    NotLmdb, MdbProtected, MdbDamaged, and NoReflink if `reflink` is "must" and the file system refuses.
     """
     forget(target)
     partial = target / PARTIAL
@@ -98,7 +98,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
                     raise NoReflink(path=held.path, target=target)
                 if not shared:
                     plain(held.path, partial, held.head, held.facts.used, seen, meter)
-    except NoSpace:  # somebody else has filled the disk meanwhile
+    except NoSpace:  # another process has filled the disk meanwhile
         error = files.no_space(target, needed, files.free_bytes(target))
         partial.unlink(missing_ok=True)
         raise error from None
@@ -114,7 +114,7 @@ _SHARE = 0x40049409  # FICLONE, linux/fs.h
 
 
 def _share(held: CopyableSnapshot, partial: Path) -> bool:
-    """Whether the file system could give the copy the blocks of the source."""
+    """Makes the copy a reflink of the source. Returns False if the file system cannot share blocks between them."""
     with held.path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
         try:
             fcntl.ioctl(copy, _SHARE, source.fileno())
@@ -130,7 +130,7 @@ def _share(held: CopyableSnapshot, partial: Path) -> bool:
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Bytes in use, without holes. Raises NoSpace unless they fit into `target`."""
+    """Returns the bytes in use, without holes. Raises NoSpace unless they fit into the file system of `target`."""
     needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
     files.require_space(target, needed)
     return needed
@@ -138,14 +138,14 @@ def require_space(source: Path, target: Path) -> int:
 
 # --- through a pipe --------------------------------------------------------------------------------
 #
-# The stream has a checksum for each block and one over all at its end. Where it breaks, the receiver keeps what came
-# and a line that tells how much of which copy that is (a token). Given that, the sender leaves it out if the snapshot
-# is still the same, and else sends all.
+# The stream has a checksum for each block, and one over all blocks at its end. If the stream breaks, the receiver keeps
+# the bytes received and a token, which names the copy and the number of these bytes. A sender that is given the token
+# skips these bytes if the snapshot is still the same. Otherwise it sends everything.
 
 
 @dataclass(frozen=True)
 class SendResult:
-    """A stream that went out whole. skipped: bytes that the receiver had. length: of the file."""
+    """A stream that was sent to its end. `skipped`: bytes that the receiver had already. `length`: size of the file."""
 
     facts: meta.MetaPage
     skipped: int
@@ -153,36 +153,36 @@ class SendResult:
 
 
 def send(source: Path, descriptor: int, token: str | None, meter: Meter) -> SendResult:
-    """Sends the environment in directory `source`. Raises StreamBroken when nobody listens any more."""
+    """Sends the environment in directory `source`. Raises StreamBroken if the receiver has ended."""
     with image(source) as held, _counted(meter, held.path) as counters:
         return _send(held.path, held.path, held.head, descriptor, token, counters)
 
 
 @contextmanager
 def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
-    """A compacted copy in a nameless file in directory `scratch`, under a name that holds while the body runs: in a
-    stream meta pages come first, and tell what is known last. Raises NoSpace."""
+    """Yields a path to a compacted copy in an unlinked file in `scratch`. The path is valid while the body runs. The
+    file is needed because the meta pages come first in a stream but are known last. Raises NoSpace."""
     require_space(source, scratch)
     with tempfile.TemporaryFile(dir=scratch, prefix="ditseed-clone-") as file:
         made = Path(f"/proc/self/fd/{file.fileno()}")
         try:
             with image(source) as held:
                 compact(held.path, made, held.page, meter)
-        except NoSpace:  # somebody else has filled the disk meanwhile
+        except NoSpace:  # another process has filled the disk meanwhile
             raise files.no_space(scratch, meta.read_meta(source).used, files.free_bytes(scratch)) from None
         yield made
 
 
 def send_compacted(source: Path, made: Path, descriptor: int, token: str | None, meter: Meter) -> SendResult:
-    """As `send`, of the file `made` by `compacted`: the same bytes whenever it is made of the same snapshot."""
+    """Like `send`, but sends the file `made` by `compacted`. One snapshot always yields the same bytes."""
     origin = meta.data_file(source)
     with made.open("rb") as file, _counted(meter, origin) as counters:
         return _send(origin, made, file.read(2 * meta.read_meta(made).page_size), descriptor, token, counters)
 
 
 def _send(origin: Path, file: Path, head: bytes, descriptor: int, token: str | None, counters: Counters) -> SendResult:
-    """Begins with the byte that `token` names if that is of the same copy, or else with the first. `head`: both meta
-    pages of the copy. `file` is another one than `origin` if it was compacted."""
+    """Sends from the byte that `token` names if the token belongs to the same copy, otherwise from the first byte.
+    `head`: both meta pages of the copy. `file`: differs from `origin` if the copy is compacted."""
     facts = meta.parse(head, str(file))
     try:
         skipped = _native.clone_send(file, descriptor, head, facts.used, token, counters, compacted=file != origin)
@@ -192,9 +192,9 @@ def _send(origin: Path, file: Path, head: bytes, descriptor: int, token: str | N
 
 
 def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
-    """Receive for directory `target` into `home`/data.mdb.partial, mode 0600, which the caller publishes.
+    """Receives a stream for directory `target` into `home`/data.mdb.partial (mode 0600), which the caller publishes.
 
-    Raises StreamBroken or NoSpace with the token that lets the sender go on; what has come stays.
+    Raises StreamBroken or NoSpace with the token by which the sender resumes; the bytes received so far stay.
     """
     partial = home / PARTIAL
     try:
@@ -212,7 +212,7 @@ def receive(descriptor: int, home: Path, target: Path, meter: Meter) -> Path:
 
 
 def token(home: Path) -> str | None:
-    """What a stream that broke has left in a workshop, for the sender. Raises DirectoryUnsafe."""
+    """Returns the token that a broken stream has left in `home`, or None. Raises DirectoryUnsafe."""
     try:
         with private(home, make=False) as place:
             return files.read(place.path / JOURNAL).decode().strip()
@@ -221,13 +221,13 @@ def token(home: Path) -> str | None:
 
 
 def forget(home: Path) -> None:
-    """What has come is of no use."""
+    """Removes a partial copy and its journal."""
     for name in (JOURNAL, PARTIAL):
         (home / name).unlink(missing_ok=True)
 
 
 def advice(home: Path, target: Path) -> str:
-    """What to do after a stream that broke, for the operator."""
+    """Returns what the operator can do after a stream broke, as sentences."""
     known = token(home)
     if known is None:
         return "Nothing has come yet: look what the sender says."
@@ -240,21 +240,21 @@ def advice(home: Path, target: Path) -> str:
 
 
 def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter) -> None:
-    """Copies a data file as it stands, up to `length` and without its holes. `head`: both meta pages of the copy.
-    `seen` gets to know its pages."""
+    """Copies a data file page by page, up to `length` bytes and without its holes. `head`: both meta pages of the copy.
+    `seen`: records the pages during the copy."""
     with _counted(meter, source, target) as counters:
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
 def noting(source: Path, page: bytes) -> Seen:
-    """What `plain` notes of the pages of the snapshot of a meta page, for a check of the copy."""
+    """Returns an empty record of the pages of the snapshot under `page`, which `plain` fills for a later check."""
     with _explained(source, source):
         return Seen(source, page)
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Writes the snapshot that the meta page tells of again, its pages in order. The problems that `verify` finds at
-    level pages are found on the way."""
+    """Writes a compacted copy of the snapshot under meta page `page`, its pages in order. Detects the same problems as
+    `verify` at level pages."""
     with _counted(meter, source, target) as counters:
         _native.clone_compact(source, target, page, counters)
 
@@ -267,7 +267,7 @@ def _counted(meter: Meter, source: Path, target: Path | None = None) -> Iterator
 
 @contextmanager
 def _explained(source: Path, target: Path) -> Iterator[None]:
-    """The core's errors leave the body as LoaderErrors; with_counters knows that a call was cancelled."""
+    """Translates the core's errors in the body into LoaderErrors, except cancellation, which with_counters handles."""
     with meta.explained(source):
         try:
             yield
@@ -289,8 +289,8 @@ def _explained(source: Path, target: Path) -> Iterator[None]:
 
 
 class PageStream:
-    """A snapshot compacted, in pieces. Read it once, to its end; then `head`, both meta pages, is there: LMDB's meta
-    pages tell what is known last. entries: of the snapshot."""
+    """A compacted snapshot in pieces, to be read once and to the end. `head`: both meta pages, set only when the last
+    piece has been read. `entries`: number of entries in the snapshot."""
 
     def __init__(self, blocks: PageBlocks, head: Future[bytes], held: CopyableSnapshot) -> None:
         self._blocks, self._head = blocks, head
@@ -301,7 +301,7 @@ class PageStream:
         self.size = self.head_bytes
 
     def pieces(self) -> Iterator[PageBlock]:
-        """All pages but the two meta pages. Raises MdbDamaged."""
+        """Yields all pages except the two meta pages. Raises MdbDamaged."""
         while (piece := self._blocks.take()) is not None:
             self.size += len(piece)
             yield piece
@@ -310,8 +310,8 @@ class PageStream:
 
 @contextmanager
 def paged(held: CopyableSnapshot, size: int, meter: Meter) -> Iterator[PageStream]:
-    """A snapshot in pieces of `size` bytes, a multiple of 64 KiB: without free pages, in the order of keys, and checked
-    on the way; `meter` counts what is read. Raises MdbDamaged."""
+    """Yields a snapshot in pieces of `size` bytes, a multiple of 64 KiB: without free pages, in key order, and checked
+    while it is read. `meter` counts the reading. Raises MdbDamaged."""
     blocks = PageBlocks(size)
 
     def make() -> bytes:
@@ -324,8 +324,8 @@ def paged(held: CopyableSnapshot, size: int, meter: Meter) -> Iterator[PageStrea
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive pages of a backup: runs of pages of packs. own: the number of its own pack, of which so many pages
-    came `before`."""
+    """Consecutive pages of a backup. `runs`: which pages of which packs they are. `own`: number of the backup's own
+    pack. `before`: number of pages of the own pack that earlier segments use."""
 
     runs: bytes
     pages: int
@@ -335,7 +335,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class PackFile:
-    """`name`: for errors. index: the entries of its frames, found to be the right ones."""
+    """One pack. `name`: its path in error messages. `index`: the index entries of its frames, already verified."""
 
     number: int
     path: Path
@@ -345,8 +345,8 @@ class PackFile:
 
 @dataclass(frozen=True)
 class Sifted:
-    """Consecutive pages as runs; the frames of the new ones, how many these are, and their entries for an index; XXH3
-    of all, 32 hexadecimal digits."""
+    """Consecutive pages after deduplication. `runs`: where the pages are. `frames`: the new pages, compressed.
+    `entries`: index entries of these frames. `fresh`: number of new pages. `xxh3`: of all pages, 32 hex digits."""
 
     runs: bytes
     frames: bytes
@@ -357,7 +357,7 @@ class Sifted:
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the pages of one snapshot. transaction: that every page bears, in format 3."""
+    """The pages of one snapshot. `page_size`: bytes. `transaction`: the ID in every page header, in format 3."""
 
     page_size: int
     transaction: int | None
@@ -365,7 +365,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Stored:
-    """A whole backup: both meta pages, then segments, with the XXH3 of each."""
+    """A whole backup. `head`: both meta pages. `segments`: all other pages. `sums`: the XXH3 of each segment."""
 
     head: bytes
     segments: Sequence[Segment]
@@ -381,8 +381,8 @@ class Packs:
             self.native = _native.PagePacks(given, shape.page_size, shape.transaction)
 
     def restore(self, stored: Stored, out: BinaryIO, place: Path, meter: Meter) -> None:
-        """Write it to `out`, an empty file, holes where it has zeros. Raises BackupDamaged, of `place` where no pack is
-        to blame; OSError, of `out`."""
+        """Writes the backup to the empty file `out`, with holes instead of zeros. Raises BackupDamaged, which names
+        `place` if no pack is to blame, and OSError for errors of `out`."""
         own = stored.segments[0].own if stored.segments else 0
         pieces = [
             (_fields(one), bytes.fromhex(digest)) for one, digest in zip(stored.segments, stored.sums, strict=True)
@@ -393,21 +393,21 @@ class Packs:
 
 
 class Known:
-    """The pages of an earlier backup: some 60 bytes of memory for each."""
+    """The pages of an earlier backup; each takes about 60 bytes of memory."""
 
     def __init__(self, native: _native.KnownPages | None = None) -> None:
         self._native = native or _native.KnownPages(None, (), 0, again=0)
 
     @classmethod
     def of(cls, packs: Packs, segments: Sequence[Segment], again: int) -> Known:
-        """`again`: so many pages at most shall be stored again, of frames that are used least. Raises BackupDamaged."""
+        """Knows the pages of `segments`, except up to `again` of the least used frames. Raises BackupDamaged."""
         own = segments[0].own if segments else 0
         with _explained_packs(Path()):
             fields = [_fields(one) for one in segments]
             return cls(_native.KnownPages(packs.native, fields, own, again=again))
 
     def sift(self, data: PageBlock, first: int, own: int, shape: Shape, level: int) -> Sifted:
-        """`data`: whole pages, of which the first has the number `first`; new ones are for pack `own`."""
+        """Deduplicates the whole pages in `data`. `first`: number of the first page. `own`: pack for the new pages."""
         with _explained_packs(Path()):
             (runs, frames, entries, xxh3), fresh = self._native.sift(
                 data, first, own, page_size=shape.page_size, transaction=shape.transaction, level=level
@@ -415,7 +415,7 @@ class Known:
         return Sifted(runs, frames, entries, fresh, xxh3.hex())
 
     def used(self) -> dict[int, int]:
-        """Of each pack, how many pages were found again, or are the base of one that is stored as a difference."""
+        """Returns for each pack the number of pages reused, or used as the base of a page stored as a difference."""
         return dict(self._native.used())
 
 
@@ -432,7 +432,7 @@ def _explained_packs(place: Path) -> Iterator[None]:
             raise
         path = Path(error.path) if error.path is not None else place
         if error.errno is not None and error.path is None:
-            raise OSError(error.errno, error.message) from error  # of a file that the caller knows
+            raise OSError(error.errno, error.message) from error  # the error concerns a file of the caller
         if error.errno is not None:
             raise meta.system_error(error.errno, path) from error
         raise BackupDamaged(path=path, reason=error.message) from error

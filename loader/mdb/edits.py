@@ -1,10 +1,10 @@
-"""Small changes of a database that no process has open, each in one durable transaction of a process apart.
+"""Small changes to a database that no process has open, each in one durable transaction of a child process.
 
-`stamp` puts into a copy of a provider's database the contextCSN that the provider had before the copy began.
-`cap_entry_csns` lowers the entryCSN of entries that are newer than the contextCSN which the copy shall claim. A
+`stamp` writes the contextCSN that the provider had before the copy began into a copy of the provider's database.
+`cap_entry_csns` lowers the entryCSN of every entry that is newer than the contextCSN that the copy will claim. A
 consumer that starts with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c,
-nonpresent_callback), so such an entry, deleted on the provider before the consumer starts, would stay for ever. With a
-lower entryCSN it goes like any other; and if it still exists, the provider's is newer and syncrepl sends it again.
+nonpresent_callback). So if the provider deleted such an entry before the consumer started, the consumer would keep it
+for ever. With the lower entryCSN the entry is deleted, or, if the provider still has it, sent again as newer.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from loader.mdb.environment import ID, Handle, Transaction, explained, opened, r
 from loader.progress import Meter
 
 _GLUE = ("objectClass", "structuralObjectClass")
-_GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE, and SLAP_OC__END, which says that the flags are known
+_GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE | SLAP_OC__END (marks the flags as computed)
 _YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.toordinal() 1
 
 
 def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
     """Replaces contextCSN of the suffix entry as slapadd -w does: no normalised values, no index. Raises
-    NotStampable."""
+    NotStampable if there is no such entry, or if `csns` are not exactly one CSN per server ID."""
     path = meta.data_file(place)
     values = contents.ordered(csn.by_server(csns).values())
     if not values or len(values) != len(set(csns)):
@@ -48,8 +48,8 @@ def stamp(place: Path, suffix: str, csns: Sequence[str]) -> None:
 
 @isolated.isolated
 def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
-    """owner: the ID of the suffix entry. None: the entry of the empty DN is made to bear contextCSN, as slapd makes it,
-    from the numbers `glue`. number: of contextCSN in ad2i, None if that does not have it yet."""
+    """`owner`: ID of the suffix entry; None: the entry of the empty DN is created, as slapd does, from `glue`, the
+    numbers of the glue attributes in ad2i. `number`: that of contextCSN in ad2i; None if it is not there yet."""
     with opened(place, writable=True) as environment:
         entries, names = require_table(environment, ENTRIES), require_table(environment, "ad2i")
         with explained(place), environment.begin(write=True) as transaction:
@@ -75,8 +75,8 @@ def _stamp(place: Path, suffix: str, owner: int | None, number: int | None, glue
 
 
 def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
-    """Sets entryCSN of every newer entry to the claim of its server ID, in the entry and in the index. Returns how many
-    entries it changed. `idlexp`: that of the slapd which will have the copy."""
+    """Lowers every entryCSN above the claimed CSN of its server ID to that CSN, in the entry and in the index. Returns
+    the number of entries changed. `idlexp`: setting of the slapd that will use the copy."""
     limits = csn.by_server(claimed)
     if not limits:
         return 0
@@ -95,8 +95,8 @@ def cap_entry_csns(place: Path, claimed: Sequence[str], idlexp: int, meter: Mete
 
 @isolated.isolated
 def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
-    """changes: ID, entryCSN and new entryCSN of each entry. number: of entryCSN in ad2i. longest: IDs of a list in the
-    index; for more, back-mdb keeps (0, lowest, highest)."""
+    """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: that of entryCSN in ad2i. `longest`: IDs that
+    an index key can list; back-mdb stores a key with more as the range (0, lowest, highest)."""
     with opened(place, writable=True) as environment:
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
         with meta.explained(meta.data_file(place)), environment.begin(write=True) as transaction:
@@ -112,8 +112,8 @@ def _cap(place: Path, number: int, changes: list[tuple[int, str, str]], longest:
 
 
 def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
-    """Takes an ID from one key of an index to another. A key of too many IDs becomes a range, as back-mdb makes it
-    (idl.c)."""
+    """Moves an ID from one index key (the first of `keys`) to another. A key with more than `longest` IDs becomes a
+    range, as in back-mdb (idl.c)."""
     before, after = keys
     if _first(transaction, index, before)[0] != 0:
         transaction.delete(before, ID.pack(owner), db=index)
@@ -130,13 +130,13 @@ def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes
 
 
 def _first(transaction: Transaction, index: Handle, key: bytes) -> tuple[int | None, int]:
-    """The first value of a key, 0 for a range, and how many values it has."""
+    """Returns the first value of a key (0 for a range, None if the key is absent) and its number of values."""
     cursor = transaction.cursor(index)
     return (ID.unpack(cursor.value())[0], cursor.count()) if cursor.set_key(key) else (None, 0)
 
 
 def time_key(text: str) -> bytes:
-    """The ordered index key of a CSN or generalizedTime: 5 bytes, of its whole second."""
+    """Returns the ordering index key of a CSN or generalizedTime: 5 bytes, with a resolution of one second."""
     day = datetime.date(int(text[:4]), int(text[4:6]), int(text[6:8])).toordinal() + _YEAR_0
     second = int(text[8:10]) * 3600 + int(text[10:12]) * 60 + int(text[12:14])
     scaled = day * 675
@@ -146,7 +146,7 @@ def time_key(text: str) -> bytes:
 
 @isolated.isolated
 def remove_entries(place: Path, ids: Sequence[int]) -> None:
-    """Removes records of id2e that no other table knows: of entries that a build met twice."""
+    """Removes records from id2e only. No other table refers to these entries, which a build met twice."""
     with opened(place, writable=True) as environment:
         entries = require_table(environment, ENTRIES)
         with explained(place), environment.begin(write=True) as transaction:
@@ -155,7 +155,7 @@ def remove_entries(place: Path, ids: Sequence[int]) -> None:
 
 
 def empty_indexes(place: Path, attributes: Sequence[str]) -> None:
-    """Removes all records of those of these indexes that there are."""
+    """Empties the indexes of `attributes`; an attribute without an index is skipped."""
     wanted = {name.lower() for name in attributes}
     _empty(place, [name for name in contents.indexes(place) if name.lower() in wanted])
 
@@ -170,8 +170,8 @@ def _empty(place: Path, names: list[str]) -> None:
 
 
 def set_map_size(path: Path, size: int) -> None:
-    """Writes a map size, or that of what is in use, into both meta pages of a data file. Tools other than slapd map so
-    much of it; slapd goes by its own maxsize."""
+    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Tools other
+    than slapd map as many bytes; slapd uses its own maxsize."""
     facts = meta.read_meta(path)
     with path.open("r+b") as file:
         for number in (0, 1):

@@ -1,7 +1,7 @@
-"""An LMDB environment, opened through py-lmdb: only here, and in a process of its own (isolated.py).
+"""LMDB environments, opened through py-lmdb: only by this module, and only in a child process (isolated.py).
 
-liblmdb maps the file, so one that is cut ends the process. Nor may it open one environment twice in a process: its
-fcntl locks belong to the process, and closing one drops both.
+liblmdb maps the file, so a truncated file kills the process. An environment must not be opened twice in one process:
+fcntl locks belong to the process, and closing either environment drops the locks of both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from loader.storage.files import Owner
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as key and as value
 MANY = 512  # named tables; slapd allows 128 or 256
-_TOLD_WITHIN = 1.0  # seconds; a writer writes the meta page first, and lock.mdb with its next instructions
+_TOLD_WITHIN = 1.0  # seconds; a writer updates lock.mdb just after the meta page
 
 UNHEEDED = "it was written to while it was read, by a process that does not use its lock.mdb"
 
@@ -53,10 +53,10 @@ _open: set[tuple[int, int]] = set()
 
 @contextmanager
 def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
-    """An environment directory, beside a running slapd if need be; or a private copy (a file), without a lock file.
+    """Opens an environment directory, even under a running slapd, or a private copy (a file), without a lock file.
 
-    It is mapped, so only a process apart may do that. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, UsageProblem
-    (already open in this process).
+    The file gets mapped, so this works only in a child process. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, and
+    UsageProblem if the environment is already open in this process.
     """
     if not isolated.is_inside():
         raise RuntimeError("a mapped file that is cut ends the process")
@@ -91,8 +91,8 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
 
 @contextmanager
 def _heeded(environment: Environment, path: Path) -> Iterator[None]:
-    """Was the environment written to by who uses its lock.mdb? A new transaction takes its number from there, and not
-    from the file's meta page. Raises LockUnheeded."""
+    """Raises LockUnheeded after the body if a writer has not used lock.mdb. A new transaction takes its ID from
+    lock.mdb, so the ID then lags behind the meta page of the data file."""
     try:
         yield
     except (lmdb.Error, LoaderError):
@@ -111,17 +111,17 @@ def _require_heeded(environment: Environment, path: Path) -> None:
 
 
 def _told(environment: Environment) -> int:
-    """The number of the last transaction, as lock.mdb has it."""
+    """Returns the ID of the last transaction, as recorded in lock.mdb."""
     with environment.begin() as transaction:
         return int(transaction.id())
 
 
 @contextmanager
 def reached(directory: Path, writable: bool) -> Iterator[Path]:
-    """An environment directory for liblmdb, which opens data.mdb and lock.mdb by name, creates what is missing, and
-    empties a lock.mdb that nobody holds: a private one, in which both names stand for files that were looked at.
+    """Yields a private directory with links to the checked data.mdb and lock.mdb of `directory`, for liblmdb to open.
 
-    Once it is open liblmdb needs it no more. Raises FileUnsafe, NotPermitted.
+    liblmdb opens both files by name, creates missing ones, and empties a lock.mdb that nobody has locked, so it must
+    not follow unchecked names. It no longer needs the directory after opening. Raises FileUnsafe, NotPermitted.
     """
     with ExitStack() as stack:
         held_open = stack.enter_context(held.opened(directory))
@@ -139,8 +139,8 @@ def reached(directory: Path, writable: bool) -> Iterator[Path]:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[Path]:
-    """The same for whoever changes data.mdb without liblmdb: nobody else has the environment open, and whoever opens it
-    waits until it is left, and is told of the last transaction then. Raises TargetInUse, and what `reached` does."""
+    """Like `reached`, for changing data.mdb without liblmdb: locks the environment exclusively, so that other processes
+    wait to open it, and updates lock.mdb at the end. Raises TargetInUse if it is open, and what `reached` does."""
     with reached(directory, writable=True) as place, ExitStack() as stack:
         if (place / LOCK).exists():
             lock = os.open(place / LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -151,7 +151,7 @@ def alone(directory: Path) -> Iterator[Path]:
 
 
 def _lock_alone(lock: int, directory: Path) -> None:
-    """As liblmdb locks it for the first who opens an environment (`mdb_env_excl_lock`)."""
+    """Takes the lock that liblmdb gives the first process to open an environment (`mdb_env_excl_lock`)."""
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except (BlockingIOError, PermissionError):
@@ -159,8 +159,8 @@ def _lock_alone(lock: int, directory: Path) -> None:
 
 
 def _tell_lock(place: Path) -> None:
-    """Whoever opens an environment that another one has open takes the number of the last transaction from lock.mdb,
-    where only the first writes it. That is us: locks of a process do not keep it from its own files."""
+    """Updates the last transaction ID in lock.mdb by opening the environment as its first process; all later processes
+    trust that ID. Our own exclusive lock does not stop us: fcntl locks bind other processes only."""
     facts = meta.read_meta(place)
     with explained(place, facts):
         size = max(facts.map_size, facts.used)
@@ -168,7 +168,7 @@ def _tell_lock(place: Path) -> None:
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:
-    """A lock.mdb that liblmdb makes for root is one that slapd cannot open: make it for the owner of the data."""
+    """Creates a missing lock.mdb for the owner of the data: slapd could not open one that liblmdb creates as root."""
     try:
         descriptor = directory.create(LOCK)
     except FileExistsError:
@@ -177,7 +177,7 @@ def _prepare_lock(directory: held.Directory, data: Path) -> None:
         owner = meta.owner_of(data)
         raise NotPermitted(action="make lock.mdb in", path=directory.name, owner=owner) from None
     except OSError:
-        return  # a file system mounted read-only: liblmdb does without
+        return  # read-only file system: liblmdb works without lock.mdb
     try:
         Owner.of(data).give(descriptor)
     finally:
@@ -186,7 +186,7 @@ def _prepare_lock(directory: held.Directory, data: Path) -> None:
 
 @contextmanager
 def explained(path: Path, facts: meta.MetaPage | None = None) -> Iterator[None]:
-    """py-lmdb's errors made ours."""
+    """Translates py-lmdb's errors in the body into LoaderErrors."""
     try:
         yield
     except lmdb.MapFullError as error:
@@ -216,7 +216,7 @@ def _ours(error: Exception, path: Path) -> LoaderError:
 
 
 def table(environment: Environment, name: str) -> Handle | None:
-    """A named table, with the flags it has in the file; None when it is not there."""
+    """Opens a named table with the flags stored in the file. Returns None if there is no such table."""
     try:
         return environment.open_db(name.encode(), create=False)
     except lmdb.NotFoundError:
@@ -224,7 +224,7 @@ def table(environment: Environment, name: str) -> Handle | None:
 
 
 def require_table(environment: Environment, name: str) -> Handle:
-    """One of the tables that every database of slapd has."""
+    """Opens a table that every database of slapd has. Raises NotLmdb if it is missing."""
     found = table(environment, name)
     if found is None:
         raise NotLmdb(path=environment.path(), reason=f"it has no table {name}")
@@ -232,5 +232,5 @@ def require_table(environment: Environment, name: str) -> Handle:
 
 
 def rows(transaction: Transaction, handle: Handle) -> int:
-    """Records of a table, duplicates counted."""
+    """Returns the number of records in a table, duplicates included."""
     return int(transaction.stat(handle)["entries"])

@@ -1,9 +1,9 @@
-"""Work in a process of its own: whoever maps a file dies by a signal where the file is cut or the disk fails, and
-liblmdb maps what it opens. Such a death becomes an error here, and what this process has to clean up is cleaned up. Nor
-may one process open an environment twice.
+"""Functions that run in a child process, because liblmdb maps the files it opens: if a mapped file is truncated, or the
+disk fails, a signal kills the process. Here only the child dies, and the parent reports an error and cleans up. The
+child also avoids opening an environment twice in one process.
 
-`isolated` makes a function of this kind: it is called as any other, and runs in a process of its own. environment.py
-opens nothing outside of it.
+A function decorated with `isolated` is called like any other, and runs in a child process. environment.py opens
+environments only there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from loader.progress import Meter
 if TYPE_CHECKING:
     from loader.child import Child
 
-# What only the process that asks needs is imported where it is used: the start of the other one is waited for.
-# -I, so that nothing in the working directory is imported by root; then our own path, as it is here, and so -S.
+# Modules that only the parent needs are imported inside functions, because the parent waits for the child to start.
+# -I: root must import nothing from the working directory. -S: sys.path is replaced by the parent's anyway.
 START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import isolated; isolated.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 _ERROR, _MOVED = "ditseed-error: ", "+"
@@ -42,12 +42,12 @@ _inside = False
 
 
 def is_inside() -> bool:
-    """Is this a process of its own, which may die of what it maps?"""
+    """Whether this is a child process, which may map files."""
     return _inside
 
 
 def isolated(work: Work) -> Work:
-    """`work(place, ...)` done in a process of its own. Arguments and answer are what JSON has, and Meters."""
+    """Makes `work(place, ...)` run in a child process. Arguments and result must be JSON; arguments can be Meters."""
 
     @functools.wraps(work)
     def asked(place: Path, *arguments: Any, **named: Any) -> Any:
@@ -67,15 +67,15 @@ _METER = "ditseed-meter"
 
 @contextmanager
 def started(work: Callable[..., Any], *arguments: Any, stdout: Any = None, **named: Any) -> Iterator[Child]:
-    """The process that does `work`, which a module has under its name; what more comes on its stdin is the work's.
-    Its stdout is a pipe if it is none that is given."""
+    """Yields the child process that runs `work`, a module-level function. `work` itself reads the rest of the child's
+    stdin. Without `stdout`, the child's stdout is a pipe."""
     from subprocess import PIPE
 
     from loader.child import Child
 
     with Child(_command(work), stdin=PIPE, stdout=PIPE if stdout is None else stdout) as child:
         assert child.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # how it ended tells more
+        with contextlib.suppress(BrokenPipeError):  # `finish` reports the better reason
             asked = _line([arguments, named])
             child.process.stdin.write(_LENGTH.pack(len(asked)) + asked)
             child.process.stdin.flush()
@@ -92,14 +92,14 @@ def _line(told: object) -> bytes:
 
 
 def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> Any:
-    """What its work returns. Raises its LoaderError, or MdbDamaged of `origin` when a signal ended it."""
+    """Returns the result of the child's work. Raises its LoaderError, or MdbDamaged of `origin` after a crash."""
     told = _heard(child, meter)
     finish(child, origin)
     return json.loads(told or b"null")
 
 
 def _heard(child: Child, meter: Meter | None) -> bytes:
-    """Its last line; those before count what it has done."""
+    """Returns the child's last line of stdout. With a meter, the lines before it report progress."""
     assert child.process.stdin is not None
     assert child.process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
@@ -117,7 +117,7 @@ def _heard(child: Child, meter: Meter | None) -> bytes:
 
 
 def finish(child: Child, origin: Path) -> None:
-    """Judge how it ended. Raises its LoaderError, or MdbDamaged when a signal ended it."""
+    """Waits for the child. Raises its LoaderError, MdbDamaged of `origin` after a crash, or ToolFailed."""
     status = child.wait()
     if status == 0:
         return
@@ -138,11 +138,11 @@ def _revived(text: str) -> LoaderError:
     return kind(**facts)
 
 
-# --- in that process ------------------------------------------------------------------------------
+# --- in the child process --------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Do what is asked, print the answer, or the error."""
+    """Runs the requested work; prints its result to stdout, or its LoaderError to stderr."""
     global _inside
     _inside = True
     work = getattr(import_module(sys.argv[2]), sys.argv[3])
@@ -158,13 +158,13 @@ def main() -> None:
 
 
 def say(answer: object) -> None:
-    """A line for the process that asked."""
+    """Sends a line of JSON to the parent."""
     sys.stdout.buffer.write(_line(answer))
     sys.stdout.flush()
 
 
 def _taken(count: int) -> bytes:
-    """So many bytes of stdin and not one more: what follows is the work's, by descriptor 0."""
+    """Returns exactly `count` bytes of stdin, unbuffered: the work reads the rest from descriptor 0."""
     found = b""
     while len(found) < count:
         piece = os.read(0, count - len(found))
@@ -175,7 +175,7 @@ def _taken(count: int) -> bytes:
 
 
 class _RemoteMeter(Meter):
-    """What is counted here is counted there."""
+    """Sends the counts to the parent's meter."""
 
     def add(self, entries: int = 0, size: int = 0) -> None:
         print(f"{_MOVED}{entries}", flush=True)

@@ -1,5 +1,5 @@
-"""The meta pages of a data.mdb, which the native core reads from bytes: a hostile or cut file gives an error here,
-where a memory map would end the process. Errors that the core meets in a data file become LoaderErrors here."""
+"""The meta pages of a data.mdb. The native core reads them from bytes, so that a hostile or truncated file causes an
+error, while a memory map would kill the process. Also translates the core's errors about data files to LoaderErrors."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _log = logging.getLogger(__name__)
 DATA = "data.mdb"
 MAGIC = 0xBEEFC0DE
 _MAGIC = MAGIC.to_bytes(4, sys.byteorder)
-HEAD_BYTES = 65536 + 160  # enough of a file for both meta pages: the longest page, and what a meta page says
+HEAD_BYTES = 65536 + 160  # includes both meta pages: one page of the largest size, and the used part of the next
 _PROTECTED = {"lmdb.encrypted": "encryption", "lmdb.checksums": "page checksums"}
 
 
 def data_file(place: Path) -> Path:
-    """`place` is an environment directory, or the data file itself (a copy under another name)."""
+    """Returns the data file of `place`: an environment directory, or the data file itself (a copy under any name)."""
     return place / DATA if place.is_dir() else place
 
 
 def is_data_file(path: Path) -> bool:
-    """Does it look like one, by its name or by its first page?"""
+    """Whether a file looks like an LMDB data file, by its name or its first page."""
     if path.suffix == ".mdb":
         return True
     with files.reading(path) as file:
         head = file.read(28)
-    return _MAGIC in (head[16:20], head[24:28])  # behind a page header of LMDB 0.9 or 1.0
+    return _MAGIC in (head[16:20], head[24:28])  # after the page header of LMDB 0.9 or 1.0
 
 
 def read_meta(place: Path) -> MetaPage:
@@ -79,14 +79,14 @@ def parse(head: bytes, origin: str) -> MetaPage:
 
 
 def of_page(page: bytes, origin: str) -> MetaPage:
-    """Returns what one meta page says. Raises NotLmdb, MdbProtected, MdbDamaged."""
+    """Parses a single meta page. Raises NotLmdb, MdbProtected, MdbDamaged."""
     with explained(Path(origin)):
         return MetaPage(page, alone=True)
 
 
 @contextmanager
 def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
-    """The core's errors about the data file `path`, which it has opened as `pin`, leave the body as LoaderErrors."""
+    """Translates the core's errors about data file `path`, which it opened under the name `pin`, into LoaderErrors."""
     try:
         yield
     except _native.NativeError as error:
@@ -104,7 +104,7 @@ def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
 
 
 def system_error(number: int, path: Path) -> LoaderError:
-    """The error for an errno that the native core met."""
+    """Returns the LoaderError for an errno that the native core reported."""
     if number in (errno.EACCES, errno.EPERM):
         return NotPermitted(action="open", path=path, owner=owner_of(path))
     if number in FULL_ERRNOS:
@@ -113,7 +113,7 @@ def system_error(number: int, path: Path) -> LoaderError:
 
 
 def owner_of(path: Path) -> str:
-    """A name for a message."""
+    """Returns the name of the owner, for messages."""
     try:
         return path.owner()
     except (OSError, KeyError):

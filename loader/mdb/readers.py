@@ -1,9 +1,9 @@
-"""Who reads an environment, by the slots of its lock.mdb; which pages that keeps from use, and how the file grows by
-it.
+"""The readers of an environment (from the slots in its lock.mdb), the pages that they keep from being reused, and the
+growth of the file that results.
 
-liblmdb clears the slots of dead processes whenever it opens an environment in py-lmdb's way, so lock.mdb is read as
-bytes. Nothing is changed here, but by `clear`. Layout: MDB_txninfo and MDB_reader of LMDB 0.9 and 1.0, with the
-mutexes of glibc. The two have what stands before the slots in another order, and the slots at the same places.
+liblmdb clears the slots of dead processes whenever py-lmdb opens an environment, so lock.mdb is read as bytes. Only
+`clear` changes anything. Layout: MDB_txninfo and MDB_reader of LMDB 0.9 and 1.0, with glibc's mutexes. The two versions
+order the fields before the slots differently, but have the slots at the same offsets.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from loader.mdb.meta import MetaPage
 from loader.storage import files, held, holders
 
 _FORMAT = 0x00010001  # MDB_LOCK_FORMAT of LMDB 0.9 on Linux
-# That of LMDB 1.0: in the lower 12 bits its version, above them what tells how the slots are laid out.
+# MDB_LOCK_FORMAT of LMDB 1.0: the version in the lower 12 bits, the layout of the slots in the bits above.
 _VERSION, _VERSION_BITS = 2, 12
-_LINE_KINDS = 6  # of the lowest digit: 0 is a line of 64 bytes
+_LINE_KINDS = 6  # the low layout bits modulo this number give the size of a cache line; 0: 64 bytes
 _LONG_IDS, _LARGE_SLOTS, _PID_LOCKS = 1 << 15, 1 << 16, 1 << 17
-_LINE = 64  # bytes of a processor's cache line: what mutexes and slots are padded to
+_LINE = 64  # bytes of a processor's cache line, to which mutexes and slots are padded
 _MUTEX = {"aarch64": 48}.get(platform.machine(), 40)  # pthread_mutex_t
 _HEAD, _SLOT = struct.Struct("=II"), struct.Struct("=QI")
-_IDLE = 2**64 - 1  # a slot whose thread reads nothing now
-_MOST = 4 << 20  # bytes of a lock.mdb: 65,000 slots
+_IDLE = 2**64 - 1  # the transaction in a slot whose thread has no read transaction
+_MOST = 4 << 20  # bytes read of a lock.mdb: 65,000 slots
 
 
 @dataclass(frozen=True)
 class Slot:
-    """`txnid`: the snapshot that it reads; None: none at present."""
+    """A used reader slot. `txnid`: transaction of its snapshot; None: no read transaction at present."""
 
     pid: int
     txnid: int | None
@@ -47,7 +47,7 @@ class Slot:
 
 
 def slots(directory: Path) -> tuple[Slot, ...]:
-    """Of an environment directory; those that are taken. Raises NotPermitted, NotLmdb (another lock format)."""
+    """Returns the used reader slots of an environment directory. Raises NotPermitted, NotLmdb (other lock format)."""
     path = directory / LOCK
     try:
         with held.opened(directory) as place:
@@ -79,13 +79,13 @@ def _taken(found: bytes, descriptor: int, path: Path) -> Iterator[Slot]:
 
 
 def capacity(directory: Path) -> int:
-    """How many slots lock.mdb has: maxreaders of the process that created it; 0 without one. Raises OSError."""
+    """Returns the number of slots in lock.mdb (maxreaders of its creator), or 0 without lock.mdb. Raises OSError."""
     path = directory / LOCK
     return max(0, (path.lstat().st_size - _START) // _LINE) if path.exists() else 0
 
 
 def _is_of_1_0(lock_format: int) -> bool:
-    """With slots of 64 bytes that begin with a transaction of 8 bytes, and locks on the numbers of processes?"""
+    """Whether slots have 64 bytes and begin with an 8-byte transaction ID, and locks are on the bytes of PIDs."""
     layout = lock_format >> _VERSION_BITS
     return (
         lock_format & (1 << _VERSION_BITS) - 1 == _VERSION
@@ -98,16 +98,16 @@ def _padded(size: int) -> int:
     return -(-size // _LINE) * _LINE
 
 
-_START = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)  # where the slots begin
+_START = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)  # offset of the first slot
 
 
 def _is_alive(descriptor: int, pid: int) -> bool:
-    """A process that reads has a lock on the byte of lock.mdb whose number is its own (mdb_reader_pid)."""
+    """Whether process `pid` runs: a reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid)."""
     return holders.lock_holder(descriptor, pid) is not None
 
 
 def clear(directory: Path) -> int:
-    """Give back the slots of dead processes, as liblmdb does (mdb_reader_check); how many. Raises LoaderError."""
+    """Releases the slots of dead processes (mdb_reader_check). Returns their number. Raises LoaderError."""
     before = sum(not one.is_alive for one in slots(directory))
     if before:
         _check(directory)
@@ -121,7 +121,7 @@ def _check(place: Path) -> None:
 
 
 def oldest_lag(directory: Path) -> int:
-    """Transactions by which the oldest reader is behind; pages freed since then cannot be used again."""
+    """Returns how many transactions the oldest reader is behind. Pages freed since its snapshot cannot be reused."""
     last = meta.read_meta(directory).txnid
     snapshots = [one.txnid for one in slots(directory) if one.is_alive and one.txnid is not None]
     return max((last - txnid for txnid in snapshots), default=0)
@@ -133,11 +133,11 @@ _TRIES = 20
 
 
 def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
-    """The newest meta page, and how many pages each transaction freed that have not been used again.
+    """Returns the newest meta page, and per transaction the number of pages it freed that have not been reused.
 
-    Pages of a snapshot are not written to before the third transaction after it, so a look during which no second one
-    has ended was at one state. On a busy server a snapshot is held, which clears slots of dead readers. Raises
-    NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath.
+    LMDB does not overwrite a snapshot's pages before the third transaction after it, so a reading is consistent if at
+    most one transaction ended meanwhile. If the server is too busy for that, a reader slot is taken, which clears the
+    slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath.
     """
     for _ in range(_TRIES):
         facts = meta.read_meta(directory)
@@ -154,7 +154,7 @@ def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
 
 
 def _freed(directory: Path, facts: MetaPage, since: int = 0) -> dict[int, int]:
-    """`since`: the first transaction that is wanted."""
+    """`since`: the first transaction to include."""
     path = meta.data_file(directory)
     with held.checked_file(path) as pin, meta.explained(path, pin):
         page = facts.page(facts.txnid % 2, facts.txnid, facts.map_size)
@@ -163,18 +163,18 @@ def _freed(directory: Path, facts: MetaPage, since: int = 0) -> dict[int, int]:
 
 # --- growth ----------------------------------------------------------------------------------------
 
-PAGES = 25  # new pages of a transaction, where none is seen
-MARGIN = 1.25  # other half seconds see more
-_LOOK = 0.5  # seconds
+PAGES = 25  # new pages per transaction, assumed if none was observed
+MARGIN = 1.25  # factor for pages per transaction, since another half second can have more
+_LOOK = 0.5  # seconds of observation
 _PAUSE = 0.02
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How fast a busy environment will grow while a reader slot holds a snapshot of it.
+    """How fast a busy environment will grow while a reader slot protects a snapshot.
 
-    transactions: a second. pages: new ones of a transaction, with a margin. rate: bytes a second. room: bytes left in
-    the map."""
+    `transactions`: per second. `pages`: new pages per transaction, with a margin. `rate`: bytes per second. `room`:
+    bytes left in the map."""
 
     transactions: float
     pages: float
@@ -182,22 +182,22 @@ class Growth:
     room: int
 
     def fills_in(self, free: int) -> float | None:
-        """Seconds until the map is full, or the disk with `free` bytes on it; None where it does not grow."""
+        """Returns the seconds until the map, or a disk with `free` free bytes, is full; None without growth."""
         return min(self.room, free) / self.rate if self.rate else None
 
 
 def measure_growth(source: Path) -> Growth:
-    """Looks at the meta pages and the end of the free list for half a second.
+    """Observes the meta pages and the end of the free list for half a second.
 
-    Each change makes new pages of those on its way from the roots; those that it replaces can be used again only when
-    no reader can want them. So a transaction makes the file grow by as many pages as it frees: for a modification of
-    slapd 8 to 11 with 100,000 entries, and 20 with 2.3 million.
+    A change copies every page on the path from the root, and the replaced pages cannot be reused while a reader may
+    need them. So a transaction makes the file grow by as many pages as it frees: for a modification by slapd 8 to 11
+    pages with 100,000 entries, and 20 with 2.3 million.
     """
     first, started, freed = meta.read_meta(source), time.monotonic(), dict[int, int]()
     while time.monotonic() - started < _LOOK:
         time.sleep(_PAUSE)
         facts = meta.read_meta(source)
-        with suppress(MdbDamaged):  # a writer that was quicker than this look
+        with suppress(MdbDamaged):  # a writer overwrote pages during the reading
             seen = _freed(source, facts, first.txnid + 1)
             if meta.read_meta(source).txnid <= facts.txnid + 1:
                 freed |= seen

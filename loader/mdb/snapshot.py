@@ -1,14 +1,14 @@
-"""Snapshots of databases, held while others read their pages.
+"""Snapshots of databases, protected by a reader slot while the core reads their pages.
 
-A process apart holds a reader slot through py-lmdb, which maps the file. The core reads the pages and maps nothing.
-While the slot is held, LMDB writes changed pages to other places (mdb_page_touch), and uses a page again only when all
-readers began after the transaction that freed it (mdb_find_oldest). A process that was killed keeps its slot until
-somebody opens the environment, as each process here does.
+A child process takes the reader slot through py-lmdb, which maps the file. The core reads the pages without mapping.
+As long as the slot is taken, LMDB writes changed pages elsewhere (mdb_page_touch), and reuses a page only if all
+readers began after the transaction that freed it (mdb_find_oldest). The slot of a killed process stays taken until
+a process opens the environment, as each child process here does.
 
-`images` takes snapshots of several databases that show one moment, for a set of backups. An accesslog and its database
-are two environments, so no transaction spans both. slapd commits a write to the database first and then to the log,
-and the log has the writes in their order (slapo-accesslog). So the snapshot of the log is taken first: the database's
-then holds all writes of the log. The log lacks no write of the database if the first write that slapd logs after the
+`images` takes snapshots of several databases at one moment, for a backup set. An accesslog and its database are two
+environments, so no transaction spans both. slapd commits a write to the database first and then to the log, and the
+log has the writes in the same order (slapo-accesslog). So the log's snapshot is taken first, and the database's
+snapshot contains all writes of the log. The log misses no write of the database if the first write logged after the
 log's snapshot is not in the database's snapshot. Otherwise both snapshots are taken again.
 """
 
@@ -40,20 +40,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A data file whose pages stay as they are, those of the snapshot of transaction `txn` and of all later ones."""
+    """A data file in which no page of the snapshot of transaction `txn`, or of a later one, is overwritten."""
 
     path: Path
     txn: int
 
     def entries(self) -> int:
-        """Records of id2e; 0 without that table."""
+        """Returns the number of records in id2e; 0 without that table."""
         with meta.explained(self.path):
             return _entries(Contents(self.path, txn=self.txn))
 
 
 @dataclass(frozen=True)
 class CopyableSnapshot:
-    """A snapshot that can be copied: `page` is its meta page."""
+    """A snapshot that can be copied. `page`: its meta page; `facts`: the parsed meta page."""
 
     path: Path
     page: bytes
@@ -61,11 +61,11 @@ class CopyableSnapshot:
 
     @property
     def head(self) -> bytes:
-        """Both meta pages of a copy as it stands: LMDB can start from either."""
+        """Both meta pages of an uncompacted copy, written identically: LMDB can start from either."""
         return self.facts.of_copy()
 
     def entries(self) -> int:
-        """Records of id2e; 0 without that table."""
+        """Returns the number of records in id2e; 0 without that table."""
         with meta.explained(self.path):
             return _entries(Contents(self.path, meta=self.page))
 
@@ -77,8 +77,8 @@ def _entries(contents: Contents) -> int:
 
 @contextmanager
 def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
-    """The present snapshot of an environment directory, in use or not, or of a data file that nobody writes to.
-    `clears`: slots of dead processes are released first.
+    """Yields the current snapshot of an environment directory, in use or not, or of a data file without a writer.
+    `clears`: release the slots of dead processes first.
 
     Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
     """
@@ -94,7 +94,7 @@ def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
 
 @contextmanager
 def image(place: Path) -> Iterator[CopyableSnapshot]:
-    """As `held`, of an environment directory; raises MdbBusy too."""
+    """Like `held`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
     with slot(place) as reader:
         reader.take("image")
         yield reader.image()
@@ -102,8 +102,8 @@ def image(place: Path) -> Iterator[CopyableSnapshot]:
 
 @dataclass
 class Slot:
-    """A process that holds a reader slot of the environment directory `place`. `path`: its data file, held open. `txn`,
-    `page`: the transaction and meta page of the snapshot that was taken last."""
+    """A child process with a reader slot of the environment directory `place`. `path`: the data file, through an open
+    descriptor. `txn`, `page`: transaction and meta page of the latest snapshot."""
 
     place: Path
     path: Path
@@ -112,11 +112,11 @@ class Slot:
     page: bytes = b""
 
     def take(self, what: Literal["slot", "image", "look"]) -> None:
-        """Takes the present snapshot in the place of the one before. `what`: image reads its meta page, too; look
-        leaves slots of dead processes as they are."""
+        """Replaces the previous snapshot by the current one. `what`: "image" also reads its meta page; "look" does not
+        release the slots of dead processes."""
         assert self.child.process.stdin is not None
         assert self.child.process.stdout is not None
-        with suppress(BrokenPipeError):  # how it ended tells more
+        with suppress(BrokenPipeError):  # `finish` reports the better reason
             self.child.process.stdin.write(what.encode() + b"\n")
             self.child.process.stdin.flush()
         line = self.child.process.stdout.readline()
@@ -126,7 +126,7 @@ class Slot:
         self.txn, self.page = answer["txn"], bytes.fromhex(answer["page"])
 
     def image(self) -> CopyableSnapshot:
-        """The snapshot that was taken as an image."""
+        """Returns the latest snapshot, which must have been taken as "image"."""
         return CopyableSnapshot(self.path, self.page, meta.of_page(self.page, str(self.path)))
 
     def explained(self) -> AbstractContextManager[None]:
@@ -135,7 +135,7 @@ class Slot:
 
 @contextmanager
 def slot(place: Path) -> Iterator[Slot]:
-    """A process that holds a reader slot as long as the body runs. Raises LockUnheeded if a writer does not heed it."""
+    """Yields a child process with a reader slot. Raises LockUnheeded if a writer does not use lock.mdb."""
     if place.is_dir():
         holders.require_heeded(place)
     with isolated.started(_hold, place) as child:
@@ -143,10 +143,10 @@ def slot(place: Path) -> Iterator[Slot]:
         try:
             with checked_file(meta.data_file(place)) as path:
                 yield Slot(place, path, child)
-        except (MdbBusy, MdbDamaged):  # the pages of a snapshot that nobody heeds
+        except (MdbBusy, MdbDamaged):  # perhaps a writer ignores lock.mdb: then LockUnheeded
             _release(child, place)
             raise
-        finally:  # a slot that is not released keeps pages until somebody looks
+        finally:  # a slot that is not released blocks the reuse of pages
             with suppress(BrokenPipeError):
                 child.process.stdin.close()
             child.process.wait()
@@ -154,7 +154,7 @@ def slot(place: Path) -> Iterator[Slot]:
 
 
 def _release(child: Child, place: Path) -> None:
-    """Raises LockUnheeded."""
+    """Ends the child process, which releases its slot. Raises LockUnheeded if a writer did not use lock.mdb."""
     assert child.process.stdin is not None
     child.process.stdin.close()
     isolated.finish(child, meta.data_file(place))
@@ -162,13 +162,13 @@ def _release(child: Child, place: Path) -> None:
 
 @contextmanager
 def unlocked(place: Path) -> Iterator[None]:
-    """An environment directory is read without a reader slot while the body runs. Refuses a writer that is seen before,
-    and one that is not seen if the file has changed meanwhile. Raises LockUnheeded."""
+    """Allows the body to read an environment directory without a reader slot. Raises LockUnheeded if a writer that
+    ignores lock.mdb is found before the body runs, or if the file changed meanwhile and nobody has lock.mdb locked."""
     holders.require_heeded(place)
     before = meta.read_meta(place).txnid
     try:
         yield
-    except (MdbBusy, MdbDamaged):  # the pages of a snapshot that nobody heeds
+    except (MdbBusy, MdbDamaged):  # perhaps a writer ignores lock.mdb: then LockUnheeded
         _require_unwritten(place, before)
         raise
     _require_unwritten(place, before)
@@ -181,18 +181,18 @@ def _require_unwritten(place: Path, before: int) -> None:
 
 # --- several databases at one moment ---------------------------------------------------------------
 
-PATIENCE = 60.0  # seconds to meet such a moment
-_LOOK = 0.01  # seconds
-_IDLE = 5.0  # seconds; what was committed longer ago is in the log, if it is logged at all
-_LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType: their CSN is in the database then
+PATIENCE = 60.0  # seconds after which NoCommonMoment is raised
+_LOOK = 0.01  # seconds between two looks at the log
+_IDLE = 5.0  # seconds; a write that was committed earlier is in the log, if it is logged at all
+_LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType whose CSN becomes an entryCSN in the database
 _WRITES = _LEAVE_CSN | {"delete"}
-_MOST = 1000  # entries of a log that are read at once
+_MOST = 1000  # log entries per read
 _ENTRY_CSN = "entryCSN"
 
 
 @dataclass(frozen=True)
 class AccessLog:
-    """The accesslog in the directory `log` is of the database `suffix` in the directory `database`."""
+    """`log`: directory of the accesslog. `database`, `suffix`: directory and suffix of the database it records."""
 
     log: Path
     database: Path
@@ -203,8 +203,8 @@ class AccessLog:
 def images(
     places: Sequence[Path], logs: Sequence[AccessLog] = (), patience: float = PATIENCE
 ) -> Iterator[list[CopyableSnapshot]]:
-    """The snapshots of environment directories, in use or not, in this order. Raises NoCommonMoment, and what `image`
-    raises."""
+    """Yields the snapshots of environment directories, in use or not, in the order of `places`. Raises NoCommonMoment
+    after `patience` seconds, and what `image` raises."""
     with ExitStack() as stack:
         slots = {place: stack.enter_context(slot(place)) for place in places}
         _take_together(slots, logs, patience)
@@ -235,7 +235,7 @@ def _has_csn_index(reader: Slot) -> bool:
 
 
 def _agrees(log: AccessLog, slots: dict[Path, Slot]) -> bool:
-    """Whether the log's snapshot is not behind the database's. While slapd writes nothing, it is known after a time."""
+    """Whether the log's snapshot has all writes of the database's. If slapd writes nothing, waits `_IDLE` seconds."""
     database = slots[log.database]
     if not _has_csn_index(database):
         return True
@@ -254,8 +254,8 @@ def _agrees(log: AccessLog, slots: dict[Path, Slot]) -> bool:
 
 
 def _first_write(reader: Slot, suffix: str) -> tuple[str, str] | None:
-    """reqType and entryCSN of the first write below `suffix` that this log has got since its snapshot. The IDs of its
-    entries are in the order of time."""
+    """Returns reqType and entryCSN of the first write below `suffix` that was logged after the snapshot of the log, or
+    None. The entry IDs of a log ascend with time."""
     with reader.explained():
         after = Contents(reader.path, meta=reader.page).last_id()
         contents = Contents(reader.path, txn=reader.txn)
@@ -267,13 +267,13 @@ def _first_write(reader: Slot, suffix: str) -> tuple[str, str] | None:
     return None
 
 
-# --- in the process apart ------------------------------------------------------------------------
+# --- in the child process ------------------------------------------------------------------------
 
-_TRIES = 10_000  # to read a meta page before a busy writer writes over it
+_TRIES = 10_000  # attempts to read a meta page before a busy writer overwrites it
 
 
 def _hold(text: str) -> None:
-    """Takes a snapshot for each line of stdin, until that ends."""
+    """Takes a snapshot for each line of stdin, until stdin ends."""
     path = meta.data_file(Path(text))
     with opened(Path(text)) as environment, explained(path), os.fdopen(os.dup(0), "rb") as lines:
         transaction: Transaction = None
@@ -295,7 +295,7 @@ def _hold(text: str) -> None:
 
 
 def _begun(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
-    """A read transaction and its meta page. Raises MdbBusy."""
+    """Returns a read transaction and its meta page. Raises MdbBusy after `_TRIES` attempts."""
     for _ in range(_TRIES):
         transaction = environment.begin()
         page = _meta_page(environment, path, int(transaction.id()))
@@ -306,8 +306,8 @@ def _begun(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
 
 
 def _meta_page(environment: Environment, path: Path, txnid: int) -> bytes | None:
-    """The meta page of transaction `txnid`; None if the second commit after it has written over it, which cannot have
-    begun while no newer transaction than `txnid` has ended."""
+    """Returns the meta page of transaction `txnid`, or None if the second commit after it may have overwritten it. That
+    commit cannot have begun as long as `txnid` is the last transaction."""
     with files.reading(path) as file:
         head = os.pread(file.fileno(), meta.HEAD_BYTES, 0)
     size = meta.parse(head, str(path)).page_size

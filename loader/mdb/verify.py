@@ -1,12 +1,12 @@
-"""Is a database sound? A ladder of looks, each dearer than the one before; the native core does them.
+"""Checks of a database at several levels, each slower than the one before; the native core performs them.
 
 quick    meta pages, tables and their flags, as many entries in id2e as nodes in dn2i (the core's level meta)
-pages    also every page: reachable once or free, keys in order
-tree     also every entry: it decodes, has its node, each node stands in its parent's list, subtree counts are right
-indexes  also every index, made again from the entries; needs to know schema and configuration
-none     nothing is looked at
+pages    also every page: either reachable exactly once or free, keys in order
+tree     also every entry: it decodes and has its node, every node is in its parent's list, subtree counts are right
+indexes  also every index, compared with one rebuilt from the entries; needs schema and configuration
+none     no check at all
 
-`mdb_stat` is no check: it succeeds on a database that slapd cannot read.
+`mdb_stat` is no substitute: it succeeds on a database that slapd cannot read.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from loader.mdb.environment import LOCK
 from loader.progress import Meter
 from loader.storage.held import checked_file
 
-DEEPER = ("pages", "tree")  # than quick
-PAGES_UP_TO = 16 << 30  # bytes; above it the walk over all pages is asked for by name
-NOTED = 8  # times the memory: a page that is noted takes a thirtieth of itself
-LIMIT = 10  # problems told of each kind
+DEEPER = ("pages", "tree")  # levels deeper than quick
+PAGES_UP_TO = 16 << 30  # bytes in use; for more, level pages is never the default
+NOTED = 8  # times the memory: a larger database gets level quick, since records of its pages take 1/30 of its size
+LIMIT = 10  # problems reported of each kind
 _NATIVE = {"quick": "meta"}
-# What slapd lives with: a copy of such a database is as good as the original.
+# Problems that slapd tolerates: a copy of such a database is as good as the original.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was looked at; entries as counted, None at level none."""
+    """`level`: the level of the check. `entries`: their number; None at level none."""
 
     level: str
     entries: int | None = None
@@ -49,7 +49,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem, and where it is as far as that is known. id: the entry's; table: of the file; page: its number."""
+    """One problem and its location, as far as known. `id`: entry ID. `table`: name in the file. `page`: page number."""
 
     message: str
     id: int | None = None
@@ -70,7 +70,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Problem:
-    """All problems of a kind: how many, and the first of them."""
+    """All problems of one kind. `count`: their number. `told`: the first of them."""
 
     kind: str
     count: int
@@ -79,9 +79,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """entries, txn: 0 where the file tells none. notes: what was not looked at, or is strange without being wrong.
+    """`entries`, `txn`: 0 if the file does not reveal them. `notes`: parts not checked, and oddities without harm.
 
-    drifted: index tables by which searches do not find what they should. left_out: those that were not looked at."""
+    `drifted`: index tables that make searches miss entries. `left_out`: index tables that were not checked."""
 
     entries: int
     txn: int
@@ -97,29 +97,29 @@ class AuditReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources(Sorting):
-    """What an audit may use. `limit`: how many problems of each kind are named."""
+    """Resources of an audit. `limit`: number of problems of each kind to report."""
 
     limit: Annotated[Limit, IntRange(1), "Number of problems of each kind to show; all are counted."] = LIMIT
     scratch: TemporaryDirectory = None
 
 
 def default_level(place: Path) -> str:
-    """pages where that takes seconds, and little of the memory, else quick."""
+    """Returns "pages" if that takes only seconds and little memory, otherwise "quick"."""
     used = meta.read_meta(place).used
     return "pages" if used < min(PAGES_UP_TO, resources.memory() * NOTED) else "quick"
 
 
 def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
-    """Check a copy or a new database. `seen`: what was noted of its pages when it was written; none of these is read
-    again. Raises MdbDamaged, NotLmdb, UsageProblem."""
+    """Checks a copy or a new database. `seen`: pages recorded when the file was written, which are not read again.
+    Raises MdbDamaged, NotLmdb, and UsageProblem for an unknown level."""
     if level not in LEVELS:
         raise UsageProblem(reason=f"verify {level}: must be one of {', '.join(LEVELS)}")
     if level == "none":
         return Verified(level)
     path, facts = meta.data_file(place), meta.read_meta(place)
     if path.stat().st_size < facts.used and level == "quick":
-        # A page freed in the transaction that took it is never written, so the end may rightly be missing;
-        # only the walk over all pages tells that from a file that was cut.
+        # LMDB never writes a page that was freed in the transaction that allocated it, so the end may rightly be
+        # missing. Only level pages distinguishes this from a truncated file.
         level = "pages"
     found = audit(place, level, Resources(limit=1), meter, seen=seen)
     damage = tuple(one for one in found.problems if one.kind not in _HARMLESS)
@@ -129,7 +129,7 @@ def verify(place: Path, level: str, meter: Meter, seen: _native.Seen | None = No
 
 
 def require_end(place: Path, meter: Meter) -> None:
-    """A file may rightly end before the last page in use, where that is free: else it was cut. Raises MdbDamaged."""
+    """Raises MdbDamaged if the file was truncated. A file may rightly end before its last page if that page is free."""
     if meta.data_file(place).stat().st_size < meta.read_meta(place).used:
         verify(place, "pages", meter)
 
@@ -149,11 +149,11 @@ def audit(
     seen: _native.Seen | None = None,
     sample: int = 0,
 ) -> AuditReport:
-    """Look at an environment directory, beside a running slapd if need be, or at a data file that nobody writes to.
+    """Checks an environment directory, even under a running slapd, or a data file without a writer.
 
-    `database`: schema and configuration, from level indexes on. `sample`: there, so many entries are looked at, and
-    nothing else; 0: all. Damage is in the verdict; what is raised
-    (NotPermitted, SystemFailed ...) keeps from looking.
+    `database`: schema and configuration, needed at level indexes. `sample`: at level indexes, check only this many
+    entries and nothing else; 0: all. Damage is reported in the result. Exceptions (NotPermitted, SystemFailed ...)
+    mean that the check could not be done.
     """
     with _reading(place, meter) as (pin, txn, counters), meter.following(counters):
         found = _native.audit(
@@ -179,7 +179,7 @@ def _finding(found: _native.Finding) -> Finding:
 
 
 def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT) -> list[tuple[str, str, str]]:
-    """The first `limit` entryUUIDs that several entries of an environment have, each with the DNs of two of them.
+    """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two of these entries.
 
     Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull.
     """
@@ -196,7 +196,7 @@ def shared_uuids(place: Path, means: Resources, meter: Meter, limit: int = LIMIT
 
 
 def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None) -> None:
-    """A replica must not hold two entries with one entryUUID: syncrepl would change or delete either.
+    """Checks that no two entries share an entryUUID: on a replica, syncrepl would change or delete either of them.
 
     Raises SharedUuid, and what `shared_uuids` raises.
     """
@@ -206,7 +206,7 @@ def require_unique_uuids(place: Path, meter: Meter, scratch: Path | None = None)
 
 @contextmanager
 def _reading(place: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
-    """The data file, held open, the transaction of the reader slot, and the counters of a call of the core."""
+    """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core."""
     path = meta.data_file(place)
     with (
         _held(place) as txn,
@@ -219,8 +219,8 @@ def _reading(place: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _nat
 
 @contextmanager
 def _held(place: Path) -> Iterator[int | None]:
-    """Holds a reader slot of an environment that others may write to; yields its transaction. None where nobody can
-    write, and for a damaged meta page, of which the core tells what is wrong."""
+    """Takes a reader slot of an environment that others may write to, and yields the slot's transaction. Yields None if
+    there is no lock.mdb, or if a meta page is damaged, which the core then reports."""
     try:
         is_readable = place.is_dir() and bool(meta.read_meta(place))
     except MdbDamaged:
