@@ -127,7 +127,7 @@ def _owner(path: Path) -> str:
     try:
         return path.owner()
     except KeyError:
-        return str(path.stat().st_uid)  # of another host or container
+        return str(path.stat().st_uid)  # the user ID belongs to another host or container
 
 
 def tools_tmpdir() -> str | None:

@@ -336,7 +336,7 @@ def _is_readable(pid: int) -> bool:
     except PermissionError:
         return False
     except OSError:
-        pass  # it has ended
+        pass  # the process has ended
     return True
 
 
@@ -373,7 +373,7 @@ def _configuration_of(pid: int) -> Path | None:
         start = os.readlink(f"/proc/{pid}/cwd")
     except OSError:
         return None
-    for option in ("-F", "-f"):  # -F wins where both are given
+    for option in ("-F", "-f"):  # slapd ignores -f if -F is given too
         for value in _option_values(pid, option):
             return Path(f"/proc/{pid}/root{os.path.join(start, value)}")
     return None

@@ -43,7 +43,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What the provider sent, as `_native.refresh` takes it."""
+    """The provider's changes, in the form of the arguments of `_native.refresh`."""
 
     changed: Sequence[Path]
     present: Path | None

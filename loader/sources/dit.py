@@ -98,7 +98,7 @@ class Range:
         return self.end - self.first
 
     def cut(self, size: int) -> Iterator[Range]:
-        """Pieces that end at multiples of `size`, wherever the range begins."""
+        """Yields consecutive subranges that end at multiples of `size`; the last one ends with the range."""
         first = self.first
         while first < self.end:
             end = min(self.end, first - first % size + size)
@@ -184,7 +184,7 @@ class Synthetic:
 
     @cached_property
     def compiled(self) -> Template:
-        """Raises TemplateError, UsageProblem."""
+        """The compiled template. Raises TemplateError, UsageProblem."""
         return self.recipe.compiled()
 
     def below(self, suffix: str) -> Synthetic:

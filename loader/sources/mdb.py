@@ -103,7 +103,7 @@ def _ours(error: _native.NativeError, path: Path, base: str | None, origin: str 
 
 
 def require_database(directory: Path) -> None:
-    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected, MdbDamaged."""
+    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected or MdbDamaged if there is no readable database."""
     require_readable(directory)
     if not is_database(directory):
         raise NotLmdb(path=directory, reason=f"it holds no {DATA}")
