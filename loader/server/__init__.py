@@ -1,1 +1,1 @@
-"""The door to OpenLDAP: connections (python-ldap), slapd's own tools, and its configuration."""
+"""Access to OpenLDAP: connections (python-ldap), slapd's own tools, and slapd's configuration."""

@@ -1,6 +1,5 @@
-"""Reads a slapd's configuration, with slapd's own tools or over LDAP. Also here: copies that slapd's tools may read,
-the schema that is compiled into slapd and its modules, and whether the installed slapd accepts a configuration
-(slaptest)."""
+"""Reads and changes a slapd's configuration with slapd's own tools or over LDAP. Also makes copies that slapd's tools
+can read safely, reads the schema compiled into slapd and its modules, and runs slaptest on a configuration."""
 
 from __future__ import annotations
 
@@ -43,12 +42,12 @@ _log = logging.getLogger(__name__)
 
 
 def read(path: Path) -> Config:
-    """The configuration in `path`: a slapd.d directory, or a slapd.conf (converted in a scratch directory)."""
+    """Returns the configuration in `path`: a slapd.d, or a slapd.conf, which is converted in a scratch directory."""
     return read_with_text(path)[0]
 
 
 def read_with_text(path: Path) -> tuple[Config, bytes]:
-    """The same, and what `dump` gives of it."""
+    """Returns the configuration in `path` as `read` does, and its LDIF from `dump`."""
     _log.info("reading the configuration %s", path)
     text = dump(path)
     entries = entries_of(text, path)
@@ -58,8 +57,8 @@ def read_with_text(path: Path) -> tuple[Config, bytes]:
 
 
 def file_text(path: Path) -> str | None:
-    """Of a slapd.conf or a file that it includes; None when it cannot be read. Bytes that are not UTF-8 (comments in
-    some old encoding) come back as they were. Raises FileUnsafe, for what another account has put in its place."""
+    """Returns the text of a slapd.conf or an included file; None if it is unreadable. Bytes that are not UTF-8, such as
+    comments in an old encoding, become surrogates. Raises FileUnsafe if another account may have replaced the file."""
     try:
         return files.read(path).decode("utf-8", "surrogateescape")
     except OSError:
@@ -67,7 +66,7 @@ def file_text(path: Path) -> str | None:
 
 
 def read_online(session: Session) -> Config:
-    """The configuration a running server has. Raises ConfigHidden."""
+    """Returns a running server's configuration. Raises ConfigHidden if the account cannot read cn=config."""
     who, reason = session.connection.who, "nothing is shown"
     entries: list[Entry] = []
     try:
@@ -82,9 +81,9 @@ def read_online(session: Session) -> Config:
 
 
 def dump(path: Path) -> bytes:
-    """cn=config as LDIF, without its log file (unlogged.py). Holds credentials: keep it out of sight.
+    """Returns cn=config as LDIF, without `olcLogFile` (see "hidden config" below). The LDIF contains credentials.
 
-    Raises NoSuchPath, NotPermitted, ConfigUnreadable.
+    Raises NoSuchPath, NotPermitted; ConfigUnreadable if slapcat fails.
     """
     require_readable(path)
     owner = tools.of_configuration(path, file_text)
@@ -94,7 +93,7 @@ def dump(path: Path) -> bytes:
                 return tools.configuration("-F", str(known), owner=owner)
             with temporary.directory("config", tools_tmpdir()) as converted:
                 tools.change_owner(owner, converted)
-                # slapcat with both converts -f to -F, opens no other database, and fails where slaptest -u would too.
+                # With -f and -F slapcat converts -f to -F, opens no other database, and fails if slaptest -u would.
                 return tools.configuration("-f", str(known), "-F", str(converted), owner=owner)
         except ToolFailed as error:
             reason = str(error.facts["reason"]).replace(str(known), str(path))
@@ -102,7 +101,7 @@ def dump(path: Path) -> bytes:
 
 
 def require_readable(path: Path) -> None:
-    """Raises NoSuchPath, NotPermitted."""
+    """Raises NoSuchPath if `path` does not exist, NotPermitted if this account cannot read all of the configuration."""
     try:
         path.stat()
     except FileNotFoundError:
@@ -110,8 +109,8 @@ def require_readable(path: Path) -> None:
     except PermissionError:
         raise NotPermitted(action="reach", path=path, owner="root") from None
     _require_access(path)
-    # Packages make slapd.d itself readable to everybody, and what is in it to slapd's account alone. A directory comes
-    # before what is in it; of a directory that is no slapd.d nothing is looked at.
+    # In packages everybody may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
+    # before its contents, and yields nothing if `path` is a directory other than a slapd.d.
     inside = path / "cn=config"
     for one in (path / "cn=config.ldif", inside, *inside.rglob("*")) if path.is_dir() else ():
         if one.suffix == ".ldif" or one.is_dir():
@@ -128,16 +127,16 @@ def _owner(path: Path) -> str:
     try:
         return path.owner()
     except KeyError:
-        return str(path.stat().st_uid)  # of another host or container
+        return str(path.stat().st_uid)  # the user ID belongs to another host or container
 
 
 def tools_tmpdir() -> str | None:
-    """A scratch place that a tools prefix (a chroot, a container) sees under the same name; None for the usual one."""
+    """Returns a scratch directory with the same path here and under the tools prefix; None: the default directory."""
     return os.environ.get("DITSEED_TOOLS_TMPDIR")
 
 
 def entries_of(text: bytes, origin: Path) -> list[Entry]:
-    """LDIF records, in order. Raises ConfigUnreadable, naming `origin`."""
+    """Returns the entries of `text`, which is LDIF, in order. Raises ConfigUnreadable, naming `origin`."""
     try:
         return ldif.records(text, "cn=config")
     except LoaderError as error:
@@ -146,7 +145,7 @@ def entries_of(text: bytes, origin: Path) -> list[Entry]:
 
 
 def text_of(entries: Sequence[Entry]) -> bytes:
-    """Entries as LDIF. A directory may be given as a bare path."""
+    """Returns the entries as LDIF. olcDbDirectory values are bare paths, and are quoted as slapd needs."""
     text = ""
     for name, attributes in entries:
         text += ldif_line("dn", name.encode()) + "\n"
@@ -163,8 +162,8 @@ def _written(name: str, value: bytes) -> bytes:
 
 
 def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None) -> None:
-    """Make a slapd.d of entries, in the empty `directory` (of `owner`, where the entries name database directories of
-    that account). Raises ConfigUnreadable, naming `origin`."""
+    """Writes the entries as a slapd.d into the empty `directory`. slapadd runs as `owner`, the account of the database
+    directories in the entries, which must then own `directory` too. Raises ConfigUnreadable, naming `origin`."""
     try:
         tools.run("slapadd", "-n0", "-F", str(directory), stdin=text_of(entries), owner=owner)
     except ToolFailed as error:
@@ -173,21 +172,21 @@ def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner |
 
 # --- hidden config ---------------------------------------------------------------------------------------------------
 #
-# A configuration as slapd's tools may read it: without the log file, which they would empty.
+# Provides copies of a configuration without the setting `logfile`, since slapd's tools would empty the log file.
 #
-# Every tool opens the file that `logfile` names as soon as it reads the line: 2.4 and 2.5 for writing from its
-# beginning (bconfig.c), 2.6 at its end (logging.c).
+# Every tool opens the log file as soon as it reads that setting: OpenLDAP 2.4 and 2.5 overwrite the file from the
+# beginning (bconfig.c), 2.6 appends (logging.c).
 
 
 _ENTRY = "cn=config.ldif"
 _VALUE = re.compile(rb"^olcLogFile:.*\n(?: .*\n)*", re.MULTILINE | re.IGNORECASE)
-_CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # of the file as slapd wrote it
+_CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the file, with slapd's CRC32
 
 
 @contextmanager
 def readable(path: Path, scratch: str | None, text_of: TextOf, owner: Owner | None = None) -> Iterator[Path]:
-    """A slapd.d or slapd.conf: `path` itself, or where it names a log file, or `owner` may not read it, a copy, which
-    `owner` can read and not change."""
+    """Yields the path of a slapd.d or slapd.conf for the tools: `path` itself, or a copy that `owner` can read but not
+    change. The copy is made if the configuration names a log file, or if `owner` may not read `path`."""
     kept = _entry(path) if path.is_dir() else _text(path, text_of, owner)
     if kept is None and (owner is None or tools.may_read(owner, _read(path, text_of))):
         yield path
@@ -203,8 +202,8 @@ def readable(path: Path, scratch: str | None, text_of: TextOf, owner: Owner | No
 
 
 def copy_directory(source: Path, copy: Path) -> None:
-    """What slapd reads of a slapd.d. As root, links of another account, such as slapd's, are refused: they could lead
-    to any file of root's. Raises FileUnsafe, DirectoryUnsafe, OSError."""
+    """Copies the files of a slapd.d that slapd reads. For root, links that another account (such as slapd's) owns are
+    refused, since they could lead to any file. Raises FileUnsafe, DirectoryUnsafe, OSError."""
     copy.mkdir(mode=0o700)
     with held.opened(source) as directory:
         for name in os.listdir(directory.descriptor):
@@ -216,15 +215,15 @@ def copy_directory(source: Path, copy: Path) -> None:
 
 
 def _entry(path: Path) -> bytes | None:
-    """cn=config without the log file; None where it names none."""
+    """Returns the file of the entry cn=config without olcLogFile; None if the entry has no olcLogFile."""
     text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
     kept = _VALUE.sub(b"", _CHECKSUM.sub(b"", text))
     return kept if _VALUE.search(text) else None
 
 
 def _text(path: Path, text_of: TextOf, owner: Owner | None) -> bytes | None:
-    """Of a slapd.conf, likewise; with what it includes in it only where `owner` may not read that: schema gets its
-    names from the files."""
+    """Returns a slapd.conf without `logfile`; None if `path` can be used unchanged. Included files are merged into the
+    text only if `owner` may not read them, since slapd names schema entries after their files."""
     text = slapd_conf.without(path, "logfile", text_of)
     if owner is not None and not tools.may_read(owner, _read(path, text_of)):
         included = _read(path, text_of)[1:]
@@ -235,14 +234,14 @@ def _text(path: Path, text_of: TextOf, owner: Owner | None) -> bytes | None:
 
 
 def _read(path: Path, text_of: TextOf) -> list[Path]:
-    """The files that a tool reads."""
+    """Returns the paths that a tool reads: slapd.conf and its includes, or the directories and files of a slapd.d."""
     if not path.is_dir():
         return [path, *{one.file for one in slapd_conf.statements(path, text_of)} - {path}]
     return [file for file in (path, *path.rglob("*")) if file.is_dir() or file.suffix == ".ldif"]
 
 
 def write(path: Path, text: bytes) -> None:
-    """A new file of mode 0600 in the place of another."""
+    """Writes a new file of mode 0600; a file that is already at `path` is removed first."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -251,18 +250,18 @@ def write(path: Path, text: bytes) -> None:
 
 # --- compiled schema -------------------------------------------------------------------------------------------------
 #
-# The schema that is compiled into the slapd at hand, and into the modules that a configuration loads.
+# The schema that is compiled into the installed slapd, and into the modules that a configuration loads.
 
 
 def read_compiled_schema(source: Config) -> list[Entry]:
-    """Raises ConfigUnreadable."""
-    if not source.is_directory:  # it was converted just so when it was read
+    """Returns the entry with the compiled schema. Raises ConfigUnreadable."""
+    if not source.is_directory:  # a converted slapd.conf already contains the compiled schema
         return [entry for entry in source.entries if entry[0].lower() == ROOT]
     return of_modules(source)
 
 
 def of_modules(source: Config) -> list[Entry]:
-    """Asked of slapcat, which converts a slapd.conf with nothing but the modules. Raises ConfigUnreadable."""
+    """Returns what slapcat prints for a slapd.conf that only loads the modules. Raises ConfigUnreadable if it fails."""
     with temporary.directory("schema", tools_tmpdir()) as place:
         text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
         text.write_bytes(os.fsencode("".join(f"{line}\n" for line in _lines(source))))
@@ -275,7 +274,7 @@ def of_modules(source: Config) -> list[Entry]:
 
 
 def _lines(source: Config) -> Iterator[str]:
-    """The modules in the order in which slapd loads them; each entry may have a path of its own."""
+    """Yields slapd.conf lines that load the modules in slapd's order; each module entry may have its own path."""
     for name, _ in source.entries:
         found = source.reader(name)
         for path in found.words("olcModulePath"):
@@ -290,19 +289,19 @@ def _line(keyword: str, said: Sequence[str]) -> str:
 
 # --- acceptance ------------------------------------------------------------------------------------------------------
 #
-# Does the installed slapd accept a configuration? Its own slaptest is asked.
+# Asks slaptest whether the installed slapd accepts a configuration.
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """`lines`: all that slaptest said, warnings of an accepted configuration too; passwords are blanked."""
+    """The result of slaptest. `lines`: its whole output, including warnings; passwords are blanked."""
 
     accepted: bool
     lines: tuple[str, ...]
 
 
 def slaptest(path: Path) -> Acceptance:
-    """Of a slapd.d or slapd.conf; no database is opened (-u). Raises ToolMissing, NoSuchPath, NotPermitted."""
+    """Runs slaptest -u, which opens no database. Raises ToolMissing, NoSuchPath, NotPermitted."""
     require_readable(path)
     text_of, scratch = file_text, tools_tmpdir()
     owner = tools.of_configuration(path, text_of)
@@ -316,20 +315,20 @@ def slaptest(path: Path) -> Acceptance:
 
 # --- changes ---------------------------------------------------------------------------------------------------------
 #
-# A changed configuration is made with slapd's own tools, beside the real one, or over LDAP. Files are put in place by
-# the caller: nothing here touches the operator's own.
+# A change is made over LDAP, or in a copy of the configuration that slapd's own tools check. The functions here never
+# write to the operator's files; the caller replaces them.
 
 
-_LINES = re.compile(rb"[^\n]*\n(?: [^\n]*\n)*")  # with those that continue them
-_CRC = re.compile(rb"# CRC32 [0-9a-f]{8}")  # of what follows the comments, as slapd writes it
-BY_VALUE = ("olcDbIndex",)  # deleted and added value by value, so that slapd indexes only what is new
+_LINES = re.compile(rb"[^\n]*\n(?: [^\n]*\n)*")  # a line with its continuation lines
+_CRC = re.compile(rb"# CRC32 [0-9a-f]{8}")  # slapd's checksum of the text after the comments
+BY_VALUE = ("olcDbIndex",)  # deleted and added value by value, so that slapd builds only the new indexes
 
 
 def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
-    """The file of an entry of slapd.d with changed settings; every other line stays as it is, so that nothing but the
+    """Returns the file of a slapd.d entry with changed settings. All other lines stay the same, so that nothing but the
     changes can get into the operator's configuration.
 
-    Not written by slapmodify: OpenLDAP 2.4 has none, and 2.5 and 2.6 give the entry a new entryUUID.
+    slapmodify is not used: OpenLDAP 2.4 lacks it, and in 2.5 and 2.6 it gives the entry a new entryUUID.
     """
     settings = {one.attribute: [value.encode() for value in one.after] for one in changes}
     settings |= _stamp(source)
@@ -343,26 +342,26 @@ def edited(entry: bytes, source: Config, changes: Sequence[Change]) -> bytes:
 
 
 def _name(line: bytes) -> bytes:
-    """Of the attribute that a line of LDIF has a value of; a line that is empty or a comment has none."""
+    """Returns the attribute type in an LDIF line, in lower case, without options."""
     return line.partition(b":")[0].partition(b";")[0].lower()
 
 
 def _stamp(source: Config) -> dict[str, list[bytes]]:
-    """What slapd itself would note about a change."""
+    """Returns the operational attributes that slapd itself would write for a change."""
     now = datetime.now(timezone.utc)
     csn = f"{now:%Y%m%d%H%M%S}.{now.microsecond:06}Z#000000#{source.server_id or 0:03x}#000000"
     return {"modifyTimestamp": [f"{now:%Y%m%d%H%M%SZ}".encode()], "entryCSN": [csn.encode()]}
 
 
 def entry_file(directory: Path, database: Database) -> Path:
-    """Where a slapd.d keeps the entry of a database (back-ldif's layout)."""
+    """Returns the path of a database's entry in a slapd.d (back-ldif's layout)."""
     name = database.entry_dn.partition(",")[0]
     return directory / "cn=config" / f"{name}.ldif"
 
 
 def check_directory(source: Config, database: Database, entry: bytes, changes: Sequence[Change]) -> Config:
-    """What slapd's tools read of a slapd.d like `source`, with `entry` as the file of the database. They cannot change
-    it. Raises ConfigRefused."""
+    """Returns the configuration that slapd's tools read from a copy of the slapd.d `source` with `entry` as the file of
+    the database. The tools cannot change the copy. Raises ConfigRefused if they reject the copy."""
     with temporary.directory("tune", tools_tmpdir()) as scratch:
         copy = scratch / "slapd.d"
         copy_directory(source.path, copy)
@@ -376,7 +375,7 @@ def check_directory(source: Config, database: Database, entry: bytes, changes: S
 
 
 def modify(session: Session, entry_dn: str, changes: Sequence[Change]) -> None:
-    """Change an entry of cn=config of a running server, all or nothing. Raises ConfigRefused with slapd's words."""
+    """Changes an entry of a running server's cn=config in one operation. Raises ConfigRefused with slapd's message."""
     try:
         session.modify(entry_dn, [one for change in changes for one in _modifications(change)])
     except ServerRefused as error:
@@ -388,8 +387,8 @@ Modification = tuple[int, str, list[bytes] | None]
 
 
 def _modifications(change: Change) -> Iterator[Modification]:
-    """Never an empty replace: slapd refuses that of an absent attribute. Nor one of an absent olcUpdateDN, which slapd
-    then takes for one that is there, or of an absent olcSpSessionlog, of which slapd 2.4.57 dies."""
+    """Yields the modifications for a change. Absent attributes are never replaced: slapd refuses an empty replace of
+    them, takes an absent olcUpdateDN for an existing one, and crashes (2.4.57) for an absent olcSpSessionlog."""
     before, after = _bytes(change.before), _bytes(change.after)
     if change.attribute in BY_VALUE:
         gone, come = [v for v in before if v not in after], [v for v in after if v not in before]
@@ -408,7 +407,7 @@ def _bytes(values: Sequence[str]) -> list[bytes]:
 
 
 def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
-    """The change of an entry as an LDIF record, for people."""
+    """Returns the changes of an entry as an LDIF change record, for display."""
     words = {_DELETE: "delete", _ADD: "add", _REPLACE: "replace"}
     lines = [f"dn: {entry_dn}", "changetype: modify"]
     for kind, name, of in (one for change in changes for one in _modifications(change)):
@@ -417,7 +416,7 @@ def change_record(entry_dn: str, changes: Sequence[Change]) -> str:
 
 
 def keeps_changes(found: Config) -> bool:
-    """Will a running server's changes outlive it? One that reads slapd.conf keeps cn=config in memory alone."""
+    """Returns True if changes of cn=config survive a restart; with a slapd.conf they exist only in slapd's memory."""
     from_text = found.values("cn=config", "olcConfigFile")
     return not from_text or bool(found.values("cn=config", "olcConfigDir"))
 
@@ -428,7 +427,7 @@ def _refusal(path: str, changes: Sequence[Change], reason: object) -> ConfigRefu
 
 
 def other_differences(before: Config, after: Config, changed: Database) -> list[str]:
-    """Settings that differ beyond the mdb settings of `changed`: "DN attribute"; none may."""
+    """Returns, as "DN attribute", the settings that differ, except the mdb settings of `changed`."""
     old, new = before.settings, after.settings
     ours = {(changed.entry_dn.lower(), name.lower()) for name in config.TUNED}
     return sorted(" ".join(key) for key in old.keys() | new.keys() if old.get(key) != new.get(key) and key not in ours)

@@ -1,5 +1,5 @@
-"""How to reach a server: ldapsearch's options, with ldapsearch's meaning; what to search for; and commands that an
-operator types on the server's host."""
+"""The options for reaching a server, with the same meaning as ldapsearch's options; the parameters of a search; and
+commands for an operator to type on the server's host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loader.storage import files, held
 
 @dataclass(frozen=True)
 class Sasl:
-    """What SASL mechanisms want to know besides the password: ldapsearch's -U -X -R -O -N."""
+    """The parameters of SASL mechanisms except the password: ldapsearch's -U -X -R -O -N."""
 
     authcid: str | None = None
     authzid: str | None = None
@@ -27,7 +27,7 @@ class Sasl:
     as_written: bool = False  # take the server's name from the URI, not from DNS
 
     def options(self) -> tuple[str, ...]:
-        """As they were given."""
+        """Returns the command line options."""
         given = {"-U": self.authcid, "-X": self.authzid, "-R": self.realm, "-O": self.properties}
         words = [word for letter, value in given.items() if value for word in (letter, value)]
         return (*words, *(["-N"] if self.as_written else []))
@@ -35,9 +35,8 @@ class Sasl:
 
 @dataclass(frozen=True)
 class Connection:
-    """Where None stands, libldap's own files and variables decide (ldap.conf, ~/.ldaprc, LDAPURI, LDAPBASE ...).
-
-    The password is a file or, when it was typed at a prompt, text kept in memory; it never stands in an argument list.
+    """The options of a connection. None: libldap's files and variables decide (ldap.conf, ~/.ldaprc, LDAPURI, LDAPBASE
+    ...). The password is in a file or, if typed at a prompt, in memory; it never appears in an argument list.
     """
 
     uri: str | None = None
@@ -61,11 +60,11 @@ class Connection:
 
     @property
     def authcid(self) -> str | None:
-        """Who SASL says we are: -U, else what -D says."""
+        """Returns the SASL authentication identity: -U, else -D."""
         return self.sasl.authcid or self.bind_dn
 
     def identity(self) -> dict[str, object]:
-        """What tells one connection from another, without secrets: for the catalogue and manifests."""
+        """Returns the identifying options, without secrets, for the catalogue and manifests."""
         sasl = {"authcid": self.sasl.authcid, "authzid": self.sasl.authzid}
         return {
             "uri": self.uri,
@@ -76,7 +75,7 @@ class Connection:
         }
 
     def options(self, uri: str | None = None) -> tuple[str, ...]:
-        """As they were given, for a command line; a password that was typed is asked for again."""
+        """Returns the options for another command line; for a typed password, -W, which prompts again."""
         where = uri or self.uri
         words = ["-H", where] if where else []
         words += ["-" + "Z" * self.start_tls] if self.start_tls else []
@@ -90,7 +89,7 @@ class Connection:
         return tuple(words)
 
     def secret(self) -> bytes | None:
-        """The password. As in ldapsearch -y the whole file is the password, a newline at its end included."""
+        """Returns the password. As with ldapsearch -y, the password is the whole file, including a final newline."""
         if self.password is not None:
             return self.password.encode()
         if self.password_file is None:
@@ -103,7 +102,7 @@ class Connection:
                 return file.read()
 
 
-@cache  # once a run: every connection reads the file again
+@cache  # one warning per run, although every connection reads the file again
 def _warn_if_readable(path: str, mode: int) -> None:
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         who = "every user of this host" if mode & stat.S_IROTH else "its group"
@@ -113,58 +112,57 @@ def _warn_if_readable(path: str, mode: int) -> None:
 
 
 # --- search ----------------------------------------------------------------------------------------------------------
-#
-# What to search for.
 
 
 EVERYTHING = ("*", "+")
-SUBENTRIES = "1.3.6.1.4.1.4203.1.10.1"  # the control
+SUBENTRIES = "1.3.6.1.4.1.4203.1.10.1"  # the subentries control (RFC 3672)
 
 
 @dataclass(frozen=True)
 class Search:
-    """One search. Referral objects are entries in it (ldapsearch -M, RFC 3296), and aliases are not followed."""
+    """One search. It returns referral objects as entries (ldapsearch -M, RFC 3296) and does not follow aliases."""
 
     base: str
     where: str = "(objectClass=*)"
     scope: str = "sub"
     attributes: tuple[str, ...] = EVERYTHING
-    page: int = 0  # entries a page; 0 asks for no pages
-    # RFC 3672: these alone, which no other search shows (but one of a single entry). For servers that offer SUBENTRIES.
+    page: int = 0  # entries per page; 0: no paged results
+    # True: return only subentries (RFC 3672), which other searches omit (except for the scope "base"). The server must
+    # support the control SUBENTRIES.
     subentries: bool = False
 
 
 # --- shell commands --------------------------------------------------------------------------------------------------
 #
-# Commands for an operator's shell on the host of a server: who gives them may not know its cn=config.
+# Commands for an operator's shell on the server's host, built without knowledge of the server's cn=config.
 
 
-_SAFE = re.compile(rb"(?![ :<])[\x20-\x7e]*(?<! )\Z")  # RFC 2849 SAFE-STRING, without a space at its end
+_SAFE = re.compile(rb"(?![ :<])[\x20-\x7e]*(?<! )\Z")  # RFC 2849 SAFE-STRING, without a trailing space
 
 
 def external(uri: str) -> str:
-    """How root comes to cn=config there."""
+    """Returns the options with which root reaches cn=config on the server's host."""
     return f"-Q -Y EXTERNAL -H {shlex.quote(uri) if uri.startswith('ldapi:') else 'ldapi:///'}"
 
 
 def searching(uri: str) -> str:
-    """The beginning of a search; the base follows."""
+    """Returns the beginning of an ldapsearch command; the caller appends the base."""
     return f"ldapsearch {external(uri)} -LLL -o ldif-wrap=no -b"
 
 
 def find_database(uri: str, suffix: str) -> str:
-    """Puts the DN of a database's entry in cn=config into DB."""
+    """Returns a shell command that sets DB to the DN of the database's entry in cn=config."""
     where = shlex.quote(f"(olcSuffix={asserted(suffix)})")
     return f"DB=$({searching(uri)} cn=config {where} 1.1 | sed -n 's/^dn: //p')"
 
 
 def asserted(text: str) -> str:
-    """As a value in a filter (RFC 4515)."""
+    """Returns the text escaped as a value in a filter (RFC 4515)."""
     return re.sub(r"[*()\\\0]", lambda found: f"\\{ord(found[0]):02x}", text)
 
 
 def line(name: str, value: bytes) -> str:
-    """Of an LDIF record."""
+    """Returns a line of an LDIF record, in base64 if necessary."""
     if _SAFE.match(value):
         return f"{name}: {value.decode('ascii')}"
     return f"{name}:: {base64.b64encode(value).decode('ascii')}"

@@ -1,12 +1,12 @@
-"""A private configuration for slapd's offline tools, or a slapd of ours: one back-mdb database, and nothing else that
+"""A private configuration for slapd's offline tools or a private slapd: one back-mdb database, and nothing else that
 they could open.
 
-It is made from the settings that decide what slapadd and slapindex accept and store (loader/backmdb.py). Others stay
-behind: other databases and the glue between them, syncrepl, log files, TLS files, credentials, access rules, and every
-overlay but two. In tool mode overlays do nothing for an entry (backover.c hands all tool calls to the database), except
-glue, which writes into subordinate databases. The schema that overlays and backends bring along is registered when
-their module is loaded (*_initialize in 2.4 to 2.6), so all modules stay; with dds in the database the schema check
-takes dynamicObject, and ppolicy of 2.4 changes pwdAttribute once it is configured.
+The configuration contains the settings that decide what slapadd and slapindex accept and store (loader/backmdb.py). It
+omits the other databases and their glue, syncrepl, log files, TLS files, credentials, access rules, and all overlays
+but two. In tool mode overlays do not process entries (backover.c passes all tool calls to the database), except glue,
+which writes into subordinate databases. Overlays and backends register their schema when their module is loaded
+(*_initialize in 2.4 to 2.6), so all modules are kept. The two overlays are dds, which makes the schema check accept
+dynamicObject, and ppolicy, which changes pwdAttribute in 2.4.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 Values = Sequence[bytes]
 
 _EVERYWHERE = for_tools("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
-# What makes a difference to the schema, and how.
+# Overlays that change the schema check, by the name of the effect in `loader.schema.Effects`.
 _OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
-_OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR completes all entries as that one's
+_OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these of SUPERIOR to glued entries
 
 _CONFIG = re.compile(r"cn=config$", re.IGNORECASE)
 _MODULE = re.compile(r"cn=module(\{\d+\})?,cn=config$", re.IGNORECASE)
@@ -55,10 +55,10 @@ def configured(
     settings: Mapping[str, Values] | None = None,
     superior: Database | None = None,
 ) -> Iterator[Path]:
-    """A slapd.d below `place` that has the one database, with other `settings` (olcDbDirectory, olcDbMaxSize ...).
+    """Yields a slapd.d below `place` (mode 0700, removed after the body) that has only `database`.
 
-    Without olcDbDirectory among them its directory is an empty one. `superior`: the database by whose name the entries
-    are loaded (glue). Mode 0700, removed at the end. Raises SettingRefused, ConfigUnreadable.
+    `settings`: replacements (olcDbDirectory, olcDbMaxSize ...); the default olcDbDirectory is an empty directory.
+    `superior`: for glue, the database whose suffix is given to slapadd -b. Raises SettingRefused, ConfigUnreadable.
     """
     require(source, database, superior or database)
     home = place / "slapd.d"
@@ -101,14 +101,14 @@ def _entries(
 
 
 def _named(source: Config, pattern: re.Pattern[str]) -> Mapping[str, Values]:
-    """The attributes of the first entry of such a name."""
+    """Returns the attributes of the first entry whose DN matches `pattern`."""
     return next((found for name, found in source.entries if pattern.match(name)), {})
 
 
 def _databases(
     source: Config, database: Database, settings: Mapping[str, Values], nowhere: Path, superior: Database
 ) -> Iterator[Entry]:
-    """The database, behind others that stand for those below it: slapadd shall refuse their entries."""
+    """Yields the database, after placeholders for the databases below it, so that slapadd refuses those entries."""
     number = 1
     for suffix in config.suffixes_below(source, database):
         yield _made(
@@ -150,7 +150,7 @@ def _attributes(source: Config, database: Database) -> Mapping[str, Values]:
 
 
 def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:
-    """Those of `names` that are there, spelled as in `names`."""
+    """Returns the present attributes among `names`, spelled as in `names`."""
     found = {name.lower(): values for name, values in attributes.items()}
     return {name: found[name.lower()] for name in names if found.get(name.lower())}
 
@@ -162,31 +162,31 @@ def _made(name: str, classes: Sequence[str], attributes: Mapping[str, Values]) -
 
 # --- slapd -----------------------------------------------------------------------------------------------------------
 #
-# A slapd on such a configuration: on a socket alone, as the account of the database, gone at the end.
+# Runs a slapd on such a configuration, as the account of the database; it listens only on a private socket.
 
 
-_PATIENCE = 60.0  # seconds; it opens a database and listens, however large that is
+_PATIENCE = 60.0  # seconds until slapd listens; opening a database takes no longer if the database is large
 _LOOK = 0.02
 _LONGEST_SOCKET = 107  # bytes, sun_path of unix(7): slapd crashes on a longer name
 
 
 @contextmanager
 def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
-    """A session with a slapd that runs on `config`, slapd.d or slapd.conf, as `owner`.
+    """Yields a session with a new slapd that runs on `config` (slapd.d or slapd.conf) as `owner`.
 
-    Nobody else can reach its socket. Raises ToolFailed with its last words if it does not begin to listen,
-    UsageProblem if TMPDIR is too long.
+    Other accounts cannot reach the slapd's socket. Raises ToolFailed with slapd's last output if slapd ends before it
+    listens, ServerDown if slapd does not listen in time, UsageProblem if TMPDIR is too long.
     """
     from loader.server.session import session
 
     uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
-    with temporary.directory("slapd", tmpdir) as place:  # the path of a socket may not be long
+    with temporary.directory("slapd", tmpdir) as place:  # a short path, since socket paths are limited
         tools.change_owner(owner, place)
         path = place / "ldapi"
         if len(bytes(path)) > _LONGEST_SOCKET:
             raise UsageProblem(reason=f"TMPDIR: {place} is too long for a socket in it")
         uri = f"ldapi://{quote(str(path), safe='')}"
-        # -d keeps it in the foreground, its words on stderr; -s 0 keeps them out of the system's log.
+        # -d keeps slapd in the foreground with its log on stderr; -s 0 keeps the log out of syslog.
         words = ["-d", "none", "-s", "0", "-h", uri, "-F" if config.is_dir() else "-f", str(config)]
         with Child(tools.server_tool_as(uid, gid, "slapd", *words)) as child:
             _await(child, path)
@@ -195,7 +195,7 @@ def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Ite
 
 
 def _await(child: Child, path: Path) -> None:
-    """It makes its socket at once, and listens once the database is open."""
+    """Waits until slapd listens. slapd creates its socket at once, but listens only after opening the database."""
     deadline = time.monotonic() + _PATIENCE
     while not _listens(path):
         if child.has_ended:

@@ -1,5 +1,5 @@
-"""Questions to a server: does it answer, and can it read its databases (asked anonymously, and not for long)? How many
-entries has it? What does it tell of itself before entries are read or added: its attributes, controls, suffixes?"""
+"""Asks a server whether it answers and can read its databases (anonymously, with a short timeout), how many entries it
+has, and which attributes, controls and suffixes it has, before entries are read or added."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from loader.progress import Meter
 from loader.server.options import EVERYTHING, Connection
 from loader.server.session import Attributes, Session, session
 
-PATIENCE = 15.0  # seconds for one server: a plugin has a minute for all it asks
-DEAD = (ServerDown, ConnectionLost, NotLdap)  # nobody answers there
-_BROKEN = (ldap.OTHER, ldap.OPERATIONS_ERROR)  # what back-mdb answers if LMDB fails
+PATIENCE = 15.0  # seconds per server: a monitoring plugin has a minute for all its queries
+DEAD = (ServerDown, ConnectionLost, NotLdap)  # no LDAP server answers
+_BROKEN = (ldap.OTHER, ldap.OPERATIONS_ERROR)  # back-mdb's result codes after an LMDB error
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """`silence`: why slapd answers at none of its URIs; empty if it answers. `failed`: suffixes of databases that it
-    cannot read, and its words."""
+    """A server's condition. `silence`: why slapd answers at none of its URIs; "" if it answers. `failed`: (suffix,
+    error message) per database that slapd cannot read."""
 
     silence: str = ""
     failed: tuple[tuple[str, str], ...] = ()
 
 
 def of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
-    """Raises TlsFailed if slapd has only URIs whose certificate libldap does not trust."""
+    """Checks a slapd and its databases. Raises TlsFailed if TLS fails at a URI and slapd answers at no other URI."""
     silent: list[str] = []
     untrusted: TlsFailed | None = None
     for uri in sorted(uris, key=_rank):
@@ -47,20 +47,20 @@ def of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
         except TlsFailed as error:
             untrusted = error
         except LoaderError:
-            return Answers()  # it answered that it takes no anonymous bind
+            return Answers()  # the server answered, but refused the anonymous bind
     if untrusted is not None:
         raise untrusted
     return Answers("; ".join(silent))
 
 
 def _rank(uri: str) -> int:
-    """ldapi first, for slapd may demand encryption of the others; ldaps last, whose certificate may not be trusted."""
+    """Ranks ldapi first, since slapd may require TLS elsewhere; ldaps last, since its certificate may be untrusted."""
     return {"ldapi": 0, "ldaps": 2}.get(uri.partition(":")[0], 1)
 
 
 @contextmanager
 def hurried(connection: Connection) -> Iterator[Session]:
-    """A session that is given up after PATIENCE: then it raises ServerDown or ConnectionLost."""
+    """Yields a session whose operations raise ServerDown or ConnectionLost after PATIENCE seconds in all."""
     late = threading.Event()
     timer = threading.Timer(PATIENCE, late.set)
     timer.daemon = True
@@ -85,15 +85,15 @@ def _failed(server: Session, suffixes: Sequence[str]) -> Iterator[tuple[str, str
 
 # --- repeated --------------------------------------------------------------------------------------------------------
 #
-# Many small searches one after the other over one connection, as a simple client has them.
+# Runs many small searches one after the other over one connection, like a simple client.
 
 
-_STEP = 100  # searches between two signs of life
+_STEP = 100  # searches between two progress reports
 _LIMIT = 86400.0  # seconds for all of them
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A search of a subtree, and how many entries it finds."""
+    """A subtree search. `entries`: the number of entries that it must find."""
 
     base: str
     filter: str
@@ -101,7 +101,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> float:
-    """How long they took. Raises ServerRefused if one finds another number of entries."""
+    """Returns the seconds that the searches took. Raises ServerRefused if one finds another number of entries."""
 
     def talk(connection: Any) -> float:
         began = time.monotonic()
@@ -119,25 +119,24 @@ def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> 
 
 # --- entry count -----------------------------------------------------------------------------------------------------
 #
-# How many entries a provider has, where an account that may only read the tree asks.
+# Estimates a provider's entry count, for an account that may only read the tree.
 
 
-_ENOUGH = 100  # entries in a sample
-_MOST_COUNTED = 20_000
-_SECONDS = 5  # for the server, which looks at every entry: enough for some five million
-_STEPS = (8, 4)  # bits: samples of a 256th of the tree, and of a 16th
-_EVEN = 1.5  # times that two samples beside each other may differ
+_ENOUGH = 100  # minimum entries in a sample
+_MOST_COUNTED = 20_000  # maximum entries in a sample
+_SECONDS = 5  # time limit for the server, which evaluates every entry: enough for about five million entries
+_STEPS = (8, 4)  # bits of the entryUUID: samples of 1/256 of the tree, then of 1/16
+_EVEN = 1.5  # maximum ratio of the entry counts of two adjacent samples
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
-    """As slapd's monitor counts them, else by a sample (`sampled`: it is worth seconds of the server's work): about.
-    None where neither tells."""
+    """Returns the entry count of cn=Monitor, else an estimate if `sampled` permits that (seconds of server time)."""
     counted = server.counted(suffix)
     return _by_sample(server, suffix) if counted is None and sampled else counted
 
 
 def _by_sample(server: Session, suffix: str) -> int | None:
-    """By the entries with the least entryUUIDs, if UUIDs are spread evenly: twice as many up to twice as far."""
+    """Estimates the count from the lowest entryUUIDs. None unless twice the range has about twice the entries."""
     try:
         for bits in _STEPS:
             one, two = (_count(server, suffix, _below(bits - more)) for more in (0, 1))
@@ -152,7 +151,7 @@ def _by_sample(server: Session, suffix: str) -> int | None:
 
 
 def _below(bits: int) -> str:
-    """One of so many bits of the entryUUIDs: 8 for a 256th."""
+    """Returns the filter for the lowest 1/2^bits of all entryUUIDs; 8 bits are 1/256."""
     return f"(entryUUID<={(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff)"
 
 
@@ -166,21 +165,21 @@ def _count(server: Session, suffix: str, where: str) -> int | None:
 
 TRANSACTIONS = (b"1.3.6.1.1.21.1", b"1.3.6.1.1.21.3")  # RFC 5805: start and end
 _OPENLDAP = b"OpenLDAProotDSE"
-# Found anew for each answer by a look at all groups: ten times the cost of the rest of an entry in OpenDJ 4.9. It goes
-# by that name in Sun's directory server and its descendants; where clients may set it (eduMember), it is data.
+# isMemberOf is computed from all groups for each returned entry: in OpenDJ 4.9 it costs ten times the rest of an entry.
+# Sun's directory server and its descendants use this name. Where clients may set it (eduMember), it is stored data.
 _COSTLY = "ismemberof"
 # Syntaxes whose values name entries: DN, and Name And Optional UID (RFC 4517).
 _NAMING = ("1.3.6.1.4.1.1466.115.121.1.12", "1.3.6.1.4.1.1466.115.121.1.34")
 _WORD = re.compile(r"[0-9A-Za-z._;-]+")
-_SHOWN = 200  # characters of a definition in a message
+_SHOWN = 200  # maximum characters of a definition in a message
 
 
 @dataclass(frozen=True)
 class SubschemaInfo:
-    """`protected`: names, in lower case, of attributes that clients may not set (NO-USER-MODIFICATION, RFC 4512).
-    `aliases`: (other name, name that the server shows), in lower case. `openldap`: it is a slapd. `naming`: all names,
-    in lower case, of user attributes whose values are DNs. `memberof`: slapd has loaded slapo-memberof. `of_2_7`: it is
-    of OpenLDAP 2.7. Both count as true where no schema is shown."""
+    """A server's properties; all names are in lower case. `transactions`: RFC 5805 is supported. `contexts`: suffixes.
+    `protected`: names of attributes that clients may not set (NO-USER-MODIFICATION, RFC 4512). `aliases`: (other name,
+    name that the server returns). `openldap`: the server is slapd. `naming`: names of user attributes whose values are
+    DNs. `memberof`: slapo-memberof is loaded. `of_2_7`: OpenLDAP 2.7. The last two are True if no schema is visible."""
 
     transactions: bool
     contexts: tuple[str, ...]
@@ -193,10 +192,10 @@ class SubschemaInfo:
 
 
 def subschema(server: Session) -> SubschemaInfo:
-    """Asked of the root DSE and the subschema; a server that shows no schema has neither names nor aliases here."""
+    """Reads the root DSE and the subschema. The result has no names or aliases if the server shows no schema."""
     root = server.read("", ["*", "+"])
     types = list(_types(server, root))
-    # slapd shows the settings of its modules, too.
+    # slapd's subschema includes the configuration attributes of loaded modules.
     known = {name.lower() for one in types for name in one.names}
     return SubschemaInfo(
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
@@ -211,7 +210,8 @@ def subschema(server: Session) -> SubschemaInfo:
 
 
 def everything(server: Session) -> tuple[str, ...]:
-    """What to ask for to get all of an entry but what costs the server too much and cannot be loaded anyway."""
+    """Returns the attributes to request for whole entries. Omits a computed isMemberOf, which costs the server too much
+    and cannot be loaded."""
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if _OPENLDAP in root.get("objectclass", []):
         return EVERYTHING
@@ -228,14 +228,14 @@ def is_openldap(server: Session) -> bool:
 
 
 def object_classes(server: Session) -> Iterator[str]:
-    """The first name of each that can be read."""
+    """Yields the first name of each object class whose definition can be parsed."""
     root = server.read("", ["subschemaSubentry"])
     for place in _texts(root.get("subschemasubentry", [])):
         found = server.read(place, ["objectClasses"], "(objectClass=subschema)")
         for text in _texts(found.get("objectclasses", [])):
             try:
                 names = ObjectClass(text).names
-            except Exception:  # as in _type
+            except Exception:  # python-ldap raises errors of many types, as in `_type`
                 continue
             yield from names[:1]
 
@@ -248,8 +248,8 @@ def _types(server: Session, root: Attributes) -> Iterator[AttributeType]:
 
 
 def _type(text: str, uri: str, place: str) -> AttributeType:
-    """Raises SchemaUnreadable. python-ldap has many ways to say what it cannot read, assertions among them; what it
-    reads without a complaint may lack its OID."""
+    """Parses a definition. Raises SchemaUnreadable if that fails. python-ldap raises exceptions of many types, such as
+    AssertionError; without an exception the result may still lack the OID."""
     try:
         found = AttributeType(text)
         whole = _is_whole(found, text)
@@ -261,13 +261,14 @@ def _type(text: str, uri: str, place: str) -> AttributeType:
 
 
 def _is_whole(one: AttributeType, text: str) -> bool:
-    """Some servers have words for OIDs. Names stand in quotes (RFC 4512), which python-ldap does not ask for."""
+    """Returns True if the OID (some servers use words for OIDs) and the names are valid. Names must be in quotes (RFC
+    4512), which python-ldap does not check."""
     words = all(_WORD.fullmatch(word) for word in (one.oid, *one.names))
     return words and all(f"'{name}'" in text for name in one.names)
 
 
 def _others(one: AttributeType) -> Sequence[str]:
-    """The other names of an attribute type, and its OID."""
+    """Returns the names of an attribute type after the first, and its OID; nothing for a type without names."""
     names: Sequence[str] = (*one.names[1:], one.oid)
     return names if one.names else ()
 

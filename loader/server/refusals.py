@@ -1,5 +1,5 @@
-"""Why a server refused: a bind, TLS, or a limit that a search met; with what an operator can do about it, as commands
-for the server's host."""
+"""Explains why a server refused a bind or TLS, or which limit ended a search, with commands for the server's host that
+solve the problem."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 # --- bind ------------------------------------------------------------------------------------------------------------
 
 
-# Result codes: RFC 4511, A.1; below 0 libldap's own (ldap.h).
+# Result codes: RFC 4511, A.1; negative codes are libldap's own (ldap.h).
 _LOCAL_ERROR, _AUTH_UNKNOWN = -2, -6
 REFERRAL, _INVALID_DN = 10, 34
 _NOT_SUPPORTED, _OTHER = 7, 80  # authMethodNotSupported
 _WEAK = (8, 13)  # strongerAuthRequired, confidentialityRequired
-# inappropriateAuthentication, invalidCredentials, insufficientAccessRights (who may act for whom)
+# inappropriateAuthentication, invalidCredentials, insufficientAccessRights (no permission to act as another identity)
 _INVALID = (48, 49, 50)
 _TOO_WEAK = "SASL(-15)"  # sasl.h, SASL_TOOWEAK
 _NO_MECHANISM = "SASL(-4)"  # sasl.h, SASL_NOMECH
 
-# What MIT's library says, and what helps.
+# Parts of MIT Kerberos's error messages, with the advice for each.
 _TICKET = (
     "Get a ticket with kinit (klist shows what there is); where nobody can type a password, KRB5_CLIENT_KTNAME names a "
     "keytab. The same command goes on then."
@@ -72,9 +72,8 @@ _KEYTAB = (
 
 
 def bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> LoaderError | None:
-    """None where it has nothing to do with who we are. `result`: the code; `reason`: with the diagnostic message.
-
-    binding: it was the bind that failed. Of what comes later only one that was too weak shows there.
+    """Returns the error for a failure that concerns the account, None for other failures. `result`: the result code.
+    `reason`: text with the diagnostic message. `binding`: True if the bind failed; later only TooWeak is possible.
     """
     if not binding and result not in _WEAK:
         return None
@@ -98,7 +97,7 @@ def bind_error(connection: Connection, uri: str, result: int, reason: str, bindi
 
 def _credentials_advice(connection: Connection) -> str:
     file = connection.password_file
-    # What a pipe holds is read once.
+    # A pipe can be read only once, so only regular files are checked.
     if file and Path(file).is_file() and (connection.secret() or b"").endswith(b"\n"):
         return (
             f"{file} ends with a newline, and that belongs to the password, as with ldapsearch -y. Remove it: "
@@ -111,7 +110,7 @@ def _credentials_advice(connection: Connection) -> str:
 
 
 def referred(uri: str, operation: str, reason: str) -> Referred:
-    """`reason`: libldap's, or the core's, which both contain the URIs."""
+    """Returns the error for a referral. `reason`: libldap's or the core's message; both contain the URIs."""
     uris = re.findall(r"ldap[is]?://[^\s/,]*", reason)
     provider = ", ".join(dict.fromkeys(uris)) or "another server, which it does not name"
     return Referred(uri=uri, operation=operation, provider=provider)
@@ -125,7 +124,7 @@ def _advice(reason: str) -> str:
 
 
 def _offered(uri: str) -> str:
-    """The mechanisms that the server tells of; slapd tells only what its security properties allow right now."""
+    """Returns the SASL mechanisms that the server lists; slapd lists only those its security properties allow."""
     handle = ldap.initialize(uri)
     handle.set_option(ldap.OPT_NETWORK_TIMEOUT, 5.0)
     handle.set_option(ldap.OPT_TIMEOUT, 5.0)
@@ -142,7 +141,7 @@ def _offered(uri: str) -> str:
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-# Result codes of a search that ended before its time, and the limit behind each (slapd.conf(5), limits).
+# Result codes of a search that a limit ended, with the limit for each code (slapd.conf(5), limits).
 LIMITS = {3: "the time limit", 4: "the size limit", 11: "a limit on paged or unindexed searches"}
 _SETTING, _ANONYMOUS = "olcLimits", "anonymous"
 _LIFTED = (
@@ -153,7 +152,7 @@ _LIFTED = (
 
 @dataclass(frozen=True)
 class _Limits:
-    """As cn=config shows it. limits: values of olcLimits in their order, numbered. kept: changes outlive the server."""
+    """A database's limits in cn=config. `limits`: olcLimits values with numbers. `kept`: changes survive a restart."""
 
     entry_dn: str
     limits: tuple[bytes, ...]
@@ -163,13 +162,13 @@ class _Limits:
 def limit_error(
     connection: Connection, uri: str, base: str, reason: str, status: int, server: Session | None = None
 ) -> LimitTooLow:
-    """`server`: asked who the account is, for a SASL bind tells a client nothing of its DN, and for its limits. None
-    where no session can be had."""
+    """Returns the error for a limit, with commands that lift it. `server`: a session for reading the current limits and
+    the account's DN, which a SASL bind does not return; None if no session is available."""
     identity, suffix, known = connection.who if connection.mechanism else connection.bind_dn or _ANONYMOUS, base, None
     if server is not None:
-        with suppress(LoaderError):  # a server of another kind
+        with suppress(LoaderError):  # the server may not support "Who am I?"
             identity = server.who_am_i() or _ANONYMOUS
-        with suppress(LoaderError):  # or an account that is not shown it
+        with suppress(LoaderError):  # the server may not show cn=config
             suffix = server.context_of(base)
             known = _database(server, suffix)
     lines = tuple(_commands(uri, suffix, identity, known))
@@ -177,7 +176,7 @@ def limit_error(
 
 
 def _database(server: Session, suffix: str) -> _Limits | None:
-    """Of that suffix; None where the account is not shown it."""
+    """Returns the limits of the database with that suffix; None if the account may not read them."""
     entries = server.find("cn=config", f"(olcSuffix={asserted(suffix)})", [_SETTING])
     if not entries:
         return None
@@ -187,7 +186,7 @@ def _database(server: Session, suffix: str) -> _Limits | None:
 
 
 def _commands(uri: str, suffix: str, identity: str, known: _Limits | None) -> Iterator[str]:
-    """Lines to paste into a shell on the server's host."""
+    """Yields lines to paste into a shell on the server's host."""
     subject = f'dn.exact="{identity}"'
     if identity == _ANONYMOUS:
         yield "# This is for whoever does not bind: better bind, as an account of its own."
@@ -202,7 +201,7 @@ def _commands(uri: str, suffix: str, identity: str, known: _Limits | None) -> It
         yield f"ldapmodify {external(uri)} <<'EOF'"
         yield line("dn", known.entry_dn.encode())
         yield "changetype: modify"
-        yield f"{'replace' if known.limits else 'add'}: {_SETTING}"  # others may be hidden
+        yield f"{'replace' if known.limits else 'add'}: {_SETTING}"  # `add` keeps values that may be hidden
         yield from _first_of(value, [one for one in known.limits if not _is_same(one, subject)])
         yield "EOF"
     if known is None or not known.kept:
@@ -211,13 +210,13 @@ def _commands(uri: str, suffix: str, identity: str, known: _Limits | None) -> It
 
 
 def _is_same(limits: bytes, subject: str) -> bool:
-    """slapd takes no second rule for anonymous."""
+    """Returns True for an existing rule for anonymous, which must be removed: slapd accepts no second one."""
     return subject == _ANONYMOUS and values.unordered(limits.decode()).startswith(f"{subject} ")
 
 
 def _first_of(value: bytes, others: Sequence[bytes]) -> Iterator[str]:
-    """The first limits that fit an account count. slapd puts an added value behind all others until it is restarted
-    (bconfig.c, CFG_LIMITS), so all are written anew."""
+    """Yields LDIF lines for all limits with `value` first: slapd applies the first matching rule. An added value would
+    stay behind the others until a restart (bconfig.c, CFG_LIMITS), so all values are replaced."""
     yield line(_SETTING, value)
     for place, other in enumerate(others, 1):
         rest = values.unordered(other.decode("utf-8", "surrogateescape"))
@@ -225,7 +224,7 @@ def _first_of(value: bytes, others: Sequence[bytes]) -> Iterator[str]:
 
 
 def _found_there(uri: str, suffix: str, value: bytes) -> Iterator[str]:
-    """Where the account is not shown cn=config."""
+    """Yields the commands for an account that may not read cn=config: the shell finds the database's entry."""
     shown = f'{searching(uri)} "$DB" -s base {_SETTING}'
     taken = ""
     yield find_database(uri, suffix)
@@ -243,14 +242,14 @@ def _found_there(uri: str, suffix: str, value: bytes) -> Iterator[str]:
 
 # --- TLS -------------------------------------------------------------------------------------------------------------
 #
-# Why TLS with a server failed. libldap on GnuTLS (Debian 12) only says "Can't contact LDAP server", on OpenSSL (Debian
-# 13) of another host's certificate "unable to get CN from peer certificate". So the server is asked once more, only to
-# explain a failure that libldap has already met; nothing is ever sent over the connections that are opened here.
+# Explains why TLS with a server failed. libldap with GnuTLS (Debian 12) only reports "Can't contact LDAP server"; with
+# OpenSSL (Debian 13) it reports "unable to get CN from peer certificate" for another host's certificate. So a second
+# connection repeats the handshake, only to explain the failure; no credentials or data are sent over that connection.
 
 
-TIMEOUT = 10.0  # seconds, for a handshake that has just failed
+TIMEOUT = 10.0  # seconds for repeating the failed handshake
 PORTS = {"ldap": 389, "ldaps": 636}
-# Settings of ldap.conf(5) that name files.
+# Settings of ldap.conf(5) whose values are paths.
 _FILES = {
     "TLS_CACERT": ldap.OPT_X_TLS_CACERTFILE,
     "TLS_CACERTDIR": ldap.OPT_X_TLS_CACERTDIR,
@@ -274,13 +273,14 @@ _CUT = ("non-properly terminated", "unexpected eof")  # GnuTLS, OpenSSL
 
 
 def speaks_of_tls(reason: str) -> bool:
-    """Does it speak of TLS? A line that was cut is no TLS that was refused, whatever ran over it."""
+    """Returns True if the message concerns TLS. A closed connection is no TLS error, even if TLS was in use."""
     words = ("certificate", "TLS", "SSL", "handshake")
     return any(word in reason for word in words) and not any(word in reason for word in _CUT)
 
 
 def tls_failure(uri: str, start_tls: int, reason: str) -> TlsFailed | None:
-    """`reason`: what libldap said. None when TLS is not asked for, works, or nobody answers there at all."""
+    """Returns the error for failed TLS. `reason`: libldap's message. None if TLS is not requested or works, or if no
+    server answers."""
     parts = urlsplit(uri)
     if parts.scheme != "ldaps" and not (start_tls and parts.scheme == "ldap"):
         return None
@@ -291,7 +291,7 @@ def tls_failure(uri: str, start_tls: int, reason: str) -> TlsFailed | None:
 
 
 def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
-    """The reason, empty where none is seen, and what helps."""
+    """Returns the reason ("" if none is found) and the advice."""
     if own := _own_settings():
         return (
             own,
@@ -310,7 +310,7 @@ def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
                 return "", CERTIFICATE
     except ssl.SSLCertVerificationError as error:
         return f"certificate refused: {error.verify_message}", CERTIFICATE
-    except ssl.SSLEOFError:  # the line was cut: that alone says nothing of TLS
+    except ssl.SSLEOFError:  # the server closed the connection, which need not be due to TLS
         return in_clear if scheme == "ldaps" and _answers_in_clear(host, port) else ("", CERTIFICATE)
     except ssl.SSLError as error:
         if scheme == "ldaps" and _answers_in_clear(host, port):
@@ -329,7 +329,7 @@ def _answers_in_clear(host: str, port: int) -> bool:
 
 
 def _start(plain: socket.socket) -> int | None:
-    """The result code with which the server answers StartTLS; None if it does not answer in LDAP."""
+    """Sends StartTLS and returns the result code of the answer; None if the server does not answer in LDAP."""
     plain.settimeout(TIMEOUT)
     plain.sendall(_START_TLS)
     answer = plain.recv(4096)
@@ -338,7 +338,7 @@ def _start(plain: socket.socket) -> int | None:
 
 
 def _own_settings() -> str | None:
-    """What is wrong with ldap.conf: libldap fails on it before a byte of TLS is sent, and says nothing of it."""
+    """Returns the error in ldap.conf's TLS settings, or None. libldap fails on such an error but does not report it."""
     for name, option in _FILES.items():
         file = _text(option)
         if file:
@@ -361,7 +361,7 @@ def _text(option: int) -> str:
 
 
 def _context() -> ssl.SSLContext:
-    """With the certificates that libldap trusts (TLS_CACERT, TLS_CACERTDIR of ldap.conf), as strict as TLS_REQCERT."""
+    """Returns a context with libldap's CA certificates (TLS_CACERT, TLS_CACERTDIR) and strictness (TLS_REQCERT)."""
     file, directory = (ldap.get_option(option) for option in (ldap.OPT_X_TLS_CACERTFILE, ldap.OPT_X_TLS_CACERTDIR))
     context = ssl.create_default_context(cafile=file or None, capath=directory or None)
     if ldap.get_option(ldap.OPT_X_TLS_REQUIRE_CERT) in _ANY_CERTIFICATE:

@@ -1,5 +1,5 @@
-"""A session with a server, through python-ldap: binding, timeouts, and small questions. Errors of libldap leave this
-file as ours. Entries by the million go through wire.py."""
+"""A session with a server, through python-ldap: binding, timeouts, small searches and changes. Errors of libldap are
+converted to LoaderError here. Bulk transfers of entries go through wire.py."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ Entries = list[tuple[str, Attributes]]
 Result = TypeVar("Result")
 
 LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
-_PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # of a server that is about to end, too
-# libldap's answers to a failed handshake, and a server's to a StartTLS that it does not know.
+_PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # temporary errors; a server that is shutting down also returns them
+# The first two: libldap's results for a failed handshake. The third: a server's answer to an unsupported StartTLS.
 _MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
 _ALL = "(objectClass=*)"
 _PAGE = 1000  # entries
-_OVER = 2  # times the size limit that was asked for: a server that sends so many minds none
-# slapo-valsort(5): values as they are stored. A server without the overlay ignores it.
+_OVER = 2  # a server that sends this multiple of the requested size limit ignores the limit
+# slapo-valsort(5): requests values in their stored order. A server without the overlay ignores the control.
 _UNSORTED = RequestControl("1.3.6.1.4.1.4203.666.5.14", False, b"\x30\x03\x01\x01\xff")
 _AS_STORED = [ManageDSAITControl(), _UNSORTED]
 _VISIBLE = RequestControl(SUBENTRIES, True, b"\x01\x01\xff")  # BOOLEAN TRUE in BER
@@ -63,29 +63,29 @@ _SCOPES = {
 }
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _ENTRIES, _MOST, _USED = "olmMDBEntries", "olmMDBPagesMax", "olmMDBPagesUsed"
-_LOOK_EVERY = 0.1  # seconds between two looks whether a question was given up
+_LOOK_EVERY = 0.1  # seconds between two checks whether an operation has been cancelled
 
 _log = logging.getLogger(__name__)
 
 
 class MapPages(msgspec.Struct, frozen=True):
-    """Of a database, as slapd's monitor counts them. `most`: pages of its map. `used`: up to the last page ever used,
-    free ones among them."""
+    """A database's page counts in cn=Monitor. `most`: pages in the map. `used`: pages up to the last page ever used,
+    free pages included."""
 
     most: int
     used: int
 
 
 class Session:
-    """Bound and ready. Use `session(...)`. Every method raises LoaderError."""
+    """A bound connection to a server; `session(...)` creates it. Every method raises LoaderError if it fails."""
 
     def __init__(self, connection: Connection, given_up: threading.Event | None = None) -> None:
         self.connection = connection
         configured = str(ldap.get_option(ldap.OPT_URI) or "ldap://localhost")
-        # libldap's own default has this suffix.
+        # libldap's built-in default URI ends with this suffix.
         self.uri = connection.uri or configured.removesuffix("/??base")
         self._given_up = given_up
-        self._waits = False  # libldap still waits for an answer that nobody wants any more
+        self._waits = False  # a thread is inside libldap; still True after a timeout
         self._explains = False
         try:
             self._ldap = ldap.initialize(self.uri)
@@ -99,18 +99,18 @@ class Session:
 
     def close(self) -> None:
         if self._waits:
-            return  # whoever closes a session waits for what is asked on it; it ends with the program
+            return  # unbind would block until the pending operation ends; the connection ends with the process
         try:
             self._ldap.unbind_s()
         except ldap.LDAPError:
-            pass  # the server may have gone already; nothing is lost with an unbind
+            pass  # the server may have closed the connection already
 
     def _bind(self) -> None:
         if self.connection.start_tls:
             try:
                 self._ldap.start_tls_s()
             except (ldap.CONNECT_ERROR, ldap.SERVER_DOWN):
-                raise  # a failed handshake leaves an open connection, and the bind would go over it in clear
+                raise  # after a failed handshake the connection stays open: a bind would send the password in clear
             except ldap.LDAPError:
                 if self.connection.start_tls > 1:
                     raise
@@ -119,7 +119,7 @@ class Session:
         else:
             _simple_bind(self._ldap, self.uri, self.connection)
 
-    # --- questions and their errors ---
+    # --- operations and their errors ---
 
     def _asking(self, operation: str, ask: Callable[[], Result], base: str = "", limit: float | None = None) -> Result:
         self._waits = True
@@ -136,15 +136,15 @@ class Session:
         return answer
 
     def _ours(self, operation: str, error: ldap.LDAPError, base: str, seconds: float) -> LoaderError:
-        """`seconds`: how long the question took."""
+        """Returns the LoaderError for libldap's error. `seconds`: the duration of the operation."""
         facts = facts_of(error)
-        # libldap asks the socket of a connection that was refused once more, and gets ENOTCONN for the reason.
+        # After a refused connection libldap queries the socket again and reports ENOTCONN, not the reason.
         reason = words_of(error, ("desc",) if facts.get("errno") == errno.ENOTCONN else ("desc", "info"))
         if isinstance(error, ldap.TIMEOUT):
-            # libldap minds TIMEOUT and NETWORK_TIMEOUT of ldap.conf, too, and does not say which it was.
+            # libldap also applies TIMEOUT and NETWORK_TIMEOUT of ldap.conf, and does not report which of them expired.
             reason = f"{operation}: no answer within {seconds:.0f} s"
         result = facts.get("result", 0)
-        # A server that answers (the result is not one of libldap's own, which are negative) has no trouble with TLS.
+        # A non-negative result code comes from the server (libldap's own are negative), so TLS is working.
         maybe_tls = isinstance(error, _MAYBE_TLS) or (result < 0 and refusals.speaks_of_tls(reason))
         if maybe_tls and (failed := refusals.tls_failure(self.uri, self.connection.start_tls, reason)):
             return failed
@@ -166,7 +166,7 @@ class Session:
         return ServerRefused(uri=self.uri, operation=operation, reason=reason)
 
     def _limit_met(self, base: str, reason: str, result: int) -> LoaderError:
-        """Asks the server who we are; a limit that is met by that is not asked about."""
+        """Returns the LoaderError for a limit. `_explains` stops the recursion if the query here meets a limit too."""
         server = None if self._explains else self
         self._explains = True
         try:
@@ -175,17 +175,17 @@ class Session:
             self._explains = server is None
 
     def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
-        """What `talk` makes of libldap's connection: a question of several messages. `limit`: seconds for all of it."""
+        """Returns what `talk` returns for python-ldap's connection. `limit`: seconds; 0 means the usual timeout."""
         return self._asking(operation, lambda: talk(self._ldap), base, limit or None)
 
     # --- changes ---
 
     def replace(self, dn: str, changes: Mapping[str, Sequence[bytes]]) -> None:
-        """Set attributes; an empty sequence removes one."""
+        """Replaces attributes of an entry; an empty sequence removes the attribute."""
         self.modify(dn, [(ldap.MOD_REPLACE, name, list(values) or None) for name, values in changes.items()])
 
     def replace_if(self, dn: str, where: str, changes: Mapping[str, Sequence[bytes]]) -> bool:
-        """Set attributes of an entry of which the filter is true (RFC 4528); False where it is not."""
+        """Replaces attributes if the entry matches the filter `where` (RFC 4528); returns False if it does not."""
         modlist = [(ldap.MOD_REPLACE, name, list(values)) for name, values in changes.items()]
 
         def replaced() -> bool:
@@ -198,7 +198,7 @@ class Session:
         return self._asking(f"modify {dn}", replaced, dn, COMMIT)
 
     def modify(self, dn: str, modlist: list[Any]) -> None:
-        """python-ldap's list: (ldap.MOD_*, name, values or None)."""
+        """Modifies an entry. `modlist`: python-ldap's list of (ldap.MOD_*, name, values or None)."""
         self._asking(f"modify {dn}", lambda: self._ldap.modify_s(dn, modlist), dn, COMMIT)
 
     def add(self, dn: str, attributes: Mapping[str, Sequence[bytes]]) -> None:
@@ -220,21 +220,21 @@ class Session:
         return self._asking(f"{'read' if scope == ldap.SCOPE_BASE else 'search'} {base}", ask, base)
 
     def read(self, dn: str, attributes: Sequence[str] = ("*", "+"), where: str = _ALL) -> Attributes:
-        """One entry, a referral object too. Raises NoSuchBase."""
+        """Returns an entry, which may be a referral object; {} if `where` does not match it. Raises NoSuchBase."""
         entries = self._search(dn, ldap.SCOPE_BASE, where, attributes)
         return _lowered(*entries[0])[1] if entries else {}
 
     def spelt(self, dn: str) -> str:
-        """The name of an entry, a referral object too, as the server writes it. Raises NoSuchBase."""
+        """Returns the entry's DN in the server's spelling. Raises NoSuchBase."""
         entries = self._search(dn, ldap.SCOPE_BASE, _ALL, ["1.1"])
         return str(entries[0][0]) if entries else dn
 
     def matches(self, dn: str, where: str) -> bool:
-        """Is the filter true of this entry?"""
+        """Returns True if the filter `where` matches the entry. Raises NoSuchBase."""
         return any(name is not None for name, _ in self._search(dn, ldap.SCOPE_BASE, where, ["1.1"]))
 
     def exists(self, dn: str) -> bool:
-        """Is there such an entry, as far as we are allowed to know?"""
+        """Returns True if the entry exists and the account may see it."""
         try:
             self.read(dn, ["1.1"])
         except NoSuchBase:
@@ -249,16 +249,16 @@ class Session:
         scope: int = ldap.SCOPE_SUBTREE,
         subentries: bool = False,
     ) -> Entries:
-        """The few entries (or subentries) that match; not for bulk."""
+        """Returns the matching entries (or subentries) in one list, so only for small results."""
         controls = [*_AS_STORED, *([_VISIBLE] if subentries else [])]
         return [_lowered(dn, entry) for dn, entry in self._search(base, scope, where, attributes, controls) if dn]
 
     def children_with_children(self, base: str) -> list[str]:
-        """DNs one level below `base` that have entries below them."""
+        """Returns the DNs of the children of `base` that have children themselves."""
         return [dn for dn, _ in self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)]
 
     def each_name(self, base: str, subentries: bool = False) -> Iterator[str]:
-        """The DNs of a subtree, page after page; of its subentries alone, if they are wanted. Raises NoSuchBase."""
+        """Yields the DNs of a subtree, or only of its subentries; reads in pages. Raises NoSuchBase."""
         paging = SimplePagedResultsControl(True, size=_PAGE, cookie="")
         controls = [*_AS_STORED, *([_VISIBLE] if subentries else []), paging]
 
@@ -275,8 +275,8 @@ class Session:
     def first(
         self, base: str, limit: int, attributes: Sequence[str], where: str = _ALL, seconds: int = -1
     ) -> tuple[Entries, bool]:
-        """The first `limit` entries of a subtree that match, and whether these are all. `seconds`: that the server may
-        look for them. Raises NoSuchBase, LimitTooLow (when not even one is shown)."""
+        """Returns the first `limit` matching entries of a subtree, and True if there are no others. `seconds`: the time
+        limit sent to the server. Raises NoSuchBase; LimitTooLow if a limit is met before the first entry."""
         first: Entries = []
 
         def collect() -> bool:
@@ -289,7 +289,7 @@ class Session:
                         return True
                     first.extend(_lowered(dn, entry) for dn, entry in entries if dn)
                     if len(first) >= _OVER * limit:
-                        # It minds no size limit, and would send all that it has.
+                        # The server ignores the size limit and would send all entries.
                         self._ldap.abandon_ext(message)
                         del first[limit:]
                         return False
@@ -301,9 +301,8 @@ class Session:
         return first, self._asking(f"search {base}", collect, base)
 
     def require_shown(self, asked: Search, entries: int) -> None:
-        """Begins the search and looks whether the server goes on to show `entries` of them, or all that there are, page
-        after page if it is to be read in pages. Attributes are not asked for, and whatever limits the server has apply.
-        Raises LimitTooLow."""
+        """Checks that the search returns `entries` entries, or all if there are fewer, in pages if `asked` has pages.
+        Requests no attributes. Raises LimitTooLow if one of the server's limits ends the search before."""
         paging = SimplePagedResultsControl(True, size=asked.page, cookie="")
         controls = [*_AS_STORED, *([paging] if asked.page else [])]
 
@@ -325,12 +324,12 @@ class Session:
     # --- the server ---
 
     def who_am_i(self) -> str:
-        """The DN that the server knows us by (RFC 4532)."""
+        """Returns the authorization DN of this session (RFC 4532); "" if anonymous."""
         return str(self._asking("whoami", self._ldap.whoami_s)).removeprefix("dn:")
 
     def peer(self) -> int | None:
-        """Process ID of the server at the other end of an ldapi connection; None over a network, or where the server
-        has none that is seen from here (unix(7), SO_PEERCRED)."""
+        """Returns the server's process ID on an ldapi connection; None over a network, or if the server's process is in
+        a PID namespace that is not visible from here (unix(7), SO_PEERCRED)."""
         with socket.socket(fileno=os.dup(self._ldap.get_option(ldap.OPT_DESC))) as connected:
             if connected.family != socket.AF_UNIX:
                 return None
@@ -341,12 +340,12 @@ class Session:
         return [value.decode() for value in self.read("", ["namingContexts"]).get("namingcontexts", [])]
 
     def context_of(self, base: str) -> str:
-        """The longest naming context that holds `base`; `base` itself where none is shown."""
+        """Returns the longest naming context that contains `base`; `base` itself if the server shows none."""
         holding = (context for context in self.naming_contexts() if names.is_below(base, context))
         return max(holding, key=len, default=base)
 
     def context_csns(self, suffix: str) -> list[str]:
-        """contextCSN of a suffix, one value for each server ID. Raises NoContextCSN."""
+        """Returns the contextCSN of a suffix, one value per server ID. Raises NoContextCSN if there are no values."""
         csns = self.shown_csns(suffix)
         if not csns:
             advice = (
@@ -358,12 +357,12 @@ class Session:
         return csns
 
     def shown_csns(self, suffix: str) -> list[str]:
-        """The same; empty where there is none, or none that the account may read."""
+        """Like `context_csns`, but returns [] if there is no contextCSN or the account may not read it."""
         values = self.read(suffix, ["contextCSN"]).get("contextcsn", [])
         return sorted(csn.by_server(value.decode() for value in values).values())
 
     def base(self) -> str:
-        """The base to search: -b, else BASE of ldap.conf, else the server's only suffix."""
+        """Returns -b, else BASE of ldap.conf, else the server's only suffix. Raises NoSuchBase if that is ambiguous."""
         chosen = self.connection.base
         if chosen is None:
             chosen = ldap.get_option(ldap.OPT_DEFBASE)
@@ -376,17 +375,17 @@ class Session:
         raise NoSuchBase(uri=self.uri, base=base, who=who, known=", ".join(contexts))
 
     def counted(self, base: str) -> int | None:
-        """Entries in the database whose suffix is `base`, as slapd's monitor counts them (2.5 and later); None when it
-        does not tell us."""
+        """Returns the entry count of the database with the suffix `base` from cn=Monitor (OpenLDAP 2.5 and later); None
+        if cn=Monitor does not show the count."""
         return self._monitored(base, [_ENTRIES]).get(_ENTRIES)
 
     def map_pages(self, base: str) -> MapPages | None:
-        """Of the database whose suffix is `base` (2.5 and later); None when the server does not tell us."""
+        """Returns the page counts of the database with the suffix `base`; None if cn=Monitor does not show them."""
         pages = self._monitored(base, [_MOST, _USED])
         return MapPages(pages[_MOST], pages[_USED]) if len(pages) == 2 else None
 
     def _monitored(self, base: str, counters: Sequence[str]) -> dict[str, int]:
-        """What slapd's monitor counts of the mdb database whose suffix is `base`; without what it does not tell."""
+        """Returns the counters that cn=Monitor shows for the mdb database with the suffix `base`."""
         where = ldap.filter.filter_format("(&(objectClass=olmMDBDatabase)(namingContexts=%s))", [base])
         try:
             entries = self.find("cn=Databases,cn=Monitor", where, counters)
@@ -396,7 +395,8 @@ class Session:
         return {name: int(values[0]) for name, values in shown if values}
 
     def offers_subentries(self, base: str) -> bool:
-        """Does it know the control that shows subentries (RFC 3672), and take it from us? OpenDJ does from few."""
+        """Returns True if the server supports the subentries control (RFC 3672) and accepts it from this account; for
+        OpenDJ the account needs a privilege."""
         known = self.read("", ["supportedControl"]).get("supportedcontrol", [])
         if SUBENTRIES.encode() not in known:
             return False
@@ -409,8 +409,8 @@ class Session:
 
 @contextmanager
 def session(connection: Connection, given_up: threading.Event | None = None) -> Iterator[Session]:
-    """Connect, bind, hand over, unbind. `given_up`: once it is set, no answer is waited for (beside Ctrl-C, which only
-    the main thread hears)."""
+    """Connects and binds, and unbinds after the body. `given_up`: when set, pending operations end with an error. Only
+    the main thread receives Ctrl-C."""
     opened = Session(connection, given_up)
     try:
         yield opened
@@ -419,7 +419,7 @@ def session(connection: Connection, given_up: threading.Event | None = None) -> 
 
 
 def _has_more(paging: SimplePagedResultsControl, answer: Sequence[Any]) -> bool:
-    """Whether another page follows; then `paging` asks for it."""
+    """Returns True if another page follows, and puts its cookie into `paging`."""
     told = [control for control in answer if control.controlType == paging.controlType]
     if not told or not told[0].cookie:
         return False
@@ -428,7 +428,7 @@ def _has_more(paging: SimplePagedResultsControl, answer: Sequence[Any]) -> bool:
 
 
 def first_value(entry: Mapping[str, Collection[bytes]], name: str) -> str:
-    """The only value of an attribute, or its first; "" without any."""
+    """Returns the first value of an attribute, decoded; "" if there is none."""
     return next(iter(entry.get(name, ())), b"").decode("utf-8", "replace")
 
 
@@ -437,7 +437,7 @@ def _lowered(dn: str, entry: dict[str, list[bytes]]) -> tuple[str, Attributes]:
 
 
 def facts_of(error: ldap.LDAPError) -> dict[str, Any]:
-    """libldap's facts of an error: result, desc, info, ctrls ..."""
+    """Returns the details that libldap attached to an error: result, desc, info, ctrls ..."""
     return error.args[0] if error.args and isinstance(error.args[0], dict) else {}
 
 
@@ -460,17 +460,17 @@ def _add_syncprov(uri: str, suffix: str) -> Iterator[str]:
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# libldap waits for an answer without end, and hears no signal while a TLS handshake stands still. So each question has
-# a thread of its own, and only that one waits for libldap.
+# libldap waits for an answer forever, and ignores signals while a TLS handshake hangs. So each operation runs in a
+# thread of its own, and only that thread blocks in libldap.
 
 
 class _Unanswered(Exception):
-    """No answer came in time, or nobody wants it any more."""
+    """An operation timed out or was cancelled."""
 
 
 def _answered(ask: Callable[[], Result], limit: float, given_up: threading.Event | None) -> Result:
-    """What `ask` returns or raises. Raises _Unanswered after `limit` seconds, or soon after `given_up` is set; then the
-    thread ends when libldap returns, or with the program."""
+    """Returns or raises the result of `ask`. Raises _Unanswered after `limit` seconds, or soon after `given_up` is set;
+    the thread of `ask` then continues until libldap returns or the process ends."""
     answer: Future[Result] = Future()
 
     def run() -> None:
@@ -491,14 +491,14 @@ def _answered(ask: Callable[[], Result], limit: float, given_up: threading.Event
 
 # --- timeouts --------------------------------------------------------------------------------------------------------
 #
-# How long a server may take, in seconds. ldap.conf's NETWORK_TIMEOUT and TIMEOUT say otherwise (ldap.conf(5)).
+# Timeouts in seconds. NETWORK_TIMEOUT and TIMEOUT of ldap.conf(5) override them.
 
 
-CONNECT = 30.0  # for a TCP connection, and for a TLS handshake
-OPENING = 60.0  # until StartTLS and a bind are answered
-# Without a byte of what is owed to us: looking through an unindexed tree takes its time.
+CONNECT = 30.0  # for a TCP connection, and again for a TLS handshake
+OPENING = 60.0  # for StartTLS and a bind together
+# Time without a byte of a pending answer. The timeout is long, since a search without an index takes long.
 SILENCE = defaults.SILENCE
-COMMIT = 3600.0  # of a write: the first one after nosync flushes all that was written before
+COMMIT = 3600.0  # for a write: the first write after nosync flushes all earlier writes
 
 
 def connect_limit() -> float:
@@ -510,7 +510,7 @@ def bind_limit() -> float:
 
 
 def opening_limit(uris: str) -> float:
-    """All of it: libldap tries one URI of the list after the other, and a handshake comes after the connection."""
+    """Returns the seconds for connecting and binding: libldap tries each URI, with a TCP connection and a handshake."""
     return 2 * connect_limit() * max(1, len(uris.replace(",", " ").split())) + bind_limit()
 
 
@@ -525,12 +525,12 @@ def _configured(option: int) -> float | None:
 
 # --- SASL ------------------------------------------------------------------------------------------------------------
 #
-# Through python-ldap, for the small questions; the native core answers mechanisms itself, with the same words.
+# SASL binds through python-ldap. The native core answers the mechanisms' prompts itself, with the same values.
 
 
 def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
-    """Where no option is given, ldap.conf decides; libldap keeps what ldap.conf says, and leaves it to us to tell.
-    Raises UsageProblem, and python-ldap's own errors."""
+    """Binds with SASL. For a missing option the value of ldap.conf applies; libldap stores that value, but the caller
+    must pass it to SASL. Raises UsageProblem for unusable options, and python-ldap's own errors."""
     sasl = connection.sasl
     if sasl.as_written:
         handle.set_option(ldap.OPT_X_SASL_NOCANON, 1)
@@ -555,11 +555,11 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
 
 # --- password policy -------------------------------------------------------------------------------------------------
 #
-# A simple bind that asks what the password policy says of the account (draft-behera-ldap-password-policy, 6).
+# A simple bind with the password policy control (draft-behera-ldap-password-policy, 6).
 #
-# Without that control slapd answers "Invalid credentials" for an account that is locked or has expired, too, and lets
-# an account bind that may do nothing but change its password. python-ldap has this control, with pyasn1, which takes
-# longer to import than a bind takes.
+# Without the control slapd answers "Invalid credentials" also for a locked or expired account, and accepts the bind of
+# an account that may only change its password. python-ldap's own class for the control needs pyasn1, whose import takes
+# longer than a bind.
 
 
 _OID = "1.3.6.1.4.1.42.2.27.8.5.1"
@@ -580,7 +580,7 @@ class _PolicyAnswer(ResponseControl):  # type: ignore[misc]
 
 
 def _simple_bind(handle: Any, uri: str, connection: Connection) -> None:
-    """Raises AccountClosed, and python-ldap's own errors."""
+    """Binds. Raises AccountClosed if the password policy closes the account, and python-ldap's own errors."""
     name, secret = connection.bind_dn or "", connection.secret() or b""
     try:
         number = handle.simple_bind(name, secret, [RequestControl(_OID)] if name else None)
@@ -594,7 +594,7 @@ def _simple_bind(handle: Any, uri: str, connection: Connection) -> None:
 
 
 def _policy_error(value: bytes | None) -> int | None:
-    """Of the value of the control; all its lengths are shorter than 128."""
+    """Returns the error in the control's value (BER, all lengths below 128); None if there is no error."""
     value, at = value or b"", 2
     while at + 2 < len(value):
         if value[at] == _ERROR:

@@ -1,7 +1,7 @@
-"""What a provider answers to a consumer's cookie (RFC 4533), asked with one small search.
+"""Finds out with one small search how a provider answers a consumer's cookie (RFC 4533).
 
-slapo-syncprov settles how it answers before it looks at what is searched for, and then sends only what the filter lets
-through. So a search for a single entry, with the cookie of a consumer, tells how that consumer will be answered."""
+slapo-syncprov chooses the kind of its answer before it evaluates the search, and then sends only matching entries. So a
+search for a single entry with a consumer's cookie shows how the provider will answer that consumer."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from loader import csn
 from loader.errors import ServerRefused
 from loader.server.session import Session, facts_of, words_of
 
-LIMIT = 60.0  # seconds: without an index on entryCSN slapd looks at every entry for that of the cookie
-_RID = 999  # of no consumer: slapd only writes it to its log
-_RELOAD = (4096, 16654)  # e-syncRefreshRequired, and its number before RFC 4533
+LIMIT = 60.0  # seconds; without an index on entryCSN slapd searches all entries for the cookie's CSN
+_RID = 999  # not a real consumer's; slapd only logs the rid
+_RELOAD = (4096, 16654)  # e-syncRefreshRequired, and its code before RFC 4533
 _NOT_OFFERED = (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.INAPPROPRIATE_MATCHING)
 
 
 class SyncAnswer(str, Enum):
-    """What comes: see docs/catch-up.md."""
+    """The kinds of answers; see docs/catch-up.md."""
 
     NOTHING = "nothing has changed"
     CHANGES = "what changed, and what was deleted"
@@ -39,7 +39,8 @@ class SyncAnswer(str, Enum):
 
 @dataclass(frozen=True)
 class Reply:
-    """`server_id`: of the provider, three hex digits, if it sends a cookie. `reason`: the words of a refusal."""
+    """A provider's reply. `server_id`: the provider's ID, three hex digits; None without a cookie. `reason`: why the
+    provider refused."""
 
     answer: SyncAnswer
     server_id: str | None = None
@@ -47,15 +48,15 @@ class Reply:
 
 
 def cookie_of(csns: Sequence[str]) -> str:
-    """The cookie of a consumer with this contextCSN. slapd wants it in the order of the server IDs."""
+    """Returns the cookie of a consumer with this contextCSN. slapd requires the CSNs in the order of server IDs."""
     by_server = csn.by_server(csns)
     return f"rid={_RID:03},csn=" + ";".join(by_server[sid] for sid in sorted(by_server))
 
 
 def probe(server: Session, base: str, csns: Sequence[str], where: str, reload_hint: bool = True) -> Reply:
-    """The answer to a consumer that claims `csns`, and would see the entry that `where` finds below `base`.
+    """Returns the provider's reply to a consumer with the contextCSN `csns`; `where` matches one entry below `base`.
 
-    `reload_hint`: as syncrepl sends it, but for one that reads an accesslog. Raises LoaderError.
+    `reload_hint`: syncrepl sends True, except when it reads an accesslog. Raises LoaderError.
     """
     cookie = cookie_of(csns)
     control = SyncRequestControl(criticality=1, cookie=cookie, reloadHint=reload_hint)
@@ -68,7 +69,7 @@ def probe(server: Session, base: str, csns: Sequence[str], where: str, reload_hi
 
 
 def provider_server_id(server: Session, base: str) -> Reply:
-    """Who the provider is: what it says to a consumer that has nothing."""
+    """Returns the provider's reply, with its server ID, to a consumer without a cookie."""
     control = SyncRequestControl(criticality=1)
     asked = (base, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"])
     return server.converse(f"synchronization of {base}", lambda handle: _asked(handle, asked, control), base, LIMIT)
@@ -91,7 +92,7 @@ def _asked(handle: Any, asked: tuple[Any, ...], control: SyncRequestControl) -> 
 
 
 def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
-    """The first set of entryUUIDs tells what kind it is; without any, the end does."""
+    """Returns the reply: the first set of entryUUIDs determines its kind, or the search's end if there is no set."""
     whole = False
     while True:
         kind, found, _, controls, _, _ = handle.result4(message, all=0, add_intermediates=1, add_ctrls=1)
@@ -106,7 +107,7 @@ def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
 
 
 def _sets(found: Sequence[Any]) -> Iterator[bool]:
-    """Of each set of entryUUIDs: is it of what was deleted?"""
+    """Yields, for each set of entryUUIDs, True if the entries were deleted, False if they are present."""
     for name, value, _ in found:
         if name == SyncInfoMessage.responseName:
             ids = SyncInfoMessage(value).syncIdSet
@@ -115,8 +116,8 @@ def _sets(found: Sequence[Any]) -> Iterator[bool]:
 
 
 def _end(controls: Sequence[Any], whole: bool, had_cookie: bool) -> Reply:
-    """A session log, or an accesslog, ends with refreshDeletes. What ends without has named all that stays: here
-    nothing, for the entry came whole or is not there."""
+    """Returns the reply that follows from the end of the search. A provider with a session log or accesslog sends
+    refreshDeletes. Without refreshDeletes it ran a present phase, here empty: the entry was sent or does not match."""
     done = next((one for one in controls if isinstance(one, SyncDoneControl)), None)
     if done is None:
         return Reply(SyncAnswer.NOT_OFFERED, reason="the search ends without a Sync Done control")
@@ -127,7 +128,7 @@ def _end(controls: Sequence[Any], whole: bool, had_cookie: bool) -> Reply:
 
 
 def _server_id(cookie: str | None) -> str | None:
-    """The provider's. One of 0 is left out of cookies."""
+    """Returns the provider's server ID in a cookie; "000" if the cookie has none, since slapd omits the ID 0."""
     if not cookie:
         return None
     found = re.search(r"(?:^|,)sid=([0-9a-fA-F]{3})(?:,|$)", cookie)
@@ -136,10 +137,10 @@ def _server_id(cookie: str | None) -> str | None:
 
 # --- touch -----------------------------------------------------------------------------------------------------------
 #
-# A write that changes nothing: an entry's object classes replaced by themselves.
+# A write without effect: it replaces an entry's object classes by the same values.
 #
-# slapd gives it a CSN as any other, which comes into the contextCSN and into syncprov's session log. Of the entry
-# only entryCSN, modifyTimestamp and modifiersName differ afterwards.
+# slapd assigns a CSN to this write too, and puts the CSN into the contextCSN and into syncprov's session log. In the
+# entry only entryCSN, modifyTimestamp and modifiersName change.
 
 
 _TRIES = 5
@@ -147,10 +148,10 @@ _WHAT = "objectClass"
 
 
 def touch(server: Session, dn: str) -> None:
-    """Raises NoSuchBase, ServerRefused (no permission to write, a shadow)."""
+    """Makes the write. Raises NoSuchBase; ServerRefused if the account may not write, or the database is a shadow."""
     for _ in range(_TRIES):
         found = server.read(dn, [_WHAT, "entryCSN"])
-        # It must be what was read still, or somebody else's change would be undone (RFC 4528).
+        # The assertion (RFC 4528) prevents undoing a concurrent change of the object classes.
         where = f"(entryCSN={found['entrycsn'][0].decode()})"
         if server.replace_if(dn, where, {_WHAT: found[_WHAT.lower()]}):
             return

@@ -1,8 +1,8 @@
-"""slapd on this host: its own tools (slapadd, slapcat, slaptest ...), the account under which root runs them, the
-release that is installed, and the processes that run.
+"""slapd on this host: its own tools (slapadd, slapcat, slaptest ...), the account under which root runs the tools, the
+installed release, and the running slapd processes.
 
-DITSEED_TOOLS names a command to run them through, where slapd lives elsewhere ("chroot /srv/ldap"). What runs there
-knows directories by their names alone, not through descriptors of this process.
+DITSEED_TOOLS contains a command prefix for the tools if slapd is installed elsewhere ("chroot /srv/ldap"). Under a
+prefix the tools reach directories only by their paths, not through descriptors of this process.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from loader.slapd_conf import TextOf
 from loader.storage import files, held
 from loader.storage.files import Owner
 
-# The slap* tools are administrators' programs; the path of an ordinary user or of cron often lacks sbin.
+# Directories that are searched after PATH: the PATH of an ordinary user or of cron often lacks sbin.
 _ALSO = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/libexec/openldap:/opt/symas/sbin"
 
 
 def server_tool(name: str, *arguments: str) -> list[str]:
-    """The command line of a slap* tool."""
+    """Returns the command line of a slap* tool. Raises ToolMissing if the tool is not installed."""
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
         return [*prefix, name, *map(plain.with_operator_paths, arguments)]
@@ -44,10 +44,11 @@ def server_tool(name: str, *arguments: str) -> list[str]:
 
 
 def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
-    """The same, as the owner of a database, so that the files it makes are the server's; only root can, or must."""
+    """Returns the command line of a tool that runs as the given account, so that the server's account owns new files.
+    Without root the tool runs as the current account."""
     if os.geteuid() != 0 or uid == 0:
         return server_tool(name, *arguments)
-    # The kernel drops the parent death signal when the user changes, so it is asked for again.
+    # The kernel clears the parent death signal when the user changes, so setpriv sets the signal again.
     who = [f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=KILL", "--"]
     prefix = os.environ.get(ENV_TOOLS)
     command = [name, *arguments] if prefix else server_tool(name, *arguments)
@@ -56,7 +57,8 @@ def server_tool_as(uid: int, gid: int, name: str, *arguments: str) -> list[str]:
     return server_tool("setpriv", *who, *command) if prefix else ["setpriv", *who, *command]
 
 
-# Prints the first directory on the way to a tool that the account may not enter; its name may be a link to it.
+# Prints the topmost directory on the paths to a tool that the account may not enter. $1, $2: the tool's path and the
+# same path without symbolic links.
 _FIND_CLOSED = """
 test -x "$1" && exit
 for path; do
@@ -75,24 +77,24 @@ exec setpriv "$@" /bin/sh -c "$closed" sh "$path" "$(readlink -f "$path")"
 
 @functools.cache
 def _require_reached(tool: str, uid: int, who: tuple[str, ...], prefix: str | None) -> None:
-    """Raises ToolUnreachable where the account may not enter a directory of the tool's path, as below root's home: all
-    that setpriv and shells say of that is the status 127."""
+    """Raises ToolUnreachable if the account may not enter a directory on the tool's path, for example root's home. For
+    that case setpriv and shells only return the status 127."""
     asked = server_tool("/bin/sh", "-c", _AS_OWNER, "sh", tool, _FIND_CLOSED, *who)
     if closed := os.fsdecode(child.ask(asked).out):
         raise ToolUnreachable(tool=Path(tool).name, account=files.account_name(uid), place=closed)
 
 
 def configuration(*arguments: str, owner: Owner | None = None) -> bytes:
-    """cn=config as slapcat prints it. Raises ToolMissing, ToolFailed."""
+    """Returns slapcat's output for cn=config. Raises ToolMissing; ToolFailed if slapcat fails or prints nothing."""
     found = run("slapcat", "-n0", *arguments, owner=owner)
-    if not found.strip():  # its status is 0 even where it could not read one of the files
+    if not found.strip():  # slapcat's status is 0 even if it could not read a file
         reason = "it printed nothing: it could not read one of the files (see dmesg)"
         raise ToolFailed(tool="slapcat", status=0, reason=reason)
     return found
 
 
 def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = None) -> bytes:
-    """Run a short-lived slap* tool, as `owner`; its output. Raises ToolMissing, ToolFailed."""
+    """Runs a short-lived slap* tool as `owner` and returns its output. Raises ToolMissing, ToolFailed."""
     if os.environ.get(ENV_TOOLS):
         stdin = os.fsencode(plain.with_operator_paths(os.fsdecode(stdin)))
     uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
@@ -104,11 +106,11 @@ def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = No
 
 # --- account ---------------------------------------------------------------------------------------------------------
 #
-# The account under which root lets slapd's tools read an operator's configuration.
+# Determines the account under which root runs slapd's tools on an operator's configuration.
 #
-# Every tool of slapd that reads a configuration opens the file DUMMY in each database directory for writing, and
-# removes it again, to see whether the directory can be written to (back-mdb/config.c). Whoever owns that directory
-# can make DUMMY a link to any file, which root would empty. So the tools run as the owner then.
+# Each slapd tool that reads a configuration opens a file DUMMY in every database directory for writing and removes it
+# again, to test whether the directory is writable (back-mdb/config.c). The directory's owner could make DUMMY a link
+# to any file, which root would then empty. So root runs the tools as the directory's owner.
 
 
 NOBODY = "nobody"
@@ -117,8 +119,8 @@ _FOLDED = re.compile(rb"\r?\n ")
 
 
 def of_directories(directories: Sequence[Path]) -> Owner | None:
-    """The first account that owns one of them, or a directory or link on the way: it decides what stands there when a
-    tool looks. None: root may run the tools (or we are not root)."""
+    """Returns the first account other than root that owns one of the directories, or a parent directory or link of one,
+    since that account could replace the directory. None: root may run the tools, or this process is not root's."""
     if os.geteuid() != 0:
         return None
     found = (status for path in directories for status in held.on_the_way(path))
@@ -126,8 +128,8 @@ def of_directories(directories: Sequence[Path]) -> Owner | None:
 
 
 def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | None:
-    """For a slapd that must not run as root: of `user` if one is named, else of the directories, else of nobody. None
-    where we are not root. Raises UsageProblem."""
+    """Returns the account for a slapd that must not run as root: `user`, else the directories' owner, else nobody. None
+    if this process does not run as root. Raises UsageProblem if `user` cannot be used."""
     if os.geteuid() != 0:
         if user is not None:
             raise UsageProblem(reason=f"only root can run slapd as {user}")
@@ -136,7 +138,7 @@ def of_directories_or(user: str | None, directories: Sequence[Path]) -> Owner | 
 
 
 def named(user: str) -> Owner:
-    """An account of this host that is not root's. Raises UsageProblem."""
+    """Returns the account of that name. Raises UsageProblem if it does not exist or is root's."""
     try:
         found = pwd.getpwnam(user)
     except KeyError:
@@ -147,8 +149,8 @@ def named(user: str) -> Owner:
 
 
 def of_configuration(path: Path, text_of: TextOf) -> Owner | None:
-    """The same, of a slapd.d or slapd.conf that no tool has read yet. Who owns that may name other directories in it by
-    the time a tool reads it."""
+    """Returns the account as in `of_directories` for a slapd.d or slapd.conf that no tool has read yet. The owner of
+    its files counts too: that account could add directories before a tool reads the files."""
     if os.geteuid() != 0:
         return None
     named = _in_directory(path) if path.is_dir() else _in_text(path, text_of)
@@ -174,8 +176,8 @@ def _in_text(path: Path, text_of: TextOf) -> Iterator[Path]:
 
 
 def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
-    """Can that account read all of them?"""
-    asked = 'for path do test -r "$path" || exit; done'  # a program `test` in PATH may be anybody's
+    """Returns True if that account can read all of `paths`."""
+    asked = 'for path do test -r "$path" || exit; done'  # uses the shell's own `test`, not a program from PATH
     words = ("-c", asked, "sh", *map(str, paths))
     try:
         child.output(server_tool_as(owner.uid, owner.gid, "/bin/sh", *words))
@@ -185,15 +187,15 @@ def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
 
 
 def change_owner(owner: Owner | None, place: Path) -> None:
-    """A directory of ours and what is in it, from the bottom up: once the account has a directory, it can put links
-    there."""
+    """Gives a directory of this process and its contents to `owner`, from the bottom up, since the account could create
+    links in a directory as soon as it owns the directory."""
     if owner is not None:
         for descriptor in _each(place):
             owner.give(descriptor)
 
 
 def let_read(owner: Owner | None, place: Path) -> None:
-    """Let the group of an account read a directory of ours and what is in it, which nobody but us can change."""
+    """Lets the account's group read a directory of this process and its contents, without write access."""
     if owner is not None:
         for descriptor in _each(place):
             os.fchown(descriptor, -1, owner.gid)
@@ -202,7 +204,7 @@ def let_read(owner: Owner | None, place: Path) -> None:
 
 
 def _each(place: Path) -> Iterator[int]:
-    """Descriptors of a directory and of what is in it, from the bottom up."""
+    """Yields descriptors of a directory and of everything below it, from the bottom up."""
     for path, _, names in os.walk(place, topdown=False):
         with held.opened(Path(path)) as directory:
             for name in names:
@@ -222,14 +224,14 @@ def _opened(directory: held.Directory, name: str) -> Iterator[int]:
 
 # --- version ---------------------------------------------------------------------------------------------------------
 #
-# Which OpenLDAP is installed, as far as files depend on it.
+# Determines the installed OpenLDAP release and its data format.
 
 
 Release = tuple[int, int, int]
 
 
 def release() -> Release | None:
-    """Of the installed slapd: (2, 5, 13); None where there is none, or it does not say."""
+    """Returns the installed slapd's release, such as (2, 5, 13); None if there is no slapd or it prints no release."""
     try:
         with Child(server_tool("slapd", "-VV")) as child:
             child.wait()
@@ -240,7 +242,7 @@ def release() -> Release | None:
 
 
 def lmdb_format() -> int | None:
-    """Data format of the installed slapd's LMDB: 1 up to OpenLDAP 2.6, 3 from 2.7 on; None where it does not say."""
+    """Returns the data format of the installed slapd's LMDB: 1 up to OpenLDAP 2.6, 3 from 2.7 on; None if unknown."""
     found = release()
     if found is None:
         return None
@@ -249,15 +251,14 @@ def lmdb_format() -> int | None:
 
 # --- processes -------------------------------------------------------------------------------------------------------
 #
-# Does a slapd run on a configuration, and which files has it open? Asked of its pid file and of /proc; locks of its
-# databases are storage's.
+# Finds a running slapd and its open files through its pid file and /proc. The locks of databases are in loader.storage.
 
 
-_LONGEST_PID = 32  # bytes of a pid file that are read
+_LONGEST_PID = 32  # maximum bytes read from a pid file
 
 
 def slapd_on(config: Config) -> int | None:
-    """Process ID of a slapd that was started on this slapd.d or slapd.conf; None when there is none to be seen."""
+    """Returns the process ID of a slapd that was started on this slapd.d or slapd.conf; None if none is visible."""
     named = _of_pid_file(config)
     for pid in _slapds():
         given = _configuration_of(pid)
@@ -269,13 +270,12 @@ def slapd_on(config: Config) -> int | None:
 
 
 def unreadable() -> int | None:
-    """Process ID of a slapd whose configuration this account may not see; None when there is none."""
+    """Returns the process ID of a slapd whose configuration this account may not see; None if there is none."""
     return next((pid for pid in _slapds() if not _is_readable(pid)), None)
 
 
 def left_pid_file(config: Config) -> Path | None:
-    """The pid file of a slapd that ended without removing it, as a slapd that is stopped does; None where there is
-    none."""
+    """Returns the path of a pid file left by a slapd that was not stopped in an orderly way; None if there is none."""
     pid = _of_pid_file(config)
     if pid is None or is_slapd(pid):
         return None
@@ -283,7 +283,7 @@ def left_pid_file(config: Config) -> Path | None:
 
 
 def is_elsewhere(pid: int) -> bool:
-    """Is it in another network namespace (a container), where its URIs are not ours?"""
+    """Returns True if the process is in another network namespace (a container), so its URIs are not reachable here."""
     try:
         return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
     except OSError:
@@ -291,7 +291,7 @@ def is_elsewhere(pid: int) -> bool:
 
 
 def account_of(pid: int) -> int | None:
-    """The user ID that a process has now."""
+    """Returns the effective user ID of a process; None if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -308,10 +308,10 @@ def is_slapd(pid: int) -> bool:
 
 
 def flushed(pid: int, name: str) -> bool:
-    """Put all that the process wrote to its open files of that path on the disk. False where none can be reached.
+    """Flushes the process's open files with the path `name` to disk. Returns False if no such file is reachable.
 
-    They are reached through the process, for in a container the path is that of another file. A path that only ends so
-    (as seen from a chroot) is taken too: to flush more does no harm.
+    The files are opened through /proc, since the same path outside a container is a different file. Paths that only end
+    with `name` (as for a chroot) are flushed too; flushing more files does no harm.
     """
     found = list(_opened_again(pid, name))
     for descriptor in found:
@@ -323,7 +323,7 @@ def flushed(pid: int, name: str) -> bool:
 
 
 def _opened_again(pid: int, name: str) -> Iterator[int]:
-    with suppress(OSError):  # of another account, or over
+    with suppress(OSError):  # the process belongs to another account, or has ended
         for path in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):  # closed meanwhile
                 if os.readlink(path).endswith(name):
@@ -336,7 +336,7 @@ def _is_readable(pid: int) -> bool:
     except PermissionError:
         return False
     except OSError:
-        pass  # it has ended
+        pass  # the process has ended
     return True
 
 
@@ -358,29 +358,29 @@ def _of_pid_file(config: Config) -> int | None:
 
 
 def ldapi_uri(pid: int) -> str:
-    """Where it listens for processes of this host."""
+    """Returns the ldapi URI on which the slapd listens; "ldapi:///" if its command line has none."""
     return next((uri for uri in uris(pid) if uri.startswith("ldapi://")), "ldapi:///")
 
 
 def uris(pid: int) -> tuple[str, ...]:
-    """Where it listens: its option -h, or slapd's default."""
+    """Returns the URIs on which the slapd listens: its option -h, or slapd's default."""
     return tuple(next(_option_values(pid, "-h"), "ldap:///").split())
 
 
 def _configuration_of(pid: int) -> Path | None:
-    """The slapd.d or slapd.conf it was told, as seen from here (it may live in a chroot or container)."""
+    """Returns the slapd's -F or -f, as a path that is valid here even if the slapd runs in a chroot or container."""
     try:
         start = os.readlink(f"/proc/{pid}/cwd")
     except OSError:
         return None
-    for option in ("-F", "-f"):  # -F wins where both are given
+    for option in ("-F", "-f"):  # slapd ignores -f if -F is given too
         for value in _option_values(pid, option):
             return Path(f"/proc/{pid}/root{os.path.join(start, value)}")
     return None
 
 
 def _option_values(pid: int, option: str) -> Iterator[str]:
-    """Values of an option of its command line."""
+    """Yields the values of an option on the process's command line."""
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape")
     except OSError:

@@ -1,13 +1,13 @@
-"""What an account may read and write on a slapd, asked of a few entries before hours of work, and whether what it reads
-is what is stored.
+"""Checks on a few entries, before hours of work, what an account may read and write on a slapd, and whether the entries
+that it reads are the stored ones.
 
-slapd says it itself, through filters. A filter is true, false or undefined (RFC 4511, 4.5.1.7), and undefined whatever
-it asks of an attribute that the account may not search (`test_presence_filter`). So the filter that says "has these
-attributes, and none of those" is true of an entry exactly if all attributes that are there are shown, and all that are
-shown are there: overlays add theirs to the answer, not to what filters look at.
+The check uses filters. A filter is true, false or undefined (RFC 4511, 4.5.1.7), and it is undefined for an attribute
+that the account may not search (`test_presence_filter`). So the filter "has the attributes that were returned, and none
+of the others" is true only if the returned attributes are exactly the stored ones: overlays add attributes to the
+result, but filters are evaluated on the stored entry.
 
-Others may change the entry between the answer and the filters. So what is not true is believed only if the entry is the
-same before the filters and after them.
+Other clients may change the entry in the meantime. So a filter that is not true counts only if the entry is the same
+before and after the filters.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from loader.errors import LimitTooLow, LoaderError, NoSuchBase, NoWriteAccess, S
 from loader.overlays import Overlay
 from loader.server.session import Attributes, Session, words_of
 
-# Attributes that a replica lacks badly and rules hide often: slapd.access(5) shows such rules, Kerberos's and Samba's
-# manuals do.
+# Attributes that a replica needs but that access rules often hide, as in the examples of slapd.access(5) and of the
+# manuals of Kerberos and Samba.
 SECRETS = (
     "userPassword",
     "pwdHistory",
@@ -40,25 +40,25 @@ SECRETS = (
     "authPassword",
     "oathSecret",
 )
-_SEARCHING = 1.0  # seconds, about, that the server may look for entries with a secret, or with others below, in all
-_OF_EACH = 2  # entries with a secret
-_FIRST = 200  # entries among which each kind at each place is looked at once
-_CONTAINERS = 30
-_LOOKS = 40  # entries looked at in all
-_TRIES = 10  # looks at one entry that others change meanwhile, or more of them within
+_SEARCHING = 1.0  # seconds, roughly: total server time for the searches for secrets and for containers
+_OF_EACH = 2  # entries per secret and per container; also the number of checks of a container that shows no child
+_FIRST = 200  # entries from which one per parent and set of object classes is checked
+_CONTAINERS = 30  # containers whose children are read
+_LOOKS = 40  # maximum total of checked entries
+_TRIES = 10  # checks of an entry that other clients keep changing; more are made if _PATIENCE is not over
 _PATIENCE = 1.0  # seconds
-_MARKS = ("entrycsn", "entryuuid")  # a change, or another entry of that name, brings another one
+_MARKS = ("entrycsn", "entryuuid")  # differ after a change, or if another entry has taken the DN
 NOT_ASKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
 
-Wanted = Callable[[str], bool] | None  # of an attribute: does it matter? None: all do
+Wanted = Callable[[str], bool] | None  # returns True for an attribute that matters; None: all attributes matter
 
 
 @dataclass
 class VisibilityReport:
-    """Found in the sample. hidden, computed: attribute -> DN of an entry where it is; below: entries whose children
-    are hidden; readable: attributes that may be read, but not searched for; distorting: overlays of the database, as
-    far as it tells them. `who`: the account as slapd's rules name it."""
+    """Findings in the sample. `who`: the account as in slapd's access rules. `hidden`, `computed`: attribute -> DN of
+    an entry that has it. `below`: entries with hidden children. `readable`: attributes that may be read, not searched.
+    `distorting`: the database's overlays that change search results. `tells_overlays`: the server shows overlays."""
 
     who: str = ""
     hidden: dict[str, str] = field(default_factory=dict)
@@ -70,9 +70,9 @@ class VisibilityReport:
 
 
 def compare_sample(server: Session, base: str, wanted: Wanted = None) -> VisibilityReport | None:
-    """A look at some entries below `base`; None where the server is no slapd or shows no schema.
+    """Checks some entries below `base`. Returns None if the server is not a slapd or shows no schema.
 
-    `wanted` tells which attributes matter (None: all).
+    `wanted`: returns True for an attribute that matters (None: all matter).
     """
     schema = _schema(server)
     if schema is None:
@@ -111,7 +111,7 @@ def _subject(server: Session) -> str:
 
 
 def overlays_of(server: Session, base: str) -> list[str]:
-    """The overlays of the database of this suffix, as far as cn=Monitor (slapd-monitor(5)) or cn=config shows them."""
+    """Returns the overlays that cn=Monitor (slapd-monitor(5)) or cn=config shows for the database with this suffix."""
     same = ldap.filter.filter_format("(namingContexts=%s)", [base])
     of_suffix = ldap.filter.filter_format("(olcSuffix=%s)", [base])
     try:
@@ -120,7 +120,7 @@ def overlays_of(server: Session, base: str) -> list[str]:
         if found:
             return found
     except LoaderError:
-        pass  # not configured, or not for us
+        pass  # cn=Monitor is not configured, or not readable for this account
     try:
         configured = server.find("cn=config", of_suffix)
         return [
@@ -135,14 +135,14 @@ def overlays_of(server: Session, base: str) -> list[str]:
 
 @dataclass
 class _SampleSearches:
-    """Searches of a whole tree for a few entries, as long as they take no more time than they may in all."""
+    """Searches of the whole tree for a few entries, with a common time limit of about _SEARCHING seconds."""
 
     server: Session
     base: str
     spent: float = 0.0  # seconds
 
     def found(self, limit: int, where: str) -> list[tuple[str, Attributes]]:
-        """The first that match; fewer when time is up, which slapd measures in whole seconds."""
+        """Returns the first matching entries; fewer if the time is up. slapd measures time in whole seconds."""
         if self.spent >= _SEARCHING:
             return []
         begun = time.monotonic()
@@ -155,7 +155,7 @@ class _SampleSearches:
 
 
 def _chosen(searching: _SampleSearches, schema: SubSchema, sight: VisibilityReport) -> list[str]:
-    """DNs to look at: entries with secrets, and at each place one entry of each kind."""
+    """Returns the DNs to check: entries with secrets, then one entry per parent and set of object classes."""
     places: dict[tuple[str, frozenset[bytes]], str] = {}
     for name, entry in _sampled(searching, sight):
         kind = frozenset(value.lower() for value in entry.get("objectclass", []))
@@ -178,7 +178,8 @@ def _sampled(searching: _SampleSearches, sight: VisibilityReport) -> Iterator[tu
 
 
 def _is_always_alone(server: Session, container: str) -> bool:
-    """Its last child may have been deleted since it was found, and others come and go."""
+    """Returns True if several checks all show no child. A single check can mislead: the last child may just have been
+    deleted, and other children may come and go."""
     return all(
         server.matches(container, "(hasSubordinates=TRUE)")
         and len(server.first(container, 2, _KIND)[0]) == 1
@@ -188,7 +189,7 @@ def _is_always_alone(server: Session, container: str) -> bool:
 
 
 def _has_subentries(server: Session, container: str) -> bool:
-    """No other search shows them (RFC 3672)."""
+    """Returns True if the container has subentries, which ordinary searches omit (RFC 3672)."""
     one_level = ldap.SCOPE_ONELEVEL
     return server.offers_subentries(container) and bool(
         server.find(container, "(objectClass=*)", scope=one_level, subentries=True)
@@ -196,7 +197,7 @@ def _has_subentries(server: Session, container: str) -> bool:
 
 
 def _holders(searching: _SampleSearches, schema: SubSchema) -> Iterator[str]:
-    """Entries that the server finds by a secret, readable or not."""
+    """Yields the DNs of entries that match (secret=*); the values need not be readable."""
     for secret in SECRETS:
         if schema.get_obj(AttributeType, secret) is not None:
             yield from (name for name, _ in searching.found(_OF_EACH, f"({secret}=*)"))
@@ -204,7 +205,7 @@ def _holders(searching: _SampleSearches, schema: SubSchema) -> Iterator[str]:
 
 @dataclass
 class _EntryCheck:
-    """One entry: what is shown, and what filters say of it."""
+    """Compares the returned attributes of one entry with the results of filters on it."""
 
     server: Session
     schema: SubSchema
@@ -213,7 +214,7 @@ class _EntryCheck:
     wanted: Wanted
 
     def look(self) -> None:
-        """What changes all the time is not judged: others of its kind will be."""
+        """Checks the entry. An entry that changes all the time is skipped: the sample has similar ones."""
         among: set[str] | None = None
         for _ in _tries():
             entry = self.server.read(self.name)
@@ -224,7 +225,7 @@ class _EntryCheck:
                 return
 
     def _seen(self, entry: Attributes, among: set[str] | None) -> VisibilityReport:
-        """What filters say that contradicts the answer. `among`: names that are asked about (None: all)."""
+        """Returns the attributes for which filters contradict the read entry. `among`: names to check (None: all)."""
         types = {_type(name) for name in entry} - NOT_ASKED
         there = sorted(map(self._named, types))
         absent = [one for one in self._possible(entry) if not self._shown(one, types)]
@@ -236,7 +237,7 @@ class _EntryCheck:
                 seen.computed[name] = self.name
             else:
                 seen.readable.add(name)
-        # Undefined, or true though it is not shown.
+        # The presence filter is undefined, or it is true although the attribute was not returned.
         seen.hidden = dict.fromkeys(self._untrue(absent, "(!({}=*))"), self.name)
         return seen
 
@@ -255,7 +256,7 @@ class _EntryCheck:
         return self.server.matches(self.name, where)
 
     def _untrue(self, names: Sequence[str], claim: str) -> list[str]:
-        """The attributes of which the claim is not true for this entry, found by halves."""
+        """Returns the attributes for which the filter `claim` is not true of this entry, found by bisection."""
         if not names or self._is_true(f"(&{''.join(map(claim.format, names))})"):
             return []
         if len(names) == 1:
@@ -264,7 +265,7 @@ class _EntryCheck:
         return [*self._untrue(names[:half], claim), *self._untrue(names[half:], claim)]
 
     def _possible(self, entry: Attributes) -> list[str]:
-        """The attributes that an entry of these classes may have, and the operational ones."""
+        """Returns the attributes that the entry's object classes allow, and all operational attributes."""
         classes = [value.decode() for value in entry.get("objectclass", [])]
         must, may = self.schema.attribute_types(classes, raise_keyerror=0)
         of_classes = [*must.values(), *may.values()]
@@ -276,7 +277,7 @@ class _EntryCheck:
         return [name for name in found if name.lower() not in NOT_ASKED]
 
     def _shown(self, name: str, there: set[str]) -> bool:
-        """Itself or a subtype: the presence of `name` is that of `cn` (RFC 4512, 2.5.1)."""
+        """Returns True if `there` contains `name` or a subtype of it, such as cn for name (RFC 4512, 2.5.1)."""
         return any(name.lower() in self._lineage(one) for one in there)
 
     def _lineage(self, name: str) -> set[str]:
@@ -289,7 +290,7 @@ class _EntryCheck:
 
 
 def _tries() -> Iterator[int]:
-    """A near server is asked more often than one to which each question takes long."""
+    """Yields at least _TRIES numbers, and continues until _PATIENCE is over: a fast server is tried more often."""
     begun = time.monotonic()
     for number in itertools.count():
         if number >= _TRIES and time.monotonic() - begun > _PATIENCE:
@@ -298,7 +299,7 @@ def _tries() -> Iterator[int]:
 
 
 def _is_same(before: Attributes, after: Attributes) -> bool:
-    """By its marks, as far as they are shown, and by its attributes: some overlays write without a new entryCSN."""
+    """Compares marks and attribute names (some overlays write without a new entryCSN); without marks all values."""
     if not all(mark in before for mark in _MARKS):
         return before == after
     return before.keys() == after.keys() and all(before[one] == after.get(one) for one in _MARKS)
@@ -310,16 +311,15 @@ def _type(description: str) -> str:
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 #
-# May this account add entries? Asked without a change, before hours of work.
+# Checks without a change, before hours of work, whether this account may add entries.
 #
-# slapd renames a child only for somebody who may write to the parent's children, and looks at that before it looks
-# for the child (mdb_modrdn of OpenLDAP 2.4 to 2.6). So the renaming of an entry that is not there ends with
-# noSuchObject for an account that may write, and with insufficientAccess for one that may not. Nothing of the kind is
-# known of a place where there is no entry yet: an add is refused or done. There cn=config is looked at, and only what
-# is certain is told.
+# For a rename slapd checks the write permission for the parent's children before it looks up the child (mdb_modrdn of
+# OpenLDAP 2.4 to 2.6). So renaming a missing entry fails with noSuchObject for an account that may write, and with
+# insufficientAccess for an account that may not. An empty database has no parent for such a test, and an add would
+# change the database. So in that case the rules in cn=config are evaluated, and only a certain refusal is reported.
 
 
-# A level, or privileges (slapd.access(5)), and those of them with which entries are added.
+# An access level or privileges (slapd.access(5)), and the subset that permits adding entries.
 _LEVEL = re.compile(
     r"(?:real)?(?:self)?(?:none|disclose|auth|compare|search|read|write|add|delete|manage|[=+-][0mwazdxscr]*)",
     re.IGNORECASE,
@@ -330,7 +330,7 @@ _EXACT = re.compile(r"dn(?:\.(?:exact|base))?=(.+)", re.IGNORECASE)
 
 
 def require_below(server: Session, parent: str) -> None:
-    """May entries be added below `parent`, which is there? Raises NoWriteAccess for a clear no."""
+    """Raises NoWriteAccess if slapd refuses to add entries below the existing entry `parent`."""
     nobody = f"cn=ditseed-{uuid.uuid4()},{parent}"
     reason = server.converse(f"rename {nobody}", lambda handle: _refusal(handle, nobody), parent)
     if reason is not None:
@@ -338,18 +338,18 @@ def require_below(server: Session, parent: str) -> None:
 
 
 def _refusal(handle: ldap.ldapobject.LDAPObject, name: str) -> str | None:
-    """Why an entry that does not exist may not be renamed; None where only that is in the way."""
+    """Renames a missing entry. Returns why the account may not; None if only the missing entry prevents the rename."""
     try:
         handle.rename_s(name, name.partition(",")[0])
     except (ldap.INSUFFICIENT_ACCESS, ldap.UNWILLING_TO_PERFORM, ldap.STRONG_AUTH_REQUIRED) as error:
         return words_of(error)
     except ldap.LDAPError:
-        pass  # it is not there; servers of other makers say so first
+        pass  # no such entry; servers other than slapd check for the entry before the permission
     return None
 
 
 def require_first(server: Session, config: Config, database: Database) -> None:
-    """May the first entry of an empty database be added? Raises NoWriteAccess where its rules let nobody do that."""
+    """Raises NoWriteAccess if the rules of an empty database certainly let this account add no first entry."""
     who = server.who_am_i()
     if database.root_dn is not None and dn.key(database.root_dn) == dn.key(who):
         return
@@ -359,14 +359,14 @@ def require_first(server: Session, config: Config, database: Database) -> None:
 
 
 def _rules(config: Config, database: Database) -> Iterator[list[str]]:
-    """The words of each, those of the frontend last, as slapd has it."""
+    """Yields the words of each olcAccess rule in slapd's order: the database's rules, then the frontend's."""
     frontends = [name for name, _ in config.entries if "{-1}frontend" in name.lower()]
     for name in (database.entry_dn, *frontends):
         yield from config.reader(name).words("olcAccess")
 
 
 def _might_write(rules: Iterable[list[str]], who: str) -> bool:
-    """May `who` write to an entry that is nobody's own? In doubt: yes."""
+    """Returns False if `who` certainly may not write to an entry other than its own, otherwise True."""
     for words in rules:
         what, *clauses = _parted(words)
         if _is_of_attributes(what):
@@ -378,7 +378,7 @@ def _might_write(rules: Iterable[list[str]], who: str) -> bool:
 
 
 def _parted(words: Sequence[str]) -> list[list[str]]:
-    """What it is about, and the clauses, each without its `by`."""
+    """Returns the words of the rule's `to` part, then those of each clause without `by`."""
     parts: list[list[str]] = [[]]
     for word in words:
         if word.lower() == "by":
@@ -389,13 +389,13 @@ def _parted(words: Sequence[str]) -> list[list[str]]:
 
 
 def _is_of_attributes(what: Sequence[str]) -> bool:
-    """And of none of the two (entry, children) that an add is about."""
+    """Returns True if the rule has attrs= without `entry` and `children`, the two that an add needs."""
     named = [word.partition("=")[2].lower().split(",") for word in what if "attrs=" in word.lower()]
     return bool(named) and not {"entry", "children"} & set(named[0])
 
 
 def _answer(clauses: Iterable[Sequence[str]], who: str) -> bool | None:
-    """True: it may grant; False: it ends the search for a rule; None: the next rule is asked."""
+    """Returns True if the rule may permit writing, False if it denies writing, None if the next rule applies."""
     for clause in clauses:
         matches = _matches(clause, who)
         if matches is False:
@@ -409,7 +409,7 @@ def _answer(clauses: Iterable[Sequence[str]], who: str) -> bool | None:
 
 
 def _matches(clause: Sequence[str], who: str) -> bool | None:
-    """Does it speak of `who`? None where that cannot be told here."""
+    """Returns True if the clause applies to `who`, False if it does not, None if that cannot be determined."""
     named = clause[0].lower()
     exact = _EXACT.fullmatch(clause[0])
     if named in ("self", "realself"):

@@ -1,7 +1,7 @@
-"""The native reader of a server: a third door to `loader._native`, for entries by the million.
+"""The native reader of a server: wraps the client of `loader._native`, for bulk transfers of entries.
 
-libldap connects and binds with what ldapsearch has; after that no object is made an entry. Every failure leaves
-this file as one of our errors.
+libldap connects and binds with ldapsearch's options; after that no Python object is created per entry. All errors of
+the client are converted to LoaderError here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PASSING = (51, 52, 80)  # busy, unavailable, other
 
 
 class Reader:
-    """A bound connection for one search after another. A search that failed ends it. Use `reading(...)`."""
+    """A bound connection for successive searches; `reading(...)` creates it. It is unusable after a failed search."""
 
     def __init__(self, connection: Connection, counters: Counters) -> None:
         self.connection = connection
@@ -50,26 +50,26 @@ class Reader:
         self._channel = self._asking("", lambda: _native.Channel(link(connection), counters))
 
     def part(self, asked: Search, directory: Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
-        """Files `NAME-000.ldif[.zst]` and on, each of about 64 MiB of LDIF, with `.rows` beside them; on the disk
-        when it returns. What an earlier try left there is gone. `drop`: attributes left out."""
+        """Writes files `NAME-000.ldif[.zst]`, `NAME-001...` of about 64 MiB of LDIF each, with `.rows` files; all are
+        synced when this returns. Files of earlier attempts are removed. `drop`: attributes to omit."""
         return self._asking(
             asked.base, lambda: self._channel.part(_of(asked), str(directory), name, list(drop), compress=compress)
         )
 
     def feed(self, asked: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None) -> int:
-        """Everything that is found goes to `target`, and into the file `copy`; how many entries. `notes`: a file of the
-        entries that have others below them."""
+        """Sends all found entries to `target` and to the file `copy`; returns their number. `notes`: output file that
+        lists the entries with children."""
         texts = (str(notes), list(drop))
         beside = str(copy) if copy else None
         return self._asking(asked.base, lambda: self._channel.feed(_of(asked), target, *texts, copy=beside))
 
     def file(self, asked: Search, path: Path, drop: Sequence[str]) -> Part:
-        """The same into one file, without rows; compressed when its name ends in .zst."""
+        """Like `part`, but writes a single file without `.rows`, compressed if its name ends in .zst."""
         return self._asking(asked.base, lambda: self._channel.file(_of(asked), str(path), list(drop)))
 
     def sync(self, asked: Search, cookie: str, most: int, told: tuple[Path, Path, Path], drop: Sequence[str]) -> Synced:
-        """Content synchronisation, refresh only. `told`: files for what changed (LDIF), for what is present and for
-        what is deleted (entryUUIDs). More than `most` whole entries end it, and the reader."""
+        """Runs a content synchronization, refresh only. `told`: output files for changed entries (LDIF), and for the
+        entryUUIDs of present and of deleted entries. More than `most` whole entries end the search and the reader."""
         changed, present, deleted = map(str, told)
         return self._asking(
             asked.base,
@@ -77,11 +77,11 @@ class Reader:
         )
 
     def digest(self, asked: Search, tree: EntryDigests) -> None:
-        """Add every entry to a digest; after an error that is of no use."""
+        """Adds every found entry to `tree`, which is unusable after an error."""
         self._asking(asked.base, lambda: self._channel.digest(_of(asked), tree))
 
     def discard(self, asked: Search) -> None:
-        """Receive every entry, count it, and do nothing with it: what `bin/bench seed` holds a seeding against."""
+        """Receives and counts every entry, as the baseline of `bin/bench seed`."""
         self._asking(asked.base, lambda: self._channel.discard(_of(asked)))
 
     def close(self) -> None:
@@ -92,13 +92,13 @@ class Reader:
             return ask()
         except _native.NativeError as error:
             if not error.code.startswith("ldap."):
-                raise  # a file of ours, or the step was given up: counting() knows these
+                raise  # an error of an output file, or a cancelled step: with_counters() translates these
             raise ours(error, self.connection, base) from error
 
 
 @contextmanager
 def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
-    """Connect, bind, hand over, unbind. Entries are counted in `meter`; what a failed search counted is taken back."""
+    """Connects and binds, and unbinds after the body. Counts entries in `meter`, without those of a failed search."""
     with with_counters(meter) as counters:
         reader = Reader(connection, counters)
         try:
@@ -108,7 +108,7 @@ def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
 
 
 def link(connection: Connection) -> _native.ConnectionOptions:
-    """How the core reaches that server. Raises NoSuchPath, NotPermitted for the password file."""
+    """Returns the core's options for the connection. Raises NoSuchPath, NotPermitted for the password file."""
     return _native.ConnectionOptions(
         uri=connection.uri,
         bind_dn=None if connection.mechanism else connection.bind_dn,
@@ -133,7 +133,7 @@ def _of(asked: Search) -> _native.Search:
 
 
 def ours(error: _native.NativeError, connection: Connection, base: str) -> LoaderError:
-    """The LoaderError for a failure with code ldap.*; `base`: of the search that it met, "" before any."""
+    """Returns the LoaderError for a code ldap.*. `base`: the base of the failed search; "" if no search was running."""
     if error.code == "ldap.library":
         return LibldapMissing(reason=str(error))
     uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
@@ -160,7 +160,7 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
 
 
 def _limit_met(connection: Connection, uri: str, base: str, reason: str, result: int) -> LoaderError:
-    """The core has hung up, so whom the server takes us for is asked on a session of its own."""
+    """Returns the error for a limit. The core has closed its connection, so a new session reads the account's DN."""
     try:
         with session(connection) as server:
             return refusals.limit_error(connection, uri, base, reason, result, server)
@@ -169,7 +169,7 @@ def _limit_met(connection: Connection, uri: str, base: str, reason: str, result:
 
 
 def _broken(error: _native.NativeError, uri: str, start_tls: int) -> LoaderError:
-    """libldap says little about a handshake that failed."""
+    """Returns the error for a failed or lost connection; `tls_failure` supplies the details that libldap omits."""
     reason = str(error)
     failed = None if error.code == "ldap.lost" else refusals.tls_failure(uri, start_tls, reason)
     if failed:

@@ -1,1 +1,1 @@
-"""Where entries go: each sink takes LDIF and says durably what it has."""
+"""Targets of entries: each sink stores LDIF durably and reports what it stored."""

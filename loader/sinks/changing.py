@@ -1,7 +1,7 @@
 """Sink: changes of an existing database whose slapd is stopped: a provider's changed entries, and rebuilt indexes.
 
-Either is done completely or not at all, and is durable. The native core works through LMDB, which maps the file, so the
-call runs in a process of its own: that one dies by a signal where the disk fails.
+Each change is durable, and is made completely or not at all. The native core uses LMDB, which maps the file, so a disk
+error kills the process with a signal. Therefore the core runs in a child process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EVERY = 0.25  # seconds between two reports of progress
 
 @dataclass(frozen=True)
 class Resources:
-    """What the work may take: bytes, threads, an existing directory for temporary files."""
+    """Limits of the work. `memory`: bytes. `jobs`: threads. `scratch`: an existing directory for temporary files."""
 
     memory: int
     jobs: int
@@ -43,7 +43,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What the provider sent, as `_native.refresh` takes it."""
+    """The provider's changes, in the form of the arguments of `_native.refresh`."""
 
     changed: Sequence[Path]
     present: Path | None
@@ -55,7 +55,7 @@ class SyncResult:
 
 @dataclass(frozen=True)
 class RefreshTask:
-    """`now`: the time for generated attributes, as in createTimestamp."""
+    """The arguments of `refresh`. `now`: the time in generated attributes, in createTimestamp's format."""
 
     directory: Path
     spec: mdb.TargetSpec
@@ -66,7 +66,7 @@ class RefreshTask:
 
 @dataclass(frozen=True)
 class Applied:
-    """Entries by kind of change. unsettled: entryUUIDs of 16 bytes; where there are any, nothing was changed."""
+    """`counts`: entries by kind of change. `unsettled`: 16-byte entryUUIDs; if there are any, nothing was changed."""
 
     counts: dict[str, int]
     unsettled: list[bytes]
@@ -74,7 +74,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class IndexTask:
-    """Rebuilds all indexes that `spec` has for the attributes. Its `map_size` is how large the file may become."""
+    """A rebuild of the indexes that `spec` has for `attributes`. `spec.map_size` limits the size of the file."""
 
     directory: Path
     spec: mdb.TargetSpec
@@ -84,14 +84,14 @@ class IndexTask:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """entries: those that were read. tables: index table -> values in it."""
+    """`entries`: number of entries read. `tables`: index table -> number of values in the table."""
 
     entries: int
     tables: Mapping[str, int]
 
 
 def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> Applied:
-    """Applies a provider's changes in one transaction. It is committed only if `allowed`, which runs beside the work,
+    """Applies a provider's changes in one transaction. `allowed` runs concurrently; the core commits only if `allowed`
     raises nothing.
 
     Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat.
@@ -106,8 +106,8 @@ def refresh(task: RefreshTask, allowed: Callable[[], None], meter: Meter) -> App
 
 
 def rebuild(task: IndexTask, meter: Meter) -> Rebuilt:
-    """Rebuilds indexes in a directory that no slapd has open: writes their tables behind all that is in the file, then
-    the one page that makes them count.
+    """Rebuilds indexes in a directory that no slapd has open: appends the new tables to the file, then writes the meta
+    page that makes them valid.
 
     Raises NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse.
     """
@@ -118,19 +118,19 @@ def rebuild(task: IndexTask, meter: Meter) -> Rebuilt:
 
 
 class _Process:
-    """The progress that the process has reported, as `Meter` wants it of a native call."""
+    """The child process's reported progress, with the interface that `Meter` expects of a native call."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.entries, self.bytes, self.stage = 0, 0, ("", 0, 0)
-        self.files: Sequence[WholeFile] = ()  # it reads no LDIF
+        self.files: Sequence[WholeFile] = ()  # the child process reads no LDIF
         self.open_ends: Sequence[str] = ()
 
     def cancel(self) -> None:
         self.child.kill()
 
     def answer(self) -> dict[str, Any]:
-        """The last line that the process prints; empty if it printed none."""
+        """Reads progress until the child process ends; returns its last line, or {} if it printed nothing."""
         assert self.child.process.stdout is not None
         report: dict[str, Any] = {}
         for line in self.child.process.stdout:
@@ -151,14 +151,14 @@ def _process(work: Callable[[str], dict[str, Any]], task: object, meter: Meter) 
 
 
 def _allow(allowed: Callable[[], None], child: Child) -> None:
-    """Writes the byte that the core awaits before it commits; if `allowed` raises, the core meets the end instead."""
+    """Writes the byte that the core awaits before a commit; if `allowed` raises, the core reads end of file instead."""
     assert child.process.stdin is not None
     with contextlib.suppress(BrokenPipeError), contextlib.closing(child.process.stdin) as stdin:
         allowed()
         stdin.write(b"1")
 
 
-# --- in the process apart ------------------------------------------------------------------------
+# --- in the child process ------------------------------------------------------------------------
 
 
 def _refresh(pickled: str) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def _reindex(pickled: str) -> dict[str, Any]:
 
 @contextmanager
 def _reporting(step: str) -> Iterator[Meter]:
-    """Prints the progress of the meter for the process that waits, as long as the body runs."""
+    """Prints the meter's progress for the parent process while the body runs."""
     meter, ended = Meter(step), threading.Event()
 
     def report() -> None:

@@ -1,6 +1,6 @@
-"""Sink: a running server, which gets adds over several connections, in LDAP transactions where it has these.
+"""Sink: a running server. Adds are sent over several connections, in LDAP transactions if the server supports them.
 
-The door to the part of loader._native that adds.
+Wraps the part of loader._native that adds entries.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["Loaded"]
 
 Input = Path | int  # an int is the descriptor of a stream
 
-# Requests under way on a connection. slapd writes a line to its log for each that it cannot begin at once (8 of 16
-# threads for a connection, one of them for a moment after its answer, too), and hangs up when 100 wait
-# (conn_max_pending; slapd.conf(5)). Of 2,000 adds it deferred 110 to 278 with six, and 3 to 14 with four.
+# Pending requests per connection. slapd logs a line for each request that it cannot begin at once: a connection gets 8
+# of 16 threads, and a thread stays busy for a moment after its answer. slapd closes the connection if 100 requests wait
+# (conn_max_pending; slapd.conf(5)). Of 2,000 adds slapd deferred 110 to 278 with six pending, and 3 to 14 with four.
 _WINDOW_SLAPD = (4, 64)
 _WINDOW = (48, 64)
 _MEMORY = 64 << 20  # bytes for entries that wait for their parents or for the entries that they name
@@ -32,12 +32,12 @@ _MEMORY = 64 << 20  # bytes for entries that wait for their parents or for the e
 
 @dataclass(frozen=True)
 class AddRules:
-    """What is sent, and what is done with an entry that is there or that the server does not take.
+    """How entries are sent, and how existing and refused entries are treated.
 
-    `batch`: entries a transaction; 0 finds out, 1 makes none. `leave_out`: attributes, whatever their options.
-    `relax`: adds carry the relax control. `max_rate`: entries/s, 0 is without limit. `references`: attributes whose
-    values are DNs of entries that the server looks for; an entry is sent after those that it names. `singly`: outside
-    of transactions.
+    `batch`: entries per transaction; 0: chosen automatically, 1: no transactions. `leave_out`: attributes to omit, with
+    any options. `relax`: send the relax control. `max_rate`: entries/s; 0: no limit. `references`: attributes whose
+    values are DNs that the server looks up; an entry is sent after the entries that these values name. `singly`: send
+    such entries outside of transactions.
     """
 
     exists: str
@@ -53,9 +53,9 @@ class AddRules:
 
 @dataclass(frozen=True)
 class Journal:
-    """What outlives a load, so that it can go on. `uncertain`: any entry may have been added before `journal` began.
+    """The files from which an interrupted load resumes. `uncertain`: entries may have been added before the journal.
 
-    `patience`: seconds that a server which is gone is tried again.
+    `patience`: seconds for which an unreachable server is retried.
     """
 
     journal: Path
@@ -67,7 +67,7 @@ class Journal:
 def add(
     connection: Connection, inputs: Sequence[Input], offer: SubschemaInfo, rules: AddRules, notes: Journal, meter: Meter
 ) -> Loaded:
-    """Add every entry of `inputs`; what the journal knows as done is not sent again."""
+    """Adds every entry of `inputs` except those that the journal records as done."""
     options: _native.LoadOptions = {
         "exists": rules.exists,
         "leave_out": rules.leave_out,

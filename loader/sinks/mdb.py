@@ -1,6 +1,6 @@
 """Sink: a data file written by the native core, which encodes, sorts and lays out entries as slapadd does.
 
-The door to the part of loader._native that knows databases, as loader/ldif.py is to the part that knows LDIF.
+Wraps the database functions of loader._native, as loader/ldif.py wraps its LDIF functions.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ from loader.server import configuration
 
 __all__ = ["Built", "Database", "Feed", "Schema", "SplitResult", "Transferred"]
 
-_VALUE_CHECK = "(value check)"  # so ends what the core says of a value that its syntax forbids
+_VALUE_CHECK = "(value check)"  # end of the core's message about a value that its syntax forbids
 _UNKNOWN = re.compile(r'"([^"]+)" is not in the schema')
 _UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
-Table = Literal["id2v", "ixck"]  # those that not every slapd has
-ValueCheck = Literal["refuse", "count", "skip"]  # what is done with values that their syntax forbids
+Table = Literal["id2v", "ixck"]  # the tables that not every slapd release has
+ValueCheck = Literal["refuse", "count", "skip"]  # the treatment of values that their syntax forbids
 Input = Path | int | Feed  # an int is the descriptor of a stream
-Orphan = tuple[str, str, str]  # the parent that is nowhere, the entry below it, its entryUUID
+Orphan = tuple[str, str, str]  # the missing parent's DN, the orphan's DN, the orphan's entryUUID
 
 
 @dataclass(frozen=True)
 class Target:
-    """The database to be made: what slapd is told about it, and which of its tables the slapd at hand has."""
+    """The database to be written: its configuration in slapd, and the optional tables of the installed slapd."""
 
     settings: Settings
     schema: Schema
     tables: tuple[Table, ...]
     map_size: int  # bytes
-    server_id: int  # of entryCSNs that are made
+    server_id: int  # in generated entryCSNs
 
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """What a Target is made of, in a form that goes to another process. The schema as `schema()` is given it."""
+    """A Target in a form that can be pickled. `definitions`, `effects`: the arguments of `schema()`."""
 
     settings: Settings
     definitions: tuple[Definition, ...]
@@ -74,17 +74,17 @@ class TargetSpec:
     server_id: int
 
     def target(self) -> Target:
-        """Raises NotProven."""
+        """Returns the Target. Raises NotProven if the core cannot read a schema definition."""
         known = schema(self.definitions, self.settings.attribute_options, **self.effects)
         return Target(self.settings, known, self.tables, self.map_size, self.server_id)
 
 
 @dataclass(frozen=True)
 class BuildRules:
-    """What is looked at, and what is done with an entry that fails. `claimed` as in `loader.ldif.join`.
+    """The checks of a build, and the treatment of entries that fail them. `claimed`: as in `loader.ldif.join`.
 
-    `now`: the time that made attributes bear, as in createTimestamp. `first`: the number of the first entryCSN that is
-    made. `account`: what is added to entries, or left out of them, is added up in `Built.completed`.
+    `now`: the time in generated attributes, in createTimestamp's format. `first`: the counter of the first generated
+    entryCSN. `account`: count the attributes that are added to entries or omitted from them in `Built.completed`.
     """
 
     now: str
@@ -101,11 +101,11 @@ class BuildRules:
 
 @dataclass(frozen=True)
 class LiveSource:
-    """The entries come from a server that goes on to change. `head` is the first input, and its entries come again.
+    """Callbacks for a server that changes during the build. `head`: the first input, whose entries come a second time.
 
-    `read_again` is called on a thread of the core when all is read, without orphans, and then for those that there are;
-    it names LDIF files of what was read since. Where it names none, orphans are left out. `renamed` is called before
-    anything is numbered, with the entryUUIDs that were met under more than one DN; what it raises ends the build.
+    `read_again`: returns LDIF files with entries that were read again. It is called on a thread of the core after all
+    inputs, first without orphans, then with the orphans found; if it returns no files, the orphans are omitted.
+    `renamed`: called before IDs are assigned, with the entryUUIDs that have several DNs; an exception ends the build.
     """
 
     head: Path | None
@@ -115,7 +115,7 @@ class LiveSource:
 
 @dataclass(frozen=True)
 class Resources:
-    """What the work may take. `rejects` is made only when there is one."""
+    """The limits and paths of the work. `jobs`: threads. `rejects`: file for rejects, created only if there are any."""
 
     memory: int  # bytes
     jobs: int
@@ -126,7 +126,7 @@ class Resources:
 def schema(
     definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool, password_policy: bool = False
 ) -> Schema:
-    """The last two are `loader.schema.Effects`. Raises NotProven, naming the definition that cannot be read."""
+    """Compiles a schema; flags as in `loader.schema.Effects`. Raises NotProven, naming the definition, on failure."""
     try:
         return _native.schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
     except _native.NativeError as error:
@@ -136,10 +136,10 @@ def schema(
 def schema_of(
     config: Config, database: ConfiguredDatabase, attribute_options: Sequence[str] = (), *, seeding: bool = False
 ) -> Schema:
-    """The schema that a configuration gives one of its databases. `seeding`: of a replica, which slapd lets hold
-    dynamic objects without slapo-dds, for syncrepl checks no schema.
+    """Returns the schema of a database in a configuration. `seeding`: the database is a replica. A replica may contain
+    dynamic objects without slapo-dds, since syncrepl checks no schema.
 
-    Raises NotProven for definitions that the core cannot read, ConfigUnreadable.
+    Raises NotProven if the core cannot read a definition, ConfigUnreadable.
     """
     effects = schemas.effects(config, database)
     effects["dynamic_objects"] |= seeding
@@ -147,7 +147,7 @@ def schema_of(
 
 
 def definitions_of(config: Config) -> list[Definition]:
-    """Raises ConfigUnreadable."""
+    """Returns the configured and the compiled schema definitions. Raises ConfigUnreadable."""
     return schemas.definitions(config, configuration.read_compiled_schema(config))
 
 
@@ -160,7 +160,7 @@ def build(
     meter: Meter,
     beside: LiveSource | None = None,
 ) -> Built:
-    """Makes the file `out`, mode 0600, from all records of `inputs`; synced when this returns."""
+    """Writes the file `out`, mode 0600, from all records of `inputs`; the file is synced when this returns."""
     read_again = beside and (lambda orphans: [str(path) for path in beside.read_again(orphans)])
     translate = partial(_translated, target=target, inputs=inputs, out=out, rejects=means.rejects)
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
@@ -190,9 +190,9 @@ def build(
 
 
 def transfer(target: Target, source: Snapshot, out: Path, means: Resources, meter: Meter) -> Transferred:
-    """Makes the file `out`, mode 0600, from the records of a held snapshot as they are; synced when this returns.
+    """Writes the file `out`, mode 0600, from the unchanged records of an open snapshot; synced when this returns.
 
-    Raises NotProven, saying what is stored there otherwise than the target's slapd would store it; MapFull, NoSpace.
+    Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace.
     """
     translate = partial(_translated, target=target, inputs=[source.path], out=out, rejects=means.rejects)
     with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
@@ -209,7 +209,7 @@ def transfer(target: Target, source: Snapshot, out: Path, means: Resources, mete
 
 
 def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
-    """Of all records of a data file that `transfer` copies. Raises MdbDamaged."""
+    """Returns a checksum of all records of a data file that `transfer` copies. Raises MdbDamaged."""
     translate = partial(_damaged, path=path.parent)
     with with_counters(meter, str(path), translate) as counters, meter.following(counters):
         return _native.records_checksum(path, counters, jobs=jobs)
@@ -217,7 +217,7 @@ def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
 
 @dataclass(frozen=True)
 class SplitTarget:
-    """The share of one database in an LDIF that is divided."""
+    """A database's part of a divided LDIF. `suffixes`: the database's suffixes. `path`: the output file."""
 
     suffixes: Sequence[str]
     path: Path
@@ -232,10 +232,10 @@ def split(
     *,
     file_urls: bool = False,
 ) -> list[SplitResult]:
-    """Divides LDIF among databases; the first one also gets the entries that belong to none.
+    """Divides LDIF among databases; the first database also gets the entries that belong to no database.
 
-    `file_urls`: files that `include:` lines name are read.
-    `claimed`: the entry that will have a contextCSN, and that: nothing in the other databases is newer then.
+    `file_urls`: read the files in `include:` lines.
+    `claimed`: (DN, contextCSN) of the entry that gets this contextCSN; newer entryCSNs elsewhere are lowered to it.
     """
     root, csns = claimed or (None, None)
     with with_counters(meter) as counters:
@@ -251,10 +251,10 @@ def split(
 
 
 def verify(target: Target, path: Path, full: bool, means: Resources, meter: Meter, new: bool = True) -> int:
-    """Returns the entries of a data file that nobody writes to, after a look at a sample of them or at all. `new`: the
-    core wrote it.
+    """Verifies a data file that no process is writing, and returns its entry count. `full`: check all entries, not only
+    a sample. `new`: the core has just written the file.
 
-    Raises MdbDamaged, saying what is wrong.
+    Raises MdbDamaged, naming the damage.
     """
 
     def translate(error: _native.NativeError) -> LoaderError | None:
@@ -304,7 +304,7 @@ def database(target: Target) -> Database:
 
 
 def failure(error: _native.NativeError, directory: Path, map_size: int) -> LoaderError | None:
-    """The error of a call that writes a database, where all such calls mean the same by it; None for other codes."""
+    """Returns the error for codes that mean the same in all calls that write a database; None for other codes."""
     match error.code:
         case "build.unproven" | "schema.definition":
             return NotProven(reason=error)
@@ -338,7 +338,7 @@ def _translated(
 
 
 def _refused(error: _native.NativeError, rejects: Path) -> LoaderError:
-    if not error.dn:  # nothing could be read of it
+    if not error.dn:  # the record has no readable DN
         return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
     place = f"{error.path or 'standard input'}, line {error.line}"
     way_out = _UNCHECKED if error.message.endswith(_VALUE_CHECK) else ""

@@ -1,5 +1,5 @@
-"""Sink: `slapadd -q` into a private, empty environment. Quick mode is nosync by nature and syncs once at its end;
-nothing of the operator's configuration is loosened for it."""
+"""Sink: `slapadd -q` into a private, empty environment. Quick mode implies nosync and syncs once at its end, so no
+setting of the operator's configuration has to be relaxed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from loader.sinks.mdb import failure
 __all__ = ["Plan"]
 
 Fed = TypeVar("Fed")
-Where = Callable[[int], tuple[str, str]]  # DN and place of the record at a line of what was fed
+Where = Callable[[int], tuple[str, str]]  # line of slapadd's input -> DN and position in the source of its record
 
-_GONE = re.compile(r"\s*entry \d+: (.*)")  # below "Error, entries missing!"
+_GONE = re.compile(r"\s*entry \d+: (.*)")  # a line after "Error, entries missing!"
 _REFUSED = re.compile(
     r'slapadd: (?:could not (?:add|parse) entry )?.*?dn="(?P<dn>[^"]*)" \(line=(?P<line>\d+)\):?\s*(?P<why>.*)'
 )
@@ -57,12 +57,12 @@ def load(
     write_context: bool = False,
     aliases: Mapping[str, str] | None = None,
 ) -> int:
-    """Loads all records of `paths`; returns their number. `context_csns` replaces the suffix entry's; `write_context`
-    is slapadd -w.
+    """Loads all records of `paths`; returns their number. `context_csns`: replaces the suffix entry's contextCSN.
+    `write_context`: slapadd -w.
 
-    Entries without entryCSN get one of the server's own ID (plain slapadd would make it 0, which no contextCSN of that
-    server covers, so that consumers miss their deletion). On success the environment is closed and synced; on an error
-    it is worth nothing.
+    Entries without entryCSN get an entryCSN with the server's own ID. Plain slapadd would use the ID 0, which no
+    contextCSN of that server covers, so consumers would miss deletions of these entries. After success the environment
+    is closed and synced; after an error it is unusable.
     """
 
     def feed(descriptor: int) -> int:
@@ -75,9 +75,9 @@ def load(
 
 
 def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
-    """Loads one slice; returns the number of its own entries, and whether the suffix's entry was among all of them.
+    """Loads one slice; returns the number of its own entries, and True if its records contained the suffix's entry.
 
-    An entry that slapadd refuses is named with its place in the input.
+    The error for a refused entry names the entry's position in the input.
     """
     return _load(target, lambda descriptor: piece.feed(descriptor, meter), piece.place, meter)
 
@@ -104,12 +104,12 @@ def _load(target: Target, feed: Callable[[int], Fed], place: Where, meter: Meter
 
 
 def _judge(child: Child, target: Target, place: Where) -> LoaderError:
-    """What slapadd meant. After a kill that was our own it is for the caller to know better."""
+    """Returns the error for a failed slapadd. The caller must recognize a slapadd that was killed on purpose."""
     status, words = child.wait(), child.words
     text = " ".join(words)
     if "MDB_MAP_FULL" in text or "-30792" in text:
         return MapFull(path=target.directory, map_size=target.maxsize)
-    # With a writable map the kernel has no other way to say that a page found no room.
+    # With a writable map the kernel reports a full disk only by SIGBUS.
     if "No space left" in text or status in (-signal.SIGBUS, 128 + signal.SIGBUS):
         return NoSpace(path=target.directory, lack=FULL)
     if "entries missing" in text:
@@ -131,19 +131,19 @@ def _judge(child: Child, target: Target, place: Where) -> LoaderError:
 
 # --- shards ----------------------------------------------------------------------------------------------------------
 #
-# The native core's part of a load by several slapadds: the LDIF cut into slices, their databases made one.
+# The native core's part of a load by several slapadds: it cuts the LDIF into slices and merges their databases.
 #
-# Every slice begins with the same shared entries, those that have children, parents first; the others follow in the
-# order of the input, each in one slice. The merged database is the one that a single slapadd makes of the shared
-# entries and then of all the others.
+# Every slice begins with the shared entries: all entries with children, parents first. Each other entry is in exactly
+# one slice, in the order of the input. The merged database equals the database that a single slapadd creates from the
+# shared entries followed by all other entries.
 
 
-Cut = tuple[int, int, int, int]  # index of the file, byte and line in it, entries before it
+Cut = tuple[int, int, int, int]  # the start of a slice: index of the file, byte and line in the file, entries before
 
 
 @dataclass(frozen=True)
 class SlicedLdif:
-    """What is sliced. suffixes: of the database; their entries have no parent in it."""
+    """The LDIF to be sliced. `suffixes`: the database's suffixes, whose entries have no parent in the database."""
 
     paths: Sequence[Path]
     suffixes: Sequence[str]
@@ -151,27 +151,27 @@ class SlicedLdif:
 
 
 def plan(source: SlicedLdif, shards: int, meter: Meter) -> Plan:
-    """Writes the shared entries to their file (mode 0600), and chooses at most `shards` slices."""
+    """Writes the shared entries to `source.shared` (mode 0600); returns a plan with at most `shards` slices."""
     with with_counters(meter) as counters:
         return _native.plan(source.paths, source.suffixes, shards, source.shared, counters)
 
 
 @dataclass(frozen=True)
 class GeneratedAttributes:
-    """What each slapadd would make on its own: the same CSNs. now: as in createTimestamp; None with `lastmod off`.
-    first: the number of the first CSN."""
+    """Values that all slapadds must generate alike. `now`: as in createTimestamp; None with `lastmod off`. `first`:
+    counter of the first CSN."""
 
     now: str | None
     server_id: int
-    claimed: Sequence[str] | None  # contextCSN of `root`, which no entryCSN may exceed
+    claimed: Sequence[str] | None  # contextCSN of the entry `root`, which no entryCSN may exceed
     root: str
-    aliases: Mapping[str, str] = field(default_factory=dict)  # of `loader.schema.synonyms`
+    aliases: Mapping[str, str] = field(default_factory=dict)  # from `loader.schema.synonyms`
     first: int = 0
 
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice of a plan; `own` entries besides the shared ones."""
+    """A slice of a plan. `shared`, `own`: the numbers of shared entries and of the slice's own entries."""
 
     source: SlicedLdif
     shared: int
@@ -180,12 +180,12 @@ class Slice:
     making: GeneratedAttributes
 
     def feed(self, descriptor: int, meter: Meter) -> tuple[int, bool]:
-        """Writes it to a descriptor; how many entries of its own, and whether the root was among all of them."""
+        """Writes the slice to a descriptor; returns the number of its own entries, and True if the root was written."""
         with with_counters(meter) as counters:
             return self._core().feed(descriptor, counters)
 
     def place(self, line: int) -> tuple[str, str]:
-        """DN and place in the input of the record at a line of what was fed."""
+        """Returns the DN, and the position in the input, of the record at a line of slapadd's input."""
         with with_counters(Meter("place")) as counters:
             record = self._core().find_line(line, counters)
         if record is None:
@@ -213,8 +213,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Data files of slices in their order, and what the one file shall be. context: the suffix whose entry gets
-    contextCSN, as with slapadd -w. idlexp: as configured. jobs: threads that read."""
+    """A merge. `parts`: data files of the slices, in order. `shared`: number of shared entries. `context`: the suffix
+    whose entry gets contextCSN, as with slapadd -w. `idlexp`: as configured. `jobs`: number of reading threads."""
 
     parts: Sequence[Path]
     shared: int
@@ -225,7 +225,7 @@ class MergeTask:
 
 
 def merge(task: MergeTask, source: SlicedLdif, out: Path, meter: Meter) -> int:
-    """Writes the data file, synced; returns its entries. Raises EntryRefused for an entry that two slices have."""
+    """Writes and syncs the data file; returns its entry count. Raises EntryRefused if two slices contain an entry."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code != "build.duplicate":

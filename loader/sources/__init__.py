@@ -1,4 +1,4 @@
-"""Where entries come from."""
+"""Sources of entries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Entries = dict[str, Entry]  # dn.key(DN) -> entry
 
 
 class Source(Protocol):
-    """LDIF that a native call reads from its beginning to its end: `location.LdifFiles`, `dit.Synthetic`."""
+    """LDIF that a native call reads from beginning to end: `location.LdifFiles`, `dit.Synthetic`."""
 
     def entries(self) -> int | None:
-        """How many there are; None if only reading tells."""
+        """Returns the entry count; None if it is unknown before reading."""
         ...
 
     def reading(self, meter: Meter) -> AbstractContextManager[Inputs]:
-        """What to read in the body, counting into `meter`. Raises after the body what was wrong with what was read."""
+        """Yields the inputs to read in the body, and counts in `meter`. Raises errors of the inputs after the body."""
         ...
 
 
@@ -32,18 +32,18 @@ class Comparable(Protocol):
 
     @property
     def label(self) -> str:
-        """For people and reports; no secrets."""
+        """Returns the name in messages and reports, without secrets."""
         ...
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        """Reads all of it."""
+        """Returns the digests of all entries, without the attributes `ignore`."""
         ...
 
     def find(self, names: Sequence[str]) -> Entries:
-        """The entries of these DNs, as far as they are there."""
+        """Returns the entries with these DNs; missing DNs are omitted."""
         ...
 
 
 def names(inputs: Inputs) -> list[Path]:
-    """The same as paths."""
+    """Returns the inputs as paths; a descriptor becomes /dev/fd/N."""
     return [Path(f"/dev/fd/{one}") if isinstance(one, int) else one for one in inputs]

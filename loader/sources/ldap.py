@@ -1,6 +1,6 @@
-"""Source: a live server, read by searches side by side, each a restartable piece (`planner.py` cuts them).
+"""Source: a live server, read by concurrent searches; each search is a restartable piece (see `planner.py`).
 
-No pages are asked for as long as no limit demands them: a page costs a round trip, and slapd's time besides."""
+Paged results are requested only if a limit requires them: each page costs a round trip and time in slapd."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from loader.sources import Entries
 from loader.sources.planner import LONGEST_PAUSE, Piece, RateLimit
 from loader.storage import files
 
-# Entries a page, tried in turn when a limit is met; 0 is without pages. Some servers limit the page (389-DS).
+# Page sizes in entries, tried in this order if a limit is met; 0 means no pages. 389-DS also limits the page size.
 PAGES = (0, 1000, 200)
 Result = TypeVar("Result")
-# contextCSN of the start is put in when shards are arranged.
+# The contextCSN from the start of the export is added when the shards are arranged.
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 
 
 def fetch(connection: Connection, asked: Search, target: Path, meter: Meter) -> Part:
-    """One search into `target`, which is there once it is whole, however often the connection breaks."""
+    """Writes a search's entries to `target`, retrying after lost connections; `target` exists only when complete."""
     beside = target.with_name("partial-" + target.name)
 
     found = _searching(connection, asked, meter, lambda reader, asked: reader.file(asked, beside, DROPPED))
@@ -50,7 +50,7 @@ def fetch_part(
     pace: RateLimit | None = None,
     retries: int = defaults.RETRIES,
 ) -> Part:
-    """One search into files of some tens of megabytes with rows beside them; when the connection breaks, once more."""
+    """Writes a search's entries to files of about 64 MiB of LDIF and `.rows` files; retries after lost connections."""
 
     def search(reader: Reader, asked: Search) -> Part:
         with pace.over(reader.counters) if pace else nullcontext():
@@ -69,8 +69,8 @@ def feed(
     meter: Meter,
     pace: RateLimit,
 ) -> int:
-    """One search straight to whoever takes from `target`, once; how many entries it found. `notes` as in `Reader.feed`;
-    `copy` is there once it is whole. After an error some entries were given."""
+    """Sends a search's entries to `target` and returns their number, without retries. `notes`: as in `Reader.feed`.
+    `copy`: exists only when complete. After an error `target` has received some of the entries."""
     beside = copy.with_name("partial-" + copy.name) if copy else None
     tried = False
 
@@ -95,7 +95,7 @@ def _searching(
     search: Callable[[Reader, Search], Result],
     retries: int = defaults.RETRIES,
 ) -> Result:
-    """A whole search, however often the connection breaks, in smaller and smaller pages if a limit demands it."""
+    """Runs a search, with retries after lost connections, and with smaller and smaller pages if limits are met."""
 
     def attempt(asked: Search) -> Result:
         with reading(connection, meter) as reader:
@@ -105,8 +105,8 @@ def _searching(
 
 
 def _in_pages(asked: Search, page: int, search: Callable[[Search], Result], meter: Meter | None = None) -> Result:
-    """Searches with pages of the chosen size; where a limit is met, with the smaller ones in turn. Raises LimitTooLow
-    where the smallest is no help."""
+    """Searches with pages of the size `page`; if a limit is met, with the smaller sizes of PAGES in turn. Raises
+    LimitTooLow if the search meets a limit even with the smallest pages."""
     smaller = [size for size in PAGES[1:-1] if not page or size < page]
     for size in (page, *smaller):
         try:
@@ -118,8 +118,8 @@ def _in_pages(asked: Search, page: int, search: Callable[[Search], Result], mete
 
 
 def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES) -> Result:
-    """Try again after a broken connection, waiting longer each time. A server that was silent for as long as one may be
-    has had its time: twenty times as long would be hours."""
+    """Calls `attempt`, and again after retryable errors, with growing pauses. ServerSilent is not retried: each attempt
+    would last the full timeout, and twenty attempts would take hours."""
     for failures in range(retries):
         try:
             return attempt()
@@ -137,7 +137,7 @@ def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = def
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, below the base of its connection; or what a search finds there, and no more."""
+    """The entries of a running server: those that the search `asked` finds, or all below the connection's base."""
 
     connection: Connection
     asked: Search | None = None
@@ -169,7 +169,7 @@ class Server:
         with session(self.connection) as server:
             attributes = self.asked.attributes if self.asked else questions.everything(server)
             for name in names:
-                with suppress(NoSuchBase):  # deleted since it was seen
+                with suppress(NoSuchBase):  # deleted in the meantime
                     entry = server.read(name, attributes)
                     entries[dn.key(name)] = {key: frozenset(values) for key, values in entry.items()}
         return entries
@@ -177,21 +177,21 @@ class Server:
 
 # --- limits ----------------------------------------------------------------------------------------------------------
 #
-# Do the server's limits let the tree be read? Asked by --dry-run; a reading itself is told of them at once.
+# Checks for --dry-run whether the server's limits permit reading the tree; an export itself meets the limits at once.
 #
-# slapd tells a limit only by ending a search: nothing but a search finds it out. One without attributes shows a
-# hundred thousand entries in half a second, so a limit below that (the default is 500) is found; one above it is met
-# while reading, after that many entries.
+# A client learns of a limit in slapd only when the limit ends a search. A search without attributes returns a hundred
+# thousand entries in half a second, so the check finds lower limits (the default is 500). The export meets a higher
+# limit only after that many entries.
 
 
-LOOKED = 100_000  # entries
+LOOKED = 100_000  # entries that the check requests
 
 
 def require_readable(server: Session, base: str, partitions: Iterable[Piece], page: int) -> None:
-    """Raises LimitTooLow where a partition cannot be read with `page`, nor with the smaller pages that a reading tries.
+    """Raises LimitTooLow if a piece meets a limit with pages of the size `page` and with all smaller pages of PAGES.
 
-    Where the whole tree is shown, so is every part of it. What a server refuses for other reasons (OpenDJ wants a
-    privilege for searches without an index) is left to the reading, which knows ways around.
+    If a search of the whole tree succeeds, the pieces are not checked. Refusals for other reasons are ignored, since
+    the export can work around them (OpenDJ requires a privilege for unindexed searches).
     """
     with suppress(ServerRefused):
         try:
@@ -208,26 +208,26 @@ def _require_part(server: Session, asked: Search) -> None:
 
 # --- narrowing -------------------------------------------------------------------------------------------------------
 #
-# What a partial replica wants of a server: which entries below a base, and which attributes of them.
+# Restricts searches to the entries and attributes that a partial replica stores.
 
 
-# What the reading itself needs of an entry: to know it again, to tell which of two is newer, to note containers.
+# Attributes that the export itself needs: to identify an entry, to find the newer of two copies, to record containers.
 NEEDED = ("entryUUID", "entryCSN", "hasSubordinates")
 _ON_THE_WIRE = {"subordinate": "children"}
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """`scope` as a syncrepl has it; `attributes`: what to ask for."""
+    """The content of a partial replica. `where`: filter. `scope`: as in syncrepl. `attributes`: names to request."""
 
     base: str
     where: str
     scope: str
     attributes: tuple[str, ...]
-    excluded: tuple[str, ...] = ()  # of those that come, not stored
+    excluded: tuple[str, ...] = ()  # attributes that are received but not stored
 
     def wants(self, attribute: str) -> bool:
-        """Does the replica store it? Of an object class that is listed, every attribute may be one that it does."""
+        """Returns True if the replica may store the attribute; a listed object class or wildcard counts for any."""
         if attribute.lower() in map(str.lower, self.excluded):
             return False
         listed = {name.lower() for name in self.attributes}
@@ -235,11 +235,11 @@ class Narrowing:
 
     @property
     def is_flat(self) -> bool:
-        """Nothing in scope can move with a container above it that is in scope, too."""
+        """True if no entry in scope can be renamed by a rename of a container that is in scope too."""
         return self.scope in ("base", "one")
 
     def of(self, asked: Search) -> Search:
-        """The same search, for what is wanted only. Below other places than the base the scope is the search's own."""
+        """Returns `asked`, restricted to the replica's content. A search below another base keeps its own scope."""
         attributes = (*self.attributes, *(one for one in NEEDED if one not in self.attributes))
         scope = asked.scope
         if dn.key(asked.base) == dn.key(self.base) and scope == "sub":
@@ -248,7 +248,7 @@ class Narrowing:
         return replace(asked, where=where, scope=scope, attributes=attributes)
 
     def partitions(self, cut: tuple[Piece, ...]) -> tuple[Piece, ...]:
-        """Of a whole tree's: each narrowed, or one where the scope is not a whole subtree."""
+        """Returns the restricted pieces of a tree; a single piece if the scope is the base or one level."""
         if self.is_flat:
             return (Piece("all", self.of(Search(self.base))),)
         found = (one for one in cut if self.scope == "sub" or one.search.scope != "base")
@@ -256,5 +256,5 @@ class Narrowing:
 
 
 def _enclosed(where: str) -> str:
-    """slapd takes a single item without parentheses."""
+    """Returns the filter in parentheses: slapd's configuration also accepts a simple filter without them."""
     return where if where.startswith("(") else f"({where})"

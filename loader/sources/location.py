@@ -1,7 +1,7 @@
-"""What a name on a command line stands for: a server, a database, LDIF, a configuration or a template.
+"""Determines what a command line argument names: a server, a database, LDIF, a configuration or a template.
 
-Every verb asks `locate`, and says which kinds it takes; the others are refused here, with what to do instead. Also
-here: LDIF files as a source, a few records out of them, the databases of a configuration, and what can be compared.
+Each verb calls `locate` with the kinds that it accepts; `locate` refuses other kinds and suggests an alternative. Also
+here: LDIF files as a source, looking up records in them, a configuration's databases, and the sides of a comparison.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from loader.storage import files
 
 STDIN = "-"
 _SCHEMES = ("ldap://", "ldaps://", "ldapi://")
-_DATABASE = "mdb:"  # before a directory: a database, whatever is in there
+_DATABASE = "mdb:"  # prefix of a directory that is a database, whatever it contains
 _TEMPLATES = "ditseed.templates"
 
 
 class Kind(Enum):
-    """What a name may stand for; the value is for messages."""
+    """The kinds of arguments; the values are used in messages."""
 
     SERVER = "a server"
     DATABASE = "a database directory"
     DATA_FILE = "a data file of LMDB"
     CONFIGURATION = "a configuration of slapd"
     TEMPLATE = "a template"
-    LDIF = "LDIF"  # files, a pattern of such, a directory of them, an export
-    STREAM = "a stream"  # standard input, a pipe, a socket: read once
+    LDIF = "LDIF"  # a file, a pattern of file names, a directory of files, an export
+    STREAM = "a stream"  # standard input, a pipe or a socket, which can be read only once
 
 
 _INSTEAD = {
@@ -55,8 +55,8 @@ _INSTEAD = {
 
 @dataclass(frozen=True)
 class Location:
-    """paths: files or directories; none of a server. lists: directories of a template's word lists. convert: makes TOML
-    of another program's template, with values for its defines."""
+    """What an argument names. `paths`: files or directories; empty for a server. `lists`: directories of a template's
+    word lists. `convert`: converts another program's template to TOML, given values for its defines."""
 
     kind: Kind
     text: str
@@ -66,13 +66,13 @@ class Location:
 
     @property
     def path(self) -> Path:
-        """Of any kind but a server and a pattern, the only one."""
+        """Returns the first path: the only one, except for a pattern. A server has none."""
         return self.paths[0]
 
 
 def locate(text: str, *taken: Kind) -> Location:
-    """What `text` stands for. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken for an export that is not
-    complete; UsageProblem for every kind that is not `taken`."""
+    """Returns what `text` names. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken if an export is not
+    complete; UsageProblem if the kind is not among `taken`."""
     found = _template(text) if taken == (Kind.TEMPLATE,) else _found(text)
     if found.kind not in taken:
         raise _refused(found, taken)
@@ -85,7 +85,7 @@ def locate(text: str, *taken: Kind) -> Location:
 
 
 def ldif_inputs(texts: Iterable[str]) -> tuple[Path, ...]:
-    """LDIF to be loaded, as `exports` takes it. Raises as `locate`."""
+    """Returns the paths of LDIF arguments, in the form that `loader.exports` accepts. Raises as `locate`."""
     return tuple(path for text in texts for path in locate(text, Kind.LDIF, Kind.STREAM).paths)
 
 
@@ -96,7 +96,7 @@ def require_once(texts: Iterable[str]) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Can it be read only once?"""
+    """Returns True if `path` can be read only once."""
     return str(path) == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
@@ -118,7 +118,7 @@ def _found(text: str) -> Location:
 
 
 def _kind(path: Path) -> Kind:
-    """Of a directory or file."""
+    """Returns the kind of an existing directory or file."""
     if (path / meta.DATA).exists():
         return Kind.DATABASE
     files.require_readable(path)
@@ -130,9 +130,9 @@ def _kind(path: Path) -> Kind:
 
 
 def _template(name: str) -> Location:
-    """Of a package that ships templates (`ditseed.templates` of setup.cfg, so that loader does not import seeders), or
-    a file."""
-    from importlib.metadata import entry_points  # a third of the start of a verb
+    """Returns the template from an installed package, or a template file. Packages are found by the entry point
+    `ditseed.templates` of setup.cfg, so that loader does not import seeders."""
+    from importlib.metadata import entry_points  # imported here: it takes a third of the start of a verb
 
     try:
         for entry in entry_points(group=_TEMPLATES):
@@ -155,8 +155,8 @@ def _refused(location: Location, taken: Iterable[Kind]) -> UsageProblem:
 
 
 def comparable(text: str, connection: Connection, again: bool = False) -> Comparable:
-    """What `text` names, as a side of `ditseed compare`. `connection` says how to bind, and has the base or suffix.
-    `again`: entries will be read a second time. Raises as `locate`."""
+    """Returns the side of `ditseed compare` that `text` names. `connection`: the bind options and the base or suffix.
+    `again`: entries will be read twice, so streams are refused. Raises as `locate`."""
     from loader.sources.ldap import Server  # python-ldap takes 40 ms to load
 
     streams = () if again else (Kind.STREAM,)
@@ -173,26 +173,26 @@ def comparable(text: str, connection: Connection, again: bool = False) -> Compar
 
 @dataclass(frozen=True)
 class LdifFiles:
-    """What an operator names: files, directories of them, exports, `-`."""
+    """LDIF arguments of an operator: files, directories of files, exports, `-`."""
 
     given: tuple[Path, ...]
     label: str = ""
 
     @property
     def streamed(self) -> bool:
-        """Can some of it be read only once?"""
+        """Returns True if one of the inputs can be read only once."""
         return any(map(is_stream, self.given))
 
     def entries(self) -> int | None:
-        """Raises ManifestBroken, UsageProblem."""
+        """Returns the entry count in the manifests; None if it is unknown. Raises ManifestBroken, UsageProblem."""
         return exports.entries(self.given)
 
     def paths(self) -> list[Path]:
-        """In loading order."""
+        """Returns the paths of the LDIF files in loading order."""
         return exports.files_of(self.given)
 
     def fingerprints(self) -> list[list[object]]:
-        """Others than before if a file was changed."""
+        """Returns values that differ after a file has changed: its path, size and modification time."""
         return [_fingerprint(path) for path in self.paths()]
 
     def require_fitting(self, rejects: Path | None) -> None:
@@ -203,7 +203,7 @@ class LdifFiles:
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
-        """Raises ManifestBroken after the body, as `exports.held`."""
+        """Yields the inputs. Raises ManifestBroken after the body, as `exports.held` does."""
         with exports.held(self.given, meter) as paths:
             yield [0 if str(path) == STDIN else path for path in paths]
 
@@ -230,13 +230,13 @@ def _fingerprint(path: Path) -> list[object]:
 
 
 def find(source: bytes | Path, names: Sequence[str]) -> Entries:
-    """The records of these DNs; of each the first."""
+    """Returns the first record of each DN, by `dn.key`; missing DNs are omitted."""
     return {dn.key(name): entry for name, entry in entries(source, names)}
 
 
 def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int = 0) -> list[tuple[str, Entry]]:
-    """Of LDIF, or a file that may be compressed: the records of these DNs or all, at `most` so many. In order, with DNs
-    as they are written."""
+    """Returns records of LDIF text or of a file, which may be compressed: those of `names`, or all; at most `most` (0:
+    all). The records are in order, and their DNs are spelled as in the LDIF."""
     if isinstance(source, bytes):
         records = ldif.records(source, "LDIF", names, most)
     else:
@@ -257,8 +257,8 @@ def _entry(attributes: Mapping[str, Sequence[bytes]]) -> Entry:
 
 @dataclass(frozen=True)
 class ConfiguredDatabase:
-    """The entries below `base` of a database directory; or of the mdb database that a configuration has for them
-    (None: all of the only one), those of glued subordinate databases too, as slapcat has it. slapd may be running.
+    """The entries below `base` in a database directory, or in the mdb database that the configuration has for `base`
+    (None: the only database). As with slapcat, glued subordinate databases are included. slapd may be running.
     """
 
     place: Path
@@ -269,7 +269,7 @@ class ConfiguredDatabase:
         return str(self.place)
 
     def parts(self) -> list[Part]:
-        """Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, NotLmdb."""
+        """Returns the database directories to read. Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, NotLmdb."""
         base = self.base
         if mdb.is_database(self.place):
             return [Part(self.place, base)]
@@ -277,7 +277,7 @@ class ConfiguredDatabase:
         suffixes = (suffix for database in source.databases for suffix in database.suffixes)
         holding = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
         database = source.database(next(holding, base))
-        # All that is stored where the base is the suffix, whatever the spelling.
+        # If the base is a suffix, in any spelling, everything in the database is read.
         is_whole = base is None or dn.key(base) in map(dn.key, database.suffixes)
         top = database.suffix if base is None else base
         glued = (  # slapd.conf(5), subordinate

@@ -1,6 +1,6 @@
-"""Source: a back-mdb database, read from its pages by the native core, beside a running slapd too.
+"""Source: a back-mdb database, whose pages the native core reads; slapd may be running.
 
-No configuration and no schema is needed. The door to the part of loader._native that reads databases.
+No configuration and no schema is needed. Wraps the functions of loader._native that read databases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DATA = "data.mdb"
 
 @dataclass(frozen=True)
 class Part:
-    """A database directory, and the entry below which it is read (None, or the empty DN: all of it)."""
+    """The part of a database to read. `base`: read only this entry and its subtree; None or "": the whole database."""
 
     directory: Path
     base: str | None = None
@@ -36,7 +36,7 @@ def is_database(path: Path) -> bool:
 
 
 def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) -> Exported:
-    """Shards in the empty directory `output`, in the order of their names: parents first."""
+    """Writes shards to the empty directory `output`. In the order of the shards' names, parents come first."""
     with _reading(part, meter, jobs, counted=True) as (dump, counters):
         return dump.export(output, counters, compress=compress)
 
@@ -44,27 +44,27 @@ def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) ->
 def stream(
     part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter, scratch: Path | None = None
 ) -> Exported:
-    """All of it as one stream of LDIF, parents first. Raises ReaderGone; where it ends early otherwise, its end is none
-    that a reader of LDIF takes. `scratch`: a directory for entries that have to wait for their parents."""
+    """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe; after any other error
+    an LDIF parser rejects the stream's end. `scratch`: directory for entries that wait for their parents."""
     scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
         return dump.stream(descriptor, scratch, counters, compress=compress)
 
 
 def digest(part: Part, tree: EntryDigests, meter: Meter) -> None:
-    """Add all of it to `tree`."""
+    """Adds all entries of the part to `tree`."""
     with _reading(part, meter) as (dump, counters):
         dump.digest(tree, counters)
 
 
 def sample(part: Part, least: int, share: float, most: int, meter: Meter) -> Sample:
-    """At least so many entries, and that share of all, but at most so many."""
+    """Returns a sample: at least `least` entries and the fraction `share` of all entries, but at most `most`."""
     with _reading(part, meter, jobs=1) as (dump, counters):
         return dump.sample(counters, least=least, share=share, most=most)
 
 
 def find(part: Part, names: Sequence[str]) -> bytes:
-    """The entries of these DNs as LDIF, as far as they are there."""
+    """Returns the entries with these DNs as LDIF; missing DNs are omitted."""
     with _reading(part, Meter("find")) as (dump, counters):
         return dump.pick(names, counters)
 
@@ -73,7 +73,7 @@ def find(part: Part, names: Sequence[str]) -> bytes:
 def _reading(
     part: Part, meter: Meter, jobs: int | None = None, origin: str | None = None, counted: bool = False
 ) -> Iterator[tuple[Dump, Counters]]:
-    """A snapshot of it, held as long as the body runs; the core's errors made ours, of `origin` where they name no
+    """Opens a snapshot for the body, and converts the core's errors to LoaderError. `origin`: name in errors without a
     file."""
     require_database(part.directory)
     path = part.directory / DATA
@@ -103,7 +103,7 @@ def _ours(error: _native.NativeError, path: Path, base: str | None, origin: str 
 
 
 def require_database(directory: Path) -> None:
-    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected, MdbDamaged."""
+    """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected or MdbDamaged if there is no readable database."""
     require_readable(directory)
     if not is_database(directory):
         raise NotLmdb(path=directory, reason=f"it holds no {DATA}")

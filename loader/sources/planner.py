@@ -1,16 +1,16 @@
-"""How a live server's tree is divided among connections: into pieces, by ranges of entryUUIDs whose bounds a sample
-tells; who reads which piece; and how fast.
+"""Divides a live server's tree among connections: cuts the tree into pieces by ranges of entryUUID, whose bounds are
+estimated from a sample; assigns the pieces to connections; and limits the rate of reading.
 
-What slapd charges for decides how the tree is cut (back-mdb; `bin/bench export` measures it):
+The cost of a search in slapd decides how the tree is cut (back-mdb; `bin/bench export` measures the cost):
 
-- An entry that a filter turns away costs a sixth of one that is sent. So each of a few pieces may look at every entry,
-  and as many pieces as connections is the best number.
-- An inequality on an indexed attribute unites the IDs of its keys one by one (`inequality_candidates`): quadratic up to
-  131,072 IDs, 17 seconds of processor time for entryCSNs of ten years before the first entry comes. Behind a NOT slapd
-  asks no index, so every range here is written with NOT.
-- `(!(entryUUID>=x))` is true of an entry without entryUUID too: each entry is in exactly one piece.
+- An entry that the filter rejects costs a sixth of an entry that is sent. So a few searches may each evaluate every
+  entry, and the best number of pieces is the number of connections.
+- For an inequality on an indexed attribute slapd merges the IDs of the keys one by one (`inequality_candidates`). The
+  merge is quadratic up to 131,072 IDs: with entryCSNs of ten years it takes 17 seconds of processor time before the
+  first entry is sent. For a NOT slapd uses no index, so every range here is written with NOT.
+- `(!(entryUUID>=x))` also matches an entry without entryUUID, so each entry is in exactly one piece.
 
-An entryUUID never changes, so an entry stays in one piece whatever happens to it while the tree is read.
+An entryUUID never changes, so an entry stays in the same piece even if it is modified or moved during the reading.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from loader.server.session import Attributes, Session, first_value, session
 SAMPLE = 2000  # entries
 _SHOWN = ("entryUUID", "entryCSN", "userPassword", "objectClass", "hasSubordinates")
 _HOLDERS = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject"}
-_PROVED = 3  # entries of the sample for which the server must say that each is in exactly one piece
+_PROVED = 3  # sampled entries for which the server must confirm that exactly one piece's filter matches
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of the tree: one search."""
+    """A part of the tree that one search reads."""
 
     name: str
     search: Search
@@ -50,58 +50,58 @@ class Piece:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the tree is cut; `how` is for people, and the manifest."""
+    """The pieces of a tree. `how`: a description of the division, for people and for the manifest."""
 
     partitions: tuple[Piece, ...]
     how: str
 
     @property
     def cut(self) -> list[Piece]:
-        """Without those of `subentry_pieces`, which are small."""
+        """Returns the pieces except those of `subentry_pieces`, which are small."""
         return [one for one in self.partitions if not one.search.subentries]
 
     @property
     def may_repeat(self) -> bool:
-        """Whether an entry that changes or moves meanwhile may be in two pieces: not where entryUUIDs divide them."""
+        """True if an entry that changes or moves during the reading may be in two pieces: without entryUUID ranges."""
         cut = self.cut
         return len(cut) > 1 and not all("(entryUUID>=" in one.search.where for one in cut)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The first entries of a tree: `whole` when these are all."""
+    """The first entries of a tree. `whole`: True if the tree has no other entries."""
 
     entries: Sequence[tuple[str, Attributes]]
     whole: bool
 
     def values(self, attribute: str) -> list[str]:
-        """The first value of each entry that has the attribute."""
+        """Returns the attribute's first value from each entry that has the attribute."""
         return [value for _, entry in self.entries if (value := first_value(entry, attribute))]
 
     def stamps(self) -> list[tuple[str, str]]:
-        """entryUUID and entryCSN ("" without) of each entry that has the former."""
+        """Returns (entryUUID, entryCSN) of each entry that has an entryUUID; "" stands for a missing entryCSN."""
         both = ((first_value(entry, "entryuuid"), first_value(entry, "entrycsn")) for _, entry in self.entries)
         return [(uuid, stamp) for uuid, stamp in both if uuid]
 
     def containers(self) -> list[str]:
-        """entryUUIDs of entries that have others below them: a parent of many is among the first, as a rule."""
+        """Returns the entryUUIDs of the sampled containers; a large container is usually among the first entries."""
         inner = (entry for _, entry in self.entries if first_value(entry, "hassubordinates") == "TRUE")
         return [uuid for entry in inner if (uuid := first_value(entry, "entryuuid"))]
 
     def lack_passwords(self) -> bool:
-        """Are there entries that could hold a userPassword, and not one shows it?"""
+        """Returns True if some entries' classes allow userPassword, but no entry in the sample shows a value."""
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
         return not self.values("userpassword") and not classes.isdisjoint(_HOLDERS)
 
 
 def sample(server: Session, base: str) -> Sample:
-    """The first entries, in the order of the server. Raises NoSuchBase, LimitTooLow."""
+    """Returns the first entries below `base`, in the server's order. Raises NoSuchBase, LimitTooLow."""
     entries, whole = server.first(base, SAMPLE, _SHOWN)
     return Sample([(dn, {"objectclass": [], **shown}) for dn, shown in entries], whole)
 
 
 def plan(server: Session, base: str, looked: Sample, pieces: int, now: Sequence[str], entries: int | None) -> Plan:
-    """The pieces. `now`: the contextCSN; `entries`: in the whole tree, if that is known."""
+    """Returns the tree's division. `now`: the contextCSN values. `entries`: the tree's entry count, None if unknown."""
     if pieces == 1:
         return Plan((Piece("all", Search(base)),), "one piece")
     stamps = looked.stamps()
@@ -109,7 +109,7 @@ def plan(server: Session, base: str, looked: Sample, pieces: int, now: Sequence[
         return _by_subtree(server, base)
     try:
         lie = spread(stamps, now, len(stamps) if looked.whole else entries)
-    except ValueError:  # an entryUUID that is none
+    except ValueError:  # an entryUUID is not a UUID, or an entryCSN is not a CSN
         return _by_subtree(server, base)
     ranges = enumerate(filters(lie, pieces))
     partitions = tuple(Piece(f"range-{number:05}", Search(base, where)) for number, where in ranges)
@@ -120,7 +120,7 @@ def plan(server: Session, base: str, looked: Sample, pieces: int, now: Sequence[
 
 
 def _in_one(server: Session, partitions: Sequence[Piece], dn: str) -> bool:
-    """Does the server find the entry in exactly one piece? An entry that was moved meanwhile says nothing."""
+    """Returns True if exactly one piece's filter matches the entry, or if the entry has been moved since the sample."""
     try:
         return sum(server.matches(dn, one.search.where) for one in partitions) == 1
     except NoSuchBase:
@@ -128,7 +128,7 @@ def _in_one(server: Session, partitions: Sequence[Piece], dn: str) -> bool:
 
 
 def _by_subtree(server: Session, base: str) -> Plan:
-    """The base, its children that are leaves, and one piece for each child that has entries below it."""
+    """Returns these pieces: the base, the base's children that are leaves, and the subtree of each other child."""
     inner = server.children_with_children(base)
     pieces = [Piece("base", Search(base, scope="base"))]
     if inner:
@@ -140,12 +140,12 @@ def _by_subtree(server: Session, base: str) -> Plan:
 
 
 def subentry_pieces(base: str, subentries: bool) -> list[Piece]:
-    """What no search for entries shows. slapd finds them by its index of objectClass."""
+    """Returns the piece for subentries, which other searches omit. slapd finds subentries by its objectClass index."""
     return [Piece("subentries", Search(base, subentries=True))] if subentries else []
 
 
 def expected(server: Session, base: str) -> int | None:
-    """How many entries the server says it has in the database of `base`; None when it does not tell."""
+    """Returns the server's own count of the entries in the database of `base`; None if the count is not readable."""
     try:
         return server.counted(base)
     except NoSuchBase:
@@ -154,24 +154,25 @@ def expected(server: Session, base: str) -> int | None:
 
 # --- windows ---------------------------------------------------------------------------------------------------------
 #
-# Windows on the ring of entryUUIDs: where they end, who reads which, and the filter of what one reads.
+# entryUUIDs form a ring of 2^128 numbers. This part divides the ring into windows, assigns each window to a piece, and
+# builds each piece's filter.
 #
-# slapd evaluates the filter of a piece on every entry, so each comparison counts: about a thirtieth of what it takes
-# to send an entry, more with access rules. Windows of one piece that touch are one, and a filter is a decision tree
-# of `entryUUID>=` behind NOT, without a guard where it would say nothing new.
+# slapd evaluates a piece's filter on every entry, so each comparison counts: it costs about a thirtieth of sending an
+# entry, more with access rules. So adjacent windows of a piece are merged, and a filter is a decision tree of negated
+# `entryUUID>=` that omits redundant guards.
 
 
-RING = 1 << 128  # of UUIDs as numbers
+RING = 1 << 128  # number of possible UUIDs
 EVERYTHING = "(objectClass=*)"
-_STEPS = 140  # halvings that find a share, also in a run that is next to nothing
+_STEPS = 140  # bisection steps; enough even for a run of the length _LEAST
 
 
 @dataclass(frozen=True)
 class UuidDistribution:
-    """How entryUUIDs lie on their ring, as far as is known. Offsets and lengths are in turns of it.
+    """An estimate of how entryUUIDs are distributed on the ring. Offsets and lengths are in turns of the ring.
 
-    A `share` of them makes a run that begins at `start` and is between `least` and `most` long; the others are
-    anywhere. `each`: windows for each piece, more where less is known; `all`: in all, at least.
+    The fraction `share` of the entryUUIDs lies in a run that begins at `start` and is between `least` and `most` long;
+    the others are spread evenly. `each`: windows per piece, more if less is known. `all`: minimum total of windows.
     """
 
     why: str
@@ -183,12 +184,12 @@ class UuidDistribution:
     all: int = 0
 
     def below(self, offset: float) -> float:
-        """The share of all UUIDs within `offset` (at most 1) behind the start."""
+        """Returns the fraction of all UUIDs that lie between the start and `offset` (at most 1) after the start."""
         return self.share * self._run(offset) + (1 - self.share) * offset
 
     def _run(self, offset: float) -> float:
-        """The share of the run within `offset`."""
-        if self.least < self.most:  # any length is as likely as its double
+        """Returns the fraction of the run that lies before `offset`."""
+        if self.least < self.most:  # the logarithm of the length is taken as evenly distributed
             long = math.log(self.most / self.least)
             more = min(long, math.log(max(offset / self.least, 1)))
             return (min(1.0, offset / self.least) + more) / (1 + long)
@@ -196,7 +197,7 @@ class UuidDistribution:
         return (turns * offset + min(offset, self.most - turns)) / self.most
 
     def cuts(self, pieces: int) -> list[tuple[int, int]]:
-        """Where windows begin, in order, and the piece that each belongs to."""
+        """Returns (start, piece number) of each window, in ascending order of the starts."""
         count = max(self.each * pieces, self.all)
         offsets = [0.0] + [self._offset(number / count) for number in range(1, count)]
         places = [(self.start + int(offset * RING)) % RING for offset in offsets]
@@ -211,29 +212,29 @@ class UuidDistribution:
 
 
 def _dealt(count: int, pieces: int) -> Iterator[int]:
-    """There and back: 0 1 2 2 1 0 0 1 ..., so that what grows or falls along the ring is shared out evenly."""
+    """Yields 0 1 2 2 1 0 0 1 ..., so that a density that rises or falls along the ring is divided evenly."""
     for number in range(count):
         turn, place = divmod(number, pieces)
         yield pieces - 1 - place if turn % 2 else place
 
 
 def filters(spread: UuidDistribution, pieces: int) -> list[str]:
-    """One for each piece. Of them exactly one is true of any entry, also of one without entryUUID."""
+    """Returns a filter per piece. Exactly one of the filters matches any entry, even an entry without entryUUID."""
     cuts = spread.cuts(pieces)
     if cuts[0][0] > 0:
-        cuts.insert(0, (0, cuts[-1][1]))  # the last window goes on behind the end of the ring
+        cuts.insert(0, (0, cuts[-1][1]))  # the last window continues at the beginning of the ring
     return [_filter(cuts, piece) for piece in range(pieces)]
 
 
 def _filter(cuts: Sequence[tuple[int, int]], piece: int) -> str:
-    """True of the windows of one piece."""
+    """Returns the filter that matches the entryUUIDs in the windows of `piece`."""
     own = [(start, owner == piece) for start, owner in cuts]
     bounds = [*own[:1], *(window for before, window in pairwise(own) if window[1] != before[1])]
     return _tree(bounds) or EVERYTHING
 
 
 def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
-    """A filter for windows that are true and false in turn; "" when all are true, None when none is."""
+    """Returns a filter for windows that alternate between true and false; "" if all are true, None if none is true."""
     if len(windows) == 1:
         return "" if windows[0][1] else None
     middle = len(windows) // 2
@@ -247,7 +248,7 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
 
 
 def _branch(guard: str, inner: str | None, needed: bool) -> list[str]:
-    """A half of a tree. A guard is needed where the half is true next to the cut, and saves time where it is large."""
+    """Returns at most one filter. `needed`: the half matches next to the cut, or its size makes a guard worthwhile."""
     if inner is None:
         return []
     if not inner:
@@ -257,38 +258,38 @@ def _branch(guard: str, inner: str | None, needed: bool) -> list[str]:
 
 # --- spread ----------------------------------------------------------------------------------------------------------
 #
-# How the entryUUIDs of a tree lie on their ring, told from its first entries.
+# Estimates the distribution of a tree's entryUUIDs on the ring from the tree's first entries.
 #
-# Random ones are spread evenly, and so are those of version 1 (slapd's own) of a tree that grew: their first 32 bits
-# count 100 ns, and come round every 429 s. A tree that was loaded in bulk within less fills a part of the ring: a run
-# that begins with the first entries. Where it ends follows from the contextCSN when the load came last of its server
-# ID, else roughly from the pace of the first entries and the number of all.
+# Random UUIDs are spread evenly. UUIDs of version 1 (slapd's own) are too if the tree grew over time: their first 32
+# bits count units of 100 ns and wrap around every 429 s. A bulk load of less than 429 s fills only a part of the ring:
+# a run that begins with the first entries. The end of the run follows from the contextCSN if the load was the last
+# write of its server ID, otherwise roughly from the pace of the first entries and the total number of entries.
 
 
-# UUIDs whose first bits say nothing of when or where they were made (RFC 9562).
+# UUID versions whose first bits depend neither on the time nor on the host (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
 _TURN = (1 << 32) / 1e7  # seconds
-_GAP = 0.05  # turns; 2,000 even UUIDs leave none as large
-_SAME = 5.0  # seconds from an entryUUID to the entryCSN made with it
-_FEW = 1000  # entries: it matters little how they are shared out
-_MANY = 3.0  # turns; a run that is longer is even
-_LEAST = 2.0**-126  # turns
-_PREDICTED, _GUESSED, _UNKNOWN = 2, 4, 8  # windows for each piece
-_LEAST_UNKNOWN = 32  # windows in all
+_GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap as large
+_SAME = 5.0  # seconds that an entryCSN may differ from the time in an entryUUID of the same add
+_FEW = 1000  # entries; a run of fewer entries need not be divided evenly
+_MANY = 3.0  # turns; a longer run counts as evenly distributed
+_LEAST = 2.0**-126  # turns; the minimum length of a run
+_PREDICTED, _GUESSED, _UNKNOWN = 2, 4, 8  # windows per piece, by how the length of the run is known
+_LEAST_UNKNOWN = 32  # minimum total of windows if the length of the run is unknown
 
 EVENLY = UuidDistribution("spread evenly")
 
 
 @dataclass(frozen=True)
 class _UuidRate:
-    """Of a run: where it begins, and turns of the ring from one of its entries to the next."""
+    """A run of ascending UUIDs. `start`: its first number. `each`: turns of the ring between successive entries."""
 
     start: int
     each: float
 
     @classmethod
     def of(cls, numbers: Sequence[int]) -> _UuidRate:
-        """From numbers that grow from entry to entry. Outliers are left out: the suffix may be older by days."""
+        """Returns the rate of numbers that grow from entry to entry. Ignores outliers: the suffix may be days older."""
         ordered = sorted(numbers)
         aside = len(ordered) // 20
         core = ordered[aside : len(ordered) - aside]
@@ -296,8 +297,8 @@ class _UuidRate:
 
 
 def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | None) -> UuidDistribution:
-    """`found`: entryUUID and entryCSN ("" without) of the first entries, in the order of the server. `now`: the
-    contextCSN. `entries`: in the whole tree, if that is known. ValueError for what is no UUID or no CSN."""
+    """Estimates the distribution from `found`: (entryUUID, entryCSN or "") of the first entries, in the server's order.
+    `now`, `entries`: as in `plan`. Raises ValueError if an entryUUID is not a UUID or an entryCSN is not a CSN."""
     uuids = [uuid.UUID(one) for one, _ in found]
     timed = [one for one in uuids if one.version == 1]
     others = [one for one in uuids if one.version != 1]
@@ -313,8 +314,8 @@ def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | 
 
 
 def _run(pace: _UuidRate, loaded: tuple[float, bool] | None, share: float, entries: int | None) -> UuidDistribution:
-    """`loaded`: as the CSNs tell."""
-    # Twice what the pace says: too long does less harm than too short.
+    """Returns the distribution after a bulk load. `loaded`: the result of `_loaded`."""
+    # Twice the length that the pace implies: an overestimate does less harm than an underestimate.
     paced = 2 * pace.each * share * entries if entries else None
     turns, over = loaded or (math.inf, False)
     if loaded and (over or (paced and paced / 4 < turns < paced)):
@@ -328,10 +329,10 @@ def _run(pace: _UuidRate, loaded: tuple[float, bool] | None, share: float, entri
 
 
 def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> tuple[float, bool] | None:
-    """The length of a bulk load in turns, as the CSNs tell, and whether its server ID has rested since. None where
-    entryUUIDs and entryCSNs were not made together, or the server keeps no contextCSN."""
+    """Returns a bulk load's length in turns according to the CSNs, and True if its server ID has since stopped writing.
+    None if entryUUIDs and entryCSNs were not generated together, or the server keeps no contextCSN."""
     stamps = [(uuid.UUID(text), stamp) for text, stamp in found if csn.server_id(stamp)]
-    # slapd's UUIDs count from an epoch of their own, so only what stays the same between both clocks tells.
+    # slapd's UUIDs count from a different epoch, so the difference of the two times is compared among the entries.
     apart = {
         stamp: (csn.time(stamp) - datetime.datetime.min).total_seconds() - one.time / 1e7
         for one, stamp in stamps
@@ -351,7 +352,7 @@ def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> tuple[float
 
 
 def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
-    """Of a counter, or of a kind of UUID that begins with the time."""
+    """Returns the distribution of UUIDs that come from a counter, or whose version begins with the time."""
     if not entries:
         return UuidDistribution("unknown order")
     pace = _UuidRate.of([one.int for one in uuids])
@@ -360,7 +361,7 @@ def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDist
 
 
 def _gap(uuids: Sequence[uuid.UUID]) -> float:
-    """The largest part of the ring without one of them."""
+    """Returns the length, in turns, of the largest arc of the ring that contains none of `uuids`."""
     if not uuids:
         return 1.0
     places = sorted(one.int / RING for one in uuids)
@@ -369,23 +370,23 @@ def _gap(uuids: Sequence[uuid.UUID]) -> float:
 
 # --- schedule --------------------------------------------------------------------------------------------------------
 #
-# Shares pieces out among connections, perhaps to several servers.
+# Assigns pieces to connections, which may lead to several servers.
 #
-# A piece whose server fails is read by whoever is free; a server that fails is tried again after a pause, which grows.
-# When no piece is left, a free connection begins a copy of one that another server is slow with, if it is expected to
-# be through sooner. Whoever ends first has read it, the other is cancelled, and what it read is thrown away.
+# If a server fails, the next free connection reads the piece; the failed server is retried after growing pauses. If no
+# piece is waiting, a free connection starts a second attempt at a piece that another server reads slowly, provided that
+# the second attempt should finish sooner. The attempt that finishes first counts; the other is cancelled and discarded.
 
 
-LONGEST_PAUSE = 5.0  # seconds between two tries
-_LOOK = 0.5  # seconds between two looks of a connection that has nothing to do
-_SOONER = 1.25  # how many times as long a piece must still take as its copy would
+LONGEST_PAUSE = 5.0  # maximum seconds between two attempts
+_LOOK = 0.5  # seconds after which an idle connection looks for work again
+_SOONER = 1.25  # minimum ratio of an attempt's remaining time to the time of a second attempt
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class ConnectionSlot:
-    """A connection to be: `number` tells those to one `server` (a position in somebody's list) apart."""
+    """A future connection. `server`: index in the caller's list. `number`: index among connections to that server."""
 
     server: int
     number: int
@@ -396,9 +397,9 @@ class ConnectionSlot:
 
 @dataclass(frozen=True)
 class Callbacks(Generic[Result]):
-    """How a piece is read. `read` returns when it is read whole, or raises: a retryable LoaderError when the server
-    failed, any error once its meter is cancelled. `keep` is called once for each piece, `discard` for each try that
-    came to nothing, in the thread that read."""
+    """The caller's functions for a piece. `read` returns after reading the whole piece. `read` raises a retryable
+    LoaderError if the server fails, and any error if its meter is cancelled. `keep` is called once per piece, `discard`
+    for each failed or superseded attempt; both run in the thread that called `read`."""
 
     read: Callable[[ConnectionSlot, Piece, Meter], Result]
     keep: Callable[[ConnectionSlot, Piece, Result], None]
@@ -412,7 +413,7 @@ class _Attempt:
     meter: Meter
 
     def seconds_left(self, size: float) -> float:
-        """For so many entries. It is never taken for nearly done: a line may stall."""
+        """Returns the expected remaining seconds for `size` entries; 5 % always count as unread: attempts may stall."""
         read = max(self.meter.entries, size / 20)
         return max(size - read, size / 20) * self.meter.seconds / read
 
@@ -420,13 +421,13 @@ class _Attempt:
 def schedule(
     pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], reading: Callbacks[Result], meter: Meter
 ) -> None:
-    """Reads all pieces; what is read counts in `meter`. Raises the first error that is not retryable, or the last one
-    when every connection has failed RETRIES times in turn."""
+    """Reads all pieces and counts their entries in `meter`. Raises the first error that is not retryable; raises the
+    last error if every connection has exceeded RETRIES consecutive failures."""
     _Schedule(pieces, slots, reading, meter).run()
 
 
 class _Schedule(Generic[Result]):
-    """What the connections, each with a thread of its own, know of each other; under `_changed`."""
+    """The state that the connections' threads share, guarded by `_changed`."""
 
     def __init__(
         self, pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], reading: Callbacks[Result], meter: Meter
@@ -435,8 +436,8 @@ class _Schedule(Generic[Result]):
         self._waiting = list(pieces)
         self._unread = len(pieces)
         self._running: list[_Attempt] = []
-        self._rates: dict[int, float] = {}  # entries a second of a connection, by server
-        self._sizes: list[int] = []  # entries of the pieces that were read
+        self._rates: dict[int, float] = {}  # server -> entries per second of its latest connection to finish a piece
+        self._sizes: list[int] = []  # entry counts of the finished pieces
         self._error: BaseException | None = None
         self._alive = len(slots)  # connections that have not given up
         self._changed = threading.Condition()
@@ -470,7 +471,7 @@ class _Schedule(Generic[Result]):
         return not self._unread or self._error is not None or self._meter.cancelled.is_set()
 
     def _work(self, slot: ConnectionSlot) -> None:
-        failures = 0  # in turn
+        failures = 0  # consecutive
         try:
             while failures <= defaults.RETRIES and (attempt := self._begin(slot)) is not None:
                 error = self._try(attempt)
@@ -483,7 +484,7 @@ class _Schedule(Generic[Result]):
             self._give_up(error)
 
     def _begin(self, slot: ConnectionSlot) -> _Attempt | None:
-        """The next piece to read, as soon as there is one; None when all are read, or no more shall be."""
+        """Waits for a piece and returns its attempt; None if all pieces are read, or reading has been stopped."""
         with self._changed:
             while not self._is_over:
                 piece = self._waiting.pop(0) if self._waiting else self._slow(slot)
@@ -495,7 +496,7 @@ class _Schedule(Generic[Result]):
         return None
 
     def _slow(self, slot: ConnectionSlot) -> Piece | None:
-        """A piece of another server that `slot` would be through with sooner."""
+        """Returns a piece that another server is reading but `slot` should finish sooner; None if there is none."""
         rate = self._rates.get(slot.server)
         if not rate or not self._sizes:
             return None
@@ -511,7 +512,7 @@ class _Schedule(Generic[Result]):
         return slowest.piece
 
     def _try(self, attempt: _Attempt) -> Exception | None:
-        """Returns why it came to nothing; None where the piece is read and kept."""
+        """Reads and keeps the piece. Returns None, or the error because of which the attempt was discarded."""
         try:
             with self._meter.counting(attempt.meter):
                 result = self._reading.read(attempt.slot, attempt.piece, attempt.meter)
@@ -527,7 +528,7 @@ class _Schedule(Generic[Result]):
         return None
 
     def _is_first(self, attempt: _Attempt) -> bool:
-        """Has it ended before any other try of the piece? Then those are cancelled."""
+        """Returns True if no other attempt at the piece has finished before; cancels the other attempts then."""
         with self._changed:
             if attempt not in self._running:
                 return False
@@ -540,7 +541,7 @@ class _Schedule(Generic[Result]):
         return True
 
     def _is_failure(self, attempt: _Attempt, error: Exception) -> bool:
-        """Has its server failed? Then the piece is for whoever is free. False where another try was sooner."""
+        """Returns False if another attempt finished first; else queues the piece again, or raises a fatal error."""
         with self._changed:
             if attempt not in self._running:
                 return False
@@ -566,21 +567,21 @@ class _Schedule(Generic[Result]):
 
 
 class _Superseded(Exception):
-    """Another try of the piece has ended before."""
+    """Another attempt at the piece finished first."""
 
 
 # --- pace ------------------------------------------------------------------------------------------------------------
 #
-# How fast a live server is read: as fast as can be, at most so many entries a second, and slower while it is busy.
+# Limits the rate at which a live server is read: to a maximum, if one is given, and further while the server is busy.
 
 
-LOOKS = 1.0  # seconds between two looks at the server's latency
-SLOWEST = 500  # entries a second; below it an export would never end
-FASTER = 1.25  # at each look that finds the server at ease
+LOOKS = 1.0  # seconds between two measurements of the server's latency
+SLOWEST = 500  # entries per second; the rate is not reduced further, since an export would never end
+FASTER = 1.25  # factor of the rate after each measurement with an acceptable latency
 
 
 class RateLimit:
-    """Shared by all connections of a reading. `rate` in entries a second; 0 is as fast as can be."""
+    """The limit that all connections of an export share. `rate`: entries per second; 0 means no limit."""
 
     def __init__(self, max_rate: int = 0) -> None:
         self.max_rate = max_rate
@@ -590,7 +591,7 @@ class RateLimit:
 
     @contextmanager
     def over(self, counters: Counters) -> Iterator[None]:
-        """One more connection, of which each gets its share."""
+        """Adds a connection during the body. The rate is divided equally among all connections."""
         with self._lock:
             self._readers.append(counters)
             self._share()
@@ -612,15 +613,15 @@ class RateLimit:
 
     @property
     def entries(self) -> int:
-        """Read so far by the connections that stand."""
+        """Returns the number of entries that the current connections have read."""
         with self._lock:
             return sum(counters.entries for counters in self._readers)
 
 
 @contextmanager
 def rate_limit(pace: RateLimit, connection: Connection, latency: float | None) -> Iterator[None]:
-    """Meanwhile, slow down when the server takes longer than `latency` seconds to answer a small question, and speed
-    up again when it does not. None: never mind."""
+    """During the body, reduces the rate if the server takes longer than `latency` seconds to answer a small search, and
+    raises the rate again otherwise. With None the rate stays the same."""
     if latency is None:
         yield
         return
@@ -643,7 +644,7 @@ def rate_limit(pace: RateLimit, connection: Connection, latency: float | None) -
 
 
 def _next_rate(pace: RateLimit, measured: float, slow: bool) -> int:
-    """Half of what it was while the server is slow, else a little more up to the limit."""
+    """Returns half the rate if the server is slow, otherwise a higher rate up to the maximum; 0 means no limit."""
     if slow:
         return max(SLOWEST, int((min(pace.rate, measured) if pace.rate else measured) / 2))
     if not pace.rate:
@@ -651,11 +652,11 @@ def _next_rate(pace: RateLimit, measured: float, slow: bool) -> int:
     faster = int(pace.rate * FASTER) + 1
     if pace.max_rate:
         return min(faster, pace.max_rate)
-    return faster if measured > pace.rate / 2 else 0  # the server gives no more than that anyway
+    return faster if measured > pace.rate / 2 else 0  # no limit is needed: the server sends far less than the rate
 
 
 def _latency(connection: Connection, ended: threading.Event) -> float:
-    """Seconds until the root DSE is read over a connection of its own; without end when it cannot be."""
+    """Returns the seconds to read the root DSE over a new connection; infinity if that fails."""
     begun = time.monotonic()
     try:
         with session(connection, ended) as server:

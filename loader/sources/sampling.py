@@ -1,9 +1,9 @@
-"""A sample of the records of LDIF or of a database, from all over it, which tells how large a database of all will be.
+"""Samples records evenly from LDIF or from a database, to estimate the size of a database with all records.
 
-The first records only would be biased: containers, old accounts and service entries come first. Nor may records be
-taken by their bytes, for a few large ones (a group with all members, photos) can hold most of these. So records are
-divided by their size. Of the common ones, up to a page long, every nth is taken; of each class of larger ones as many
-as a few megabytes hold, and all of them if they are few. Each class stands for as many bytes as were counted of it.
+The first records alone would be biased: containers, old accounts and service entries come first. Choosing records by
+byte position would be biased too, since a few large records (a group with all members, photos) can contain most of the
+bytes. So records are classified by size. Every nth common record (up to a page long) is taken. From each class of
+larger records a few megabytes are taken, or all records if they are few. Each class is scaled to its counted bytes.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from loader.progress import Meter
 from loader.sources import mdb
 from loader.sources.mdb import Part
 
-COMMON = 4 << 10  # bytes of LDIF: a larger record is in a class of its size
-_LARGE = 8 << 20  # bytes of LDIF that are taken of each class of larger records
-_CHUNK = 1 << 20  # bytes that are read at once
-_READ_WHOLE = 4 << 30  # bytes of LDIF that are read in some seconds; of more, windows are
-_WINDOWS = 1024  # of a chunk each
+COMMON = 4 << 10  # maximum bytes of a common record; a larger record is in a size class
+_LARGE = 8 << 20  # bytes of LDIF taken from each class of larger records
+_CHUNK = 1 << 20  # bytes per read
+_READ_WHOLE = 4 << 30  # maximum bytes of LDIF that are read whole, in some seconds; larger inputs: windows
+_WINDOWS = 1024  # number of windows, each of one chunk
 _SIP = 4 << 10  # bytes
-_HEAD = 1 << 20  # bytes of each file that tell how much it was compressed
+_HEAD = 1 << 20  # decompressed bytes of each file from which the compression ratio is estimated
 _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 
 
 @dataclass(frozen=True)
 class SampleSize:
-    """At least so many records, and at least that share of all; but some `most` at most, which are held in memory.
-    `seconds`: after which the reading of files ends, and what they hold is extrapolated."""
+    """The size of a sample, which is kept in memory: at least `records` records and at least the fraction `share` of
+    all records, but about `most` at most. `seconds`: time limit for reading files; the rest is then extrapolated."""
 
     records: int = 10_000
     share: float = 0.01
@@ -49,13 +49,13 @@ class SampleSize:
     seconds: float = math.inf
 
     def of(self, total: float) -> float:
-        """How many of so many records."""
+        """Returns the number of records to sample from `total` records."""
         return min(max(self.records, total * self.share), self.most)
 
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Records that are larger than most. `text`: those of `names`, which stand for `total` records."""
+    """A class of large records. `text`: the sampled records. `names`: their DNs. `total`: all records of the class."""
 
     text: bytes
     names: Sequence[str]
@@ -64,12 +64,11 @@ class SizeClass:
 
 @dataclass(frozen=True)
 class Sample:
-    """`text`: whole records. `total`: records of all, `is_counted`: or as the mean of the sample has it. `larger`:
-    records besides those of `text`, which are too large to be scaled as these. `notes`: what the sample does not show
-    of the entries."""
+    """A sample. `text`: whole records. `total`: number of records in the source. `is_counted`: False if `total` is an
+    estimate. `how`: the method, for people. `notes`: limitations of the sample. `larger`: samples of large records."""
 
     text: bytes
-    names: Sequence[str]  # DNs of its records
+    names: Sequence[str]  # DNs of the records in `text`
     total: int
     is_counted: bool
     how: str
@@ -78,7 +77,7 @@ class Sample:
 
     @property
     def common(self) -> int:
-        """Records that those of `text` stand for."""
+        """Returns the number of records that `text` represents."""
         return max(len(self.names), self.total - sum(one.total for one in self.larger))
 
     @property
@@ -87,14 +86,14 @@ class Sample:
 
     @property
     def ldif_bytes(self) -> int:
-        """Of all records."""
+        """Returns the estimated bytes of LDIF of all records."""
         larger = sum(len(one.text) * one.total / len(one.names) for one in self.larger)
         return round(len(self.text) * self.factor + larger)
 
 
 def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
-    """Of LDIF files. `known`: records of all, if a manifest tells. Raises EmptyInput, LdifSyntax and what else reading
-    LDIF raises."""
+    """Returns a sample of LDIF files. `known`: the number of records in a manifest, or None. Raises EmptyInput if there
+    are no records, LdifSyntax, and the other errors of reading LDIF."""
     origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
     compressed = any(map(is_compressed, paths))
     taken = _Taken(wanted)
@@ -122,7 +121,7 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
 
 
 def _of_plain(paths: Sequence[Path], meter: Meter) -> Generator[list[bytes], None, None]:
-    """Text as it stands: faster than the core, which would write each record anew."""
+    """Yields batches of records as they are in the files: faster than the core, which rewrites each record."""
     for path in paths:
         with path.open("rb") as file:
             for batch in _batches(file.read, to_end=True):
@@ -156,8 +155,8 @@ def _has_cr(path: Path) -> bool:
 
 
 def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True) -> Sample:
-    """Of files that hold a part of `total` records, as a search leaves them: the last record of each may be cut. Raises
-    EmptyInput."""
+    """Returns a sample of files that contain a part of `total` records, such as a search's output. The last record of a
+    file may be incomplete. Raises EmptyInput if there are no records."""
     taken = _Taken(wanted)
     for path in paths:
         with path.open("rb") as file:
@@ -169,13 +168,13 @@ def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, i
 
 
 def count(path: Path) -> int:
-    """Whole records in a file."""
+    """Returns the number of complete records in a file."""
     with path.open("rb") as file:
         return sum(map(len, _batches(file.read)))
 
 
 class _Thinned:
-    """Every `each`th of the records that it is given; half of them go whenever `is_full`."""
+    """Keeps every `each`th record. While `is_full` returns True, drops every other kept record and doubles `each`."""
 
     def __init__(self, is_full: Callable[[_Thinned], bool]) -> None:
         self.kept: list[bytes] = []
@@ -198,7 +197,7 @@ class _Thinned:
 
 
 class _Taken:
-    """Takes all records, and keeps some of each class of sizes."""
+    """Receives all records and keeps a part of each size class."""
 
     def __init__(self, wanted: SampleSize) -> None:
         self._wanted = wanted
@@ -229,7 +228,7 @@ class _Taken:
 
     @property
     def bytes(self) -> int:
-        """Of LDIF, with a blank line after each record."""
+        """Returns the received bytes of LDIF, with a blank line after each record."""
         return sum(one.bytes + 2 * one.count for one in self._classes)
 
     @property
@@ -237,11 +236,11 @@ class _Taken:
         return [self._common, *self._larger.values()]
 
     def sample(self, origin: str, how: str, scale: float, known: int | None) -> Sample:
-        """`scale`: for so many records stands each that was taken. `known`: the number of all. Raises EmptyInput."""
+        """Returns the sample. `scale`: records per received record. `known`: the total, if known. Raises EmptyInput."""
         found = [one for one in self._classes if one.kept]
         if not found:
             raise EmptyInput(path=origin)
-        # Those that are there with all their records are scaled by nothing, so they can be built together.
+        # Classes whose records were all kept need no scaling of their own, so they are combined.
         whole = [one for one in found if one.each == 1]
         parts = [(one, one.text()) for one in found if one.each > 1]
         if whole:
@@ -263,7 +262,7 @@ class _Taken:
 
 
 def _entries(records: list[bytes]) -> list[bytes]:
-    """Without comments, versions and further blank lines between them."""
+    """Returns the records without comments, version lines and extra blank lines."""
     if all(one.startswith(b"dn:") for one in records):
         return records
     stripped = (one.strip(b"\n") for one in records)
@@ -271,7 +270,7 @@ def _entries(records: list[bytes]) -> list[bytes]:
 
 
 def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[list[bytes]]:
-    """Whole records without the blank line after them; the last one only if that line is there, or `to_end`."""
+    """Yields complete records without their trailing blank line; the last record only if it has one, or if `to_end`."""
     rest: list[bytes] = []
     while chunk := read(_CHUNK):
         if rest and rest[-1].endswith(b"\n") and chunk.startswith(b"\n"):
@@ -288,8 +287,8 @@ def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[lis
 
 
 def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
-    """The records that begin in the middle of each step, over all files as if they were one. Where a record is large,
-    more is read than the window: otherwise large records would be there less often than small ones."""
+    """Yields the records in a window in the middle of each step; steps run over all files as if they were one file. If
+    the last record exceeds the window, reads on to its end: otherwise large records would be underrepresented."""
     start = 0
     for path in paths:
         size = path.stat().st_size
@@ -318,7 +317,7 @@ def _beginning_at(file: IO[bytes], place: int) -> list[bytes]:
 
 
 class _Sips:
-    """Little of a file at once, so that a decompressor reads hardly more of it than it needs."""
+    """Reads a file in small pieces, so that a decompressor reads hardly more of it than it needs."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -328,7 +327,7 @@ class _Sips:
 
 
 def _uncompressed(path: Path) -> int:
-    """Bytes of the LDIF in a file, as its beginning is compressed."""
+    """Returns the bytes of LDIF in a file, estimated from the compression ratio of its beginning."""
     with path.open("rb", buffering=0) as file:
         found = len(_decompressed(file).read(_HEAD))
         return round(found * path.stat().st_size / max(1, file.tell()))
@@ -346,7 +345,7 @@ def _decompressed(file: IO[bytes]) -> IO[bytes]:
 
 
 def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
-    """Of a database, beside a running slapd too. Raises MdbDamaged, NotLmdb, NotPermitted, EmptyInput."""
+    """Returns a sample of a database; its slapd may run. Raises MdbDamaged, NotLmdb, NotPermitted, EmptyInput."""
     taken = mdb.sample(Part(directory), wanted.records, wanted.share, wanted.most, meter)
     found = _names(taken.text, str(directory))
     if taken.windows is None:
@@ -368,7 +367,7 @@ def _names(text: bytes, origin: str) -> list[str]:
 
 
 def parents(names: Sequence[str], suffix: str) -> list[str]:
-    """DNs from `suffix` down that entries of these names are below, and that are not among them; parents first."""
+    """Returns the DNs of ancestors, from `suffix` down, that are missing among `names`; parents first."""
     present = {dn.key(name) for name in names}
     missing: dict[str, str] = {}
     for name in filter(lambda one: dn.is_below(one, suffix), names):

@@ -1,7 +1,7 @@
-"""What a consumer holds of its provider's entries: a door to the native core, where entries are selected.
+"""Selects the part of a provider's entries that a consumer stores, through the native core.
 
-LDIF in, LDIF out (native/select): the filter, the list of attributes, the scope, another suffix, and the glue entries
-that slapd's consumer makes for ancestors it does not get."""
+The core (native/select) reads and writes LDIF. It applies the filter, the attribute list, the scope and suffixmassage,
+and creates the glue entries that slapd's consumer creates for ancestors that it does not receive."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from loader.syncrepl import Syncrepl
 __all__ = ["GLUE", "OWN", "SearchGroup", "SearchesFound", "Selected", "Selection", "read", "select", "selection"]
 
 GLUE = "(objectClass=glue)"
-# What the consumer writes itself where the provider's is not among its attributes (add.c, slap_add_opattrs).
+# Attributes that the consumer generates if it does not receive the provider's (add.c, slap_add_opattrs).
 OWN = ("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp")
 
 
 def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluate: bool) -> Selection:
-    """`evaluate`: the filter is not the provider's business, but ours. Raises PartialReplica, NotProven."""
+    """Returns the selection for a syncrepl. `evaluate`: apply the filter here. Raises PartialReplica, NotProven."""
     settings = backmdb.settings(config, database)
     known = schema_of(config, database, settings.attribute_options)
     try:
@@ -56,8 +56,8 @@ def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluat
 def select(
     paths: Sequence[Path], entries: Path, glue: Path, chosen: Selection, context_csns: Sequence[str], meter: Meter
 ) -> Selected:
-    """Write what of `paths` the consumer holds to `entries`, and what it makes besides to `glue`; both are on the disk
-    when this returns. The suffix's entry gets `context_csns`."""
+    """Writes the consumer's part of `paths` to `entries`, and its glue entries to `glue`; both files are synced when
+    this returns. The suffix's entry gets `context_csns`."""
     with with_counters(meter) as counters:
         return _native.select(
             [str(path) for path in paths], str(entries), str(glue), chosen, list(context_csns), counters
@@ -66,17 +66,16 @@ def select(
 
 # --- searches --------------------------------------------------------------------------------------------------------
 #
-# Searches that a server was asked for: which indexes of a database they use, and which they lack. A door to the
-# native core, where the lines of the log are read (native/select/src/searches).
+# Finds which indexes of a database a server's logged searches use, and which indexes are missing. The native core reads
+# the log lines (native/select/src/searches).
 
 
 def read(
     config: Config, database: Database, logs: Sequence[Path], filters: Sequence[Path], meter: Meter
 ) -> list[SearchesFound]:
-    """Of slapd's logs (loglevel stats), and of files with a filter on each line, as far as there are any of either.
+    """Reads slapd's logs (loglevel stats), and files with one filter per line. Returns a result per kind of file given.
 
-    Raises NotProven where the schema cannot be read, ConfigUnreadable, NoSuchPath, and what is wrong with a compressed
-    file.
+    Raises NotProven if the core cannot read the schema, ConfigUnreadable, NoSuchPath, and errors of compressed files.
     """
     settings = backmdb.settings(config, database)
     schema = schema_of(config, database, settings.attribute_options)
