@@ -192,6 +192,31 @@ fn u64_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
+/// Whether `normal` is the value in lower case, and the normal form of a [`ValueForm::Text`](crate::descriptions::ValueForm::Text)
+/// for want of anything else to change. Of others nothing is said.
+#[inline]
+pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (value.first(), value.last()) else { return false };
+    if *first == b' ' || *last == b' ' || value.len() != normal.len() {
+        return false;
+    }
+    let (mut before, mut differing) = (0, 0);
+    let mut see = |value: &[u8], normal: &[u8]| {
+        let (lower, odd) = fold(u64_of(value), &mut before);
+        differing |= lower ^ u64_of(normal) | odd;
+    };
+    let (values, normals) = (value.chunks_exact(8), normal.chunks_exact(8));
+    let tails = [values.remainder(), normals.remainder()];
+    values.zip(normals).for_each(|(value, normal)| see(value, normal));
+    let [value, normal] = tails.map(|tail| {
+        let mut word = [b'x'; 8];
+        word[..tail.len()].copy_from_slice(tail);
+        word
+    });
+    see(&value, &normal);
+    differing == 0
+}
+
 /// Returns eight characters in lower case, and not 0 if one of them is NUL or beyond ASCII, or two are spaces in a row.
 /// `before`: the highest bit of the lowest byte is set if the character before these is a space.
 #[inline]
@@ -223,6 +248,7 @@ mod tests {
             draft.add_bytes(b"before");
             let Some(pair) = draft.add_text(value) else {
                 prop_assert_eq!(&draft.bytes, b"before\0");
+                prop_assert!(!is_plain_text(value, &value.to_ascii_lowercase()));
                 return Ok(());
             };
             prop_assert_eq!(draft.bytes_of(pair.value), value);
@@ -234,6 +260,7 @@ mod tests {
                 let mut normal = Vec::new();
                 normaliser.apply(value, &mut normal).unwrap();
                 prop_assert_eq!(draft.bytes_of(pair.normal), &normal);
+                prop_assert!(is_plain_text(value, &normal));
                 prop_assert!(syntax.check(value).is_ok());
             }
         }
@@ -244,6 +271,10 @@ mod tests {
         let mut draft = EntryLines::default();
         let pair = draft.add_text(b"Anna Maria").unwrap();
         assert_eq!(draft.bytes_of(pair.normal), b"anna maria");
+        assert!(is_plain_text(b"Anna Maria", b"anna maria"));
+        for other in [&b"anna maria "[..], b"anna mario", b"anna Maria", b"bnna maria", b""] {
+            assert!(!is_plain_text(b"Anna Maria", other));
+        }
         for odd in [&b""[..], b" a", b"a ", b"a  b", b"a\0", "\u{e9}".as_bytes()] {
             assert!(draft.add_text(odd).is_none());
         }

@@ -6,7 +6,7 @@ use crate::audit::{EntryChecker, Finding, MultivalRecords};
 use crate::indexer::IndexKeys;
 use crate::verify::{Database, read_node, wrong};
 use crate::{Result, damaged_entry};
-use codec::id2e;
+use codec::id2e::StoredEntry;
 use codec::idl::{self, IndexRecord};
 use codec::{dn2i, id2v};
 
@@ -19,10 +19,10 @@ pub struct EntryReader<'a> {
 impl EntryReader<'_> {
     /// Takes an entry's value apart: all of it, and its index keys, must be as we would make it.
     pub fn entry(&self, id: u64, value: &[u8]) -> Result<()> {
-        let parts = id2e::read_whole(value).ok_or_else(damaged_entry)?;
-        let rows = self.rows(id, &parts)?;
+        let entry = StoredEntry::read_whole(value).ok_or_else(damaged_entry)?;
+        let rows = self.rows(id, &entry)?;
         let (mut keys, mut found) = (IndexKeys::default(), None);
-        self.judge.entry(&parts, &rows, &mut keys, &mut |_, finding| {
+        self.judge.entry(&entry, &rows, &mut keys, &mut |_, finding| {
             found.get_or_insert(finding);
         });
         if let Some(finding) = found {
@@ -32,9 +32,9 @@ impl EntryReader<'_> {
     }
 
     /// What the entry has in id2v.
-    fn rows(&self, id: u64, parts: &id2e::Parts<'_>) -> Result<MultivalRecords> {
+    fn rows(&self, id: u64, entry: &StoredEntry<'_>) -> Result<MultivalRecords> {
         let mut rows = MultivalRecords::new();
-        for one in parts.attributes.iter().filter(|one| one.apart) {
+        for one in entry.attributes.iter().filter(|one| one.apart) {
             let table = self.database.id2v;
             let table = table.ok_or_else(|| wrong("values live in id2v, which is missing"))?;
             #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]

@@ -45,7 +45,7 @@ fn stored(build: &Build, id: u64, name: &str) -> (bool, u32, Vec<Vec<u8>>) {
     let reader = opened(build);
     let number = number(&reader, name);
     let value = reader.table(b"id2e").unwrap().get(&id.to_ne_bytes()).unwrap().unwrap();
-    let parts = id2e::read_whole(&value).unwrap();
+    let parts = id2e::read(&value).unwrap();
     let found = parts.attributes.iter().find(|one| one.number == number).unwrap();
     (found.apart, found.count, found.values.iter().map(|one| one.to_vec()).collect())
 }

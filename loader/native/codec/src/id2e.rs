@@ -149,46 +149,45 @@ impl<'a> Parts<'a> {
 
 /// Reads what [`Writer`] or slapd wrote; every count and length is checked against what is there.
 pub fn read(blob: &[u8]) -> Option<Parts<'_>> {
-    taken(&mut attributes(blob)?)
+    let StoredEntry { flags, attributes } = StoredEntry::read(blob)?;
+    Some(Parts { flags, attributes: attributes.iter().map(Stored::attribute).collect() })
 }
 
-/// As [`read`], and nothing is there but what the attributes need: slapd believes the slots that it is told.
-pub fn read_whole(blob: &[u8]) -> Option<Parts<'_>> {
-    let mut rest = attributes(blob)?;
-    let parts = taken(&mut rest)?;
-    let slots = |one: &Attribute<'_>| (u64::from(one.count) + 1) << u32::from(one.has_normals);
-    let slots: u64 = parts.attributes.iter().map(slots).sum();
-    let padding = rest.data.len() < 8 && blob.len() % 8 == 0;
-    let whole = padding && slots == word(blob, 1)?.into();
-    (whole && ended(blob)?).then_some(parts)
+/// An entry's value as it lies: the object class flags, and the attributes.
+#[derive(Debug, Clone)]
+pub struct StoredEntry<'a> {
+    pub flags: u32,
+    pub attributes: Vec<Stored<'a>>,
 }
 
-fn taken<'a>(rest: &mut Attributes<'a>) -> Option<Parts<'a>> {
-    // No more than have room in the head, whatever it says.
-    let mut found = Vec::with_capacity((rest.left as usize).min(rest.words.len() / 8));
-    let keep = |stored: &Stored<'a>| {
-        found.push(stored.attribute());
-        Ok(())
-    };
-    rest.each(|| (), keep).ok()?;
-    Some(Parts { flags: rest.flags, attributes: found })
-}
+impl<'a> StoredEntry<'a> {
+    /// As [`read`], without a copy of the values' positions.
+    pub fn read(blob: &'a [u8]) -> Option<Self> {
+        Self::rest(&mut attributes(blob)?)
+    }
 
-/// Does each value have its NUL behind it?
-fn ended(blob: &[u8]) -> Option<bool> {
-    let mut ended = true;
-    let look = |stored: &Stored<'_>| {
-        for values in [&stored.values, &stored.normals] {
-            let mut at = 0;
-            for length in values.lengths.chunks_exact(4) {
-                at += length_of(length) + 1;
-                ended &= values.data.get(at - 1) == Some(&0);
-            }
+    /// As [`Self::read`], and the value has nothing but what the attributes need, since slapd trusts the number of slots.
+    pub fn read_whole(blob: &'a [u8]) -> Option<Self> {
+        let mut rest = attributes(blob)?;
+        let entry = Self::rest(&mut rest)?;
+        let slots = |one: &Stored<'_>| (u64::from(one.count) + 1) << u32::from(one.has_normals);
+        let slots: u64 = entry.attributes.iter().map(slots).sum();
+        let is_padded = rest.data.len() < 8 && blob.len() % 8 == 0;
+        let has_nuls = |one: &Stored<'_>| one.values.have_nuls() && one.normals.have_nuls();
+        let is_whole = is_padded && slots == word(blob, 1)?.into();
+        (is_whole && entry.attributes.iter().all(has_nuls)).then_some(entry)
+    }
+
+    fn rest(rest: &mut Attributes<'a>) -> Option<Self> {
+        // The head has room for no more attributes, whatever it says.
+        let mut found = Vec::with_capacity((rest.left as usize).min(rest.words.len() / 8));
+        for _ in 0..rest.left {
+            let mut stored = Stored::default();
+            rest.attribute(&mut stored)?;
+            found.push(stored);
         }
-        Ok(())
-    };
-    each(blob, || (), look).ok()?;
-    Some(ended)
+        rest.words.is_empty().then_some(Self { flags: rest.flags, attributes: found })
+    }
 }
 
 /// The same one attribute after the other, in no memory of its own.
@@ -387,6 +386,12 @@ impl<'a> Stored<'a> {
         if self.has_normals { self.normals.clone() } else { self.values.clone() }
     }
 
+    /// All bytes of the values and normal forms, with their lengths: equal if these are.
+    pub fn pieces(&self) -> [&'a [u8]; 4] {
+        let Self { values, normals, .. } = self;
+        [values.lengths, values.data, normals.lengths, normals.data]
+    }
+
     /// The first value in its normal form, where such forms are stored.
     pub fn first_normal(&self) -> Option<&'a [u8]> {
         self.normals.clone().next()
@@ -407,6 +412,22 @@ impl<'a> Stored<'a> {
         let Self { number, sorted, apart, has_normals, count, .. } = *self;
         let (values, normals) = (self.values().collect(), self.normals.clone().collect());
         Attribute { number, sorted, apart, has_normals, count, values, normals }
+    }
+}
+
+impl<'a> Values<'a> {
+    /// The values, each with its NUL.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// Does each value have its NUL behind it?
+    fn have_nuls(&self) -> bool {
+        let mut end = 0;
+        self.lengths.chunks_exact(4).all(|length| {
+            end += length_of(length) + 1;
+            self.data.get(end - 1) == Some(&0)
+        })
     }
 }
 
@@ -455,14 +476,14 @@ mod tests {
         writer.value(b"one");
         writer.value(b"two");
         writer.finish(0x100);
-        assert!(read_whole(&blob).is_some());
+        assert!(StoredEntry::read_whole(&blob).is_some());
         let longer = [&blob[..], &[0; 8]].concat();
-        assert!(read(&longer).is_some() && read_whole(&longer).is_none());
+        assert!(read(&longer).is_some() && StoredEntry::read_whole(&longer).is_none());
         // The slots, and the NUL behind the first value.
         for at in [4, 16 + 4 * 4 + 3] {
             let mut other = blob.clone();
             other[at] ^= 1;
-            assert!(read(&other).is_some() && read_whole(&other).is_none());
+            assert!(read(&other).is_some() && StoredEntry::read_whole(&other).is_none());
         }
     }
 
@@ -529,18 +550,19 @@ mod tests {
             let parts = Parts { flags, attributes };
             blob.extend(write(&parts));
             prop_assert_eq!(blob.len() % 8, 0);
-            prop_assert_eq!(read_whole(&blob).unwrap(), parts);
+            prop_assert!(StoredEntry::read_whole(&blob).is_some());
+            prop_assert_eq!(read(&blob).unwrap(), parts);
         }
 
         #[test]
         fn damage_is_an_error_or_another_entry_but_never_a_crash(blob in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (read(&blob), read_whole(&blob), numbers(&blob).count());
+            let _ = (read(&blob), StoredEntry::read_whole(&blob), numbers(&blob).count());
             let _ = renumber(&mut blob.clone(), || (), Ok);
         }
 
         #[test]
         fn small_counts_never_crash(blob in prop::collection::vec(0u8..5, 0..200)) {
-            let _ = (read(&blob), read_whole(&blob), numbers(&blob).count());
+            let _ = (read(&blob), StoredEntry::read_whole(&blob), numbers(&blob).count());
             let _ = renumber(&mut blob.clone(), || (), Ok);
         }
     }

@@ -5,14 +5,12 @@
 //! put elsewhere.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use schema::{AttributeId, Normalise, ObjectClassSet, Schema};
+use schema::{AttributeId, Normalise, ObjectClassSet};
 use values::InvalidValue;
 
 use super::entry_checker::EntryChecker;
-use super::last_values::LastValues;
-use crate::descriptions::{AttributeDescription, ValueForm};
 use codec::dn2i::Node;
-use codec::id2e::{Attribute, Parts};
+use codec::id2e::{Stored, StoredEntry, ValueList};
 
 /// Answers kept in mind; others are worked out again.
 const SHAPES: usize = 65_536;
@@ -40,8 +38,6 @@ pub struct AsLoaded<'a> {
     shapes: FxHashSet<Vec<u32>>,
     key: Vec<u8>,
     shape: Vec<u32>,
-    /// Those that their syntax allows.
-    valid: LastValues,
 }
 
 impl<'a> AsLoaded<'a> {
@@ -53,37 +49,32 @@ impl<'a> AsLoaded<'a> {
             shapes: FxHashSet::default(),
             key: Vec::new(),
             shape: Vec::new(),
-            valid: LastValues::default(),
         }
     }
 
     /// `size`: of its record.
-    pub fn entry(&mut self, parts: &Parts<'_>, size: usize) -> Answer {
+    pub fn entry(&mut self, entry: &StoredEntry<'_>, size: usize) -> Answer {
         let most = self.checker.settings.max_entry_size;
         if most > 0 && size > most {
             return refused(format!("larger than maxentrysize ({most} bytes)"));
         }
-        let classes = self.only(parts, "objectClass")?;
-        let structural = self.only(parts, "structuralObjectClass")?;
-        let Some(structural) = structural.and_then(|one| one.values.first().copied()) else {
+        let classes = self.only(entry, "objectClass")?;
+        let structural = self.only(entry, "structuralObjectClass")?;
+        let Some(structural) = structural.and_then(|one| one.values().next()) else {
             return refused("it has no structuralObjectClass");
         };
-        let classes = classes.map_or(&[][..], |one| &one.values);
         let number = self.profile(classes, structural)?;
         self.shape.clear();
         self.shape.push(number);
-        for one in &parts.attributes {
+        for one in &entry.attributes {
             let column = self.checker.column(one.number);
             let limit = column.map_or(0, |column| column.apart_above);
             self.shape.push(shape_of(one, limit));
-            if let Some(column) = column.filter(|column| column.form != ValueForm::Dn) {
-                self.valid.are_right(one, || are_valid(self.checker.schema, column, one));
-            }
         }
         if self.shapes.contains(&self.shape) {
             return Ok(());
         }
-        self.attributes(parts)?;
+        self.attributes(entry)?;
         if self.shapes.len() < SHAPES {
             self.shapes.insert(self.shape.clone());
         }
@@ -100,30 +91,33 @@ impl<'a> AsLoaded<'a> {
 
     fn only<'p, 'e>(
         &self,
-        parts: &'p Parts<'e>,
+        entry: &'p StoredEntry<'e>,
         name: &str,
-    ) -> Result<Option<&'p Attribute<'e>>, InvalidValue> {
-        let is_it = |one: &&Attribute<'_>| {
+    ) -> Result<Option<&'p Stored<'e>>, InvalidValue> {
+        let is_it = |one: &&Stored<'_>| {
             self.checker.column(one.number).is_some_and(|column| column.text == name)
         };
-        let found = parts.attributes.iter().find(is_it);
-        match found {
+        match entry.attributes.iter().find(is_it) {
             Some(one) if one.apart => refused(format!("its values of {name} are in id2v")),
             found => Ok(found),
         }
     }
 
     /// What follows from the entry's classes: the number that stands for it.
-    fn profile(&mut self, classes: &[&[u8]], structural: &[u8]) -> Result<u32, InvalidValue> {
+    fn profile(
+        &mut self,
+        classes: Option<&Stored<'_>>,
+        structural: &[u8],
+    ) -> Result<u32, InvalidValue> {
+        let classes = classes.map(Stored::values).unwrap_or_default();
         self.key.clear();
-        for value in classes.iter().chain([&structural]) {
-            self.key.extend_from_slice(value);
-            self.key.push(0);
-        }
+        self.key.extend_from_slice(classes.bytes());
+        self.key.extend_from_slice(structural);
         if let Some((number, _)) = self.profiles.get(&self.key) {
             return Ok(*number);
         }
-        let profile = self.checker.schema.profile(classes, Some(structural))?;
+        let classes: ValueList<'_> = classes.collect();
+        let profile = self.checker.schema.profile(&classes, Some(structural))?;
         if profile.replaces_structural || profile.is_glue() {
             return refused("it is a glue entry");
         }
@@ -137,14 +131,14 @@ impl<'a> AsLoaded<'a> {
     }
 
     /// `self.key` tells the profile.
-    fn attributes(&self, parts: &Parts<'_>) -> Answer {
+    fn attributes(&self, entry: &StoredEntry<'_>) -> Answer {
         let mut present: Vec<(AttributeId, bool)> = Vec::new();
-        for one in &parts.attributes {
+        for one in &entry.attributes {
             present.push((self.attribute(one)?, one.count > 1));
         }
         if self.checker.settings.last_mod {
             for name in OPERATIONAL {
-                if self.only(parts, name)?.is_none() {
+                if self.only(entry, name)?.is_none() {
                     return refused(format!("it has no {name}"));
                 }
             }
@@ -155,7 +149,7 @@ impl<'a> AsLoaded<'a> {
         }
     }
 
-    fn attribute(&self, one: &Attribute<'_>) -> Result<AttributeId, InvalidValue> {
+    fn attribute(&self, one: &Stored<'_>) -> Result<AttributeId, InvalidValue> {
         let Some(column) = self.checker.column(one.number) else {
             return refused("an attribute that the schema does not know");
         };
@@ -182,17 +176,9 @@ impl<'a> AsLoaded<'a> {
     }
 }
 
-/// Counts values that their syntax forbids. DNs are looked at as they are given their normal forms.
-fn are_valid(schema: &Schema, column: &AttributeDescription, one: &Attribute<'_>) -> bool {
-    let is_invalid = |value: &&&[u8]| schema.check_value(column.attribute, value).is_err();
-    let invalid = one.values.iter().filter(is_invalid).count();
-    (0..invalid).for_each(|_| column.count_invalid_value());
-    invalid == 0
-}
-
 /// The number of an attribute, and all else that is asked of it: whether it has values, several, in order, in id2v or more
 /// than stay in the entry, and normal forms.
-fn shape_of(one: &Attribute<'_>, limit: u32) -> u32 {
+fn shape_of(one: &Stored<'_>, limit: u32) -> u32 {
     let told =
         [one.count > 0, one.count > 1, one.count > limit, one.sorted, one.apart, one.has_normals];
     told.into_iter().fold(one.number, |shape, one| shape << 1 | u32::from(one))

@@ -3,7 +3,8 @@
 use super::as_loaded::AsLoaded;
 use super::findings::{Finding, Kind};
 use super::walk::{MultivalRecords, Walk, of_number};
-use codec::{dn2i, id2e, id2v};
+use codec::id2e::StoredEntry;
+use codec::{dn2i, id2v};
 
 impl Walk<'_> {
     pub(super) fn presence(&mut self, id: u64, entry: bool, node: bool, rows: &MultivalRecords) {
@@ -29,38 +30,35 @@ impl Walk<'_> {
             let message = "a place kept for an entry that never came";
             return self.add(Kind::Hole, id, message);
         }
-        match id2e::read_whole(value) {
-            Some(parts) => {
-                self.attributes(id, &parts, rows);
-                self.judged(id, &parts, rows, own);
-                self.as_loaded(id, &parts, value.len(), own);
+        match StoredEntry::read_whole(value) {
+            Some(entry) => {
+                self.attributes(id, &entry, rows);
+                self.judged(id, &entry, rows, own);
+                self.as_loaded(id, &entry, value.len(), own);
             }
             None => self.add(Kind::Entry, id, "its value in id2e cannot be read"),
         }
     }
 
     /// Attributes have known numbers and stand once; those that live in id2v have all their values there.
-    fn attributes(&mut self, id: u64, parts: &id2e::Parts<'_>, rows: &MultivalRecords) {
+    fn attributes(&mut self, id: u64, entry: &StoredEntry<'_>, rows: &MultivalRecords) {
         let mut apart = 0;
-        self.numbers(id, parts);
-        for one in &parts.attributes {
-            let number = one.number;
-            if one.apart {
-                apart += 1;
-                let rows = of_number(rows, number);
-                let found = rows.len();
-                if found != one.count as usize {
-                    let count = one.count;
-                    let what =
-                        format!("{found} values in id2v of attribute number {number}, not {count}");
-                    self.add(Kind::Values, id, what);
-                }
-                // The judge reads the rows, too, and says so itself.
-                let legible = |row: &Vec<u8>| id2v::read_row(row, one.has_normals).is_some();
-                if self.judge.is_none() && !rows.iter().all(legible) {
-                    let what = format!("a row of id2v of attribute number {number} cannot be read");
-                    self.add(Kind::Values, id, what);
-                }
+        self.numbers(id, entry);
+        for one in entry.attributes.iter().filter(|one| one.apart) {
+            apart += 1;
+            let (number, count) = (one.number, one.count);
+            let rows = of_number(rows, number);
+            let found = rows.len();
+            if found != count as usize {
+                let what =
+                    format!("{found} values in id2v of attribute number {number}, not {count}");
+                self.add(Kind::Values, id, what);
+            }
+            // The judge reads the rows, too, and says so itself.
+            let legible = |row: &Vec<u8>| id2v::read_row(row, one.has_normals).is_some();
+            if self.judge.is_none() && !rows.iter().all(legible) {
+                let what = format!("a row of id2v of attribute number {number} cannot be read");
+                self.add(Kind::Values, id, what);
             }
         }
         if apart < rows.len() {
@@ -68,9 +66,20 @@ impl Walk<'_> {
         }
     }
 
-    fn numbers(&mut self, id: u64, parts: &id2e::Parts<'_>) {
-        let mut numbers: Vec<u32> = parts.attributes.iter().map(|one| one.number).collect();
-        numbers.sort_unstable();
+    fn numbers(&mut self, id: u64, entry: &StoredEntry<'_>) {
+        let numbers = entry.attributes.iter().map(|one| one.number);
+        if numbers.clone().eq(self.last.numbers.iter().copied()) {
+            return;
+        }
+        self.last.numbers.clear();
+        let mut sorted: Vec<u32> = numbers.clone().collect();
+        sorted.sort_unstable();
+        let is_twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+        if !is_twice && sorted.iter().all(|number| self.text(*number).is_some()) {
+            self.last.numbers.extend(numbers);
+            return;
+        }
+        let numbers = sorted;
         let twice = numbers.windows(2).filter(|pair| pair[0] == pair[1] && !self.scattered);
         for pair in twice.map(|pair| pair[0]).collect::<Vec<_>>() {
             let text = self.text(pair).unwrap_or_default().to_owned();
@@ -91,11 +100,11 @@ impl Walk<'_> {
         self.texts.get(at).map(String::as_str)
     }
 
-    fn as_loaded(&mut self, id: u64, parts: &id2e::Parts<'_>, size: usize, own: Option<&[u8]>) {
+    fn as_loaded(&mut self, id: u64, entry: &StoredEntry<'_>, size: usize, own: Option<&[u8]>) {
         let Some(ask) = &mut self.as_loaded else { return };
         let node = own.and_then(dn2i::read);
         let name = |ask: &AsLoaded<'_>| node.map_or(Ok(()), |node| ask.name(&node));
-        if let Err(refusal) = ask.entry(parts, size).and_then(|()| name(ask)) {
+        if let Err(refusal) = ask.entry(entry, size).and_then(|()| name(ask)) {
             self.add(Kind::Schema, id, refusal.0);
         }
     }
@@ -103,7 +112,7 @@ impl Walk<'_> {
     fn judged(
         &mut self,
         id: u64,
-        parts: &id2e::Parts<'_>,
+        entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
         own: Option<&[u8]>,
     ) {
@@ -113,9 +122,9 @@ impl Walk<'_> {
         let mut tell = |kind: Kind, finding: Finding| {
             findings.add(kind, || Finding { id: Some(id), ..finding });
         };
-        judge.next_entry(&mut self.last, parts, rows, &mut posted.at(id), &mut tell);
+        judge.next_entry(&mut self.last, entry, rows, &mut posted.at(id), &mut tell);
         if let Some(node) = own.and_then(dn2i::read) {
-            judge.name(&node, parts, rows, &mut tell);
+            judge.name(&node, entry, rows, &mut tell);
         }
     }
 }

@@ -1,19 +1,19 @@
 //! What the schema and the configuration say of a stored entry: its normal forms, its name, its index keys.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use schema::{Ava, Normalise, Schema};
+use schema::{Ava, Dn, Normalise, Schema};
 use values::Normaliser;
 
 use super::findings::{Finding, Kind};
 use super::last_values::LastValues;
 use super::walk::{MultivalRecords, of_number};
 use crate::Settings;
-use crate::descriptions::{AttributeDescription, AttributeDescriptions};
+use crate::descriptions::{AttributeDescription, AttributeDescriptions, ValueForm};
+use crate::draft::is_plain_text;
 use crate::indexer::Keys;
 use codec::dn2i::Node;
-use codec::id2e::{Attribute, Parts};
+use codec::id2e::{Stored, StoredEntry, ValueList};
 
 /// The flag of the class of glue entries, which need not hold what they are named by.
 const GLUE: u32 = 0x20;
@@ -37,6 +37,8 @@ pub struct EntryChecker<'a> {
     pub settings: &'a Settings,
     /// By number, from 1; `None` where the schema does not know the description.
     pub columns: Vec<(String, Option<Arc<AttributeDescription>>)>,
+    /// Values that their syntax forbids are counted in the columns, except those of id2v and DNs.
+    pub counts_invalid: bool,
 }
 
 /// What is stored beside a value. The worst comes last.
@@ -52,8 +54,8 @@ type Report<'t> = &'t mut dyn FnMut(Kind, Finding);
 
 /// An attribute's values as they are compared, and as they were given.
 struct Values<'v> {
-    compared: Cow<'v, [&'v [u8]]>,
-    given: Cow<'v, [&'v [u8]]>,
+    compared: ValueList<'v>,
+    given: ValueList<'v>,
 }
 
 impl<'a> EntryChecker<'a> {
@@ -65,7 +67,8 @@ impl<'a> EntryChecker<'a> {
         texts: &[String],
     ) -> Self {
         let column = |text: &String| (text.clone(), columns.column(text.as_bytes()).ok());
-        Self { schema, settings, columns: texts.iter().map(column).collect() }
+        let columns = texts.iter().map(column).collect();
+        Self { schema, settings, columns, counts_invalid: false }
     }
 
     /// Attributes whose values are not looked at.
@@ -84,54 +87,80 @@ impl<'a> EntryChecker<'a> {
     /// Holds an entry against the schema, and makes its index keys.
     pub fn entry(
         &self,
-        parts: &Parts<'_>,
+        entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
         keys: &mut impl Keys,
         tell: Report<'_>,
     ) {
-        self.next_entry(&mut LastValues::default(), parts, rows, keys, tell);
+        self.next_entry(&mut LastValues::default(), entry, rows, keys, tell);
     }
 
     /// The same, for one of many. `last`: of those before.
     pub fn next_entry(
         &self,
         last: &mut LastValues,
-        parts: &Parts<'_>,
+        entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
         keys: &mut impl Keys,
         tell: Report<'_>,
     ) {
-        let (mut classes, mut made) = (None, Vec::new());
-        for one in &parts.attributes {
+        let (mut flags, mut made) = (None, Vec::new());
+        for one in &entry.attributes {
             let Some(column) = self.column(one.number) else {
                 self.unknown(one.number, tell);
                 continue;
             };
+            let is_classes = flags.is_none() && column.text == "objectClass";
+            let is_right = column.unproven.is_none() && last.has(one);
+            if is_right && is_classes {
+                flags = Some(last.flags);
+            }
+            if is_right && column.indexers.is_empty() {
+                continue;
+            }
             let Some(values) = split(one, rows) else {
                 let finding = Finding::new("a row of id2v cannot be read");
                 tell(Kind::Values, finding.of_attribute(&column.text));
                 continue;
             };
-            kept_together(column, one, tell);
-            if column.unproven.is_none() {
-                last.are_right(one, || self.values(column, one, &values, &mut made, tell));
-                self.keys(column, &values, keys, tell);
+            if !is_right {
+                let mut right = self.values(column, one, &values, &mut made, tell);
+                if is_classes {
+                    right &= self.classes(&values.given, tell);
+                    flags = Some(self.schema.flags(&values.given));
+                }
+                // Of object classes in several pieces, the first one counts.
+                let keeps = right && (is_classes || column.text != "objectClass");
+                if keeps && last.keep(one) && is_classes {
+                    last.flags = self.schema.flags(&values.given);
+                    last.class_names = self.schema.class_index_values(&values.compared);
+                }
             }
-            if column.text == "objectClass" {
-                classes.get_or_insert(values.given);
+            if column.unproven.is_none() {
+                let names = (is_right && is_classes).then_some(&last.class_names[..]);
+                self.keys(column, &values, names, keys, tell);
             }
         }
-        self.classes(classes.as_deref().unwrap_or_default(), tell);
-        self.flags(parts.flags, classes.as_deref(), tell);
+        let expected = flags.unwrap_or_else(|| self.schema.flags(&[]));
+        if entry.flags != expected {
+            let found = entry.flags;
+            let message = format!("flags 0x{found:x} where its object classes make 0x{expected:x}");
+            tell(Kind::Flags, Finding::new(message));
+        }
     }
 
-    /// slapd makes other index keys for a class that it does not know, and finds no entries by its superiors.
-    fn classes(&self, named: &[&[u8]], tell: Report<'_>) {
-        for name in named.iter().filter(|name| self.schema.class(name).is_none()) {
+    /// slapd makes other index keys for a class that it does not know, and finds no entries by its superiors: whether it
+    /// knows them all.
+    fn classes(&self, named: &[&[u8]], tell: Report<'_>) -> bool {
+        let unknown = named.iter().filter(|name| self.schema.class(name).is_none());
+        let mut is_known = true;
+        for name in unknown {
+            is_known = false;
             let name = name.escape_ascii();
             let finding = Finding::new(format!("the schema does not know the object class {name}"));
             tell(Kind::Schema, finding.of_attribute("objectClass"));
         }
+        is_known
     }
 
     fn unknown(&self, number: u32, tell: Report<'_>) {
@@ -147,12 +176,31 @@ impl<'a> EntryChecker<'a> {
     fn values(
         &self,
         column: &AttributeDescription,
-        one: &Attribute<'_>,
+        one: &Stored<'_>,
         values: &Values<'_>,
         made: &mut Vec<u8>,
         tell: Report<'_>,
     ) -> bool {
-        let mut right = true;
+        let mut right = !is_kept_together(column, one, tell);
+        if column.unproven.is_some() {
+            return false;
+        }
+        let is_plain = |(value, normal): (&&[u8], &&[u8])| is_plain_text(value, normal);
+        if column.form == ValueForm::Text
+            && one.has_normals
+            && !(one.sorted || one.apart || column.sorted)
+            && values.given.iter().zip(&values.compared).all(is_plain)
+        {
+            return right;
+        }
+        if self.counts_invalid && !one.apart && column.form != ValueForm::Dn {
+            let is_invalid =
+                |value: &&&[u8]| self.schema.check_value(column.attribute, value).is_err();
+            for _ in values.given.iter().filter(is_invalid) {
+                column.count_invalid_value();
+                right = false;
+            }
+        }
         let tell: Report<'_> = &mut |kind, finding| {
             right = false;
             tell(kind, finding);
@@ -238,28 +286,21 @@ impl<'a> EntryChecker<'a> {
         &self,
         column: &AttributeDescription,
         values: &Values<'_>,
+        names: Option<&[Vec<u8>]>,
         keys: &mut impl Keys,
         tell: Report<'_>,
     ) {
         for indexer in &column.indexers {
-            let names = if indexer.of_classes() {
+            let made = if indexer.of_classes() && names.is_none() {
                 self.schema.class_index_values(&values.compared)
             } else {
                 Vec::new()
             };
-            let compared = values.compared.iter().copied();
-            if let Err(refusal) = indexer.each(self.settings, compared, &names, keys) {
+            let (compared, names) = (values.compared.iter().copied(), names.unwrap_or(&made));
+            if let Err(refusal) = indexer.each(self.settings, compared, names, keys) {
                 let finding = Finding::new(format!("no index key can be made: {}", refusal.0));
                 tell(Kind::NoKey, finding.of_attribute(&column.text));
             }
-        }
-    }
-
-    fn flags(&self, found: u32, classes: Option<&[&[u8]]>, tell: Report<'_>) {
-        let expected = self.schema.flags(classes.unwrap_or_default());
-        if found != expected {
-            let message = format!("flags 0x{found:x} where its object classes make 0x{expected:x}");
-            tell(Kind::Flags, Finding::new(message));
         }
     }
 
@@ -267,27 +308,38 @@ impl<'a> EntryChecker<'a> {
     pub fn name(
         &self,
         node: &Node<'_>,
-        parts: &Parts<'_>,
+        entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
         tell: Report<'_>,
     ) {
-        if self.schema.has_unproven_part(node.pretty) {
+        let name = || String::from_utf8_lossy(node.pretty).into_owned();
+        // A suffix is one component, whatever it is made of.
+        let made = match node.id {
+            0 => self.schema.dn(node.pretty),
+            _ => self.schema.rdn(node.pretty).map(|rdn| Dn { rdns: vec![rdn] }),
+        };
+        let Ok(made) = made else {
+            if !self.schema.has_unproven_part(node.pretty) {
+                tell(Kind::Name, Finding::new(format!("{} is no name", name())));
+            }
+            return;
+        };
+        let mut avas = made.rdns.iter().flat_map(|rdn| &rdn.avas);
+        if avas.any(|ava| self.schema.get(ava.attribute).unsupported_rule().is_some()) {
             return;
         }
-        let name = || String::from_utf8_lossy(node.pretty).into_owned();
-        let made = self.schema.dn(node.pretty).ok();
-        // A suffix is one component, whatever it is made of.
-        let Some(made) = made.filter(|made| node.id == 0 || made.rdns.len() == 1) else {
-            return tell(Kind::Name, Finding::new(format!("{} is no name", name())));
+        let is_right = match &made.rdns[..] {
+            [rdn] => rdn.pretty == node.pretty && rdn.normal == node.normal,
+            _ => made.pretty() == node.pretty && made.normal() == node.normal,
         };
-        if made.pretty() != node.pretty || made.normal() != node.normal {
+        if !is_right {
             tell(Kind::Name, Finding::new(format!("{}: its normal form is not that", name())));
         }
-        if parts.flags & GLUE != 0 || self.settings.translucent {
+        if entry.flags & GLUE != 0 || self.settings.translucent {
             return;
         }
         for ava in made.rdns.first().iter().flat_map(|rdn| &rdn.avas) {
-            if !self.holds(ava, parts, rows) {
+            if !self.holds(ava, entry, rows) {
                 let attribute = &self.schema.get(ava.attribute).name;
                 let finding = Finding::new("the entry lacks the value that it is named by");
                 tell(Kind::Naming, finding.of_attribute(attribute));
@@ -295,7 +347,7 @@ impl<'a> EntryChecker<'a> {
         }
     }
 
-    fn holds(&self, ava: &Ava, parts: &Parts<'_>, rows: &MultivalRecords) -> bool {
+    fn holds(&self, ava: &Ava, entry: &StoredEntry<'_>, rows: &MultivalRecords) -> bool {
         let mut asserted = Vec::new();
         let kind = self.schema.get(ava.attribute);
         let normalised = self.schema.normalise(ava.attribute, &ava.value, &mut asserted);
@@ -303,7 +355,7 @@ impl<'a> EntryChecker<'a> {
             return true;
         }
         let asserted = if normalised == Ok(true) { &asserted } else { &ava.value };
-        let of_type = parts.attributes.iter().filter(|one| {
+        let of_type = entry.attributes.iter().filter(|one| {
             self.column(one.number).is_some_and(|column| column.attribute == ava.attribute)
         });
         of_type.filter_map(|one| split(one, rows)).any(|values| {
@@ -320,32 +372,29 @@ fn is_one_twice(column: &AttributeDescription, values: &[&[u8]]) -> bool {
 }
 
 /// slapd writes such an entry again as if id2v had the values, and loses them.
-fn kept_together(column: &AttributeDescription, one: &Attribute<'_>, tell: Report<'_>) {
-    let (count, limit) = (one.values.len(), column.apart_above);
-    if !one.apart && count > limit as usize {
+fn is_kept_together(column: &AttributeDescription, one: &Stored<'_>, tell: Report<'_>) -> bool {
+    let (count, limit) = (one.count, column.apart_above);
+    let is_kept = !one.apart && count > limit;
+    if is_kept {
         let message = format!(
             "{count} values in the entry, where multival puts more than {limit} into id2v; the next change of the \
              entry loses them"
         );
         tell(Kind::KeptTogether, Finding::new(message).of_attribute(&column.text));
     }
+    is_kept
 }
 
 /// The values of an attribute, wherever they live; `None` when those of id2v cannot be read.
-fn split<'v>(one: &'v Attribute<'_>, rows: &'v MultivalRecords) -> Option<Values<'v>> {
+fn split<'v>(one: &Stored<'v>, rows: &'v MultivalRecords) -> Option<Values<'v>> {
     if !one.apart {
-        let compared = if one.has_normals { &one.normals } else { &one.values };
-        return Some(Values {
-            compared: Cow::Borrowed(compared),
-            given: Cow::Borrowed(&one.values),
-        });
+        return Some(Values { compared: one.compared().collect(), given: one.values().collect() });
     }
-    let rows = of_number(rows, one.number);
-    let (mut compared, mut given) = (Vec::new(), Vec::new());
-    for row in rows {
+    let mut values = Values { compared: ValueList::new(), given: ValueList::new() };
+    for row in of_number(rows, one.number) {
         let (normal, value) = codec::id2v::read_row(row, one.has_normals)?;
-        compared.push(normal);
-        given.push(value);
+        values.compared.push(normal);
+        values.given.push(value);
     }
-    Some(Values { compared: compared.into(), given: given.into() })
+    Some(values)
 }

@@ -1,93 +1,135 @@
 //! The values that each attribute was last found right with. Most attributes of most entries have those of the entry
 //! before (object classes, names of creators, times of a load), which then need no second look.
 
-use codec::id2e::Attribute;
+use codec::id2e::Stored;
 
 /// Longer ones are looked at each time: they are hardly ever the same.
 const LONGEST: usize = 512;
 
+/// After 1, 2, 4, ... misses in a row, and after each of so many, values are kept: copies of values that never come
+/// again cost more than the look.
+const MISSES: u32 = 64;
+
 /// One worker's memory.
 #[derive(Debug, Default)]
 pub struct LastValues {
-    /// By the attribute's number: how it is stored, how many values it has, and these, each behind its length.
-    by_number: Vec<Vec<u8>>,
-    given: Vec<u8>,
+    by_number: Vec<LastValue>,
+    /// Of the object classes.
+    pub flags: u32,
+    /// The values for an index of the object classes.
+    pub class_names: Vec<Vec<u8>>,
+    /// The attributes of the last entry whose numbers were right.
+    pub numbers: Vec<u32>,
+}
+
+/// How an attribute was stored: nothing is kept while `misses` is all there is.
+#[derive(Debug, Default)]
+struct LastValue {
+    sorted: bool,
+    has_normals: bool,
+    pieces: Vec<u8>,
+    misses: u32,
 }
 
 impl LastValues {
-    /// Are they those that the attribute was last right with? Else `is_right` is asked, and they are from now on, if so.
-    pub fn are_right(&mut self, one: &Attribute<'_>, is_right: impl FnOnce() -> bool) -> bool {
-        if !self.take(one) {
-            return is_right();
-        }
-        let at = one.number as usize;
-        if self.by_number.get(at).is_some_and(|last| *last == self.given) {
-            return true;
-        }
-        if !is_right() {
+    /// Are they those that the attribute was last right with?
+    pub fn has(&mut self, one: &Stored<'_>) -> bool {
+        let Some(last) = self.by_number.get_mut(one.number as usize) else { return false };
+        let mut rest = &last.pieces[..];
+        let is_same = (last.sorted, last.has_normals) == (one.sorted, one.has_normals)
+            && !one.apart
+            && one.pieces().into_iter().all(|piece| match rest.strip_prefix(piece) {
+                Some(more) => {
+                    rest = more;
+                    true
+                }
+                None => false,
+            })
+            && rest.is_empty()
+            && !last.pieces.is_empty();
+        last.misses = if is_same { 0 } else { last.misses.saturating_add(1) };
+        is_same
+    }
+
+    /// Keeps values that are right, unless they are too long, in id2v, or others came too often: whether they are kept.
+    pub fn keep(&mut self, one: &Stored<'_>) -> bool {
+        let (at, pieces) = (one.number as usize, one.pieces());
+        if one.apart || pieces.iter().map(|piece| piece.len()).sum::<usize>() > LONGEST {
             return false;
         }
         if self.by_number.len() <= at {
-            self.by_number.resize_with(at + 1, Vec::new);
+            self.by_number.resize_with(at + 1, LastValue::default);
         }
-        std::mem::swap(&mut self.by_number[at], &mut self.given);
-        true
-    }
-
-    /// False where there is too much of them, or they are in id2v.
-    fn take(&mut self, one: &Attribute<'_>) -> bool {
-        let values = one.values.iter().chain(&one.normals);
-        let size: usize = values.clone().map(|value| size_of::<usize>() + value.len()).sum();
-        if one.apart || size > LONGEST {
-            return false;
+        let last = &mut self.by_number[at];
+        let is_due = last.misses.is_power_of_two() || last.misses % MISSES == 0;
+        if is_due {
+            (last.sorted, last.has_normals) = (one.sorted, one.has_normals);
+            last.pieces.clear();
+            pieces.into_iter().for_each(|piece| last.pieces.extend_from_slice(piece));
         }
-        self.given.clear();
-        self.given.extend([u8::from(one.sorted), u8::from(one.has_normals)]);
-        self.given.extend(one.values.len().to_ne_bytes());
-        for value in values {
-            self.given.extend(value.len().to_ne_bytes());
-            self.given.extend_from_slice(value);
-        }
-        true
+        is_due
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use codec::id2e::{self, Attribute, Parts, StoredEntry};
+
     use super::*;
 
     fn one<'a>(number: u32, values: &[&'a [u8]], normals: &[&'a [u8]]) -> Attribute<'a> {
-        let (values, normals) = (values.into(), normals.into());
-        Attribute { number, count: 1, has_normals: true, values, normals, ..Attribute::default() }
+        let count = u32::try_from(values.len()).unwrap();
+        let (has_normals, values, normals) = (!normals.is_empty(), values.into(), normals.into());
+        Attribute { number, count, has_normals, values, normals, ..Attribute::default() }
+    }
+
+    fn has(last: &mut LastValues, one: Attribute<'_>, keep: bool) -> bool {
+        let blob = id2e::write(&Parts { flags: 0, attributes: vec![one] });
+        let entry = StoredEntry::read_whole(&blob).unwrap();
+        let [stored] = &entry.attributes[..] else { panic!("one attribute") };
+        let has = last.has(stored);
+        if keep {
+            last.keep(stored);
+        }
+        has
     }
 
     #[test]
     fn the_same_values_are_looked_at_once() {
         let mut last = LastValues::default();
-        assert!(last.are_right(&one(3, &[b"A"], &[b"a"]), || true));
-        assert!(last.are_right(&one(3, &[b"A"], &[b"a"]), || panic!("looked at again")));
+        assert!(!has(&mut last, one(3, &[b"A"], &[b"a"]), true));
+        assert!(has(&mut last, one(3, &[b"A"], &[b"a"]), false));
         for other in [
             one(3, &[b"A"], &[b"A"]),
             one(3, &[b"B"], &[b"a"]),
             one(4, &[b"A"], &[b"a"]),
             one(3, &[b"A", b"a"], &[]),
-            one(3, &[], &[b"A", b"a"]),
             one(3, &[b"Aa"], &[b""]),
             Attribute { sorted: true, ..one(3, &[b"A"], &[b"a"]) },
+            Attribute { apart: true, count: 1, ..one(3, &[], &[]) },
         ] {
-            assert!(!last.are_right(&other, || false), "{other:?}");
+            let shown = format!("{other:?}");
+            assert!(!has(&mut last, other, false), "{shown}");
         }
-        assert!(last.are_right(&one(3, &[b"A"], &[b"a"]), || false));
+        assert!(has(&mut last, one(3, &[b"A"], &[b"a"]), false));
     }
 
     #[test]
-    fn what_is_wrong_is_looked_at_each_time() {
-        let mut last = LastValues::default();
+    fn long_values_and_those_that_never_come_again_are_not_kept() {
+        let (mut last, long) = (LastValues::default(), vec![b'a'; LONGEST]);
         for _ in 0..2 {
-            assert!(!last.are_right(&one(3, &[b"A"], &[b"b"]), || false));
+            assert!(!has(&mut last, one(3, &[&long], &[]), true));
         }
-        let long = vec![b'a'; LONGEST];
-        assert!(last.are_right(&one(3, &[&long], &[]), || true));
-        assert!(!last.are_right(&one(3, &[&long], &[]), || false));
+        let mut kept = 0;
+        for number in 0..1000u32 {
+            let value = number.to_be_bytes();
+            assert!(!has(&mut last, one(3, &[&value], &[]), true));
+            kept += u32::from(last.by_number[3].pieces.ends_with(&[value[3], 0]));
+        }
+        assert!((15..30).contains(&kept), "{kept}");
+        for hit in [false, true] {
+            last.by_number[3].misses = 63;
+            assert_eq!(has(&mut last, one(3, &[b"again"], &[]), true), hit);
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use codec::{dn2i, id2e, id2v, idl};
+use codec::id2e::StoredEntry;
+use codec::{dn2i, id2v, idl};
 use lmdbfile::{Reader, TableReader};
 use values::keys::Key;
 
@@ -84,19 +85,19 @@ impl Sample<'_> {
     }
 
     fn entry(&mut self, id: u64, value: &[u8]) -> std::result::Result<(), StopReason> {
-        let Some(parts) = id2e::read_whole(value) else {
+        let Some(entry) = StoredEntry::read_whole(value) else {
             self.findings.add(Kind::Entry, || Finding::of_entry(id, "its value cannot be read"));
             return Ok(());
         };
-        let rows = self.rows(id, &parts)?;
+        let rows = self.rows(id, &entry)?;
         let own = self.tables.dn2i.get(&id.to_ne_bytes())?;
         let node = own.as_deref().and_then(dn2i::read);
         let (mut keys, judge) = (IndexKeys::default(), self.judge);
         let mut tell =
             |kind, finding| self.findings.add(kind, || Finding { id: Some(id), ..finding });
-        judge.entry(&parts, &rows, &mut keys, &mut tell);
+        judge.entry(&entry, &rows, &mut keys, &mut tell);
         if let Some(node) = node.filter(|node| node.child.is_none()) {
-            judge.name(&node, &parts, &rows, &mut tell);
+            judge.name(&node, &entry, &rows, &mut tell);
         }
         keys.0.into_iter().try_for_each(|(at, key)| self.key(at, key, id))
     }
@@ -105,11 +106,11 @@ impl Sample<'_> {
     fn rows(
         &self,
         id: u64,
-        parts: &id2e::Parts<'_>,
+        entry: &StoredEntry<'_>,
     ) -> std::result::Result<MultivalRecords, StopReason> {
         let mut rows = MultivalRecords::new();
         let Some(table) = self.tables.id2v else { return Ok(rows) };
-        for one in parts.attributes.iter().filter(|one| one.apart) {
+        for one in entry.attributes.iter().filter(|one| one.apart) {
             #[allow(clippy::cast_possible_truncation, reason = "back-mdb keeps 16 bits of it")]
             let number = one.number as u16;
             rows.push((number, table.get_all(&id2v::key(id, number))?));

@@ -19,7 +19,7 @@ use crate::naming;
 use crate::shared::BuildContext;
 use crate::verify::{Database, wrong};
 use crate::{Code, Error, Result, damaged_entry};
-use codec::id2e::{self, Attribute, ValueList};
+use codec::id2e::{self, Attribute, StoredEntry, ValueList};
 
 /// What all is done with.
 #[derive(Debug)]
@@ -262,9 +262,10 @@ impl Refresh<'_, '_> {
         let texts = &task.database.texts;
         let judge = EntryChecker::new(shared.schema, shared.settings, &shared.columns, texts);
         let mut post = |number: usize, id: u64, value: &[u8]| -> Result<()> {
-            let (parts, mut found) = (id2e::read(value).ok_or_else(damaged_entry)?, None);
+            let entry = StoredEntry::read(value).ok_or_else(damaged_entry)?;
+            let mut found = None;
             let mut keys = posted.at(2 * number as u64);
-            judge.entry(&parts, &Vec::new(), &mut keys, &mut |kind, finding| {
+            judge.entry(&entry, &Vec::new(), &mut keys, &mut |kind, finding| {
                 if kind == Kind::NoKey {
                     found.get_or_insert(finding);
                 }
@@ -292,7 +293,7 @@ impl Refresh<'_, '_> {
             let judge = EntryChecker::new(shared.schema, shared.settings, &shared.columns, &texts);
             let mut keys = posted.at(2 * number as u64 + 1);
             judge.entry(
-                &id2e::read(&root.value).ok_or_else(damaged_entry)?,
+                &StoredEntry::read(&root.value).ok_or_else(damaged_entry)?,
                 &Vec::new(),
                 &mut keys,
                 &mut |_, _| {},

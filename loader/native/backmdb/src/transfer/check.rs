@@ -63,7 +63,10 @@ impl<'a> Check<'a> {
         require_none(&findings)?;
         let columns =
             AttributeDescriptions::new(self.schema, &self.asked.settings, &self.asked.indexes);
-        let checker = EntryChecker::new(self.schema, &self.asked.settings, &columns, &texts);
+        let checker = EntryChecker {
+            counts_invalid: true,
+            ..EntryChecker::new(self.schema, &self.asked.settings, &columns, &texts)
+        };
         require_same_descriptions(&checker)?;
         let postings = self.asked.postings(self.means, self.counters);
         self.entries(reader, &texts, &checker, &postings)?;
