@@ -192,8 +192,8 @@ fn u64_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Whether `normal` is the value in lower case, and the normal form of a [`ValueForm::Text`](crate::descriptions::ValueForm::Text)
-/// for want of anything else to change. Of others nothing is said.
+/// Whether a value of [`ValueForm::Text`](crate::descriptions::ValueForm::Text) has this normal form because nothing but
+/// its case changes. False says nothing of either.
 #[inline]
 pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {
     let (Some(first), Some(last)) = (value.first(), value.last()) else { return false };

@@ -111,7 +111,8 @@ impl<'a> EntryChecker<'a> {
                 continue;
             };
             let is_classes = flags.is_none() && column.text == "objectClass";
-            let is_right = column.unproven.is_none() && last.has(one);
+            let is_right =
+                column.unproven.is_none() && (has_plain_text(column, one) || last.has(one));
             if is_right && is_classes {
                 flags = Some(last.flags);
             }
@@ -149,8 +150,8 @@ impl<'a> EntryChecker<'a> {
         }
     }
 
-    /// slapd makes other index keys for a class that it does not know, and finds no entries by its superiors: whether it
-    /// knows them all.
+    /// Returns whether slapd knows all these classes. It makes other index keys for one that it does not know, and finds
+    /// no entries by its superiors.
     fn classes(&self, named: &[&[u8]], tell: Report<'_>) -> bool {
         let unknown = named.iter().filter(|name| self.schema.class(name).is_none());
         let mut is_known = true;
@@ -184,14 +185,6 @@ impl<'a> EntryChecker<'a> {
         let mut right = !is_kept_together(column, one, tell);
         if column.unproven.is_some() {
             return false;
-        }
-        let is_plain = |(value, normal): (&&[u8], &&[u8])| is_plain_text(value, normal);
-        if column.form == ValueForm::Text
-            && one.has_normals
-            && !(one.sorted || one.apart || column.sorted)
-            && values.given.iter().zip(&values.compared).all(is_plain)
-        {
-            return right;
         }
         if self.counts_invalid && !one.apart && column.form != ValueForm::Dn {
             let is_invalid =
@@ -369,6 +362,15 @@ fn is_one_twice(column: &AttributeDescription, values: &[&[u8]]) -> bool {
     let mut found = values.to_vec();
     found.sort_unstable_by(|left, right| column.order.compare(left, right));
     found.windows(2).any(|pair| column.order.compare(pair[0], pair[1]).is_eq())
+}
+
+/// Whether the values are text whose normal forms differ in case alone: then nothing of them can be wrong.
+#[inline]
+fn has_plain_text(column: &AttributeDescription, one: &Stored<'_>) -> bool {
+    column.form == ValueForm::Text
+        && one.has_normals
+        && !(one.sorted || one.apart || column.sorted || one.count > column.apart_above)
+        && one.values().zip(one.compared()).all(|(value, normal)| is_plain_text(value, normal))
 }
 
 /// slapd writes such an entry again as if id2v had the values, and loses them.

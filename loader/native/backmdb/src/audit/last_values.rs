@@ -22,7 +22,7 @@ pub struct LastValues {
     pub numbers: Vec<u32>,
 }
 
-/// How an attribute was stored: nothing is kept while `misses` is all there is.
+/// How an attribute was stored, and how often others have come since. `pieces` is empty until values are kept.
 #[derive(Debug, Default)]
 struct LastValue {
     sorted: bool,
@@ -32,7 +32,7 @@ struct LastValue {
 }
 
 impl LastValues {
-    /// Are they those that the attribute was last right with?
+    /// Are these the values that the attribute was last right with?
     pub fn has(&mut self, one: &Stored<'_>) -> bool {
         let Some(last) = self.by_number.get_mut(one.number as usize) else { return false };
         let mut rest = &last.pieces[..];
@@ -65,7 +65,9 @@ impl LastValues {
         if is_due {
             (last.sorted, last.has_normals) = (one.sorted, one.has_normals);
             last.pieces.clear();
-            pieces.into_iter().for_each(|piece| last.pieces.extend_from_slice(piece));
+            for piece in pieces {
+                last.pieces.extend_from_slice(piece);
+            }
         }
         is_due
     }
