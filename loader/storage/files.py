@@ -135,8 +135,7 @@ def existing(path: Path) -> Path:
 
 
 def owner_name(path: Path) -> str:
-    """Returns the owner of `path` (or its nearest existing parent): the account's name, or its number if it has
-    none."""
+    """Returns the name of the owner of `path` or its nearest existing parent; the number if it has no name."""
     return account_name(existing(path).stat().st_uid)
 
 

@@ -229,8 +229,7 @@ def command_name(pid: str | int) -> str:
 
 # --- occupants -------------------------------------------------------------------------------------------------------
 #
-# Which processes keep a directory busy: by a file in it that they have open, mapped or locked, or because they work in
-# it.
+# Which processes keep a directory busy: by a file there that is open, mapped or locked, or by working in it.
 #
 # Files are recognized by device and inode: a process in another mount namespace or another root directory, such as a
 # container, has the same files under other names.

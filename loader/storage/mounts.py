@@ -97,8 +97,7 @@ def others_of(path: Path) -> list[str]:
 
 
 def elsewhere(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
-    """Yields a process and a mount point for each other mount namespace that shows `shown` (see `inside`) or a part of
-    it."""
+    """Yields a process and a mount point of each other mount namespace that shows all or part of `shown`."""
     known = {os.stat("/proc/self/ns/mnt").st_ino}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # the process has ended

@@ -276,7 +276,7 @@ def _durably(descriptor: int) -> int:
 
 # --- file lock -------------------------------------------------------------------------------------------------------
 #
-# Timed flock(2): a lock that nobody else has is granted at once, unless the system or a cluster is slow.
+# Timed flock(2): a lock that nobody else has is granted at once, unless the system is slow or a cluster is asked.
 
 
 class FileLock:

@@ -94,7 +94,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             raise
 
     def _is_full(self, path: str, error: OSError) -> bool:
-        """Returns whether the server is full: SFTP only has SSH_FX_FAILURE, but an extension of sshd reports free
+        """Returns whether the server is full. SFTP has no error for that, but an extension of sshd reports free
         space."""
         if error.errno is not None:
             return False
@@ -104,8 +104,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
         return False
 
     def free_bytes(self, path: str) -> int | None:
-        """Returns the free bytes of a file system; None if the server does not have the extension
-        statvfs@openssh.com."""
+        """Returns the free bytes of a file system; None if the server lacks the extension statvfs@openssh.com."""
         try:
             _, answer = self.ftp._request(CMD_EXTENDED, "statvfs@openssh.com", path)
         except OSError as error:

@@ -64,8 +64,7 @@ class Asker:
         return answer.out.decode("utf-8", "replace")
 
     def parsed(self, what: str, tool: str, text: str | None, parse: Callable[[str], Parsed]) -> Parsed | None:
-        """Returns the parsed text. If it is not in the tool's documented form, returns None and lists `what` as
-        unseen."""
+        """Returns the parsed text. If it is not in the documented form, returns None and lists `what` as unseen."""
         if text is None:
             return None
         try:
@@ -159,7 +158,7 @@ class Volumes(msgspec.Struct, frozen=True):
         return next((one for one in self.logical if one.path == path), None)
 
     def named(self, group: str, name: str) -> Volume | None:
-        """Returns the logical volume. The names of hidden volumes, which lvs writes in brackets, are given without."""
+        """Returns the logical volume, or None. `name`: without the brackets that lvs writes around hidden volumes."""
         return next((one for one in self.logical if (one.group, one.name.strip("[]")) == (group, name)), None)
 
     def of_group(self, group: str) -> tuple[PhysicalVolume, ...]:
@@ -551,8 +550,7 @@ def _require_free(path: str) -> None:
 
 
 def _signatures(path: str) -> tuple[str, ...]:
-    """Returns the kinds of signatures that wipefs finds; without options it only reads. Raises DiskInUse if it
-    fails."""
+    """Returns the kinds of signatures; wipefs without options only reads. Raises DiskInUse if wipefs fails."""
     with files.explained(Path(path)):
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     asker = Asker()

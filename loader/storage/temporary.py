@@ -72,8 +72,7 @@ def lasting(place: Path) -> Path:
 
 
 def _unmapped() -> set[int]:
-    """Returns the account as which the host's root appears in a user namespace, such as that of a rootless
-    container."""
+    """Returns the account that the host's root appears as in a user namespace, as in a rootless container."""
     try:
         mapped = Path("/proc/self/uid_map").read_text().split()
     except OSError:

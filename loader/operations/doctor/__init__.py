@@ -88,8 +88,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def failed(error: LoaderError) -> Check:
-    """Returns the result if no fact could be read. CRITICAL if the configuration is refused: slapd does not start with
-    it."""
+    """Returns the result if no fact could be read; CRITICAL if slapd's own tools refuse the configuration."""
     is_refused = isinstance(error, ConfigUnreadable)
     return Check(Status.CRITICAL if is_refused else Status.UNKNOWN, _without_bar(str(error)))
 

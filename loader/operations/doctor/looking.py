@@ -53,8 +53,7 @@ Fact = TypeVar("Fact")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`access`: how to ask providers; without a URI, the URI of olcSyncrepl. `quick`: without the sample of the
-    indexes."""
+    """`access`: how to ask providers; without a URI, that of olcSyncrepl. `quick`: without the sample of indexes."""
 
     suffix: str | None = None
     repo: Path | None = None
@@ -170,7 +169,7 @@ class Server:
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """Options that name this server to `ditseed tune`; and --apply, unless `tune` only prints changes to a
+        """Options of `ditseed tune` for this server; with --apply, unless `tune` only prints changes to a
         slapd.conf."""
         if not self.config.is_directory:
             return f"--config {shlex.quote(self.path)}", ""

@@ -51,8 +51,7 @@ _LOG = "journalctl -u slapd -n 50"
 
 
 def rule(name: str, source: str = "") -> Callable[[Callable[[Server], Findings]], None]:
-    """Returns a decorator that registers a rule. The subject of a finding is the configuration unless it names
-    another."""
+    """Returns a decorator that registers a rule. A finding without a subject is about the configuration."""
 
     def register(judge: Callable[[Server], Findings]) -> None:
         def judged(server: Server) -> Findings:
@@ -607,8 +606,7 @@ def _behind(database: Database) -> Findings:
 
 @database_rule("replication.ahead", "slapo-syncprov(5)")
 def _ahead(database: Database) -> Findings:
-    """Yields nothing if a provider shows no contextCSN, or this server accepts writes: a newer change is then no
-    fault."""
+    """Yields nothing if a provider shows no contextCSN or the database accepts writes: it may then be newer."""
     consumer = database.replication
     if database.is_multi_provider or not all(one.shown for one in consumer):
         return

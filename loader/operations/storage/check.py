@@ -308,8 +308,7 @@ def judged(situation: Situation) -> tuple[Finding, ...]:
 
 
 def situation(path: Path) -> Situation:
-    """Reads what the rules judge. `path`: a data.mdb or any directory. Raises NoSuchPath, NotPermitted,
-    UsageProblem."""
+    """Reads what the rules judge at a data.mdb or directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
     facts = survey.of(file or path)
     if file is None:

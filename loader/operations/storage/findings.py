@@ -24,8 +24,7 @@ class Severity(str, Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`rule`: name of the rule, for programs. `mend`: commands, or lines of a file. `source`: reference for the
-    reason."""
+    """`rule`: name of the rule, for programs. `mend`: commands, or lines of a file. `source`: who states the reason."""
 
     severity: Severity
     rule: str

@@ -417,8 +417,8 @@ class _Steps:
         return {"checksums": len(sums), "verify_mark": mark, "top": [status.st_mode, status.st_uid, status.st_gid]}
 
     def _require_equal(self, source: Mapping[str, object], target: Mapping[str, object], what: str) -> None:
-        """Raises MigrationRefused if the two differ. Removes the differing files first, so that the next run copies
-        them."""
+        """Raises MigrationRefused if the two differ; first removes the differing files, which a new run copies
+        again."""
         wrong = [path for path in {**source, **target} if source.get(path) != target.get(path)]
         if not wrong:
             return
@@ -521,8 +521,7 @@ def roll_back(plan: MovePlan, progress: Progress) -> Facts:
 
 
 def _mount_as_before(plan: MovePlan, of_target: Sequence[Edit]) -> str | None:
-    """Returns why the new volume could not be mounted, or None: the service does not need it, and its disk may be
-    dead."""
+    """Returns why the new volume could not be mounted, or None. The service does not need that volume."""
     if plan.old is not None:
         plan.old.mount(plan.request.source)
     try:

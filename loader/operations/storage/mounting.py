@@ -36,8 +36,7 @@ class Volume(msgspec.Struct, frozen=True):
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
     def is_at(self, path: str) -> bool:
-        """Returns whether it is mounted on `path`. A mounted device that cannot be read any more is identified by
-        path."""
+        """Returns whether it is mounted on `path`. A mounted device that is unreadable is recognized by its path."""
         mount = mounts.mounted_at(Path(path))
         return mount is not None and self._is(mount.source, is_mounted=True)
 
@@ -72,8 +71,7 @@ def of(mount: Mount, fstab: Path) -> Volume:
 
 
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
-    """Adds the old volume's general options, which protect the directory. `noauto` stays only if both volumes have
-    it."""
+    """Adds the old volume's general options, which protect the directory. `noauto` is the old volume's alone."""
     mine = [option for option in new.options.split(",") if option != "noauto"]
     more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*mine}]
     return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")
@@ -106,7 +104,7 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def left_out(self) -> Lines:
-        """Replaces `after` while the volume cannot be mounted any more, because a boot would wait for it."""
+        """Replaces `after` while the volume cannot be mounted any more: a boot would wait for the volume."""
         comment, *rest = self.after
         mark = comment.partition(": ")[0]
         return (f"{mark}: kept, this volume could not be mounted when the migration was rolled back", *rest)
@@ -157,7 +155,7 @@ def undo(fstab: Path, edits: Sequence[Edit]) -> None:
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Comments out, instead of `undo`, lines whose volume cannot be mounted any more."""
+    """Keeps, unlike `undo`, the lines of a volume that cannot be mounted any more as comments."""
     lines = _read(fstab)
     _replace(fstab, [(edit.after, edit.left_out) for edit in edits if _where(lines, edit.after) is not None])
 

@@ -196,8 +196,8 @@ def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]])
 
 
 def _is_delay(one: Added, differences: Sequence[float], worst: float) -> bool:
-    """Returns whether a layer adds delay in three of four rounds, and enough beside the layers below and the worst
-    layer."""
+    """Returns whether a layer adds delay in three of four rounds, and not little beside what other layers take or
+    add."""
     if one.seconds is None or one.own is None or not one.over:
         return False
     lower_quartile = statistics.quantiles(differences, n=4)[0]
