@@ -1,1 +1,1 @@
-"""The door to the file system: what is durable, who owns it, how much fits, who has it open."""
+"""The door to the file system: durable writes, owners, free space, and which processes have files open."""

@@ -1,5 +1,5 @@
-"""Files: made beside their place, made durable, then renamed; with holes, without a name, or rewritten whole; owner,
-mode, space."""
+"""Writes files durably, with holes, without a name, or in place of another account's file; checks owner, mode and free
+space."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GET_GENERATION = 0x80087601  # FS_IOC_GETVERSION, linux/fs.h
 
 @dataclass(frozen=True)
 class Owner:
-    """Whom a file belongs to, as numbers."""
+    """The owner and group of a file, as numbers."""
 
     uid: int
     gid: int
@@ -47,7 +47,7 @@ class Owner:
         return cls(status.st_uid, status.st_gid)
 
     def give(self, descriptor: int) -> None:
-        """Chown; only root can give files away, and only root needs to."""
+        """Changes the owner if we are root: nobody else can, or needs to."""
         if os.geteuid() == 0:
             os.fchown(descriptor, self.uid, self.gid)
 
@@ -63,17 +63,17 @@ def make_durable(path: Path) -> None:
 
 
 def publish(partial: Path, final: Path) -> None:
-    """Put a finished file in its place: after this returns it survives a power cut, before it nothing has changed."""
+    """Renames a finished file to its final name, durably: after a power cut either the old or the new file is there."""
     make_durable(partial)
     os.replace(partial, final)
     make_durable(final.parent)
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """A whole small file, or the old one, never a part."""
+    """Writes a small file atomically: after a crash either the old or the new file is there."""
     with held.opened(path.parent) as place:
         partial = path.name + PARTIAL
-        place.remove(partial)  # one that a kill left behind keeps its own mode
+        place.remove(partial)  # a file that a killed run left behind keeps its own mode
         with held.named(path), os.fdopen(place.create(partial, mode), "wb") as file:
             file.write(content)
             file.flush()
@@ -82,7 +82,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def creating(path: Path, mode: int = 0o666) -> BinaryIO:
-    """An empty file for writing. In a directory of somebody else's it is a new one, whatever stood there."""
+    """Returns an empty file for writing. In a directory of another account, removes what has that name first."""
     with held.opened(path.absolute().parent) as place:
         if not place.is_foreign:
             return path.open("wb")
@@ -91,7 +91,7 @@ def creating(path: Path, mode: int = 0o666) -> BinaryIO:
 
 
 def reading(path: Path) -> BinaryIO:
-    """A regular file; whatever else stands there is an error at once (`held.reading`)."""
+    """Opens a regular file; anything else is an error at once (`held.reading`)."""
     return os.fdopen(held.reading(path), "rb")
 
 
@@ -101,14 +101,14 @@ def read(path: Path) -> bytes:
 
 
 def free_bytes(path: Path) -> int:
-    """What the current user may still write on the file system of `path` (or of its nearest existing parent)."""
+    """Returns the bytes that the current user may still write on the file system of `path` or its nearest parent."""
     status = os.statvfs(existing(path))
     return status.f_bavail * status.f_frsize
 
 
 def require_space(path: Path, needed: int, leftover: Path | None = None) -> int:
-    """Bytes free on the file system of `path`, those of the file `leftover` included, which will be overwritten. Raises
-    NoSpace unless `needed` bytes fit."""
+    """Returns the bytes free on the file system of `path`, including those of `leftover`, a file that will be
+    overwritten. Raises NoSpace if they are less than `needed`."""
     free = free_bytes(path) + (allocated_bytes(leftover) if leftover and leftover.exists() else 0)
     if free < needed:
         raise no_space(path, needed, free)
@@ -120,7 +120,7 @@ def no_space(path: Path, needed: int, free: int) -> NoSpace:
 
 
 def same(one: Path | None, other: Path) -> bool:
-    """Do two names lead to one file or directory? Not where one of them leads to nothing that can be reached."""
+    """Returns whether two paths lead to the same file or directory; False if one of them cannot be reached."""
     try:
         return one is not None and os.path.samefile(one, other)
     except OSError:
@@ -128,14 +128,14 @@ def same(one: Path | None, other: Path) -> bool:
 
 
 def existing(path: Path) -> Path:
-    """`path`, or the nearest parent that is there."""
-    while not os.path.exists(path):  # no error where a parent may not be entered, unlike Path.exists
+    """Returns `path`, or its nearest existing parent."""
+    while not os.path.exists(path):  # unlike Path.exists, no error if a parent may not be entered
         path = path.parent
     return path
 
 
 def owner_name(path: Path) -> str:
-    """Whom `path` (or its nearest existing parent) belongs to; a number where that account has no name on this host."""
+    """Returns the name of the owner of `path` or its nearest existing parent; the number if it has no name."""
     return account_name(existing(path).stat().st_uid)
 
 
@@ -147,18 +147,18 @@ def account_name(uid: int) -> str:
 
 
 def allocated_bytes(path: Path) -> int:
-    """Bytes that a (sparse) file really takes."""
+    """Returns the bytes that a (sparse) file takes on the disk."""
     return path.stat().st_blocks * 512
 
 
 def identity(path: Path) -> list[int]:
-    """Tells a file from every other one on its file system, also from a later one that got the same inode number."""
+    """Returns inode number and generation, which also distinguish a later file with the same inode number."""
     descriptor = held.reading(path)
     try:
         try:
             answer = fcntl.ioctl(descriptor, _GET_GENERATION, bytes(8))
             generation = int.from_bytes(answer, "little")
-        except OSError:  # tmpfs and others keep none
+        except OSError:  # tmpfs and others keep no generation
             generation = 0
         return [os.fstat(descriptor).st_ino, generation]
     finally:
@@ -173,7 +173,7 @@ def require_readable(path: Path) -> None:
 
 
 def require_writable(directory: Path) -> None:
-    """The directory, or the one it would be made in."""
+    """Checks the directory or, if it is missing, its nearest parent. Raises UsageProblem, ReadOnly, NotPermitted."""
     place = existing(directory)
     if not place.is_dir():
         raise _no_directory(place)
@@ -189,7 +189,7 @@ def _no_directory(path: Path) -> UsageProblem:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn the system's errors about `path` into ours."""
+    """Turns OSErrors about `path` into errors of ditseed."""
     try:
         yield
     except FileNotFoundError as error:
@@ -211,14 +211,14 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory of ours, whole; nothing there is fine."""
+    """Removes a directory of ours with its contents; ignores errors, such as a missing directory."""
     with suppress(OSError):
         held.remove_tree(path)
 
 
 # --- holes -----------------------------------------------------------------------------------------------------------
 #
-# Writing files with holes where there is nothing but zeros, so that a restored file takes no more than it must.
+# Leaves holes for blocks of zeros, so that a restored file takes no more space than it must.
 
 
 BLOCK = 4096
@@ -226,7 +226,7 @@ _ZEROS = bytes(BLOCK)
 
 
 def write(file: BinaryIO, piece: bytes) -> None:
-    """Write at the file's place, whole blocks of zeros left out. Call `finish` after the last piece."""
+    """Writes at the current position, skipping whole blocks of zeros. Call `finish` after the last piece."""
     if _ZEROS not in piece:
         file.write(piece)
         return
@@ -239,24 +239,24 @@ def write(file: BinaryIO, piece: bytes) -> None:
 
 
 def finish(file: BinaryIO) -> None:
-    """Give the file its length when it ends with a hole."""
+    """Sets the file's length, also if it ends with a hole."""
     file.flush()
     os.ftruncate(file.fileno(), file.tell())
 
 
 # --- nameless --------------------------------------------------------------------------------------------------------
 #
-# Files without a name: gone when they are closed, or with the process.
+# Files without a name: removed when they are closed, or when the process ends.
 
 
 _NO_SUCH_FLAG = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 
 
 def made(directory: Path) -> int:
-    """One on the file system of `directory`, open for reading and writing, mode 0600.
+    """Returns a nameless file on the file system of `directory`, open for reading and writing, mode 0600.
 
-    Where the file system makes none (OCFS2, NFS), one in a directory of ours, whose name is removed at once.
-    Raises DirectoryUnsafe, OSError.
+    If the file system has no O_TMPFILE (OCFS2, NFS), creates a file in a private directory and removes its name at
+    once. Raises DirectoryUnsafe, OSError.
     """
     with held.opened(directory) as place:
         try:
@@ -272,7 +272,7 @@ def made(directory: Path) -> int:
 
 
 def filled(descriptor: int, size: int, piece: int = 1 << 20) -> None:
-    """With blocks of its own on the device: what compresses might take no room. Raises OSError."""
+    """Fills a file with random bytes, because the device may store compressible ones in no space. Raises OSError."""
     for place in range(0, size, piece):
         os.pwrite(descriptor, os.urandom(min(piece, size - place)), place)
     os.fsync(descriptor)
@@ -281,14 +281,14 @@ def filled(descriptor: int, size: int, piece: int = 1 << 20) -> None:
 
 # --- rewrite ---------------------------------------------------------------------------------------------------------
 #
-# Rewriting a small file that belongs to somebody else: the new whole or the old whole, owner and mode as they were.
+# Rewrites a small file of another account atomically, and keeps its owner and mode.
 
 
 def rewrite(path: Path, before: bytes, after: bytes) -> None:
-    """Put `after` in the place of `before`. A symbolic link stays one; its target changes.
+    """Replaces the content `before` by `after`. A symbolic link stays a link; its target changes.
 
-    Killed at any moment, the file is one of the two. Raises ConfigNotEditable when it is no longer `before`,
-    NotPermitted, NoSpace, FileUnsafe (as root: a link that somebody else made).
+    If killed, leaves either content. Raises ConfigNotEditable if the content is no longer `before`, NotPermitted,
+    NoSpace, FileUnsafe (as root: for a link that another account made).
     """
     with explained(path), held.checked_file(path) as pin:
         real = Path(os.readlink(pin))
@@ -314,7 +314,7 @@ def _read(place: held.Directory, name: str) -> bytes:
 
 
 def _write_like(place: held.Directory, original: str, partial: str, content: bytes) -> None:
-    """All through descriptors: the directory may be the server's user's, and we may be root."""
+    """Uses descriptors only: slapd's account may own the directory, and we may be root."""
     place.remove(partial)
     with os.fdopen(place.open(original), "rb") as model, os.fdopen(place.create(partial), "wb") as file:
         file.write(content)
@@ -327,7 +327,7 @@ def _write_like(place: held.Directory, original: str, partial: str, content: byt
 
 
 def _copy_labels(original: int, descriptor: int) -> None:
-    """ACLs and SELinux's label; without the right to set them the directory's default stays."""
+    """Copies ACLs and the SELinux label. If setting one is not permitted, the directory's default stays."""
     for name in os.listxattr(original):
         try:
             os.setxattr(descriptor, name, os.getxattr(original, name))

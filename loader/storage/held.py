@@ -1,15 +1,15 @@
-"""Directories held open, and what is made, opened, moved and removed in them by descriptor.
+"""Opens directories, and creates, opens, moves and removes files in them by descriptor.
 
 ditseed runs as root in directories that the account of slapd owns. That account can put a symbolic link, a hard link or
 a FIFO under any name there, and can rename everything, ditseed's own directories too. So:
 
-- A directory is opened once, and from then on reached through its descriptor, as /proc/PID/fd/N where a library or a
-  child wants a path: whatever its name stands for later, this is the directory that was looked at.
-- ditseed makes its files in a private directory: one that belongs to the account that runs ditseed, and that nobody
-  else can write to. There nothing can be planted.
-- From there a file is renamed to its place; a rename follows no link.
-- What has to be opened in a directory of others is looked at before it is opened (O_PATH), and is a regular file
-  without a second name where it is written to.
+- A directory is opened once, and from then on used through its descriptor (as /proc/PID/fd/N for a library or a child
+  that takes paths): even if its name is replaced later, this is the directory that was checked.
+- ditseed creates its files in a private directory: one that belongs to the account that runs ditseed, and that nobody
+  else can write to. Nobody can plant a file there.
+- A finished file is renamed from there to its final name; a rename follows no link.
+- A file in a directory of another account is checked through an O_PATH descriptor before it is opened: it must be
+  regular and, if it is written to, have no second hard link.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
 LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-SYMBOLIC_LINK = "a symbolic link"  # the kind that FileUnsafe names
-_MOST_LINKS = 40  # as the kernel follows
+SYMBOLIC_LINK = "a symbolic link"  # the `kind` of a FileUnsafe
+_MOST_LINKS = 40  # followed in one path, as by the kernel
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _KINDS = {
     stat.S_IFLNK: SYMBOLIC_LINK,
@@ -44,7 +44,7 @@ _KINDS = {
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """The system's errors name this file: those of a read, a write or an fsync name none of their own."""
+    """Adds the file name to OSErrors: those of a read, a write or an fsync have none."""
     try:
         yield
     except OSError as error:
@@ -53,20 +53,20 @@ def named(path: Path) -> Iterator[None]:
 
 
 def through(descriptor: int) -> Path:
-    """What a descriptor stands for, as a path that children of this process can use too."""
+    """Returns the file of a descriptor as a path that children of this process can use too."""
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
 
 @dataclass(frozen=True)
 class Directory:
-    """An open directory. `name`: as the operator knows it."""
+    """An open directory. `name`: its path as the operator knows it."""
 
     descriptor: int
     name: Path
 
     @property
     def path(self) -> Path:
-        """The directory through its descriptor: for whatever takes paths only."""
+        """The directory's path through its descriptor, for code that takes paths only."""
         return through(self.descriptor)
 
     @property
@@ -75,11 +75,11 @@ class Directory:
 
     @property
     def is_foreign(self) -> bool:
-        """Can anybody but us change what stands in it?"""
+        """Whether an account other than ours and root can change its contents."""
         return is_foreign(self.status)
 
     def exists(self, name: str) -> bool:
-        """Whatever it is; a dangling link too."""
+        """Returns whether the name exists, as a dangling link too."""
         try:
             os.lstat(name, dir_fd=self.descriptor)
         except FileNotFoundError:
@@ -87,12 +87,12 @@ class Directory:
         return True
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """A regular file that is there; with one name only where it is written to. Raises FileUnsafe, OSError."""
+        """Opens an existing regular file; for writing, only without a second hard link. Raises FileUnsafe, OSError."""
         return _reopened(*self._seen(name), flags, self.name / name)
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
-        """A regular file that is there, under a path that stays the same file. Closing it drops no lock."""
+        """Yields a path of an existing regular file that stays the same file. Closing the pin drops no fcntl lock."""
         descriptor, status = self._seen(name)
         try:
             require_regular(status, self.name / name, written)
@@ -106,13 +106,13 @@ class Directory:
             return _looked_at(name, self.descriptor)
 
     def create(self, name: str, mode: int = 0o600) -> int:
-        """A new file, open for reading and writing. Raises FileExistsError whatever stands there."""
+        """Creates a file, open for reading and writing. Raises FileExistsError if the name exists, even as a link."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with named(self.name / name):
             return os.open(name, flags, mode, dir_fd=self.descriptor)
 
     def found_or_made(self, name: str, mode: int = 0o600) -> int:
-        """A regular file with one name, open for reading and writing; a new one where there is none."""
+        """Opens a regular file with one hard link for reading and writing; creates it if it is missing."""
         while True:
             try:
                 return self.open(name, os.O_RDWR)
@@ -121,10 +121,10 @@ class Directory:
             try:
                 return self.create(name, mode)
             except FileExistsError:
-                continue  # somebody was quicker: look again what it is
+                continue  # another process was quicker: check what it created
 
     def remove(self, name: str) -> None:
-        """A file, or a link itself; nothing there is fine."""
+        """Removes a file, or a symbolic link itself, if it exists."""
         try:
             with named(self.name / name):
                 os.unlink(name, dir_fd=self.descriptor)
@@ -132,14 +132,14 @@ class Directory:
             pass
 
     def link(self, name: str, other: str) -> None:
-        """A second name of a file, or of a link itself, durably. Raises FileExistsError."""
+        """Adds the hard link `other` to a file, or to a symbolic link itself, durably. Raises FileExistsError."""
         with named(self.name / other):
             here = self.descriptor
             os.link(name, other, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
             os.fsync(here)
 
     def take(self, source: Path, name: str) -> None:
-        """Rename a finished file of a private directory to its place here, durably; what stood there is gone."""
+        """Renames a finished file of a private directory to `name` here, durably. Replaces an existing file."""
         with named(self.name / name):
             os.replace(source, name, dst_dir_fd=self.descriptor)
             os.fsync(self.descriptor)
@@ -147,10 +147,8 @@ class Directory:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Directory]:
-    """The directory of that name. As root, symbolic links on the way are followed where root made them.
-
-    Raises DirectoryUnsafe, OSError.
-    """
+    """Opens a directory. As root, symbolic links on the way are followed only if root made them. Raises DirectoryUnsafe
+    for any other link; OSError."""
     descriptor = _directory(path)
     try:
         with _named(descriptor, path):
@@ -161,8 +159,8 @@ def opened(path: Path) -> Iterator[Directory]:
 
 @contextmanager
 def private(path: Path, make: bool = True) -> Iterator[Directory]:
-    """A directory of ours that nobody else can write to, made with mode 0700 where it is missing (unless not to be
-    made: FileNotFoundError then). Raises DirectoryUnsafe, OSError."""
+    """Opens a directory of this account that nobody else can write to. If it is missing, creates it with mode 0700, or
+    raises FileNotFoundError without `make`. Raises DirectoryUnsafe, OSError."""
     if make:
         make_directories(path.parent)
     with opened(path.parent) as above:
@@ -174,8 +172,8 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
 
 
 def make_directories(path: Path, mode: int = 0o777) -> None:
-    """Make a directory and those above it that are missing. Links on the way are followed as in `opened`; os.makedirs
-    follows all. Raises DirectoryUnsafe, OSError."""
+    """Creates a directory and its missing parents. Links on the way are followed as in `opened`, whereas os.makedirs
+    follows all links. Raises DirectoryUnsafe, OSError."""
     try:
         with opened(path):
             return
@@ -186,9 +184,10 @@ def make_directories(path: Path, mode: int = 0o777) -> None:
 
 
 def on_the_way(path: Path) -> Iterator[os.stat_result]:
-    """Looks at the directories and symbolic links by which a path is reached, from the top on, as far as they exist.
+    """Yields the status of each directory and symbolic link on the way to a path, from the top on, as far as they
+    exist.
 
-    Whoever stops at the first that another account owns has followed nothing that this account could change.
+    A caller that stops at the first that another account owns has followed nothing that this account could change.
     """
     links = 0
     with closing(_components(path)) as components, suppress(FileNotFoundError, NotADirectoryError):
@@ -201,7 +200,7 @@ def on_the_way(path: Path) -> Iterator[os.stat_result]:
 
 @contextmanager
 def scratch(place: Path, prefix: str) -> Iterator[Directory]:
-    """A private directory below `place` under a new name, removed at the end with what is in it."""
+    """Creates a private directory with a new name in `place`; removes it with its contents at the end."""
     with opened(place) as above:
         name = above.path / f"{prefix}{os.urandom(8).hex()}"
         try:
@@ -221,9 +220,9 @@ def _make(above: Directory, name: str, mode: int = 0o700) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """A directory with all that is in it, links and FIFOs as such. (`shutil.rmtree` opens what it takes for a directory
-    as whatever stands there by then, and waits for a FIFO.) As root, each directory is first taken from its owner, who
-    could otherwise add files as fast as they are removed. Raises OSError."""
+    """Removes a directory with its contents, links and FIFOs as such. (`shutil.rmtree` may open what has replaced a
+    directory meanwhile, and waits for a FIFO.) As root, first takes each directory from its owner, who could otherwise
+    add files as fast as they are removed. Raises OSError."""
     with opened(path.parent) as above:
         _remove_tree(above.descriptor, path.name)
 
@@ -238,7 +237,7 @@ def _remove_tree(above: int, name: str) -> None:
             try:
                 os.unlink(one, dir_fd=here)
             except FileNotFoundError:
-                continue  # gone meanwhile
+                continue  # removed meanwhile
             except (IsADirectoryError, PermissionError):
                 _remove_inner(here, one)
     finally:
@@ -247,7 +246,7 @@ def _remove_tree(above: int, name: str) -> None:
 
 
 def _remove_inner(above: int, name: str) -> None:
-    """Also removes a file that has been put in the place of the directory."""
+    """Removes a directory, or a file that has replaced it."""
     try:
         _remove_tree(above, name)
     except FileNotFoundError:
@@ -257,23 +256,21 @@ def _remove_inner(above: int, name: str) -> None:
 
 
 def close_to_others(directory: int, mode: int = 0o700) -> None:
-    """Make the open directory ours alone. A process that has it open, or works in it, is kept out, too: the kernel
+    """Makes the open directory ours alone. That keeps out even a process that has it open, or works in it: the kernel
     checks the permissions for each name that is looked up or created."""
     os.fchown(directory, os.geteuid(), os.getegid())
     os.fchmod(directory, mode)
 
 
 def remove_empty(path: Path) -> None:
-    """Remove a directory in which nothing is. Links on the way are followed as in `opened`; os.rmdir follows all.
-
-    Raises DirectoryUnsafe, OSError.
-    """
+    """Removes an empty directory. Links on the way are followed as in `opened`, whereas os.rmdir follows all links.
+    Raises DirectoryUnsafe, OSError."""
     with opened(path.parent) as above:
         os.rmdir(path.name, dir_fd=above.descriptor)
 
 
 def require_private(status: os.stat_result, name: Path) -> None:
-    """Raise DirectoryUnsafe where somebody else could put files into a directory."""
+    """Raises DirectoryUnsafe if another account could put files into the directory."""
     if status.st_uid != os.geteuid():
         raise DirectoryUnsafe(path=name, reason=f"belongs to another account (uid {status.st_uid})")
     if status.st_mode & _OTHERS_WRITE:
@@ -283,7 +280,7 @@ def require_private(status: os.stat_result, name: Path) -> None:
 
 @contextmanager
 def checked_file(path: Path) -> Iterator[Path]:
-    """A regular file under a path that stays the same file, as `reading` would open it."""
+    """Yields a path that stays the same regular file, opened and checked as by `reading`."""
     descriptor, status = _seen(path)
     name = Path(plain.with_operator_paths(str(path)))
     try:
@@ -295,27 +292,24 @@ def checked_file(path: Path) -> Iterator[Path]:
 
 
 def reading(path: Path, links: bool = True) -> int:
-    """A regular file open for reading; never waits for a FIFO. As root, a symbolic link is followed where root made it;
-    without `links` none is.
-
-    Raises FileUnsafe, OSError.
-    """
+    """Opens a regular file for reading; never waits for a FIFO. As root, a symbolic link is followed only if root made
+    it; without `links` no link is followed. Raises FileUnsafe, OSError."""
     return _reopened(*_seen(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
 
 
 def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
-    """A file of passwords or keys, or a pipe of the shell (-y <(command)), open for reading. Links are followed as in
+    """Opens a file of passwords or keys, or a pipe of the shell (-y <(command)), for reading. Links are followed as in
     `reading`.
 
-    Raises UsageProblem if another account owns the file or may write to it, and unless it `may_be_read` by others, if
-    they may read it; FileUnsafe, OSError.
+    Raises UsageProblem if another account owns the file or may write to it, or (unless `may_be_read`) may read it;
+    FileUnsafe, OSError.
     """
     descriptor, status = _seen(path)
     try:
         name = plain.with_operator_paths(str(path))
         if not stat.S_ISFIFO(status.st_mode):
             require_regular(status, Path(name))
-        # Whoever types `sudo ditseed -y FILE` owns that file, and may do anything here as it is.
+        # An operator who types `sudo ditseed -y FILE` owns that file, and may act as root anyway.
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
             mend = "put it into a file that belongs to the account that runs ditseed"
             uid = status.st_uid
@@ -331,7 +325,7 @@ def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
 
 
 def device(path: Path, flags: int) -> int | None:
-    """A block device opened with these flags; None for anything else. Links are followed as in `reading`."""
+    """Opens a block device with `flags`; returns None for any other file. Links are followed as in `reading`."""
     descriptor, status = _seen(path)
     try:
         is_device = stat.S_ISBLK(status.st_mode)
@@ -341,7 +335,7 @@ def device(path: Path, flags: int) -> int | None:
 
 
 def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
-    """What stands there, opened for looking at it alone."""
+    """Returns an O_PATH descriptor of the file, and its status."""
     link = os.O_PATH | os.O_CLOEXEC if _THROUGH.fullmatch(str(path)) else LOOK
     descriptor = os.open(path, link)
     status = os.fstat(descriptor)
@@ -354,7 +348,7 @@ def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
 
 
 def require_regular(status: os.stat_result, name: Path, written: bool = False) -> None:
-    """Raise FileUnsafe for anything but a regular file; where it is written to, for one with a second name too."""
+    """Raises FileUnsafe unless the file is regular and, if `written`, has no second hard link."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode))
     if kind is not None:
         raise FileUnsafe(path=name, kind=kind)
@@ -363,7 +357,7 @@ def require_regular(status: os.stat_result, name: Path, written: bool = False) -
 
 
 def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -> int:
-    """Opened for real; takes over `descriptor`."""
+    """Opens the file of an O_PATH descriptor with `flags`, and closes `descriptor`."""
     try:
         require_regular(status, name, written=bool(flags & (os.O_WRONLY | os.O_RDWR)))
         with named(name):
@@ -392,7 +386,7 @@ def _is_trusted(status: os.stat_result) -> bool:
 
 
 def _directory(path: Path) -> int:
-    """Opens the directory for listing. A link of somebody else's on the way is an error for root."""
+    """Opens the directory for listing. Raises DirectoryUnsafe if root would follow another account's link."""
     links = 0
     try:
         with closing(_components(path)) as components:
@@ -446,7 +440,7 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
 
 
 def _looked_at(name: str, directory: int) -> tuple[int, os.stat_result]:
-    """A descriptor of what has that name, open for nothing, and its status, which a dead disk may not give."""
+    """Returns an O_PATH descriptor of `name`, and its status. Raises OSError, on a dead disk from fstat too."""
     descriptor = os.open(name, LOOK, dir_fd=directory)
     try:
         return descriptor, os.fstat(descriptor)
@@ -456,8 +450,8 @@ def _looked_at(name: str, directory: int) -> tuple[int, os.stat_result]:
 
 
 def _listable(here: int, path: Path) -> int:
-    """A descriptor that lists and syncs; one that only reaches what is inside if the directory may not be read. Takes
-    over `here`."""
+    """Returns a descriptor that lists and syncs the directory; if the directory may not be read, one that only reaches
+    its contents. Closes `here`."""
     try:
         with named(path):
             return os.open(".", _LIST, dir_fd=here)

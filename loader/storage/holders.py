@@ -1,9 +1,9 @@
 """Which processes use a file or directory: an open LMDB environment, open or mapped files, working directories.
 
-liblmdb keeps a shared fcntl lock on the first byte of lock.mdb for as long as an environment is open
-(mdb.c, mdb_env_share_locks), so asking the kernel for a conflicting lock names a holder. Nothing is locked by asking.
-A lock.mdb may have been removed, or be another one than slapd has open, while data.mdb is in use all the same: when
-nobody holds the lock, /proc is asked who has the data file.
+liblmdb keeps a shared fcntl lock on the first byte of lock.mdb while an environment is open (mdb.c,
+mdb_env_share_locks). F_GETLK for a conflicting lock therefore names a process that has it open, and locks nothing.
+lock.mdb may have been removed or replaced while data.mdb is in use: if there is no lock, /proc shows who has data.mdb
+open.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence
 
 
 def holder(directory: Path) -> int | None:
-    """Process ID of one that has the environment open (0: one in another PID namespace); None when nobody has, as far
-    as can be seen."""
+    """Returns the ID of a process that has the environment open; 0 if it is in another PID namespace. None if none is
+    visible by lock.mdb or /proc."""
     pid = locker(directory)
     return _user(directory)[0] if pid is None else pid
 
 
 def locker(directory: Path) -> int | None:
-    """The same by lock.mdb alone."""
+    """Returns the same as `holder`, by lock.mdb alone."""
     lock = directory / LOCK
     try:
         with held.opened(directory) as place:
-            descriptor = place.open(lock.name)  # asking needs no more, on a read-only mount neither
+            descriptor = place.open(lock.name)  # read-only is enough for F_GETLK, and works on a read-only mount
     except FileNotFoundError:
         return None
     except PermissionError:
@@ -52,22 +52,22 @@ def locker(directory: Path) -> int | None:
 
 
 def lock_holder(descriptor: int, byte: int) -> int | None:
-    """Process ID of one that has a lock on that byte of an open file (0: in another PID namespace); None when nobody
-    has."""
+    """Returns the ID of a process with a lock on that byte of an open file; 0 if it is in another PID namespace. None
+    if there is no lock."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 
 def _user(directory: Path) -> tuple[int | None, str | None]:
-    """A process that has the data file, and which processes could not be looked at."""
+    """Returns the ID of a process that uses the data file, and which processes could not be examined."""
     users = users_of(directory / DATA, directory / LOCK)
     return next((user.pid for user in users.found), None), users.unseen
 
 
 def require_unused(directory: Path) -> None:
-    """Raise TargetInUse while a process has the environment open. Warns when a process that could not be looked at may
-    have it open, and there is a database to lose."""
+    """Raises TargetInUse if a process has the environment open. Warns if there is a data.mdb that a process which could
+    not be examined may have open."""
     pid, unseen = locker(directory), None
     if pid is None:
         pid, unseen = _user(directory)
@@ -78,8 +78,8 @@ def require_unused(directory: Path) -> None:
 
 
 def require_heeded(directory: Path) -> None:
-    """Raise LockUnheeded while a process may write to the data file that has another lock.mdb open than the one that is
-    there, or none: a reader slot taken now would protect nothing."""
+    """Raises LockUnheeded if a process that may write to the data file does not have the present lock.mdb open: a
+    reader slot taken now would protect nothing."""
     for user in users_of(directory / DATA, directory / LOCK).found:
         if user.writes and not user.also:
             reason = f"it is open in another process{_told(user.pid)} that does not use its lock.mdb"
@@ -103,12 +103,11 @@ def _told(pid: int) -> str:
 
 # --- mapped ----------------------------------------------------------------------------------------------------------
 #
-# Which processes have a file open or mapped, whatever its name is by now: asked of /proc.
+# Which processes have a file open or mapped according to /proc, even if the file was renamed since.
 #
-# A process that maps a file of LMDB keeps a descriptor of it. A look at the descriptor gives the device and inode
-# number that stat gives; the lines of /proc/PID/maps may have another device (btrfs: that of the whole file system;
-# overlayfs: that of the layer below), so of a process whose descriptor told the file only the inode number is looked
-# for there.
+# A process that maps a file of LMDB keeps a descriptor of it, which has the device and inode number that stat returns.
+# The lines of /proc/PID/maps may have another device (btrfs: that of the whole file system; overlayfs: that of the
+# layer below). So if a descriptor has identified the file, only the inode number is searched for there.
 
 
 _INITIAL = 0xEFFFFFFC  # inode of the initial PID namespace, PROC_PID_INIT_INO of linux/proc_ns.h
@@ -117,7 +116,7 @@ _PROC = "/proc"
 
 @dataclass(frozen=True)
 class User:
-    """A process that maps a file or may write to it. also: it has the second file open too."""
+    """A process that maps a file or may write to it. `also`: whether it has the second file open too."""
 
     pid: int
     writes: bool
@@ -126,14 +125,14 @@ class User:
 
 @dataclass(frozen=True)
 class Users:
-    """`unseen`: which processes could not be looked at; None: all that matter were."""
+    """`unseen`: processes that could not be examined; None if all that matter were examined."""
 
     found: tuple[User, ...]
     unseen: str | None
 
 
 def users_of(path: Path, second: Path) -> Users:
-    """Of the file `path`, this process left out. Who only reads it without a map (a copy by `cp`) is no user."""
+    """Returns the users of `path`, without this process. A process that only reads it unmapped (`cp`) is no user."""
     try:
         file = os.stat(path)
     except FileNotFoundError:
@@ -147,7 +146,7 @@ def users_of(path: Path, second: Path) -> Users:
         except PermissionError:
             refused.append(pid)
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         else:
             found += [user] if user else []
     return Users(tuple(found), _unseen(refused))
@@ -159,7 +158,7 @@ def others() -> Iterator[str]:
 
 
 def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) -> User | None:
-    """Raises OSError."""
+    """Returns the process if it uses `file`. Raises OSError if it cannot be examined."""
     same: list[str] = []
     elsewhere = also = False
     for name, there in descriptors(pid):
@@ -177,7 +176,7 @@ def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) ->
 
 
 def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Through the directory's own descriptor: a host may have thousands of processes."""
+    """Yields the descriptors of a process. Reads them through one directory: a host may have thousands of processes."""
     place = os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in os.listdir(place):
@@ -209,7 +208,7 @@ def is_writable(pid: str, name: str) -> bool:
 
 
 def _unseen(refused: list[str]) -> str | None:
-    """Of the processes that may not be looked at, those of slapd and its tools matter."""
+    """Returns which processes could not be examined, if they may be slapd or its tools; else None."""
     slapds = [pid for pid in refused if "slap" in command_name(pid)]
     if slapds:
         return f"process {', '.join(slapds)} ({command_name(slapds[0])}) of another account"
@@ -221,7 +220,7 @@ def _unseen(refused: list[str]) -> str | None:
 
 
 def command_name(pid: str | int) -> str:
-    """Of a process; empty once it has ended."""
+    """Returns the name of a process; "" once it has ended."""
     try:
         return Path(f"{_PROC}/{pid}/comm").read_text().strip()
     except OSError:
@@ -230,20 +229,19 @@ def command_name(pid: str | int) -> str:
 
 # --- occupants -------------------------------------------------------------------------------------------------------
 #
-# Which processes keep a directory busy: by a file that they have open, mapped or locked there, or because they work
-# in it.
+# Which processes keep a directory busy: by a file there that is open, mapped or locked, or by working in it.
 #
 # Files are recognized by device and inode: a process in another mount namespace or another root directory, such as a
 # container, has the same files under other names.
 
 
-_DEEPEST = 250  # levels of directories below the top: os.fwalk keeps a descriptor of each open
+_DEEPEST = 250  # levels of directories below the top, for each of which os.fwalk keeps a descriptor open
 
 
 @dataclass(frozen=True)
 class Occupant:
-    """`pid`: 0 if the process is in another PID namespace. `how`: the rest of a sentence about it. `writes`: it has a
-    file there open for writing, or mapped, or has the lock of an LMDB environment there."""
+    """`pid`: 0 if the process is in another PID namespace. `how`: the predicate of a sentence about it. `writes`:
+    whether it has a file there open for writing, or mapped, or has the lock of an LMDB environment there."""
 
     pid: int
     name: str
@@ -258,7 +256,7 @@ class Occupant:
 
 @dataclass(frozen=True)
 class _Directory:
-    """The files of a directory: all of `devices` if a file system is mounted on it, else those of `inodes`."""
+    """The files of a directory: all on `devices` if a file system is mounted on it, else those in `inodes`."""
 
     top: str
     devices: frozenset[int]
@@ -268,18 +266,18 @@ class _Directory:
         return device in self.devices or (device, inode) in self.inodes
 
     def has_name(self, name: str) -> bool:
-        """For a file that was deleted or created meanwhile; names of a mounted file system prove nothing more."""
+        """Matches files that were deleted or created meanwhile; on a mounted file system `has` matches those too."""
         return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
 
 
 def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
-    """By what /proc reports, this process left out. `databases`: directories of LMDB environments below `top`, whose
-    locks are asked for, too. Processes that may not be looked at are missing (root sees all but those of other PID
-    namespaces)."""
+    """Returns the processes that use `top` according to /proc, without this process. `databases`: directories of LMDB
+    environments below `top`, whose locks are checked, too. Processes that may not be examined are missing (root sees
+    all but those of other PID namespaces)."""
     directory = _directory(top)
     users = (_occupant(pid, directory) for pid in map(int, others()))
     found = {one.pid: one for one in users if one is not None}
-    for pid in _lockers(directory):  # the kernel's NFS server locks files for its clients, and has none open
+    for pid in _lockers(directory):  # the kernel's NFS server locks files for its clients, and has them not open
         found.setdefault(pid, _named(pid, "has a file of it locked", False))
     for name in databases:
         locker = _locker(top / name)
@@ -298,8 +296,8 @@ def _directory(top: Path) -> _Directory:
         return _Directory(os.path.realpath(top), frozenset(), frozenset(_inodes(top)))
     major, minor = map(int, mount.device.split(":"))
     devices = {os.makedev(major, minor)}
-    with suppress(OSError):  # the device is dead
-        devices.add(os.stat(top).st_dev)  # btrfs: the device of its files is not that of the mount
+    with suppress(OSError):  # if the device is dead
+        devices.add(os.stat(top).st_dev)  # btrfs: its files have another device than the mount
     return _Directory(mount.target, frozenset(devices), frozenset())
 
 
@@ -326,7 +324,7 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
         ]
         writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(place, directory, is_near)
         stays = any(_is_in(f"{place}/{name}", directory, is_near) for name in ("cwd", "root", "exe"))
-    except OSError:  # it has ended, or is another account's
+    except OSError:  # it has ended, or belongs to another account
         return None
     if not (opened or writes or stays):
         return None
@@ -361,8 +359,8 @@ def _mapped_in(place: str, directory: _Directory, is_near: bool) -> bool:
 
 
 def _lockers(directory: _Directory) -> Iterator[int]:
-    """proc_locks(5) has the format. A lock of an open file description has no process, but then one has it open; one
-    that waits has an arrow, and one without an inode "<none>"."""
+    """Yields the processes with locks there; proc_locks(5) has the format. A lock of an open file description has no
+    process ID, but such a file is open; a waiting lock has an arrow, and one without an inode "<none>"."""
     for line in Path("/proc/locks").read_text().splitlines():
         words = line.split()
         if words[1] == "->" or words[5].startswith("<"):
@@ -378,6 +376,6 @@ def _locker(database: Path) -> int | None:
     try:
         return locker(database)
     except OSError as error:
-        if error.errno != errno.EIO:  # the device is dead
+        if error.errno != errno.EIO:  # EIO: the device is dead
             raise
         return None

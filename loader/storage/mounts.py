@@ -1,4 +1,4 @@
-"""Mounts: the one that a path is on, its line in /etc/fstab, and mounts that no other process sees."""
+"""Mounts: the one that a path is on, its line in /etc/fstab, and mounts in other mount namespaces."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`device`: its number, as "254:0". `root`: the directory of the file system that is mounted. `options`: of the
-    mount, then of the file system.
-    """
+    """`device`: its number, such as "254:0". `root`: the directory of the file system that is mounted. `options`: those
+    of the mount, then those of the file system."""
 
     device: str
     root: str
@@ -34,12 +33,12 @@ class Mount(msgspec.Struct, frozen=True):
 
     @property
     def is_bind(self) -> bool:
-        """Is a directory of the file system mounted, as mount --bind does it?"""
+        """Whether a directory of the file system is mounted, as by mount --bind."""
         return self.root != "/" and not self.is_subvolume
 
 
 class FstabEntry(msgspec.Struct, frozen=True):
-    """`number`: of the line, from 1. `rest`: the fifth and sixth field."""
+    """`number`: number of the line, from 1. `rest`: the fifth and sixth field."""
 
     number: int
     source: str
@@ -50,7 +49,7 @@ class FstabEntry(msgspec.Struct, frozen=True):
 
 
 def mount_of(path: Path) -> Mount:
-    """By the ID that the kernel gives the mount: a longer mount point in the list may be hidden by another one."""
+    """Returns the mount of a path, by the kernel's mount ID: a longer mount point may be hidden by another mount."""
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         told = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
@@ -58,13 +57,13 @@ def mount_of(path: Path) -> Mount:
         os.close(descriptor)
     number = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
     found = _all().get(number[1] if number else "")
-    if found is None:  # through /proc/PID/root, for example
+    if found is None:  # for example for a path through /proc/PID/root
         raise SystemFailed(path=path, reason="it is on a mount of another mount namespace")
     return found
 
 
 def base_of(bind: Mount) -> Mount | None:
-    """The mount that the directory of a bind mount is reached through; None where there is none."""
+    """Returns the mount by which the source directory of a bind mount can be reached, or None."""
     fits = (
         one
         for one in _all().values()
@@ -74,35 +73,34 @@ def base_of(bind: Mount) -> Mount | None:
 
 
 def on_device(number: str) -> str | None:
-    """A mount point of the device."""
+    """Returns a mount point of the device, or None."""
     return next((mount.target for mount in _all().values() if mount.device == number), None)
 
 
 def mounted_at(path: Path) -> Mount | None:
-    """What is mounted on `path` itself, the topmost; None where nothing is."""
+    """Returns the topmost mount on `path` itself, or None."""
     found = mount_of(path)
     return found if found.target == os.path.realpath(path) else None
 
 
 def inside(path: Path) -> tuple[str, str]:
-    """The device of the mount that `path` is on, and its path from the root of the file system."""
+    """Returns the device of the mount that `path` is on, and the path from the root of the file system."""
     mount = mount_of(path)
     rest = os.path.relpath(os.path.realpath(path), mount.target)
     return mount.device, os.path.normpath(f"{mount.root}/{rest}")
 
 
 def others_of(path: Path) -> list[str]:
-    """Mount points elsewhere that show what is in `path`, or a part of it: of the same file system, or bind mounts."""
+    """Returns other mount points that show `path` or a part of it: the same file system again, or bind mounts."""
     here = mount_of(path).target, os.path.realpath(path)
     return sorted(one for one in _showing(_all(), inside(path)) if one not in here)
 
 
 def elsewhere(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
-    """For each other mount namespace with a mount that shows it or a part of it, as `inside` names it: one of the
-    processes there, and the mount point."""
+    """Yields a process and a mount point of each other mount namespace that shows all or part of `shown`."""
     known = {os.stat("/proc/self/ns/mnt").st_ino}
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             number = os.stat(f"/proc/{pid}/ns/mnt").st_ino
             if number not in known:
                 targets = _showing(_all(pid), shown)
@@ -121,18 +119,18 @@ def is_within(path: str, top: str) -> bool:
 
 
 def _all(pid: str = "self") -> dict[str, Mount]:
-    """Of the mount namespace of a process, by ID."""
+    """Returns the mounts in the mount namespace of a process, by mount ID."""
     return parse(Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape"))
 
 
 def below(path: Path) -> list[str]:
-    """Mount points below `path`."""
+    """Returns the mount points below `path`."""
     top = os.path.realpath(path)
     return sorted(one.target for one in _all().values() if one.target.startswith(f"{top}/"))
 
 
 def parse(mountinfo: str) -> dict[str, Mount]:
-    """By mount ID; proc_pid_mountinfo(5) has the format."""
+    """Returns the mounts by mount ID; proc_pid_mountinfo(5) describes the format."""
     found = {}
     for line in mountinfo.splitlines():
         words = line.split(" ")
@@ -143,7 +141,7 @@ def parse(mountinfo: str) -> dict[str, Mount]:
 
 
 def fstab_of(target: str, fstab: Path = FSTAB) -> FstabEntry | None:
-    """The last one of that mount point, which is the one on top; None where there is none."""
+    """Returns the last line for a mount point, whose mount is the topmost; None if there is none."""
     try:
         text = fstab.read_text(errors="surrogateescape")
     except OSError:
@@ -152,7 +150,7 @@ def fstab_of(target: str, fstab: Path = FSTAB) -> FstabEntry | None:
 
 
 def entries(text: str) -> Iterator[FstabEntry]:
-    """fstab(5)."""
+    """Yields the entries of a text in the format of fstab(5)."""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if len(words) >= 3 and not words[0].startswith("#"):
@@ -164,5 +162,5 @@ def entries(text: str) -> Iterator[FstabEntry]:
 
 
 def _plain(word: str) -> str:
-    """Without the octal escapes of white space."""
+    """Decodes octal escapes, such as those of white space."""
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), word)

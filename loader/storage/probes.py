@@ -1,5 +1,5 @@
-"""What `storage watch` times in every round: direct reads past the page cache, durable writes and flock(2), at real-
-time priority. A probe that cannot measure says why."""
+"""The probes of `storage watch`: direct reads past the page cache, durable writes and flock(2), timed at real-time
+priority. A probe that cannot measure reports why."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ _COUNTED = Path("/proc/thread-self/io")
 
 
 class Unmeasurable(Exception):
-    """This cannot be timed, and why."""
+    """Something cannot be timed; the text is the reason."""
 
 
 class Timed(Protocol):
-    """Used by the thread that opened it. `size`: bytes of a read or a write, None where there are none.
-
-    `note`: what of it is not as asked, and why.
-    """
+    """An open probe, used only by the thread that opened it. `size`: bytes of a read or a write, None if there are
+    none. `note`: what differs from what was requested, and why."""
 
     @property
     def size(self) -> int | None: ...
@@ -39,14 +37,14 @@ class Timed(Protocol):
     def note(self) -> str | None: ...
 
     def once(self) -> float:
-        """Seconds that it took. Raises Unmeasurable; OSError or LoaderError where it failed."""
+        """Returns the seconds that it took. Raises Unmeasurable; OSError or LoaderError if it failed."""
 
     def close(self) -> None: ...
 
 
 def counted(what: str) -> int:
-    """Bytes that the kernel has read from devices (`read_bytes`), or written to them (`write_bytes`), for this thread.
-    Raises Unmeasurable."""
+    """Returns the bytes that the kernel has read from devices (`read_bytes`), or written to them (`write_bytes`), for
+    this thread. Raises Unmeasurable."""
     try:
         told = _COUNTED.read_text()
         return int(told.partition(f"\n{what}: ")[2].split()[0])
@@ -56,20 +54,20 @@ def counted(what: str) -> int:
 
 # --- realtime --------------------------------------------------------------------------------------------------------
 #
-# Priority for the calling thread: neither a busy processor nor the reads of others shall add to what it times.
+# Real-time priority for the calling thread, so that a busy processor and other reads do not add to the times.
 
 
-PRIORITY = 79  # of SCHED_FIFO: below the kernel's own threads that a driver may need
-_CLASS, _LEVEL = "1", "7"  # of ionice(1): real-time, its lowest level
+PRIORITY = 79  # of SCHED_FIFO; below those threads of the kernel that a driver may need
+_CLASS, _LEVEL = "1", "7"  # arguments of ionice(1): the real-time class, its lowest level
 
 
 def claim() -> tuple[str, ...]:
-    """What of it was not permitted, and why."""
+    """Sets both priorities of this thread. Returns which were not permitted, and why."""
     return tuple(word for word in (_io_priority(), _scheduling()) if word)
 
 
 def _scheduling() -> str | None:
-    try:  # children of the thread are ordinary ones
+    try:  # children of the thread get ordinary priority
         policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
         os.sched_setscheduler(0, policy, os.sched_param(PRIORITY))
     except OSError as error:
@@ -93,14 +91,14 @@ def _io_priority() -> str | None:
 # Timed reads past the page cache, and whether the kernel really fetched them from a device.
 
 
-LEAST = 512  # bytes: what is tried first
-_MOST = 65536  # bytes: the largest block of a file system that Linux mounts
-_OWN_FILE = 16 << 20  # bytes of the nameless file that is read where there is no other
+LEAST = 512  # bytes; the first size that is tried
+_MOST = 65536  # bytes; the largest block of a file system that Linux mounts
+_OWN_FILE = 16 << 20  # bytes of the nameless file that is read in a directory
 _CACHED = "the read came from a cache: the kernel fetched nothing from a device for it"
 
 
 class Reader:
-    """A file or a device, open for direct reads of `size` bytes; of one thread, whose reads the kernel counts.
+    """A file or device that is open for direct reads of `size` bytes, by one thread, whose reads the kernel counts.
 
     `note`: why `size` is not LEAST, or None.
     """
@@ -121,15 +119,15 @@ class Reader:
         os.close(self._descriptor)
 
     def once(self) -> float:
-        """A read at a random place."""
+        """Times a read at a random offset."""
         seconds, is_fetched = self._timed(self._place(), self.size)
         if not is_fetched:
             raise Unmeasurable(_CACHED)
         return seconds
 
     def _settle(self) -> None:
-        """The smallest size that is read from the device each time. A file system may take a direct read of less than
-        its block from the page cache and say nothing (btrfs does): the second read of a place shows it."""
+        """Finds the smallest size that is always read from the device. A file system may silently serve a direct read
+        of less than its block from the page cache (btrfs does): the second read at an offset reveals that."""
         refused, cached = 0, 0
         most = min(_MOST, self._extent())
         while self.size <= most:
@@ -146,7 +144,7 @@ class Reader:
         raise Unmeasurable("direct reads are refused")
 
     def _fits(self) -> bool | None:
-        """None where reads of that size are refused."""
+        """Returns whether reads of that size reach the device; None if they are refused."""
         place = self._place()
         try:
             self._timed(place, self.size)
@@ -163,7 +161,7 @@ class Reader:
         return f"{'; '.join(said)}; of {self.size} bytes instead" if said else None
 
     def _timed(self, place: int, size: int) -> tuple[float, bool]:
-        """Seconds; did the kernel count it as read from a device?"""
+        """Returns the seconds, and whether the kernel counted the read as from a device."""
         view = memoryview(self._buffer)[:size]
         before = counted("read_bytes")
         begun = time.perf_counter_ns()
@@ -172,7 +170,7 @@ class Reader:
         return took / 1e9, count == size and counted("read_bytes") - before >= size
 
     def _place(self) -> int:
-        """Of a file, one that has blocks: a hole is zeros that no device is asked for."""
+        """Returns a random offset; in a file, one that has blocks, because a hole is read without the device."""
         place = random.randrange(max(1, self._extent() // self.size)) * self.size
         return self._with_blocks(place) if self._is_file else place
 
@@ -185,7 +183,7 @@ class Reader:
         return place
 
     def _extent(self) -> int:
-        """Bytes from the beginning in which blocks are likely."""
+        """Returns how many bytes from the beginning are likely to have blocks."""
         if not self._is_file:
             return os.lseek(self._descriptor, 0, os.SEEK_END)
         status = os.fstat(self._descriptor)
@@ -193,7 +191,7 @@ class Reader:
 
 
 def opened(path: Path) -> Reader:
-    """A block device, a regular file, or a directory, in which a nameless file is made.
+    """Opens a block device, a regular file, or a nameless file in a directory.
 
     Raises Unmeasurable, FileUnsafe, DirectoryUnsafe, OSError.
     """
@@ -228,16 +226,16 @@ def _past_the_cache(descriptor: int) -> None:
 
 # --- durable write ---------------------------------------------------------------------------------------------------
 #
-# Timed writes that end when the device has them: those of a mirror, when every leg has.
+# Timed writes that end when the device has the data; on a mirror, when every leg has it.
 
 
 SIZE = 4096  # bytes of a write: a page of LMDB
-_ROOM = 4 << 20  # bytes of the file
+_ROOM = 4 << 20  # bytes; size of the file
 _FLAGS = os.O_WRONLY | os.O_DSYNC | os.O_DIRECT | os.O_CLOEXEC
 
 
 class Writer:
-    """Overwrites blocks of a nameless file, which is written once before: no write has to find room for itself."""
+    """Overwrites blocks of a nameless file that was filled before, so that no write has to allocate space."""
 
     size: int = SIZE
     note: str | None = None
@@ -278,11 +276,11 @@ def _durably(descriptor: int) -> int:
 
 # --- file lock -------------------------------------------------------------------------------------------------------
 #
-# Timed flock(2): a lock that nobody else holds is had at once, unless the system is slow or a cluster is asked.
+# Timed flock(2): a lock that nobody else has is granted at once, unless the system is slow or a cluster is asked.
 
 
 class FileLock:
-    """Of a nameless file."""
+    """Times flock(2) on a nameless file."""
 
     size: int | None = None
     note: str | None = None
@@ -292,7 +290,7 @@ class FileLock:
         self._descriptor = files.made(directory)
 
     def once(self) -> float:
-        """Locked, and unlocked."""
+        """Times a lock and an unlock."""
         begun = time.perf_counter_ns()
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)

@@ -22,11 +22,11 @@ from loader.errors import FULL, FULL_ERRNOS, PackageMissing, RemoteFailed, Remot
 
 _log = logging.getLogger(__name__)
 
-SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # modules, for their packages are optional
-_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # such as ditseed gives
+SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # modules are named, because their packages are optional
+_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the form of ditseed's own file names
 _CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes of a read, and of a request
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
-# Each library has a root of errors of its own.
+# Each library has its own base class of errors.
 _TRANSPORTS = {"botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs"}
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
 _BUCKET_HINT = "Create the bucket with the tools of the provider, or correct its name after s3://."
@@ -36,7 +36,7 @@ _HINT = "Look whether the server runs and can be reached, then run the same comm
 
 @dataclass(frozen=True)
 class Location:
-    """`s3://BUCKET/PREFIX` or `sftp://USER@HOST:PORT/DIRECTORY`. root: without a slash at the end."""
+    """`s3://BUCKET/PREFIX` or `sftp://USER@HOST:PORT/DIRECTORY`. `root`: path without a slash at the end."""
 
     url: str
     scheme: str
@@ -54,7 +54,7 @@ def is_remote(text: str) -> bool:
 
 
 def parse(text: str) -> Location:
-    """Raises UsageProblem; its message never repeats what may hold a password."""
+    """Raises UsageProblem, whose message never has a part that may be a password."""
     split = urlsplit(text)
     if split.scheme not in SCHEMES or "::" in text:
         known = " and ".join(f"{scheme}://" for scheme in SCHEMES)
@@ -79,14 +79,14 @@ def parse(text: str) -> Location:
 
 @dataclass(frozen=True)
 class Store:
-    """A location that is connected. Names are relative to it, `DIRECTORY/FILE` or `FILE`."""
+    """A connected location. Names are relative to it: `DIRECTORY/FILE` or `FILE`."""
 
     place: Location
     system: Any
 
     def names(self, directory: str = "") -> dict[str, int]:
-        """The files in a directory, with sizes in bytes, and its directories (-1). Other names than ditseed's are left
-        out: they may lead anywhere. Raises FileNotFoundError."""
+        """Returns the files in a directory with their sizes in bytes, and its directories with -1. Names that ditseed
+        would not give are left out: they may lead anywhere. Raises FileNotFoundError."""
         with _explained(self.place):
             listed = self.system.ls(self._path(directory), detail=True)
         return {
@@ -97,7 +97,7 @@ class Store:
         }
 
     def read(self, name: str, most: int) -> bytes:
-        """A small file, at most one byte more than `most`. Raises FileNotFoundError."""
+        """Returns a small file, or the first `most` + 1 bytes of a larger one. Raises FileNotFoundError."""
         try:
             return b"".join(self.chunks(name, min(self._size(name), most + 1)))
         except RemoteFailed:  # a shorter file may have replaced it since its size was requested
@@ -108,14 +108,14 @@ class Store:
             return int(self.system.info(self._path(name))["size"])
 
     def chunks(self, name: str, size: int) -> Iterator[bytes]:
-        """The first `size` bytes. Raises FileNotFoundError."""
+        """Yields the first `size` bytes. Raises FileNotFoundError."""
         with _explained(self.place), self.system.open(self._path(name), "rb", block_size=_BLOCK, size=size) as file:
             while size and (chunk := file.read(min(size, _CHUNK))):
                 size -= len(chunk)
                 yield chunk
 
     def put(self, source: Path, name: str) -> None:
-        """The name on the server is that of the whole file, or there is none."""
+        """Uploads a file. The name appears on the server only once the file is complete."""
         with self._writing(name):
             self.system.put_file(str(source), self._path(name))
             stored, wanted = self._size(name), source.stat().st_size
@@ -128,12 +128,12 @@ class Store:
             self.system.pipe_file(self._path(name), content, mode="create")
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a small file, in place of a former one."""
+        """Writes a small file; replaces an existing one."""
         with self._writing(name):
             self.system.pipe_file(self._path(name), content)
 
     def require_space(self, needed: int) -> None:
-        """Raises RemoteFull, if the server tells how much is free; those of S3 do not."""
+        """Raises RemoteFull if too little is free. Servers of S3, and some others, do not report that."""
         if self.place.scheme == "s3":
             return
         with _explained(self.place):
@@ -142,7 +142,7 @@ class Store:
             raise RemoteFull(place=self.place, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
     def remove(self, name: str) -> None:
-        """The file may be gone already. Raises RemovalRefused."""
+        """Removes a file if it exists. Raises RemovalRefused."""
         with _explained(self.place):
             try:
                 self.system.rm_file(self._path(name))
@@ -152,7 +152,7 @@ class Store:
                 raise RemovalRefused(place=self.place, reason=error.strerror or error) from error
 
     def remove_directory(self, name: str) -> None:
-        """An empty one. S3 has none."""
+        """Removes an empty directory. S3 has no directories."""
         if self.place.scheme == "sftp":
             with _explained(self.place):
                 self.system.rmdir(self._path(name))
@@ -175,7 +175,7 @@ class Store:
 
 @contextmanager
 def opened(place: Location) -> Iterator[Store]:
-    """Raises PackageMissing, RemoteFailed."""
+    """Connects to a location. Raises PackageMissing, RemoteFailed."""
     try:
         module: Any = import_module(SCHEMES[place.scheme])
     except ImportError as error:
@@ -197,9 +197,9 @@ def opened(place: Location) -> Iterator[Store]:
             system.close()
 
 
-@cache  # once a run, which may open a repository again
+@cache  # once in a run, which may open a repository several times
 def _warn_if_clear(endpoint: str) -> None:
-    """For endpoints such as http://minio:9000, unless nothing leaves this host."""
+    """Warns of endpoints such as http://minio:9000, unless they are on this host."""
     url = urlsplit(endpoint)
     try:
         is_loopback = ip_address(url.hostname or "").is_loopback
@@ -215,7 +215,7 @@ def _warn_if_clear(endpoint: str) -> None:
 
 @contextmanager
 def _explained(place: Location) -> Iterator[None]:
-    """Turns the errors of the libraries into ours, but not those that say that a file exists, or does not."""
+    """Turns errors of the libraries into ours, except FileNotFoundError and FileExistsError."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):

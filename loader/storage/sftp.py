@@ -1,6 +1,6 @@
-"""fsspec's SFTP as ssh(1) would connect: only to hosts whose keys are known.
+"""fsspec's SFTP, which connects as ssh(1) does: only to hosts whose keys are known.
 
-Imported only where it is used, for its packages are optional (the extra `remote`).
+Imported only where it is used, because its packages are optional (the extra `remote`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from paramiko.sftp import CMD_EXTENDED
 
 KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 _PARTIAL = ".partial"
-_FULL = 1 << 20  # bytes; a write that fails where less is free has failed for want of room
-_PATIENCE = 60.0  # seconds in which a server has to begin an answer
+_FULL = 1 << 20  # bytes; a write that fails while less is free has failed for lack of space
+_PATIENCE = 60.0  # seconds that a server may take to begin an answer
 
 
 class Sftp(SFTPFileSystem):  # type: ignore[misc]
-    """Keys of hosts from known_hosts of the account and of the host; own keys from the agent and ~/.ssh."""
+    """Host keys come from known_hosts of the account and of the host; own keys from the agent and ~/.ssh."""
 
     def _connect(self) -> None:
         self.client = paramiko.SSHClient()
@@ -40,7 +40,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
         self.client.close()
 
     def makedirs(self, path: str, exist_ok: bool = True, mode: int = 0o700) -> None:
-        """For nobody else to see."""
+        """Creates a directory and its missing parents with mode 0700."""
         try:
             self.ftp.stat(path)
         except FileNotFoundError:
@@ -48,7 +48,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             self.ftp.mkdir(path, mode)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: object) -> None:
-        """mode: "create" raises FileExistsError where there is a file."""
+        """Writes a file. `mode` "create" raises FileExistsError if the file exists."""
         if mode == "create":
             self._create(path, value)
             return
@@ -67,7 +67,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             file.write(content)
 
     def put_file(self, lpath: str, rpath: str, **options: object) -> None:
-        """All of it or nothing has that name."""
+        """Uploads a file, whose name appears only once it is complete."""
         with self._partial(rpath) as partial:
             with self.ftp.open(partial, "wb") as file:
                 file.chmod(0o600)
@@ -82,7 +82,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 
     @contextmanager
     def _removed_if_it_fails(self, path: str) -> Iterator[None]:
-        """Half a file would keep a full server full, and half a lock would be a lock."""
+        """Removes the file on an error: a partial file would keep a full server full, and a partial lock would lock."""
         try:
             yield
         except OSError as error:
@@ -94,7 +94,8 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             raise
 
     def _is_full(self, path: str, error: OSError) -> bool:
-        """SFTP has no word for it (SSH_FX_FAILURE), but sshd's extension tells how much is free."""
+        """Returns whether the server is full. SFTP has no error for that, but an extension of sshd reports free
+        space."""
         if error.errno is not None:
             return False
         with suppress(OSError):
@@ -103,7 +104,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
         return False
 
     def free_bytes(self, path: str) -> int | None:
-        """On the file system of a directory. None: the server does not tell (statvfs@openssh.com is an extension)."""
+        """Returns the free bytes of a file system; None if the server lacks the extension statvfs@openssh.com."""
         try:
             _, answer = self.ftp._request(CMD_EXTENDED, "statvfs@openssh.com", path)
         except OSError as error:
@@ -115,5 +116,5 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 
     def open(self, path: str, mode: str = "rb", size: int = 0, **options: object) -> IO[bytes]:
         file = self.ftp.open(path, mode)
-        file.prefetch(size)  # one question after the other would wait for each answer
+        file.prefetch(size)  # else each request would wait for the answer to the one before
         return cast("IO[bytes]", file)

@@ -1,6 +1,6 @@
-"""What is known of the storage below a path: mount, file system, logical volumes, devices, space; and whether a disk is
-unused. Nothing is written. A tool of the system (lvs, pvs, tune2fs, ...) that is absent or refuses is noted, and its
-fact is missing."""
+"""Reads the facts of the storage below a path (mount, file system, logical volumes, devices, space), and whether a disk
+is unused. Writes nothing. If a system tool (lvs, pvs, tune2fs, ...) is absent or fails, the fact is missing and listed
+as Unseen."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from loader.storage import files, mounts
 from loader.storage.mounts import FstabEntry, Mount
 
 SYS = Path("/sys")
-_SECTOR = 512  # bytes: the unit of sizes and starts in sysfs, whatever the device's sectors are
+_SECTOR = 512  # bytes; the unit of sizes and starts in sysfs, whatever the sector size of the device
 _DM_KINDS = {"LVM": "lvm", "CRYPT": "crypt", "mpath": "multipath"}
-# Administrators' programs; the path of an ordinary user or of cron often lacks sbin.
+# Directories of administrators' programs, which the PATH of an ordinary user or of cron often lacks.
 _ALSO = "/usr/local/sbin:/usr/sbin:/sbin"
 Parsed = TypeVar("Parsed")
 
 
 class Unseen(msgspec.Struct, frozen=True):
-    """What could not be looked at, and why."""
+    """A fact that could not be read, and why."""
 
     what: str
     why: str
 
 
 class Asker:
-    """Runs tools, and keeps a list of those that gave no answer."""
+    """Runs tools, and keeps a list of the facts that they did not give."""
 
     def __init__(self) -> None:
         self._unseen: list[Unseen] = []
@@ -51,7 +51,7 @@ class Asker:
         self._unseen.append(Unseen(what, why))
 
     def output(self, what: str, tool: str, *arguments: str) -> str | None:
-        """What the tool prints; None, and `what` is noted as not looked at, when it gives no answer."""
+        """Returns what the tool prints. If it is missing or fails, returns None and lists `what` as unseen."""
         program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_ALSO}")
         if program is None:
             self.missed(what, f"{tool} is not installed")
@@ -64,7 +64,7 @@ class Asker:
         return answer.out.decode("utf-8", "replace")
 
     def parsed(self, what: str, tool: str, text: str | None, parse: Callable[[str], Parsed]) -> Parsed | None:
-        """What the tool's answer means; None, and `what` is noted, when it is not in its documented form."""
+        """Returns the parsed text. If it is not in the documented form, returns None and lists `what` as unseen."""
         if text is None:
             return None
         try:
@@ -74,7 +74,7 @@ class Asker:
             return None
 
 
-# --- logical volumes, and the physical volumes that their extents are on ---------------------------------------------
+# --- logical volumes and physical volumes ----------------------------------------------------------------------------
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _SEGMENTS = (
@@ -85,15 +85,16 @@ _PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
 
 
 class _Answer(msgspec.Struct):
-    """Numbers are strings; lvs adds what it logged."""
+    """The JSON of lvs and pvs, whose numbers are strings. The log that lvs adds is ignored."""
 
     report: list[dict[str, list[dict[str, str]]]]
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """`extents`: how many of the volume. `legs`: (physical volume, extents on it); `stripe_size` in bytes, 0: none.
+    """`extents`: number of extents in the segment. `legs`: (physical volume, extents on it). `stripe_size`: bytes, 0:
+    none.
 
-    `data_stripes`: those without the copies of raid10 and the parity of raid5; for raid1 lvs counts the copies.
+    `data_stripes`: stripes without the copies of raid10 and the parity of raid5; for raid1 lvs counts the copies.
     """
 
     kind: str
@@ -105,7 +106,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """`pool`: of a thin volume, the name of its pool. Percentages: of a pool; None elsewhere. Sizes in bytes."""
+    """`pool`: the name of a thin volume's pool. Percentages: space used in a thin pool, else None. Sizes in bytes."""
 
     name: str
     group: str
@@ -124,7 +125,7 @@ class Volume(msgspec.Struct, frozen=True):
 
     @property
     def legs(self) -> dict[str, int]:
-        """Physical volume -> extents of this volume on it."""
+        """Maps each physical volume to the number of this volume's extents on it."""
         extents: Counter[str] = Counter()
         for segment in self.segments:
             extents.update(dict(segment.legs))
@@ -132,7 +133,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PhysicalVolume(msgspec.Struct, frozen=True):
-    """`start`: bytes before its first extent. `disks`: that it is on; empty where the kernel does not tell."""
+    """`start`: bytes before its first extent. `disks`: paths of the disks below; empty if the kernel lists none."""
 
     name: str
     group: str
@@ -147,17 +148,17 @@ class PhysicalVolume(msgspec.Struct, frozen=True):
 
 
 class Volumes(msgspec.Struct, frozen=True):
-    """All of this host."""
+    """All logical and physical volumes of this host."""
 
     logical: tuple[Volume, ...] = ()
     physical: tuple[PhysicalVolume, ...] = ()
 
     def at(self, path: str) -> Volume | None:
-        """The volume of a device-mapper path."""
+        """Returns the logical volume with this device-mapper path, or None."""
         return next((one for one in self.logical if one.path == path), None)
 
     def named(self, group: str, name: str) -> Volume | None:
-        """lvs writes the names of hidden volumes in brackets."""
+        """Returns the logical volume, or None. `name`: without the brackets that lvs writes around hidden volumes."""
         return next((one for one in self.logical if (one.group, one.name.strip("[]")) == (group, name)), None)
 
     def of_group(self, group: str) -> tuple[PhysicalVolume, ...]:
@@ -165,7 +166,7 @@ class Volumes(msgspec.Struct, frozen=True):
 
 
 def volumes(asker: Asker) -> Volumes:
-    """Empty where the tools give no answer, or one that is not theirs."""
+    """Returns the volumes of this host; empty if lvs or pvs fails or prints an unknown form."""
     segments = asker.output("logical volumes", "lvs", "-a", *_FORM, "--segments", "-o", _SEGMENTS)
     physical = asker.output("physical volumes", "pvs", *_FORM, "-o", _PHYSICAL)
     logical = asker.parsed("logical volumes", "lvs", segments, parse_segments) or ()
@@ -230,7 +231,7 @@ def _segment(row: dict[str, str]) -> Segment:
 
 
 def _leg(words: str) -> tuple[str, int]:
-    """Of "/dev/sda:100-199"."""
+    """Parses "/dev/sda:100-199" into the path and the number of extents."""
     name, _, extents = words.rpartition(":")
     first, _, last = extents.partition("-")
     return name, int(last) - int(first) + 1
@@ -241,7 +242,7 @@ def _whole(text: str) -> int:
 
 
 def _percent(text: str) -> float | None:
-    """lvs writes them as the locale does."""
+    """Parses a percentage, which lvs writes with the decimal separator of the locale."""
     return float(text.replace(",", ".")) if text else None
 
 
@@ -253,9 +254,9 @@ _NO_COW = 0x00800000
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """In bytes; stripe unit and width are 0 where it was made for none. `groups`: of allocation; 0 for ext.
+    """Sizes in bytes; stripe unit and width are 0 if it was made without. `groups`: allocation groups; 0 for ext.
 
-    `journal`: does it have one; xfs always does.
+    `journal`: whether it has a journal, as xfs always does.
     """
 
     block: int
@@ -266,7 +267,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 class Space(msgspec.Struct, frozen=True):
-    """Bytes. `free`: what the current user may still write."""
+    """Sizes in bytes. `free`: bytes that the current user may still write."""
 
     size: int
     free: int
@@ -274,7 +275,7 @@ class Space(msgspec.Struct, frozen=True):
 
 
 def parameters(mount: Mount, asker: Asker) -> Parameters | None:
-    """None where it is of another kind, or nobody tells."""
+    """Returns the parameters of an xfs or ext file system; None for any other, or if the tool fails."""
     what = f"parameters of the {mount.kind} file system"
     if mount.kind == "xfs":
         return of_xfs(asker.output(what, "xfs_info", mount.target) or "")
@@ -284,7 +285,7 @@ def parameters(mount: Mount, asker: Asker) -> Parameters | None:
 
 
 def of_xfs(text: str) -> Parameters | None:
-    """From xfs_info(8), which counts stripes in blocks."""
+    """Parses the output of xfs_info(8), which counts stripes in blocks."""
     data = re.search(r"^data .*?bsize=(\d+).*?sunit=(\d+)\s+swidth=(\d+)", text, re.M | re.S)
     groups = re.search(r"agcount=(\d+)", text)
     if not data or not groups:
@@ -294,7 +295,7 @@ def of_xfs(text: str) -> Parameters | None:
 
 
 def of_ext(text: str) -> Parameters | None:
-    """From tune2fs(8), which counts stripes in blocks, and leaves them out where there are none."""
+    """Parses the output of tune2fs(8), which counts stripes in blocks, and omits them if there are none."""
     found = dict(re.findall(r"^([A-Z][\w ]+):\s+(\d+)$", text, re.MULTILINE))
     if "Block size" not in found:
         return None
@@ -306,7 +307,7 @@ def of_ext(text: str) -> Parameters | None:
 
 
 def is_without_cow(path: Path) -> bool:
-    """Does the file or directory have the attribute C of chattr(1)?"""
+    """Returns whether the file or directory has the attribute C of chattr(1)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         answer = fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8))
@@ -321,10 +322,10 @@ def is_without_cow(path: Path) -> bool:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """Sizes in bytes. `min_io` and `opt_io`: 0 or as small as a sector where the device states none.
+    """Sizes in bytes. `min_io` and `opt_io`: 0 or as small as a sector if the device reports none.
 
-    `kind`: disk, partition, lvm, crypt, multipath, dm, loop, or md and its level. `on`: names of those below it.
-    `scheduler` and `write_cache`: None where it has none of its own. `file`: what a loop device shows.
+    `kind`: disk, partition, lvm, crypt, multipath, dm, loop, or md and its level. `on`: names of the devices right
+    below. `scheduler` and `write_cache`: None if the device has none of its own. `file`: backing file of a loop device.
     """
 
     name: str
@@ -348,13 +349,13 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def stack(number: str, sys: Path = SYS) -> tuple[Device, ...]:
-    """The device of that number ("254:0") and all that it stands on, the upper ones first, each once."""
+    """Returns the device with this number ("254:0") and all devices below, each once, the upper ones first."""
     place = sys / "dev/block" / number
     return tuple(_down([place.resolve()], sys)) if place.exists() else ()
 
 
 def number_of(source: str) -> str | None:
-    """The number of a block device by its path: btrfs gives its mounts a number that no device has."""
+    """Returns the number of a block device from its path, or None: a btrfs mount has a number that no device has."""
     try:
         status = os.stat(source)
     except (OSError, ValueError):
@@ -363,7 +364,7 @@ def number_of(source: str) -> str | None:
 
 
 def of_btrfs(name: str, sys: Path = SYS) -> tuple[str, ...]:
-    """Numbers of all devices of the btrfs that `name` belongs to."""
+    """Returns the numbers of all devices of the btrfs that the device `name` belongs to."""
     for group in sys.glob("fs/btrfs/*/devices"):
         if (group / name).exists():
             return tuple(_text(one / "dev") for one in sorted(group.iterdir()))
@@ -424,7 +425,7 @@ def _kind(place: Path) -> str:
 
 
 def _schedulers(text: str) -> tuple[tuple[str, ...], str | None]:
-    """Of "none [mq-deadline]": what it offers, and the one in use."""
+    """Parses "none [mq-deadline]" into the available schedulers and the active one."""
     chosen = re.search(r"\[(.+?)\]", text)
     return tuple(re.findall(r"[\w-]+", text)), chosen[1] if chosen else None
 
@@ -435,7 +436,7 @@ def _number(path: Path) -> int:
 
 
 def _text(path: Path) -> str:
-    """Empty where the kernel or the kind of device has no such file."""
+    """Returns the file's text; "" if the kernel or the kind of device has no such file."""
     try:
         return path.read_text(errors="surrogateescape").strip()
     except OSError:
@@ -446,9 +447,9 @@ def _text(path: Path) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`devices`: the upper ones first; none of a file system without one. `no_cow`: of the path, on btrfs.
+    """`devices`: the upper ones first; empty if the file system has none. `no_cow`: the path has none, on btrfs.
 
-    `base`: of a bind mount, the mount that its directory is reached through, and `base_fstab` its line in /etc/fstab.
+    `base`: for a bind mount, the mount that has its source directory. `base_fstab`: the line of `base` in /etc/fstab.
     """
 
     path: str
@@ -470,13 +471,13 @@ class Facts(msgspec.Struct, frozen=True):
 
     @property
     def volume(self) -> Volume | None:
-        """The logical volume that the file system is on, or the upper one of those below."""
+        """The uppermost logical volume below the file system; None if there is none."""
         volumes = (self.volumes.at(device.path) for device in self.devices if device.kind == "lvm")
         return next(filter(None, volumes), None)
 
 
 def of(path: Path) -> Facts:
-    """Raises NoSuchPath, NotPermitted."""
+    """Returns the facts of `path`. Raises NoSuchPath, NotPermitted."""
     asker = Asker()
     with files.explained(path):
         mount = mounts.mount_of(path)
@@ -500,7 +501,7 @@ def of(path: Path) -> Facts:
 
 
 def devices_of(mount: Mount) -> tuple[Device, ...]:
-    """The upper ones first; none of a file system without one."""
+    """Returns the devices below a mount, the upper ones first; empty for a file system without a device."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
     number = number_of(mount.source) if mount.kind == "btrfs" else None
@@ -510,13 +511,13 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
     return tuple({one.name: one for one in all_of_them}.values())
 
 
-# --- disks that are to be given away ---------------------------------------------------------------------------------
+# --- disks for a new volume ------------------------------------------------------------------------------------------
 
 
 def unused(path: str) -> tuple[Device, ...]:
-    """The device and those below it, once it is seen that nothing uses it and no signature is on it.
+    """Returns the device and those below it, if nothing uses it and it has no signature.
 
-    Raises DiskInUse, NoSuchPath, NotPermitted, UsageProblem.
+    Raises DiskInUse, NoSuchPath, NotPermitted; UsageProblem if `path` is no block device.
     """
     with files.explained(Path(path)):
         os.stat(path)
@@ -537,7 +538,7 @@ def unused(path: str) -> tuple[Device, ...]:
 
 
 def _require_free(path: str) -> None:
-    """The kernel lets nobody have a block device for itself that is mounted, swapped to, or below another one."""
+    """Raises DiskInUse if O_EXCL fails: the device is mounted, swapped to, or below another device."""
     with files.explained(Path(path)):
         try:
             os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -549,7 +550,7 @@ def _require_free(path: str) -> None:
 
 
 def _signatures(path: str) -> tuple[str, ...]:
-    """Their kinds; wipefs without options only reads."""
+    """Returns the kinds of signatures; wipefs without options only reads. Raises DiskInUse if wipefs fails."""
     with files.explained(Path(path)):
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     asker = Asker()
@@ -566,7 +567,7 @@ class _Signature(msgspec.Struct):
 
 
 def _kinds(text: str) -> tuple[str, ...]:
-    if not text.strip():  # nothing at all is how some versions say it
+    if not text.strip():  # some versions of wipefs print nothing if there are no signatures
         return ()
     answer = msgspec.json.decode(text, type=dict[str, list[_Signature]])
     return tuple(signature.type for signature in answer["signatures"])

@@ -1,7 +1,7 @@
-"""Temporary directories, also those of runs that were killed: copies of configurations hold passwords.
+"""Temporary directories, and removal of those of killed runs: copies of configurations contain passwords.
 
-Each is locked as long as its process lives, and the kernel drops the lock with the process: the next ditseed removes
-what nobody holds any more.
+Each is locked while its process lives, and the kernel drops the lock with the process. The next ditseed removes
+directories that are not locked.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from loader import child
 from loader.errors import DirectoryUnsafe
 from loader.storage import files, held
 
-PREFIX = "ditseed-held-"  # only what bears it has a lock
-_ALL_MAPPED = ["0", "0", str(2**32 - 1)]  # /proc/self/uid_map outside of user namespaces
+PREFIX = "ditseed-held-"  # only directories with this prefix are locked
+_ALL_MAPPED = ["0", "0", str(2**32 - 1)]  # content of /proc/self/uid_map outside of user namespaces
 _UNMAPPED = 65534  # fs.overflowuid
 
 
 @contextmanager
 def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
-    """A private one below `place` (default: $TMPDIR or /tmp), which may be given to another account, whole.
+    """Creates a private directory in `place` (default: $TMPDIR or /tmp), which may be given to another account.
 
     Raises DirectoryUnsafe, OSError.
     """
@@ -36,7 +36,7 @@ def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
         made, lock = _locked(kind, top)
         undoing.append(lambda: files.remove_tree(made))
     try:
-        # What is around it stays ours: so a later run knows it for one of ours, whomever the inside was given to.
+        # The outer directory stays ours, so that a later run recognizes it even if `inside` belongs to another account.
         inside = made / "inside"
         inside.mkdir(mode=0o700)
         yield inside
@@ -57,7 +57,7 @@ def lasting(place: Path) -> Path:
     others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
     with held.opened(place) as opened:
         real = Path(os.readlink(opened.path))
-        # Not strict: a link that takes the place of a directory meanwhile adds a step, with its own owner.
+        # Not strict: a link that replaces a directory meanwhile adds a step, with its own owner.
         steps = [*zip((*reversed(real.parents), real), held.on_the_way(real), strict=False)]
         for directory, status in steps if is_root else steps[-1:]:
             at = "" if directory == real else f"is below {directory}, which "
@@ -72,7 +72,7 @@ def lasting(place: Path) -> Path:
 
 
 def _unmapped() -> set[int]:
-    """In a user namespace, such as that of a rootless container, the host's root appears as this account."""
+    """Returns the account that the host's root appears as in a user namespace, as in a rootless container."""
     try:
         mapped = Path("/proc/self/uid_map").read_text().split()
     except OSError:
@@ -81,11 +81,11 @@ def _unmapped() -> set[int]:
 
 
 def _locked(kind: str, top: Path) -> tuple[Path, int]:
-    """It has the name by which others know it only once it is locked."""
+    """Creates a directory, and renames it to a name that `sweep` recognizes only once it is locked."""
     new = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
     new.chmod(0o711)
     lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with suppress(OSError):  # where nothing can be locked, nothing is swept
+    with suppress(OSError):  # where locking fails, `sweep` removes nothing
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     made = top / f"{PREFIX}{kind}-{new.name.removeprefix('.ditseed-')}"
     new.rename(made)
@@ -94,8 +94,8 @@ def _locked(kind: str, top: Path) -> tuple[Path, int]:
 
 @functools.cache
 def sweep(top: Path | None = None) -> None:
-    """Remove what killed runs left there. Once in a process."""
-    place = top or Path(os.environ.get("TMPDIR") or "/tmp")  # `gettempdir` tries to write
+    """Removes what killed runs left in `top` (default: $TMPDIR or /tmp), once in a process."""
+    place = top or Path(os.environ.get("TMPDIR") or "/tmp")  # `gettempdir` would try to write
     for left in place.glob(f"{PREFIX}*"):
         with suppress(OSError, DirectoryUnsafe), held.private(left, make=False) as found:
             fcntl.flock(found.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,9 +1,9 @@
 """A directory tree: its contents, whether it still equals a copy, and the copying, with owners, modes, ACLs, times,
 hard links and holes.
 
-Everything is reached through descriptors, one component at a time, and no symbolic link is followed. Left out are
-lost+found at the top, which belongs to a file system; sockets, which their server makes anew; and, where two states are
-compared, lock.mdb beside a data.mdb, which says who has the database open.
+Everything is opened through descriptors, one path component at a time, and no symbolic link is followed. Not included
+are lost+found at the top, which belongs to the file system; sockets, which their server creates again; and, when two
+states are compared, lock.mdb beside a data.mdb, which records who has the database open.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _ZEROS = bytes(BLOCK)
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _OF_FILE_SYSTEM = "lost+found"
-_DEEPEST = 200  # levels of directories: each takes up to three descriptors, and three frames of Python's stack
-# xfs lists each ACL a second time, under its name on disk (fs/xfs/xfs_xattr.c), and sets that one itself.
+_DEEPEST = 200  # levels of directories, each of which takes up to three descriptors and three frames of Python's stack
+# xfs lists each ACL again under its name on disk (fs/xfs/xfs_xattr.c), and sets that attribute itself.
 _OF_XFS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
 
 @dataclass(frozen=True)
 class Node:
-    """A file of any kind. `pin`: its O_PATH descriptor, through which everything is read, so that owner, mode,
-    attributes and contents are those of one inode even if the name is replaced meanwhile. `path`: from the top."""
+    """A file of any kind. `pin`: its O_PATH descriptor. Everything is read through that, so that owner, mode,
+    attributes and contents are of one inode even if the name is replaced meanwhile. `path`: relative to the top."""
 
     path: str
     name: str
@@ -55,7 +55,7 @@ class Node:
         return self.status.st_dev, self.status.st_ino
 
     def open(self) -> int:
-        """A regular file or a directory, for reading."""
+        """Opens a regular file or a directory for reading."""
         with held.named(Path(self.path)):
             if stat.S_ISDIR(self.kind):
                 return os.open(".", LIST, dir_fd=self.pin)
@@ -65,7 +65,7 @@ class Node:
         return os.readlink("", dir_fd=self.pin)
 
     def attributes(self) -> dict[str, bytes]:
-        """Extended ones, ACLs among them; of a symbolic link none."""
+        """Returns the extended attributes, including ACLs; none for a symbolic link."""
         with held.named(Path(self.path)):
             return {} if stat.S_ISLNK(self.kind) else attributes_of(held.through(self.pin))
 
@@ -81,8 +81,9 @@ def pinned(directory: int, name: str, path: str) -> Iterator[Node]:
 
 @dataclass(frozen=True)
 class State:
-    """Of a tree. Bytes: `size` as ls shows them, `allocated` as du does. `mark` changes with anything that is written
-    there. `databases`: directories with a data.mdb, from the top, "" for the top itself."""
+    """The state of a tree. `size`: bytes as ls shows them. `allocated`: bytes as du shows them. `mark` changes with
+    anything that is written there. `databases`: directories with a data.mdb, relative to the top; "" is the top
+    itself."""
 
     files: int
     size: int
@@ -101,9 +102,8 @@ def names_in(directory: int, is_top: bool) -> list[str]:
 
 
 def walk(top: int) -> Iterator[Node]:
-    """Directories before what is in them, names in order; the top itself is left out. A node can be
-    opened until the next one is taken. Raises MigrationRefused where another file system begins, or directories are
-    nested too deep."""
+    """Yields each directory before its contents, names in order, without the top itself. A node can be opened until the
+    next one is requested. Raises MigrationRefused if another file system begins, or directories are nested too deep."""
     yield from _walk(top, "", os.fstat(top).st_dev)
 
 
@@ -144,7 +144,7 @@ def state_of(top: int) -> State:
 
 
 def shape_of(top: int) -> dict[str, object]:
-    """What a faithful copy has too, by path, for a comparison that names what differs; the top itself is left out."""
+    """Returns, by path, what a faithful copy has too, so that a difference can be named; the top is left out."""
     first: dict[tuple[int, int], str] = {}
     found: dict[str, object] = {}
     for node in walk(top):
@@ -160,8 +160,8 @@ def shape_of(top: int) -> dict[str, object]:
 
 
 def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, str]:
-    """XXH3 of 128 bits of each regular file, by path; a hole counts as the zeros that it reads as. `from_device`: what
-    the page cache has is dropped first, where it is on the disk."""
+    """Returns the XXH3-128 checksum of each regular file by path; a hole counts as the zeros that it reads as.
+    `from_device`: first drops the file's pages from the page cache, as far as they are on the disk."""
     found: dict[str, str] = {}
     known: dict[tuple[int, int], str] = {}
     for node in walk(top):
@@ -192,7 +192,7 @@ def _checksum(node: Node, meter: Meter, from_device: bool) -> str:
 
 
 def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """What may be other than zeros, in aligned blocks, each with its offset."""
+    """Yields the aligned blocks that may have more than zeros, each with its offset."""
     offset = 0
     while offset < size:
         try:
@@ -215,7 +215,7 @@ def _told(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _times(status: os.stat_result) -> tuple[int, ...]:
-    """A directory's change with lock.mdb, too; the names in it count in any case."""
+    """Returns no times for a directory, because they change with lock.mdb; the names in it are compared anyway."""
     return () if stat.S_ISDIR(status.st_mode) else (status.st_mtime_ns, status.st_ctime_ns)
 
 
@@ -229,8 +229,8 @@ def _times(status: os.stat_result) -> tuple[int, ...]:
 # not closed is refused (`claim`) or emptied (`empty`), because a process that was in it may still have a directory
 # open.
 #
-# What was copied completely before a kill is known by its size and time, which a file gets last, and is not copied
-# again.
+# A file that was copied completely before a kill is recognized by its size and time, which it gets last, and is not
+# copied again.
 
 
 _CLOSED = 0o700
@@ -328,14 +328,14 @@ class _Copy:
 
 
 def is_closed(target: held.Directory) -> bool:
-    """Can no other account enter the directory?"""
+    """Returns whether no other account can enter the directory."""
     status = target.status
     return status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == _CLOSED
 
 
 def claim(target: held.Directory) -> None:
-    """Close an empty directory to every other account; one that is closed may contain an earlier copy. Raises
-    MigrationRefused if an open one is not empty, and leaves it as it was."""
+    """Closes an empty directory to every other account; a closed one may contain an earlier copy. If an open directory
+    is not empty, raises MigrationRefused and leaves it as it was."""
     if is_closed(target):
         return
     before = target.status
@@ -355,8 +355,8 @@ def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
 
 
 def empty(target: held.Directory) -> None:
-    """Close the directory and remove all that is in it: of a copy that other accounts could enter, a process may have a
-    directory open."""
+    """Closes the directory and removes its contents. In a copy that other accounts could enter, a process may still
+    have a directory open."""
     with held.named(target.name):
         held.close_to_others(target.descriptor, _BEING_EMPTIED)
         for name in names_in(target.descriptor, True):
@@ -366,7 +366,7 @@ def empty(target: held.Directory) -> None:
 
 
 def open_up(source: held.Directory, target: held.Directory) -> None:
-    """Give the top directory of a verified copy the owner, mode, attributes and times of the source's."""
+    """Gives the top directory of a verified copy the owner, mode, attributes and times of the source's."""
     with held.named(target.name):
         attributes = attributes_of(source.descriptor)
         _become(target.descriptor, source.status, attributes)
@@ -374,11 +374,8 @@ def open_up(source: held.Directory, target: held.Directory) -> None:
 
 
 def copy_tree(source: held.Directory, target: held.Directory, meter: Meter, after_block: Callable[[], None]) -> None:
-    """Make the contents of `target` equal to those of `source`, durably; what else an earlier copy left there is
-    removed. The target stays closed. `after_block` is called after each block of a file.
-
-    Raises MigrationRefused, OSError.
-    """
+    """Makes the contents of `target` equal to those of `source`, durably; removes other files of an earlier copy. The
+    target stays closed. `after_block` is called after each block of a file. Raises MigrationRefused, OSError."""
     claim(target)
     with held.named(target.name):
         _Copy(source.descriptor, target.descriptor, meter, after_block).whole()
@@ -411,8 +408,8 @@ def _remove(directory: int, name: str) -> None:
 
 
 def _become(file: int | Path, status: os.stat_result, attributes: dict[str, bytes]) -> None:
-    """In this order: a change of owner takes set-user-ID bits away, and ACLs change the mode. `file`: a descriptor, or
-    the path through an O_PATH descriptor."""
+    """Sets owner, attributes, mode and times in this order: a change of owner clears set-user-ID bits, and ACLs change
+    the mode. `file`: a descriptor, or the path through an O_PATH descriptor."""
     if os.geteuid() == 0:
         os.chown(file, status.st_uid, status.st_gid)
     if not stat.S_ISLNK(status.st_mode):

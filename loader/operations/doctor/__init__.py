@@ -1,6 +1,7 @@
-"""`doctor`: everything that is wrong with the databases of one OpenLDAP server here, each with what mends it.
+"""`doctor`: everything that is wrong with the databases of one OpenLDAP server here, each with the commands that mend
+it.
 
-A new rule is a function in rules.py and a row in docs/doctor.md. What several rules judge is a property in looking.py.
+A new rule is a function in rules.py and a row in docs/doctor.md. A fact for several rules is a property in looking.py.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["Check", "Report", "Request", "check", "examine", "failed", "fixed", 
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`findings`: the worst first. `fixed`: what --fix has done."""
+    """`findings`: sorted by severity, the worst first. `fixed`: what --fix has done."""
 
     server: Server
     findings: tuple[Finding, ...]
@@ -32,12 +33,12 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """What could not be looked at is not well."""
+        """False also if a fact could not be read."""
         return not self.server.unseen and all(one.severity.rank < Severity.WARNING.rank for one in self.findings)
 
 
 def examine(config: Path | None, request: Request) -> Report:
-    """Changes nothing. Raises LoaderError if the configuration cannot be read, or has no such database."""
+    """Changes nothing. Raises LoaderError if the configuration cannot be read, or has no database of the suffix."""
     examined = server(config, request)
     return Report(examined, judged(examined))
 
@@ -48,7 +49,7 @@ def judged(server: Server) -> tuple[Finding, ...]:
 
 
 def fixed(report: Report) -> Report:
-    """Mends what is safe to mend, and looks at everything again. All else stays a command that is printed."""
+    """Mends what is safe to mend, and examines everything again. All else stays a command that is printed."""
     done = tuple(_fix(report.server))
     if not done:
         return report
@@ -74,7 +75,7 @@ def _fix(server: Server) -> Iterator[str]:
 
 class Check(msgspec.Struct, frozen=True):
     """The report as a monitoring plugin prints it: a summary with performance data (`numbers`), then `lines`: further
-    findings, the worst first, and what could not be looked at."""
+    findings, the worst first, and facts that could not be read."""
 
     status: Status
     summary: str
@@ -87,13 +88,13 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def failed(error: LoaderError) -> Check:
-    """Nothing could be looked at. slapd does not start with a configuration that its own tools refuse."""
+    """Returns the result if no fact could be read; CRITICAL if slapd's own tools refuse the configuration."""
     is_refused = isinstance(error, ConfigUnreadable)
     return Check(Status.CRITICAL if is_refused else Status.UNKNOWN, _without_bar(str(error)))
 
 
 def check(report: Report) -> Check:
-    """UNKNOWN if nothing is wrong as far as can be seen, and something could not be looked at."""
+    """Returns the report for a monitoring plugin: UNKNOWN if nothing is wrong, but a fact could not be read."""
     server, count = report.server, len(report.server.databases)
     bad = [one for one in report.findings if one.severity.rank >= Severity.WARNING.rank]
     lines = [f"{one.severity.value.upper()}: {one.subject}: {one.what}" for one in bad[1:]]
@@ -111,7 +112,7 @@ def check(report: Report) -> Check:
 
 
 def _without_bar(text: str) -> str:
-    """A vertical bar begins performance data."""
+    """Replaces vertical bars, which would begin performance data."""
     return text.replace("|", "/")
 
 

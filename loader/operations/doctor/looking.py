@@ -1,6 +1,6 @@
-"""What `doctor` looks at: a server of this host and its databases. A fact is looked at once, when a rule asks for it.
+"""The facts that `doctor` judges: a server of this host and its databases. Each is read once, when a rule needs it.
 
-What cannot be looked at is named with its reason; everything else is looked at.
+A fact that cannot be read is recorded with the reason, and the other facts are read all the same.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Fact = TypeVar("Fact")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`access`: how to ask providers; without a URI the one of syncrepl. `quick`: without the sample of the indexes."""
+    """`access`: how to ask providers; without a URI, that of olcSyncrepl. `quick`: without the sample of indexes."""
 
     suffix: str | None = None
     repo: Path | None = None
@@ -62,8 +62,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Slapd(msgspec.Struct, frozen=True):
-    """The process of the configuration. `pid`: None if there is none. `pid_file`: that of one that died. `silence`: why
-    it does not answer. `failed`: suffixes that it cannot read, and its words."""
+    """The slapd of the configuration. `pid`: None if none runs. `pid_file`: pid file of a slapd that died. `silence`:
+    why it does not answer. `failed`: suffixes that it cannot read, each with its error message."""
 
     pid: int | None = None
     pid_file: str = ""
@@ -72,9 +72,9 @@ class Slapd(msgspec.Struct, frozen=True):
 
 
 class Replication(msgspec.Struct, frozen=True):
-    """A consumer and one provider. `stored`: the consumer's contextCSN, as its database has it. `shown`: that of the
-    provider; None if it did not show any. `age`: seconds since the newest stored one. `dead`: why it cannot be
-    reached. `refused`: what it said to the account of olcSyncrepl."""
+    """A consumer and one provider. `stored`: contextCSN values in the consumer's database. `shown`: the provider's;
+    None if it returned none. `age`: seconds since the newest stored change. `dead`: why the provider cannot be reached.
+    `refused`: its answer to the account of olcSyncrepl, if it refused that."""
 
     provider: str
     stored: tuple[str, ...]
@@ -85,8 +85,8 @@ class Replication(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> float | None:
-        """Seconds between the provider's newest change and ours, of the server ID that is furthest behind; None if the
-        provider shows nothing, infinite if we have seen nothing of a server ID."""
+        """Seconds between the provider's newest change and ours, for the server ID that is furthest behind. None if the
+        provider shows nothing; infinite if we have no change of one of its server IDs."""
         if self.shown is None:
             return None
         ours, theirs = csn.by_server(self.stored), csn.by_server(self.shown)
@@ -99,8 +99,8 @@ class Replication(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A configuration and the slapd that runs on it. `unseen`: what could not be looked at; `left_out`: what nobody
-    asked for, which changes no status."""
+    """A configuration and the slapd that runs on it. `unseen`: facts that could not be read. `left_out`: facts that
+    were left out, which changes no status."""
 
     def __init__(self, config: Config, request: Request) -> None:
         """Raises LoaderError if the configuration has no database of `request.suffix`."""
@@ -124,7 +124,7 @@ class Server:
         self.unseen.append(Unseen(what, why))
 
     def look(self, what: str, look: Callable[[], Fact]) -> Fact | None:
-        """The fact, or None, and then `what` is named as not looked at."""
+        """Returns the fact. If it cannot be read, returns None and records `what` as unseen."""
         try:
             return look()
         except LoaderError as error:
@@ -154,7 +154,7 @@ class Server:
         return self.look("whether slapd runs", self._slapd)
 
     def _slapd(self) -> Slapd:
-        """Raises UsageProblem if a slapd may run, and cannot be asked from here."""
+        """Raises UsageProblem if a slapd may run that cannot be asked from here."""
         pid = tools.slapd_on(self.config)
         if pid is None:
             hidden = tools.unreadable()
@@ -169,7 +169,8 @@ class Server:
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """What names this server to `ditseed tune`, and --apply unless `tune` prints what to change in a slapd.conf."""
+        """Options of `ditseed tune` for this server; with --apply, unless `tune` only prints changes to a
+        slapd.conf."""
         if not self.config.is_directory:
             return f"--config {shlex.quote(self.path)}", ""
         pid = tools.slapd_on(self.config)
@@ -179,8 +180,8 @@ class Server:
 
 
 def server(path: Path | None, request: Request) -> Server:
-    """`path`: None for the first configuration at the usual places. Raises LoaderError if it cannot be read, or has no
-    such database."""
+    """`path`: None for the first configuration at the usual paths. Raises LoaderError if it cannot be read, or has no
+    database of the requested suffix."""
     usual = path or next((one for one in USUAL if one.exists()), None)
     if usual is None:
         raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
@@ -188,7 +189,7 @@ def server(path: Path | None, request: Request) -> Server:
 
 
 class Database:
-    """A database of the configuration. `name`: as in cn=config, without its number's braces (`mdb1`)."""
+    """A database of the configuration. `name`: its type and its number in cn=config (`mdb1`)."""
 
     def __init__(self, server: Server, configured: Configured) -> None:
         self.server, self.configured = server, configured
@@ -199,12 +200,12 @@ class Database:
         return self.server.look(f"{self.suffix}: {what}", look)
 
     def tune(self, verb: str, *words: str) -> str:
-        """A command of `ditseed tune`."""
+        """Returns a command of `ditseed tune` for this database."""
         options, apply = self.server.tune_options
         return " ".join(("ditseed tune", verb, options, "-b", shlex.quote(self.suffix), *words, apply)).strip()
 
     def slap(self, tool: str, *words: str) -> tuple[str, ...]:
-        """Commands that run one of slapd's tools as the account that owns the data, while slapd is stopped."""
+        """Returns commands that run a tool of slapd as the account that owns the data, while slapd is stopped."""
         config = self.server.config
         alone = ["-g"] if glue.subordinates(config, self.configured) else []  # without its subordinate databases
         option = "-F" if config.is_directory else "-f"
@@ -214,7 +215,7 @@ class Database:
             command = f"runuser -u {shlex.quote(owner)} -- {command}"
         return ("systemctl stop slapd", command, "systemctl start slapd")
 
-    # --- what the configuration says ------------------------------------------------------------
+    # --- configuration --------------------------------------------------------------------------
 
     @cached_property
     def is_multi_provider(self) -> bool:
@@ -223,7 +224,7 @@ class Database:
 
     @cached_property
     def lacking_indexes(self) -> tuple[str, ...]:
-        """Those that replication searches by."""
+        """Indexes that replication searches by, and that the configuration lacks."""
         return tuple(indexes.lacking_for_sync(indexes.parse(self.configured.indexes)))
 
     @cached_property
@@ -235,7 +236,7 @@ class Database:
 
     @cached_property
     def limits(self) -> tuple[str, ...]:
-        """Values of olcLimits; and, as the last one, the olcSizeLimit for accounts that none of them names."""
+        """Values of olcLimits, and then the olcSizeLimit for accounts that no olcLimits names."""
         config, entry = self.server.config, self.configured.entry_dn
         by_rank = config.reader("cn=config", backmdb.FRONTEND, entry)
         sizes = by_rank.all("olcSizeLimit")
@@ -243,13 +244,13 @@ class Database:
 
     @cached_property
     def nosync_holder(self) -> str:
-        """Who has nosync as a lease that lasts, such as a load that runs; empty if nobody has."""
+        """Who has a lasting nosync lease, such as a running load; "" if nobody has."""
         lasting = self.look("leases", lambda: lease.lasting(leases.identity(self.server.config), "nosync")) or ()
         return next((one.why or one.by for one in lasting if one.database == self.suffix), "")
 
     @cached_property
     def is_replicated(self) -> bool:
-        """Whether it is a provider or a consumer. The database of an accesslog is neither."""
+        """Whether it is a provider or a consumer. An accesslog database is neither."""
         is_log = any(dn.key(log) == dn.key(self.suffix) for _, log in self.server.config.logs)
         return not is_log and bool(self.configured.consumer or "syncprov" in self.configured.overlays)
 
@@ -257,14 +258,14 @@ class Database:
 
     @cached_property
     def data(self) -> Path | None:
-        """The directory, if its files can be read as bytes."""
+        """The database directory; None if its files cannot be read as bytes."""
         if self.configured.directory is None:
             self.server.missed(self.suffix, "the configuration names no olcDbDirectory")
         return None if self.damage else self.configured.directory
 
     @cached_property
     def tables(self) -> Path | None:
-        """The directory, if its tables may be opened."""
+        """The database directory; None if its tables must not be opened."""
         if self.data is not None and self._has_dead_readers:
             why = "to open the database clears the slots of dead readers, which --fix does first"
             self.server.missed(f"{self.suffix}: tables, indexes, contextCSN", why)
@@ -273,14 +274,14 @@ class Database:
 
     @cached_property
     def _has_dead_readers(self) -> bool:
-        """Whether dead readers keep pages, for --fix to find. True if nobody knows; `seen` reports why."""
+        """Whether dead readers keep pages, so that --fix can find them. True if that is unknown; `seen` reports why."""
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
         try:
             newest = meta.read_meta(directory).txnid
         except (LoaderError, OSError):
-            return False  # nor can it be opened
+            return False  # then it cannot be opened either
         try:
             return any(not slot.is_alive and (slot.txnid or newest) < newest for slot in readers.slots(directory))
         except (LoaderError, OSError):
@@ -288,7 +289,7 @@ class Database:
 
     @cached_property
     def damage(self) -> str:
-        """What is wrong with data.mdb, as far as a short look tells; empty if nothing is."""
+        """What is wrong with data.mdb, as far as a short check finds; "" if nothing is."""
         directory = self.configured.directory
         if directory is None:
             return ""
@@ -313,7 +314,7 @@ class Database:
 
     @cached_property
     def slots(self) -> tuple[int, int]:
-        """How many reader slots lock.mdb has, and how many of them living processes have."""
+        """How many reader slots lock.mdb has, and how many of them belong to living processes."""
         directory = self.data
         if directory is None:
             return 0, 0
@@ -330,8 +331,8 @@ class Database:
 
     @cached_property
     def drift(self) -> Fit | None:
-        """How a sample of the entries is stored, compared with what the configuration makes."""
-        # slapd opens no file of another format, so what it would store there is no measure for the indexes.
+        """How a sample of the entries is stored, compared with what the configuration requires."""
+        # slapd opens no file of another format, so the indexes cannot be compared with what slapd would store.
         if self.server.request.quick or not self.tables or tools.lmdb_format() not in (None, self.format):
             return None
         return self.look("indexes", lambda: _drift(self.server.config, self.configured))
@@ -340,7 +341,7 @@ class Database:
 
     @cached_property
     def replication(self) -> tuple[Replication, ...]:
-        """Of a consumer, with each of its providers."""
+        """Its state with each provider; empty if it is no consumer."""
         directory = self.tables if self.configured.consumer else None
         if directory is None:
             return ()
@@ -358,8 +359,8 @@ class Database:
                 yield self._provider(_own_account(parsed, value), explicit, stored)
 
     def _provider(self, own: Connection | None, explicit: Connection, stored: tuple[str, ...]) -> Replication:
-        """Asks a provider as the account of the command line (`explicit`), else as that of olcSyncrepl (`own`, if that
-        binds with a password); in any case whether it takes the latter."""
+        """Asks a provider with the account of the command line (`explicit`), else with that of olcSyncrepl (`own`; None
+        if that does not bind with a password). Always tests whether the provider accepts `own`."""
         is_explicit = own is None or own.uri != explicit.uri or bool(explicit.bind_dn or explicit.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""
@@ -399,8 +400,8 @@ def _own_account(parsed: syncrepl.Syncrepl, value: str) -> Connection | None:
 
 
 def _damage(directory: Path, is_opened: bool) -> str:
-    """`is_opened`: tables may be read, which clears slots of dead readers. Raises LoaderError, OSError if the file
-    cannot be looked at."""
+    """Returns what is wrong with data.mdb, or "". `is_opened`: whether tables may be read, which clears slots of dead
+    readers. Raises LoaderError, OSError if the file cannot be read."""
     path = meta.data_file(directory)
     if not directory.is_dir():
         return f"there is no directory {directory}"
@@ -413,7 +414,7 @@ def _damage(directory: Path, is_opened: bool) -> str:
         page = meta.read_meta(directory)
         lost = page.used - path.stat().st_size
         if lost > 0:
-            # LMDB does not write pages at the end that a transaction took and freed again.
+            # LMDB does not write pages at the end of the file that one transaction allocated and freed again.
             free = sum(readers.free_list(directory)[1].values()) * page.page_size
             if lost > free or lost % page.page_size:
                 raise MdbDamaged(path=path, reason=f"it was cut: {lost} bytes at its end are gone")
@@ -427,8 +428,8 @@ def _damage(directory: Path, is_opened: bool) -> str:
 
 
 def _read_failure(path: Path) -> str:
-    """Why the disk does not give the file; empty if it does, or if no direct read of it can be made. On a dead disk
-    slapd goes on from the page cache, where every other look finds the pages, too."""
+    """Returns the error of a direct read of the file; "" if it succeeds or is not possible. On a dead disk slapd
+    continues from the page cache, and so would all other checks."""
     try:
         with closing(probes.opened(path)) as reader:
             reader.once()
@@ -442,7 +443,7 @@ def _read_failure(path: Path) -> str:
 
 
 def _drift(config: Config, database: Configured) -> Fit:
-    """Raises LoaderError: NotProven if the native core does not know what the configuration makes."""
+    """Raises LoaderError; NotProven if the native core does not know what the configuration requires."""
     assert database.directory is not None
     settings = given_to_core(config, database, database.directory).settings
     if settings.multival and meta.read_meta(database.directory).used > made_with.ALL_UP_TO:

@@ -1,6 +1,6 @@
-"""The rules of `doctor`. Each is one function that judges what looking.py sees, and has a row in docs/doctor.md.
+"""The rules of `doctor`. Each is a function that judges what looking.py has read, and has a row in docs/doctor.md.
 
-The causes come before their effects, because findings of one severity are printed in the order of the rules.
+Rules for causes precede rules for their effects: findings of one severity are printed in the order of the rules.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ Findings = Iterator[Finding]
 RULES: list[Callable[[Server], Findings]] = []
 CRITICAL, WARNING, NOTE, OK = Severity.CRITICAL, Severity.WARNING, Severity.NOTE, Severity.OK
 
-AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # of maxsize
-BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds, by contextCSN
-BACKUP_AGE = 26 * 3600.0  # seconds
-_SHOWN = 5  # names in one finding
+AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # share of maxsize that is available
+BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds that a consumer is behind, by contextCSN
+BACKUP_AGE = 26 * 3600.0  # seconds since the last backup, from which `backup` warns
+_SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
 _MDB_5 = "slapd-mdb(5)"
 _CONFIG_5 = "slapd-config(5)"
@@ -51,7 +51,7 @@ _LOG = "journalctl -u slapd -n 50"
 
 
 def rule(name: str, source: str = "") -> Callable[[Callable[[Server], Findings]], None]:
-    """Registers a rule. Its findings are of the configuration unless they name another subject."""
+    """Returns a decorator that registers a rule. A finding without a subject is about the configuration."""
 
     def register(judge: Callable[[Server], Findings]) -> None:
         def judged(server: Server) -> Findings:
@@ -66,7 +66,7 @@ def rule(name: str, source: str = "") -> Callable[[Callable[[Server], Findings]]
 
 
 def database_rule(name: str, source: str = "") -> Callable[[Callable[[Database], Findings]], None]:
-    """Registers a rule that judges each database by itself."""
+    """Returns a decorator that registers a rule, which is called once for each database."""
 
     def register(judge: Callable[[Database], Findings]) -> None:
         @rule(name, source)
@@ -79,7 +79,7 @@ def database_rule(name: str, source: str = "") -> Callable[[Callable[[Database],
 
 
 def finding(severity: Severity, what: str, why: str = "", *mend: str, subject: str = "") -> Finding:
-    """A finding of the rule that yields it. `mend`: commands. What is in order needs neither them nor a reason."""
+    """Returns a finding whose rule name `rule` fills in. `mend`: commands. For OK, `why` and `mend` are dropped."""
     return Finding(severity, "", subject, what) if severity is OK else Finding(severity, "", subject, what, why, mend)
 
 
@@ -115,8 +115,8 @@ def _data(database: Database) -> Findings:
 
 
 class Barred(NamedTuple):
-    """A file that slapd's account cannot "read" or "write". `subject`: a suffix, "configuration" or "TLS". `is_own`: it
-    belongs to the account."""
+    """A file that slapd's account cannot use. `subject`: a suffix, "configuration" or "TLS". `verb`: "read" or "write".
+    `is_own`: whether the account owns the file."""
 
     subject: str
     verb: str
@@ -156,7 +156,7 @@ def _grants(account: str, barred: Sequence[Barred]) -> Iterator[str]:
 
 
 def _barred(server: Server) -> tuple[str, list[Barred]]:
-    """slapd's account, and files that it cannot read or write, but should."""
+    """Returns the name of slapd's account ("" for root), and the files that it needs but cannot read or write."""
     config = server.config
     by_suffix = {
         one.suffix: [directory, directory / meta.DATA, directory / "lock.mdb"]
@@ -174,7 +174,7 @@ def _barred(server: Server) -> tuple[str, list[Barred]]:
         if paths[0].is_dir():
             barred += _barred_of(account, suffix, paths, *itself)
     own = list(_barred_of(account, "configuration", [config.path]))
-    # slapd writes neither to slapd.conf nor to a slapd.d that is read-only as a whole, nor to TLS files.
+    # slapd never writes to slapd.conf, to TLS files, or to a slapd.d whose top directory is read-only.
     is_closed = any((one.path, one.verb) == (server.path, "write") for one in own)
     if is_closed or not config.is_directory:
         own = [one for one in own if one.verb == "read"]
@@ -183,7 +183,7 @@ def _barred(server: Server) -> tuple[str, list[Barred]]:
 
 
 def _account(server: Server, of_databases: Sequence[Path]) -> pwd.struct_passwd | None:
-    """The account of the slapd that runs, else the one that most of its files belong to; None if that is root."""
+    """Returns the account of the running slapd, else the non-root owner of most of its files; None for root."""
     config = server.config
     pid = tools.slapd_on(config)
     uid = None if pid is None else tools.account_of(pid)
@@ -198,11 +198,11 @@ def _account(server: Server, of_databases: Sequence[Path]) -> pwd.struct_passwd 
 
 
 def _barred_of(account: pwd.struct_passwd, subject: str, paths: Sequence[Path], *options: str) -> Iterator[Barred]:
-    """Has find(1) test the files as the account, because access(2) knows ACLs and read-only mounts."""
+    """Runs find(1) as the account, which tests files by access(2): that call respects ACLs and read-only mounts."""
     present = [path for path in paths if path.exists()]
     if not present:
         return
-    # One letter in front of each path for what the account may not do with it.
+    # find prints a letter before each path: r: unreadable, w: not writable, x: a directory that cannot be entered.
     tests = "! -readable -printf r%p\\0 -o ! -writable -printf w%p\\0 -o -type d ! -executable -printf x%p\\0"
     command = ["find", "-H", *map(str, present), *options, *tests.split(" ")]
     if os.geteuid() != account.pw_uid:
@@ -211,7 +211,7 @@ def _barred_of(account: pwd.struct_passwd, subject: str, paths: Sequence[Path], 
     answer = child.ask(command)
     lines = [os.fsdecode(line) for line in answer.out.split(b"\0") if line]
     if answer.status != 0:
-        # find ends with 1 if a directory above keeps the account out, and names the file; so may setpriv, for itself.
+        # Status 1 is of find, which names a file below a directory that the account cannot enter, or of setpriv itself.
         out = [f"r{path}" for path in present if any(f"{path}" in word for word in answer.words)]
         if answer.status != 1 or not (lines or out):
             reason = "; ".join(answer.words[-2:])
@@ -269,7 +269,7 @@ def _room(database: Database) -> Findings:
     if room is None:
         return
     share = room.available / room.maxsize if room.maxsize else 0.0
-    # Only while a reader lags does the file grow by every transaction.
+    # The file grows with every transaction only while a reader lags.
     seconds = room.available / room.growth if room.growth else float("inf")
     severity = graded(
         share < AVAILABLE_CRITICAL or seconds < 300.0,
@@ -327,7 +327,7 @@ def _dead_readers(database: Database) -> Findings:
         lag = max(reader.lag for reader in dead)
         pids = ", ".join(dict.fromkeys(str(reader.pid) for reader in dead))
         yield finding(
-            # A slot that does not lag keeps no page: a process that is killed now and then leaves one.
+            # A slot that does not lag keeps no page from reuse, and any process that is killed may leave such a slot.
             WARNING if lag else NOTE,
             f"reader slots of processes that are gone ({pids}), the oldest {units.number(lag)} transactions behind",
             "A process that was killed while it read (slapcat, a backup) keeps its slot, and with it every page that "
@@ -367,7 +367,7 @@ def _oldest_reader(database: Database) -> Findings:
 def _leases(server: Server) -> Findings:
     for lease in server.leases:
         yield finding(
-            # `replica release` shrinks a session log again, so that one is meant to stay.
+            # A larger session log is meant to stay after the run: `replica release` shrinks it.
             NOTE if lease.kind == "sessionlog" else WARNING,
             f"{lease.kind} at {lease.target} is as a run of {lease.taken} has set it, which did not put it back",
             "The run was killed, or could not reach the server at its end.",
@@ -481,13 +481,13 @@ def _idlexp(database: Database) -> Findings:
         )
 
 
-# --- what is stored -----------------------------------------------------------------------------
+# --- contents of the database -------------------------------------------------------------------
 
 
 @database_rule("shared_uuid", "RFC 4530")
 def _shared_uuids(database: Database) -> Findings:
     directory = None if database.server.request.quick else database.tables
-    # Without its index, that would take a look at each entry.
+    # Without an index of entryUUID, the search for duplicates would read every entry.
     if directory is None or "entryUUID eq" in database.lacking_indexes:
         return
     look = partial(verify.shared_uuids, directory, verify.Resources(), Meter("entryUUIDs"))
@@ -508,7 +508,7 @@ def _indexes(database: Database) -> Findings:
         return
     rebuild = [name for name in drift.rebuild if name not in drift.left_out]
     if rebuild:
-        # Of several attributes slapindex may leave some out.
+        # Given several attributes, slapindex may skip some of them; given none, it rebuilds all indexes.
         named = rebuild if len(rebuild) == 1 else ()
         yield finding(
             WARNING,
@@ -606,7 +606,7 @@ def _behind(database: Database) -> Findings:
 
 @database_rule("replication.ahead", "slapo-syncprov(5)")
 def _ahead(database: Database) -> Findings:
-    """Nothing if a provider is silent or the database is written to here, for either may have the newer change."""
+    """Yields nothing if a provider shows no contextCSN or the database accepts writes: it may then be newer."""
     consumer = database.replication
     if database.is_multi_provider or not all(one.shown for one in consumer):
         return
@@ -630,16 +630,16 @@ def _ahead(database: Database) -> Findings:
 
 @rule("storage.*")
 def _storage(server: Server) -> Findings:
-    """What `storage check` calls a warning or worse; once for databases of one volume."""
+    """Yields warnings and worse of `storage check`. Databases on one volume share findings, which are printed once."""
     seen = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
         report = database.look("storage", look) if database.data else None
-        # In a container nobody can make tune2fs or lvs see the device, so a check would be UNKNOWN for ever.
+        # What `storage check` could not read is only listed: in a container tune2fs and lvs never see the device.
         server.left_out += [one for one in (report.situation.unseen if report else ()) if one not in server.left_out]
         for one in report.findings if report else ():
             is_bad = one.severity.rank >= WARNING.rank
-            # The rules above know more of these two.
+            # The rules `maxsize` and `sync` above judge these two in more detail.
             if is_bad and one not in seen and one.rule not in ("maxsize.used", "nosync"):
                 seen.add(one)
                 why = f"{one.why} All of it: ditseed storage check {database.directory}".strip()
@@ -685,7 +685,7 @@ def _backup(database: Database) -> Findings:
 
 
 def _tls_files(server: Server, *kinds: str) -> list[Path]:
-    """`kinds`: Certificate, CertificateKey, CACertificate."""
+    """Returns the paths of the configured files. `kinds`: Certificate, CertificateKey, CACertificate."""
     names = [f"olcTLS{kind}File" for kind in kinds]
     return [Path(value) for name in names for value in server.config.values("cn=config", name)]
 
@@ -703,7 +703,7 @@ def _certificate_key(server: Server) -> Findings:
 
 
 def _unusable_pair(server: Server) -> str:
-    """Why slapd cannot use its certificate; empty if it can, or has none."""
+    """Returns why slapd cannot use its certificate; "" if it can, or has no certificate."""
     pair = _tls_files(server, "Certificate", "CertificateKey")
     for path in (*pair, *_tls_files(server, "CACertificate")):
         if not path.exists():
@@ -711,7 +711,7 @@ def _unusable_pair(server: Server) -> str:
     if len(pair) != 2:
         return ""
     certificate, key = pair
-    # A key with a passphrase, which slapd cannot use either, is answered as one that is none.
+    # openssl fails on a key with a passphrase as on a file without a key; slapd can use neither.
     own = _openssl(certificate, "x509", "-noout", "-pubkey")
     if own != _openssl(key, "pkey", "-pubout", "-passin", "pass:"):
         return f"the key {key} is not that of the certificate {certificate}"
@@ -719,7 +719,7 @@ def _unusable_pair(server: Server) -> str:
 
 
 def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
-    """Reads `pem`, or else the file. Raises ToolFailed."""
+    """Returns the output of openssl for `pem`, or for the file if `pem` is None. Raises ToolFailed if openssl fails."""
     answer = child.ask(["openssl", *arguments], stdin=files.read(path) if pem is None else pem)
     if answer.status != 0:
         reason = f"{path}: {'; '.join(answer.words[-2:])}"
@@ -728,7 +728,7 @@ def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
 
 
 class Certificate(NamedTuple):
-    """`left`: seconds until it expires. `is_one_of_many`: of a file of several CAs, not all of which may be in use."""
+    """`left`: seconds until it expires. `is_one_of_many`: its file has several CAs, not all of which may be in use."""
 
     subject: str
     left: float
@@ -755,7 +755,7 @@ def _certificates(server: Server) -> Findings:
 
 def certificates_of(path: Path) -> list[Certificate]:
     pem = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-    blocks = pem.findall(files.read(path))[:20]  # a distribution's bundle of CAs is its own matter
+    blocks = pem.findall(files.read(path))[:20]  # the many CAs of a distribution's bundle are not judged
     if not blocks:
         raise UsageProblem(reason=f"{path} has no certificate in PEM form")
     certificates = []

@@ -1,1 +1,1 @@
-"""What a directory server's databases stand on: checked against what is known to matter."""
+"""Checks, plans, benchmarks, watches and migrates the storage below a directory server's databases."""

@@ -1,4 +1,4 @@
-"""`storage bench`: loads and searches the same generated people in each directory, and has fio time the disk below it.
+"""`storage bench`: loads and searches the same generated people in each directory, and times the disk below with fio.
 
 Each measurement starts with an empty database directory of its own.
 """
@@ -37,7 +37,7 @@ from loader.storage.survey import Facts, Unseen
 SUFFIX = "dc=example,dc=com"
 _INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
 _SCHEMAS = ("core", "cosine", "inetorgperson")
-# Debian, the Red Hat family, what `make install` and Symas take.
+# Where Debian, the Red Hat family, `make install` and Symas install.
 _SCHEMA_DIRECTORIES = (
     *("/etc/ldap/schema", "/etc/openldap/schema"),
     *("/usr/local/etc/openldap/schema", "/opt/symas/etc/openldap/schema"),
@@ -48,11 +48,11 @@ _MODULE_DIRECTORIES = (
 )
 _VERSION = re.compile(r"slapd\w* (?P<number>\d+(?:\.\d+)+)")
 _LEAST_MAXSIZE = 64 << 20
-_MAXSIZE_OF_ENTRY = 8192  # bytes; entries of the template take less than half of it
+_MAXSIZE_OF_ENTRY = 8192  # bytes of maxsize; an entry of the template takes less than half of it
 _DISK_OF_ENTRY = 4096  # bytes of disk that an entry needs at most
 _DISK_BESIDE = 64 << 20  # bytes that the file system needs for itself
-_UNIFORM = 0.01  # Zipf's exponent: nearly every entry is searched for as often as the others
-_FIO_SECONDS = 5  # of each of the two jobs that have no end of their own
+_UNIFORM = 0.01  # Zipf's exponent: nearly every entry is searched for equally often
+_FIO_SECONDS = 5  # duration of each of the two jobs that have no end of their own
 _FIO_TIMED = ("--time_based", f"--runtime={_FIO_SECONDS}", "--bs=4k")
 _FIO_JOBS = (
     ("write", ("--rw=write", "--bs=1M", "--end_fsync=1")),
@@ -81,7 +81,7 @@ class BenchSizes:
 
 
 class Load(msgspec.Struct, frozen=True):
-    """`seconds` end when everything is on the disk. Bytes: `apparent` as ls shows them, `allocated` as du does."""
+    """`seconds`: until everything is on the disk. `apparent`: bytes as ls shows them. `allocated`: bytes as du does."""
 
     entries: int
     seconds: float
@@ -95,7 +95,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Searched(msgspec.Struct, frozen=True):
-    """By one client, one search after the other."""
+    """Searches by one client, one after the other."""
 
     searches: int
     seconds: float
@@ -107,7 +107,7 @@ class Searched(msgspec.Struct, frozen=True):
 
 
 class DiskSpeed(msgspec.Struct, frozen=True):
-    """As fio measures it. `write` and `read` in bytes per second, the others in operations per second."""
+    """Speed measured by fio. `write`, `read`: bytes per second. `random_reads`, `fsyncs`: operations per second."""
 
     write: float
     read: float
@@ -116,8 +116,8 @@ class DiskSpeed(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A directory that is measured. `kind`: of the file system. `layout`: of its logical volume (linear, striped); None
-    if it is on none."""
+    """A directory to measure. `kind`: type of its file system. `layout`: of its logical volume (linear, striped); None
+    if it is on no logical volume."""
 
     name: str
     directory: Path
@@ -126,7 +126,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class BenchRow(msgspec.Struct, frozen=True):
-    """What was measured in a directory. A None was not wanted, or `unmeasured` has the reason."""
+    """The measurements of a directory. A None was not requested, or `unmeasured` has the reason."""
 
     name: str
     directory: str
@@ -141,12 +141,12 @@ class BenchRow(msgspec.Struct, frozen=True):
 
     @property
     def times(self) -> float | None:
-        """How many times as fast slapadd loads an entry without sync."""
+        """How many times as fast slapadd loads an entry without sync as with sync."""
         return self.nosync.rate / self.sync.rate if self.sync else None
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """`began`: seconds since the epoch. `version`: of OpenLDAP."""
+    """`began`: Unix time. `version`: the version of OpenLDAP."""
 
     began: float
     host: str
@@ -156,8 +156,8 @@ class BenchReport(msgspec.Struct, frozen=True):
 
 
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
-    """Before anything is measured, raises UsageProblem, ToolMissing, NoSpace, NotPermitted, DirectoryUnsafe and others;
-    ToolFailed if a tool fails."""
+    """Measures each directory. Raises ToolFailed if a tool fails; UsageProblem, ToolMissing, NoSpace, NotPermitted,
+    DirectoryUnsafe and others before anything is measured."""
     began, version = time.time(), _slapd_version()
     places = _places(directories)
     for place in places:
@@ -183,7 +183,7 @@ def _slapd_version() -> str:
 
 
 def _places(directories: Sequence[Path]) -> tuple[Place, ...]:
-    """Named by their file systems; by mount point, too, where several have the same kind.
+    """Names each directory by its file system; by mount point or path, too, if several have the same kind.
 
     Raises NoSuchPath, NotPermitted, ReadOnly, DirectoryUnsafe, UsageProblem.
     """
@@ -224,18 +224,18 @@ def _layout(facts: Facts) -> str | None:
     return "+".join(dict.fromkeys(segment.kind for segment in facts.volume.segments))
 
 
-# --- what is loaded and searched -------------------------------------------------------------------------------------
+# --- the entries and the searches ------------------------------------------------------------------------------------
 
 
 class _Tree(msgspec.Struct, frozen=True):
-    """`entries` of the LDIF `path`."""
+    """An LDIF file. `entries`: their number."""
 
     path: Path
     entries: int
 
 
 def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> _Tree:
-    """The LDIF of `entries` people, and of the containers above them."""
+    """Writes the LDIF of `entries` people, and of the containers above them."""
     template = dataclasses.replace(recipe, entries=entries).compiled()
     with (
         progress.step(f"generate {path.name}", template.entries) as meter,
@@ -248,7 +248,7 @@ def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -
 
 
 def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progress) -> Sequence[Question]:
-    """Equality searches for an indexed attribute in random order, each of which finds one entry."""
+    """Returns equality searches for an indexed attribute in random order, each of which matches one entry."""
     template = dataclasses.replace(recipe, entries=sizes.entries).compiled()
     options = PlanOptions(sizes.searches, {"search": 1}, 0.0, _UNIFORM, sizes.seed, (("uid", False, 1),))
     with progress.step("plan searches", sizes.searches) as meter, files.explained(path), files.creating(path) as file:
@@ -261,7 +261,7 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
 
 
 class _Measuring(msgspec.Struct, frozen=True):
-    """`whole` is loaded without sync, `part` with sync. `work`: for LDIF and slapd.conf."""
+    """`whole`: loaded without sync. `part`: loaded with sync. `work`: directory for LDIF and slapd.conf."""
 
     sizes: BenchSizes
     whole: _Tree
@@ -271,8 +271,8 @@ class _Measuring(msgspec.Struct, frozen=True):
     progress: Progress
 
     def rehearse(self) -> None:
-        """Loads and opens a database that is not measured: what slapd's installation lacks shows at once, and the
-        programs are in memory for the first row."""
+        """Loads and opens a database without measuring it: this reveals at once what slapd's installation lacks, and
+        has the programs in memory for the first row."""
         tree = self.part or self.whole
         with temporary.directory("bench", self.work) as directory, self.progress.step("try slapadd, slapd") as meter:
             self._slapadd(directory, tree, meter, quick=True)
@@ -280,7 +280,7 @@ class _Measuring(msgspec.Struct, frozen=True):
                 pass
 
     def row(self, place: Place) -> BenchRow:
-        """Raises ToolFailed, NoSpace and others: a load that fails is no measurement."""
+        """Measures a directory. Raises ToolFailed, NoSpace and others: a load that fails is no measurement."""
         whole, part = self.whole, self.part
         sync = None
         with temporary.directory("bench", place.directory) as directory:
@@ -316,13 +316,13 @@ class _Measuring(msgspec.Struct, frozen=True):
         )
 
     def _config(self, directory: Path, tree: _Tree) -> Path:
-        """A slapd.conf for a database in `directory`. Raises UsageProblem."""
+        """Writes a slapd.conf for a database in `directory`. Raises UsageProblem if there is no core.schema."""
         path = self.work / "slapd.conf"
         schemas = _first(_SCHEMA_DIRECTORIES, "core.schema")
         if schemas is None:
             raise UsageProblem(reason=f"no core.schema is in {', '.join(_SCHEMA_DIRECTORIES)}")
         lines = [f"include {schemas}/{name}.schema" for name in _SCHEMAS]
-        if modules := _first(_MODULE_DIRECTORIES, "back_mdb.*"):  # else it is built into slapd
+        if modules := _first(_MODULE_DIRECTORIES, "back_mdb.*"):  # else back-mdb is built into slapd
             lines += [f"modulepath {modules}", "moduleload back_mdb"]
         lines += ["database mdb", f'suffix "{SUFFIX}"', f'directory "{directory}"']
         lines += [f"maxsize {max(_LEAST_MAXSIZE, tree.entries * _MAXSIZE_OF_ENTRY)}"]
@@ -331,7 +331,7 @@ class _Measuring(msgspec.Struct, frozen=True):
         return path
 
     def _slapadd(self, directory: Path, tree: _Tree, meter: Meter, *, quick: bool) -> Load:
-        """`quick`: nosync, and without the checks that -q leaves out. Raises ToolMissing, ToolFailed."""
+        """Times slapadd. `quick`: with -q, so without sync and some checks. Raises ToolMissing, ToolFailed."""
         words = ["-q"] if quick else []
         config = str(self._config(directory, tree))
         command = tools.server_tool("slapadd", *words, "-f", config, "-l", str(tree.path))
@@ -343,7 +343,7 @@ class _Measuring(msgspec.Struct, frozen=True):
         return _timed(directory, tree.entries, load)
 
     def _build(self, directory: Path, tree: _Tree) -> Load:
-        """All of `ditseed build`: it reads the configuration, makes the database, checks it and moves it into place."""
+        """Times all of `ditseed build`: reading the configuration, building, checking, moving into place."""
         options = BuildOptions(self._config(directory, tree), (tree.path,), target=directory)
         return _timed(directory, tree.entries, lambda: building.build(options, Progress("none"), {}))
 
@@ -351,7 +351,7 @@ class _Measuring(msgspec.Struct, frozen=True):
         searches = self.searches
         if not searches:
             return None
-        for path in directory.iterdir():  # the kernel drops what it keeps of the files in memory
+        for path in directory.iterdir():  # drops the files from the page cache
             with open(path, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         with (
@@ -394,7 +394,7 @@ class _FioReport(msgspec.Struct):
 
 
 def disk_speed(directory: Path, size: int) -> DiskSpeed | Unseen:
-    """By direct reads and writes of a file of `size` bytes in `directory`; or why there is none."""
+    """Returns the speed of direct reads and writes of a file of `size` bytes in `directory`, or why there is none."""
     if shutil.which("fio") is None:
         return Unseen("fio", "fio is not installed")
     with temporary.directory("bench", directory) as place:

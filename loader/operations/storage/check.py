@@ -1,7 +1,6 @@
-"""`storage check`: looks at what is below a path, and judges it by rules.
+"""`storage check`: reads the facts of the storage below a path, and judges them by rules.
 
-A rule is a function of a Situation and looks at nothing else. Findings of one severity are printed in the order of
-RULES.
+A rule is a function of a Situation and reads nothing else. Findings of one severity are printed in the order of RULES.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ ONE_DISK = (
     "volume with `ditseed storage plan --redundant`."
 )
 LARGE_STRIPE = 1024 * 1024
-ALIGNED = 1 << 20  # bytes: where partitioning tools begin since about 2010
-XFS_LEAST = 1 << 30  # bytes: below, mkfs.xfs takes no stripes over from the device
-USUAL_READAHEAD = 128 * 1024  # bytes: what the kernel gives a disk
+ALIGNED = 1 << 20  # bytes; partitioning tools have begun partitions at multiples of this since about 2010
+XFS_LEAST = 1 << 30  # bytes; mkfs.xfs ignores the stripes of a smaller device
+USUAL_READAHEAD = 128 * 1024  # bytes; the kernel's default for a disk
 _COSTLY_READAHEAD, _LARGE_READAHEAD = 512 * 1024, 1024 * 1024
-_SECTOR = 4096  # bytes: disks that state less may have such sectors
-_FULL, _FILLING = 95.0, 80.0  # percent of a thin pool
-_TIGHT = 0.9  # of the map
+_SECTOR = 4096  # bytes; a disk that reports smaller sectors may still have sectors of 4 KiB
+_FULL, _FILLING = 95.0, 80.0  # percent of a thin pool in use
+_TIGHT = 0.9  # share of the map in use
 _LMDB = "lmdb.h, Caveats"
 _LVMTHIN = "lvmthin(7)"
 _MOUNT = "mount(8), ext4(5)"
@@ -47,12 +46,12 @@ _MEASURED = "measured: docs/storage.md"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
 _NO_COPY = {"md raid0", "md linear"}
 _NO_BARRIER = {"nobarrier", "barrier=0"}
-# Option of XFS -> the version of Linux that refuses it.
+# XFS mount option -> the Linux version that no longer accepts it.
 _REMOVED = {
     **dict.fromkeys(("barrier", "nobarrier"), "4.19"),
     **dict.fromkeys(("delaylog", "nodelaylog", "ihashsize", "irixsgid", "osyncisdsync", "osyncisosync"), "4.0"),
 }
-_DEPRECATED = {"attr2", "noattr2", "ikeep", "noikeep"}  # of XFS, in the kernel's admin-guide/xfs
+_DEPRECATED = {"attr2", "noattr2", "ikeep", "noikeep"}  # XFS mount options; source: the kernel's admin-guide/xfs
 _FIT = ("xfs", "ext4", "ext3")
 _POOL_FULL = (
     "data.mdb is sparse and grows into the pool. A full pool fails writes that the file system has promised, whatever "
@@ -61,7 +60,7 @@ _POOL_FULL = (
 )
 _TWICE_COPIED = "LMDB never overwrites a page in use, "
 
-# Kinds of file systems -> severity, what, why, source.
+# Types of file systems, separated by spaces; severity; finding; reason; source.
 _KINDS: tuple[tuple[str, Severity, str, str, str], ...] = (
     (
         "ext2",
@@ -119,7 +118,7 @@ _KINDS: tuple[tuple[str, Severity, str, str, str], ...] = (
 )
 _KNOWN = {kind: row for row in _KINDS for kind in row[0].split()}
 
-# Rule -> why it matters, and who says so. {NAME}: filled in by the rule.
+# Rule -> why the finding matters, and the source. The rule fills in each {NAME}.
 _REASONS = {
     "filesystem": (
         "Whether its shared memory maps, locks and fsync are those that LMDB needs depends on what is behind it.",
@@ -267,11 +266,11 @@ _REASONS = {
 }
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- reading the facts, running the rules ----------------------------------------------------------------------------
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`findings`: the worst first."""
+    """`findings`: sorted by severity, the worst first."""
 
     situation: Situation
     findings: tuple[Finding, ...]
@@ -282,17 +281,17 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def check(path: Path) -> Report:
-    """Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Checks the storage below `path`. Raises NoSuchPath, NotPermitted, UsageProblem."""
     return _report(situation(path))
 
 
 def check_configured(config: Path, suffix: str | None) -> Report:
-    """Checks the database of a configuration, whose settings count. Raises NoSuchPath, NotPermitted, NoSuchSuffix."""
+    """Checks a database with the settings of its configuration. Raises NoSuchPath, NotPermitted, NoSuchSuffix."""
     return check_database(configuration.read(config).database(suffix), config)
 
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
-    """Checks a database of a configuration that was read before. Raises NoSuchPath, NotPermitted."""
+    """Checks a database of a parsed configuration. Raises NotPermitted; NoSuchPath also if it names no directory."""
     if database.directory is None:
         raise NoSuchPath(path=f"{config}: the directory of {database.suffix}")
     settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
@@ -309,7 +308,7 @@ def judged(situation: Situation) -> tuple[Finding, ...]:
 
 
 def situation(path: Path) -> Situation:
-    """`path`: a data.mdb, a database directory, or any directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Reads what the rules judge at a data.mdb or directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
     facts = survey.of(file or path)
     if file is None:
@@ -319,7 +318,7 @@ def situation(path: Path) -> Situation:
 
 
 def data_file(path: Path) -> Path | None:
-    """Returns the data.mdb that `path` is, or contains. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Returns the data.mdb that `path` names or contains, or None. Raises NoSuchPath, NotPermitted, UsageProblem."""
     with files.explained(path):
         path.stat()
         if not path.is_dir() and not path.is_file():
@@ -330,7 +329,7 @@ def data_file(path: Path) -> Path | None:
 
 
 def _database(file: Path) -> tuple[Database, tuple[Unseen, ...]]:
-    """The size of a file that is damaged or cannot be read matters all the same."""
+    """Returns the sizes of a data.mdb. If its meta pages cannot be read, all allocated bytes count as used."""
     apparent, allocated = file.stat().st_size, files.allocated_bytes(file)
     try:
         pages = meta.read_meta(file)
@@ -347,7 +346,7 @@ def _ok(rule: str, subject: str, what: str) -> Finding:
 def _finding(
     severity: Severity, rule: str, subject: str, what: str, mend: Sequence[str] = (), reason: str = "", **values: str
 ) -> Finding:
-    """`reason`: the row of _REASONS, if it is not that of the rule. `values`: what the row leaves open."""
+    """`reason`: the key in _REASONS, if it is not `rule`. `values`: fill in the placeholders of that text."""
     why, source = _REASONS[reason or rule]
     return Finding(severity, rule, subject, what, why.format(**values) if values else why, tuple(mend), source)
 
@@ -374,7 +373,7 @@ def _kind(situation: Situation, facts: Facts) -> Findings:
 
 
 def _without_cow(situation: Situation) -> tuple[str, ...]:
-    """The owner makes the copy and owns it: root writes to no name in a directory of another account."""
+    """Returns the commands. The file's owner copies it, because root writes to no directory of another account."""
     file = situation.facts.path
     if situation.database is None:
         return (f"chattr +C {quote(file)}",)
@@ -425,18 +424,18 @@ def _layout(situation: Situation, facts: Facts) -> Findings:
 
 
 def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
-    """Returns the hidden volume that has the extents of a thin pool (tdata) or those of its metadata (tmeta)."""
+    """Returns the hidden volume with a thin pool's data extents (`part`: tdata) or metadata extents (tmeta)."""
     return volumes.named(pool.group, f"{pool.name.strip('[]')}_{part}")
 
 
 def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Findings:
-    """A leg is None if the kernel does not show it."""
+    """Yields a note if a device of `legs` has no redundancy. A leg is None if the kernel does not list the device."""
     if len(legs) > 1 and not all(leg is not None and _has_copy(leg, facts) for leg in legs):
         yield _finding(NOTE, "volume.redundancy", subject, f"on {len(legs)} devices, none of which has a copy")
 
 
 def _has_copy(leg: Device, facts: Facts) -> bool:
-    """Whether it is an array of md that survives the loss of a disk, or stands on such arrays alone."""
+    """Returns whether `leg` is an md array that survives the loss of a disk, or lies on such arrays only."""
     if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
         return True
     below = [device for device in facts.devices if device.name in leg.on]
@@ -506,7 +505,7 @@ def _thin(pool: Volume, volumes: Volumes) -> Findings:
 
 
 def _more(of: str, pool: Volume, volumes: Volumes) -> tuple[str, ...]:
-    """A quarter more, so that a full pool is at 80 %."""
+    """Returns commands that enlarge the pool by a quarter: a full pool is then 80 % full."""
     if of == "data":
         return enlarging(volumes, pool, pool.size // 4, data=_part_of(volumes, pool, "tdata"))
     metadata = _part_of(volumes, pool, "tmeta")
@@ -541,7 +540,7 @@ def _memory(situation: Situation, facts: Facts) -> Findings:
 
 def _readahead(situation: Situation, facts: Facts) -> Findings:
     top, is_larger, settings = facts.top, situation.exceeds_memory, situation.configured
-    if top is None or facts.mount.kind == "btrfs":  # btrfs has a readahead of its own
+    if top is None or facts.mount.kind == "btrfs":  # btrfs has its own readahead
         return
     what = f"readahead {units.size(top.read_ahead)}"
     if settings is not None and not settings.reads_ahead:
@@ -577,7 +576,7 @@ def _nosync(situation: Situation, facts: Facts) -> Findings:
         yield _finding(WARNING, "nosync", situation.configured.suffix, what, mend)
 
 
-# --- what a file system was made with --------------------------------------------------------------------------------
+# --- parameters of mkfs ----------------------------------------------------------------------------------------------
 
 
 def _block(situation: Situation, facts: Facts) -> Findings:
@@ -593,7 +592,7 @@ def _block(situation: Situation, facts: Facts) -> Findings:
 
 def _journal(situation: Situation, facts: Facts) -> Findings:
     mount = facts.mount
-    if facts.parameters is None or facts.parameters.journal or mount.kind == "ext2":  # that kind never has a journal
+    if facts.parameters is None or facts.parameters.journal or mount.kind == "ext2":  # ext2 never has a journal
         return
     add, where = f"tune2fs -O has_journal {quote(mount.source)}", quote(mount.target)
     again = where if facts.fstab else f"-t {mount.kind} {quote(mount.source)} {where}"
@@ -634,10 +633,10 @@ def _stripes(situation: Situation, facts: Facts) -> Findings:
 
 
 def _topology(facts: Facts, top: Device) -> tuple[int, int]:
-    """Stripe unit and width in bytes as the device states them; 0 where it has no stripes.
+    """Returns the stripe unit and width in bytes, as the device reports them; zeros if it has no stripes.
 
-    A disk with sectors of 4 KiB, or an SSD, may state sizes that are no stripes. For raid10 the device counts both
-    copies of each stripe, as of Linux 6.1, and lvs the stripes.
+    A disk with sectors of 4 KiB, or an SSD, may report sizes that are no stripes. For raid10 the device counts both
+    copies of each stripe (as of Linux 6.1), so the values of lvs are used.
     """
     volume = facts.volumes.at(top.path)
     for segment in volume.segments if volume else ():
@@ -649,7 +648,7 @@ def _topology(facts: Facts, top: Device) -> tuple[int, int]:
     return top.min_io, top.opt_io
 
 
-# --- mount options, and those of the next boot -----------------------------------------------------------------------
+# --- mount options: now, and after the next boot ---------------------------------------------------------------------
 
 
 def _mounting(situation: Situation, facts: Facts) -> Findings:
@@ -662,7 +661,7 @@ def _mounting(situation: Situation, facts: Facts) -> Findings:
 def _mounted(facts: Facts) -> Findings:
     target, options, where = facts.mount.target, facts.mount.options, quote(facts.mount.target)
     if _NO_BARRIER & {*options}:
-        # Harmless only where no device keeps what it was told to write in a cache that loses it.
+        # Harmless only if no device has a write cache that a power cut empties.
         cache = _caching(facts)
         severity = CRITICAL if cache or not facts.devices else NOTE
         what = "barriers are off: fsync does not make the device write its cache"
@@ -679,7 +678,7 @@ def _mounted(facts: Facts) -> Findings:
 
 
 def _caching(facts: Facts) -> str:
-    """The disks with a volatile write cache."""
+    """Returns the paths of the disks with a volatile write cache."""
     return ", ".join(disk.path for disk in facts.devices if disk.write_cache == "write back" and not disk.on)
 
 
@@ -689,7 +688,7 @@ def _next_boot(facts: Facts) -> Findings:
         if mount.source.startswith("/dev/") and target != "/":
             yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", [*_lines_to_add(facts)])
         return
-    if {"bind", "rbind"} & {*entry.options}:  # the options of the file system are on another line
+    if {"bind", "rbind"} & {*entry.options}:  # another line has the options of the file system
         return
     line, options = f"/etc/fstab, line {entry.number}", entry.options
     if mount.is_subvolume and target != "/" and not _names_subvolume(entry, mount):
@@ -720,7 +719,7 @@ def _next_boot(facts: Facts) -> Findings:
 def _lines_to_add(facts: Facts) -> Iterator[str]:
     mount, base = facts.mount, facts.base
     if base is None:
-        if not mount.is_bind:  # else its directory cannot be named: in a container, for example
+        if not mount.is_bind:  # else its source has no path here, for example in a container
             yield _to_fstab(mount)
         return
     if facts.base_fstab is None and base.target != "/":
@@ -745,7 +744,7 @@ def _without(entry: FstabEntry, names: Set[str]) -> str:
 
 
 def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
-    """The line that has to replace the one in fstab."""
+    """Returns the line that replaces the line of `entry` in fstab."""
     words = (entry.source, entry.target, kind, ",".join(options) or "defaults")
     return f"line {entry.number}: {' '.join(map(commands.fstab_word, words))} {entry.rest or '0 2'}"
 
@@ -760,7 +759,7 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
         findings = [*alignment(device, physical.get(device.path))]
         misaligned += len(findings)
         yield from findings
-        if device.kind == "disk" and device.scheduler is not None:  # the other kinds pass requests on
+        if device.kind == "disk" and device.scheduler is not None:  # other kinds pass requests on to the devices below
             yield _scheduler(device, device.scheduler)
     if facts.top and not misaligned:
         yield _ok("alignment", facts.top.path, "aligned down to the disks")
@@ -770,7 +769,7 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
 
 
 def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
-    """`physical`: the physical volume that the device is; None if it is none."""
+    """`physical`: the LVM physical volume on `device`; None if there is none."""
     sector = max(device.physical_sector, _SECTOR)
     what = ""
     if device.alignment_offset > 0:
@@ -816,7 +815,7 @@ def _scheduler(device: Device, current: str) -> Finding:
     return _finding(NOTE, "scheduler", device.path, f"scheduler {current} on {kind}", mend)
 
 
-# --- room: of the volume, and of the map -----------------------------------------------------------------------------
+# --- space on the volume and in the map ------------------------------------------------------------------------------
 
 
 def _space(situation: Situation, facts: Facts) -> Findings:
@@ -851,7 +850,7 @@ def _map(situation: Situation, facts: Facts) -> Findings:
 
 
 def _enlarge(facts: Facts, lack: int) -> tuple[str, ...]:
-    """Adds 5 % to what is lacking, for what the file system keeps for itself."""
+    """Returns commands that add `lack` bytes and 5 % of them, which the file system itself may need."""
     volume, mount = facts.volume, facts.mount
     if volume is None or volume.pool is not None or facts.top is None or volume.path != facts.top.path:
         return ()

@@ -1,4 +1,4 @@
-"""The commands that `check` prints to mend something, and `plan` to make a volume: one function for each."""
+"""The commands by which `check` mends something and `plan` makes a volume: one function for each."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from shlex import quote
 from loader import units
 from loader.storage.survey import Device, PhysicalVolume, Volume, Volumes
 
-PAGE = 4096  # bytes: what LMDB 0.9 takes from the processor
-STRIPE = 64 * 1024  # bytes: lvcreate's own default
-FEW_SECTORS = 32  # of 512 bytes, 16 KiB: readahead for a database that does not fit into memory
-XFS_MINIMUM = 300 << 20  # bytes: mkfs.xfs refuses a smaller device
+PAGE = 4096  # bytes; LMDB 0.9 uses the page size of the processor
+STRIPE = 64 * 1024  # bytes; the default of lvcreate
+FEW_SECTORS = 32  # sectors of 512 bytes, 16 KiB: readahead for a database that does not fit into memory
+XFS_MINIMUM = 300 << 20  # bytes; mkfs.xfs refuses a smaller device
 
 
 def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1) -> str:
-    """A stripe on each leg, or on each pair of legs if `copies` is 2; without stripes if there is only one.
+    """Returns an lvcreate with a stripe on each leg, or on each pair of legs if `copies` is 2; without stripes for one
+    leg.
 
-    `extents`: of the volume. `stripe_size`: bytes. Signatures of a file system that had these extents before are wiped;
-    without both options lvcreate asks, and a script aborts.
+    `extents`: of the volume. `stripe_size`: bytes. -y and --wipesignatures wipe signatures of former file systems
+    there; without them lvcreate asks, and a script aborts.
     """
     stripes = len(legs) // copies
     kind = f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1 " if copies > 1 else ""
@@ -28,12 +29,12 @@ def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequen
 
 
 def more_disks(group: str, reason: str, count: int, least: str) -> tuple[str, ...]:
-    """Adds disks to a group; the commands after it call them what `placeholders` does."""
+    """Returns commands that add disks to a group. Later commands name these disks as `placeholders` does."""
     return (f"# {reason}: add disks of {least} or more", f"vgextend {group} {' '.join(placeholders(count))}")
 
 
 def placeholders(count: int) -> list[str]:
-    """Names that the reader replaces by those of disks."""
+    """Returns names that the reader replaces by those of real disks."""
     return [f"/dev/DISK{number}" for number in range(1, count + 1)]
 
 
@@ -42,7 +43,7 @@ def read_ahead(group: str, name: str, sectors: int) -> str:
 
 
 def add_to_fstab(source: str, target: str, kind: str, options: str = "defaults 0 2") -> str:
-    """printf, for the echo of some shells reads the escapes of fstab(5) as its own."""
+    """Returns a printf, because the echo of some shells interprets the escapes of fstab(5)."""
     line = " ".join((*map(fstab_word, (source, target, kind)), options))
     return f"printf '%s\\n' {quote(line)} >>/etc/fstab"
 
@@ -58,9 +59,9 @@ def name_of(volume: Volume) -> str:
 def enlarging(
     volumes: Volumes, volume: Volume, lack: int, options: str = "", data: Volume | None = None
 ) -> tuple[str, ...]:
-    """lvextend by at least `lack` bytes, after vgextend if the group lacks free extents.
+    """Returns an lvextend by at least `lack` bytes, after a vgextend if the group lacks free extents.
 
-    `data`: of a thin pool, the hidden volume that has its extents.
+    `data`: for a thin pool, the hidden volume with its data extents.
     """
     last = (data or volume).segments[-1]
     stripes = 1 if last.kind == "raid1" else last.stripes
@@ -80,7 +81,7 @@ def enlarging(
 
 
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
-    """The lvcreate of a striped volume of the same size: on free extents, else on disks that are still to be had."""
+    """Returns the lvcreate of a striped volume of equal size: on free extents, else on disks that have to be added."""
     physical = on_own_disks(physical)
     for stripes in range(len(physical), 1, -1):
         each = -(-volume.extents // stripes)
@@ -101,7 +102,7 @@ def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
 
 
 def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
-    """The roomiest of those that share a disk, and all others."""
+    """Returns, of the volumes that share a disk, the one with the most free extents; and all others."""
     disks: set[str] = set()
     kept = []
     for volume in sorted(physical, key=lambda each: -each.free):
@@ -112,7 +113,7 @@ def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
 
 
 def on_one_disk(legs: Sequence[str], devices: Sequence[Device]) -> dict[str, list[str]]:
-    """Disks that more than one of these legs is on."""
+    """Returns the disks that have more than one of these legs."""
     by_path = {device.path: device for device in devices}
     by_name = {device.name: device for device in devices}
     disks: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What a rule of `storage check` looks at (a Situation), and what it finds (a Finding)."""
+"""The input of a rule of `storage check` (a Situation) and its result (a Finding)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Severity(str, Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`rule`: its name, for programs. `mend`: commands, or lines of a file; `source`: who says so."""
+    """`rule`: name of the rule, for programs. `mend`: commands, or lines of a file. `source`: who states the reason."""
 
     severity: Severity
     rule: str
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Database(msgspec.Struct, frozen=True):
-    """A data.mdb. Bytes: `apparent` as ls shows it, `allocated` as du does, `used` up to the last page ever used."""
+    """A data.mdb. Bytes: `apparent` as ls shows them, `allocated` as du does, `used` up to the last page ever used."""
 
     path: str
     apparent: int
@@ -47,7 +47,7 @@ class Database(msgspec.Struct, frozen=True):
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """What slapd's configuration says of the database. `maxsize` in bytes."""
+    """Settings of the database in slapd's configuration. `maxsize`: bytes."""
 
     config: str
     suffix: str
@@ -61,7 +61,7 @@ class Configured(msgspec.Struct, frozen=True):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """`memory`: bytes that this host has for it. `database`: None if the directory holds none."""
+    """`memory`: bytes of memory of this host. `database`: None if the directory has no data.mdb."""
 
     facts: Facts
     memory: int
@@ -71,7 +71,7 @@ class Situation(msgspec.Struct, frozen=True):
 
     @property
     def map_size(self) -> int | None:
-        """As configured, for slapd goes by that; else as the data file names it."""
+        """The map size of the configuration, which slapd uses; without a configuration, that of the data file."""
         if self.configured is not None:
             return self.configured.maxsize
         return self.database.map_size if self.database else None

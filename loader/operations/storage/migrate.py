@@ -1,10 +1,9 @@
-"""`storage migrate`: the plan, which looks for everything that is in the way before anything is changed; the steps,
-each of which may be done twice; and the way back from any of them.
+"""`storage migrate`: moves a directory to another volume, in steps that can each be repeated and rolled back.
 
-Copying and verifying are remembered, as long as neither side has changed since. What a reboot undoes (mounts, and that
-the service is stopped) is done again by every run. /etc/fstab names the new volume before the service is started on it,
-and the old one before the service is started on that again: so a boot at any moment mounts the volume that the service
-last wrote to.
+The plan looks for all obstacles before anything is changed. Finished copy and verify steps are not repeated, as long as
+neither volume has changed since. What a reboot undoes (the mounts, the stopped service) is done again by every run.
+/etc/fstab names the new volume before the service is started on it, and the old volume before a rollback starts the
+service on that: so a boot at any moment mounts the volume that the service last wrote to.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ VERB = "storage migrate"
 STEPS = ("preflight", "stop", "copy", "verify", "unmount", "mount", "fstab", "check", "start", "watch")
 _REPEATED = ("stop", "unmount", "mount", "fstab", "check", "start")
 _ROLLBACK = "rollback"
-_PATIENCE = 60.0  # seconds for a service to let go of its files, or to come up
-_LOOK = 0.1  # seconds between two looks at the service
-_SHOWN = 5  # processes or mounts in one message
-_ASSUMED = 150 << 20  # bytes a second: of a single disk
-# "emergency_ro" and "shutdown": ext4 of newer kernels after an error.
+_PATIENCE = 60.0  # seconds that a service has to close its files, or to come up
+_LOOK = 0.1  # seconds between two checks of the service
+_SHOWN = 5  # processes or mounts listed in one message
+_ASSUMED = 150 << 20  # bytes a second: throughput of a single disk, for the estimated duration
+# Mount options. Newer kernels show "emergency_ro" and "shutdown" for ext4 after an error.
 _READ_ONLY = {"ro", "emergency_ro", "shutdown"}
-_SPARE = 8 << 20  # bytes, beside a twentieth: what another file system needs for itself
+_SPARE = 8 << 20  # bytes, in addition to 5 % of the data: what another file system needs for itself
 _REPEAT = "then run the same command again, or go back with --rollback."
 _log = logging.getLogger(__name__)
 
 
 class MoveRequest(msgspec.Struct, frozen=True):
-    """`stop` and `start`: commands, in words. `uri`: of the server that must answer, "" for none. `seconds`: for which
+    """`stop`, `start`: the words of a command. `uri`: URI of the server that must answer, or "". `seconds`: how long
     the service must stay up."""
 
     source: str
@@ -68,9 +67,9 @@ class MoveRequest(msgspec.Struct, frozen=True):
 
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`old`: the volume that is mounted on FROM; None if FROM is a directory of a larger one. `new`: as it will be
-    mounted on FROM; `there`: as it is mounted on TO now. Sizes in bytes. `is_used`: a process writes to FROM, so that
-    one must when the service was started again."""
+    """`old`: the volume mounted on FROM; None if FROM is a directory of a larger one. `new`: the new volume as it will
+    be mounted on FROM; `there`: the same as it is mounted on TO now. `size`, `allocated`: bytes. `is_used`: whether
+    FROM has a database or a process uses it, so that a process must use it after the start."""
 
     request: MoveRequest
     old: Volume | None
@@ -99,7 +98,7 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(request: MoveRequest, state: Path) -> MovePlan:
-    """`state`: the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted."""
+    """Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted. `state`: the run directory."""
     source, target, fstab = Path(request.source), Path(request.target), Path(request.fstab)
     for path in (source, target):
         _require_directory(path)
@@ -159,7 +158,7 @@ def _require_directory(path: Path) -> None:
 
 
 def require_commands(request: MoveRequest) -> None:
-    """Called before anything is stopped. Raises UsageProblem."""
+    """Raises UsageProblem if a command of the service does not exist. Called before anything is stopped."""
     for command in (request.stop, request.start):
         if shutil.which(command[0]) is None:
             raise UsageProblem(reason=f"{command[0]} is not there, or not in PATH (see --service)")
@@ -179,7 +178,7 @@ def _require_apart(source: Path, target: Path, old: Volume | None, new: Volume, 
 
 
 def _require_writable(mount: Mount, there: Volume) -> None:
-    """Checks the volume as it is mounted now, and as it will be mounted on FROM."""
+    """Raises MigrationRefused if the volume is mounted read-only, or would be by its line in fstab."""
     if _READ_ONLY & set(mount.options):
         advice = f"Remount it: mount -o remount,rw {mount.target}. If it was writable before, see dmesg for errors."
         raise _refused(mount.target, "it is mounted read-only", advice)
@@ -236,7 +235,7 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool, is_spa
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
-    """`by`: what ditseed does itself, "" for nothing."""
+    """`commands`: as an operator would type them. `by`: what ditseed does without a command, or ""."""
 
     step: str
     commands: tuple[str, ...]
@@ -288,7 +287,7 @@ def _starting(request: MoveRequest) -> Iterator[PlannedStep]:
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """A migration that was begun. `done`: its finished steps."""
+    """A migration that was started. `done`: its finished steps. `goes_back`: whether a rollback was started."""
 
     plan: MovePlan
     done: tuple[str, ...]
@@ -300,17 +299,17 @@ class Begun(msgspec.Struct, frozen=True):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it may have left the service stopped."""
+        """Whether the migration may have left the service stopped."""
         return "start" not in self.done
 
 
 def run_directory(source: str) -> Path:
-    """A directory on neither of the two volumes."""
+    """Returns the run directory for FROM. It must be on neither of the two volumes."""
     return state_dir() / "migrate" / hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
 
 
 def begun(source: str) -> Begun | None:
-    """Raises CatalogueDamaged."""
+    """Returns the migration of `source` that passed its preflight, or None. Raises CatalogueDamaged."""
     status = status_of(run_directory(source))
     plan = status.catalogue.facts_of("preflight", MovePlan) if status else None
     if status is None or plan is None:
@@ -320,7 +319,7 @@ def begun(source: str) -> Begun | None:
 
 
 def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
-    """Begins, or continues from the last finished step; `anew` repeats a finished migration. Raises LoaderError."""
+    """Starts, or resumes after the last finished step; `anew` repeats a finished migration. Raises LoaderError."""
     with _run(plan, progress, anew) as run:
         require_forward(run.catalogue.is_done(_ROLLBACK), plan.request.source)
         run.do("preflight", lambda meter: plan, MovePlan)
@@ -336,7 +335,7 @@ def _run(plan: MovePlan, progress: Progress, anew: bool = False) -> AbstractCont
 
 
 def require_forward(goes_back: bool, source: str) -> None:
-    """Raises MigrationRefused."""
+    """Raises MigrationRefused if a rollback was started and has not ended."""
     if goes_back:
         raise _refused(source, "a rollback was begun and has not ended", "Give --rollback to end it.")
 
@@ -366,7 +365,7 @@ class _Steps:
         do, plan, source = self.run.do, self.plan, str(self.source)
         do("stop", lambda meter: self._stop())
         if not self.run.catalogue.is_done("mount") and not self._is_swapped():
-            # After a reboot, or a kill while both were unmounted.
+            # After a reboot, or after a kill while both volumes were unmounted.
             if plan.old is not None:
                 plan.old.mount(source)
             plan.there.mount(str(self.target))
@@ -386,8 +385,8 @@ class _Steps:
         return self.plan.new.is_at(str(self.source))
 
     def _forget_a_stale_copy(self) -> None:
-        """A boot in between may have started the service. A copy that other accounts could enter is removed, not
-        resumed."""
+        """Undoes copy and verify if a volume has changed since: a reboot may have started the service. A copy that
+        other accounts could enter is removed, not resumed."""
         catalogue = self.run.catalogue
         copied, verified = catalogue.facts_of("copy", _Copied), catalogue.facts_of("verify", _Verified)
         if copied is None:
@@ -407,7 +406,7 @@ class _Steps:
         _stop(self.plan)
 
     def _copy(self, meter: Meter) -> _Copied:
-        _require_no_strangers(self.target, occupants(self.target))  # they would keep it from being unmounted
+        _require_no_strangers(self.target, occupants(self.target))  # such processes would prevent the unmounting
         self._require_unused()
         with held.opened(self.source) as source, held.opened(self.target) as target:
             before = trees.state_of(source.descriptor)
@@ -418,7 +417,7 @@ class _Steps:
         return _Copied(before.files, before.size, before.mark)
 
     def _require_unused(self) -> None:
-        """Something may have started the service again since it was stopped. Raises MigrationRefused."""
+        """Raises MigrationRefused if something has started the service again since it was stopped."""
         if users := _users(self.plan):
             reason = f"the service was stopped, but it is used again: {users}"
             raise _refused(self.source, reason, f"Find out what starts it, {_REPEAT}")
@@ -434,7 +433,8 @@ class _Steps:
         return _Verified(len(sums), _mark(self.target), (status.st_mode, status.st_uid, status.st_gid))
 
     def _require_equal(self, source: Mapping[str, object], target: Mapping[str, object], what: str) -> None:
-        """Removes the files that differ, so that the next run copies them again. Raises MigrationRefused."""
+        """Raises MigrationRefused if the two differ; first removes the differing files, which a new run copies
+        again."""
         wrong = [path for path in {**source, **target} if source.get(path) != target.get(path)]
         if not wrong:
             return
@@ -460,7 +460,7 @@ class _Steps:
         killpoint("unmount.between")
         if self.plan.old is not None:
             self.plan.old.unmount(str(self.source))
-        # No error: mount namespaces that copied all mounts are harmless until something there opens the files.
+        # No error: other mount namespaces that copied the mount are harmless until a process there opens the files.
         others = [*mounts.elsewhere(former)] if former else []
         if others:
             _log.warning(
@@ -484,7 +484,7 @@ class _Steps:
 
 
 def _require_written(target: Path) -> None:
-    """A file system that has failed may only show it when it is written to. Raises ReadOnly, OSError."""
+    """Writes a test file: some failed file systems report errors only on writes. Raises ReadOnly, OSError."""
     with files.explained(target):
         descriptor = files.made(target)
         try:
@@ -499,8 +499,8 @@ def _mark(directory: Path) -> str:
 
 
 def roll_back(plan: MovePlan, progress: Progress) -> Report:
-    """Goes back from any step; safe to kill and repeat. The files on the new volume stay. `not_mounted`: why the new
-    volume could not be mounted on TO again; None if it is."""
+    """Rolls back from any step; safe to kill and repeat. The files on the new volume stay. In the report, `not_mounted`
+    is why the new volume could not be mounted on TO again, or None."""
     request = plan.request
     of_target = mounting.of_volume(plan.edits, request.target)
     steps: dict[str, Callable[[Meter], object]] = {
@@ -526,7 +526,7 @@ def roll_back(plan: MovePlan, progress: Progress) -> Report:
 
 
 def _mount_as_before(plan: MovePlan, of_target: Sequence[Edit]) -> str | None:
-    """Returns why the new volume could not be mounted: the service does not need it, and its disk may be dead."""
+    """Returns why the new volume could not be mounted, or None. The service does not need that volume."""
     if plan.old is not None:
         plan.old.mount(plan.request.source)
     try:
@@ -546,8 +546,8 @@ def _users(plan: MovePlan) -> str:
 
 
 def _stop(plan: MovePlan) -> None:
-    """Returns once no process uses FROM, whatever the status of the command: it may fail because the service is stopped
-    already. Raises MigrationRefused if a process still uses it."""
+    """Stops the service and waits until no process uses FROM. If none does, the command may fail, because the service
+    may have been stopped already. Raises MigrationRefused if a process still uses FROM."""
     command = plan.request.stop
     answer = child.run_detached(command)
     until = time.monotonic() + _PATIENCE
@@ -575,8 +575,8 @@ def _failed(command: Sequence[str], answer: child.Answer) -> ToolFailed:
 
 
 def _watch(plan: MovePlan, meter: Meter) -> int:
-    """Waits until the service is up, then looks whether it stays up. Returns its process ID, 0 if none is known.
-    Raises MigrationRefused."""
+    """Waits until the service is up, then checks that it stays up. Returns its process ID, or 0 if no process has to
+    use FROM. Raises MigrationRefused if the service does not come up or stay up."""
     until = time.monotonic() + _PATIENCE
     while isinstance(process := _up(plan), str):
         if time.monotonic() > until:
@@ -585,7 +585,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
     until = time.monotonic() + plan.request.seconds
     while time.monotonic() < until:
         meter.note = f"up, process {process}" if process else "up"
-        meter.add(size=1)  # a sign of life
+        meter.add(size=1)  # shows that the step is still running
         now = _up(plan)
         if now != process:
             what = now if isinstance(now, str) else "it is another process now"
@@ -603,7 +603,7 @@ def _down(plan: MovePlan, reason: str) -> MigrationRefused:
 
 
 def _up(plan: MovePlan) -> int | str:
-    """Returns the process that has the files (0: none needs to), or what is amiss."""
+    """Returns the ID of the process that uses FROM (0 if none needs to), or a text that says what is wrong."""
     if os.statvfs(plan.source).f_flag & os.ST_RDONLY:
         return "the volume is read-only"
     pid: int | None = 0

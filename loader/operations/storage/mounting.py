@@ -1,4 +1,4 @@
-"""The two volumes of a migration: what is mounted where, mount and umount as commands, and the lines of fstab."""
+"""The two volumes of a migration: their mounts, the mount and umount commands, and their lines in fstab."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from loader.operations.storage.commands import fstab_word
 from loader.storage import files, mounts
 from loader.storage.mounts import Mount
 
-# Options that a line of fstab should keep when another volume comes into its place: they are no file system's own.
+# Options that a line of fstab should keep if another volume replaces its own: they belong to no file system type.
 GENERAL = ("nodev", "nosuid", "noexec", "noatime", "nodiratime", "nofail", "noauto")
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A file system on a device. `uuid`: "" if blkid shows none. `options`: for mount -o."""
+    """A file system on a device. `uuid`: "" if blkid finds none. `options`: for mount -o."""
 
     device: str
     uuid: str
@@ -28,7 +28,7 @@ class Volume(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """As fstab should name it: names of disks change between boots, those of device-mapper do not."""
+        """The name for fstab: names of disks change between boots, those of device-mapper do not."""
         stays = self.device.startswith("/dev/mapper/") or not self.uuid
         return self.device if stays else f"UUID={self.uuid}"
 
@@ -36,7 +36,7 @@ class Volume(msgspec.Struct, frozen=True):
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
     def is_at(self, path: str) -> bool:
-        """A mounted device that cannot be read any more is known by its path."""
+        """Returns whether it is mounted on `path`. A mounted device that is unreadable is recognized by its path."""
         mount = mounts.mounted_at(Path(path))
         return mount is not None and self._is(mount.source, is_mounted=True)
 
@@ -62,23 +62,23 @@ def unmounting(path: str) -> list[str]:
 
 
 def of(mount: Mount, fstab: Path) -> Volume:
-    """A mounted one, with the options that the next boot mounts it with."""
+    """Returns the volume of a mount, with the options that the next boot mounts it with."""
     line = mounts.fstab_of(mount.target, fstab)
     options = line.options if line else tuple(one for one in mount.options if one in GENERAL)
     if mount.kind == "btrfs" and not any(one.startswith("subvol") for one in options):
-        options += (f"subvol={mount.root}",)  # without it, its default subvolume would be mounted
+        options += (f"subvol={mount.root}",)  # without this option, the default subvolume would be mounted
     return Volume(mount.source, uuid_of(mount.source), mount.kind, ",".join(options) or "defaults")
 
 
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
-    """What protects the directory today shall do so tomorrow. Whether a boot mounts it depends on both."""
+    """Adds the old volume's general options, which protect the directory. `noauto` is the old volume's alone."""
     mine = [option for option in new.options.split(",") if option != "noauto"]
     more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*mine}]
     return msgspec.structs.replace(new, options=",".join([*mine, *more]) or "defaults")
 
 
 def uuid_of(device: str) -> str:
-    """From the device itself, not from a cache."""
+    """Returns the UUID that the device itself has, not a cached one; "" if there is none."""
     answer = child.ask(["blkid", "-p", "-o", "value", "-s", "UUID", device])
     return answer.out.decode("ascii", "replace").strip() if answer.status == 0 else ""
 
@@ -97,22 +97,23 @@ Lines = tuple[str, ...]
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Lines of fstab, and those that take their place. Without `before`, they are added at the end."""
+    """Replaces the lines `before` of fstab by `after`. If `before` is empty, `after` is added at the end."""
 
     before: Lines
     after: Lines
 
     @property
     def left_out(self) -> Lines:
-        """Instead of `after`, while the volume cannot be mounted any more: a boot would wait for it."""
+        """Replaces `after` while the volume cannot be mounted any more: a boot would wait for the volume."""
         comment, *rest = self.after
         mark = comment.partition(": ")[0]
         return (f"{mark}: kept, this volume could not be mounted when the migration was rolled back", *rest)
 
 
 def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Edit, ...]:
-    """The new line, and the former ones kept as comments. `path`: where the volume will be mounted; `other`: where it
-    is now. The new line comes before those that need what is mounted on `path`: `mount -a` goes from line to line."""
+    """Returns edits that add the new line and keep the former ones as comments. `path`: where the volume will be
+    mounted; `other`: where it is now. The new line precedes those that need the mount on `path`: `mount -a` goes from
+    line to line."""
     lines = _read(fstab)
     entries = [(lines[entry.number - 1], entry) for entry in mounts.entries("\n".join(lines))]
     line = " ".join((*map(fstab_word, (new.source, path)), new.kind, new.options, "0 2"))
@@ -125,7 +126,7 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
     if kept:
         kept[-1] = Edit(kept[-1].before, (*kept[-1].after, line))
     else:
-        # Mounts below it, and bind mounts of what is in it.
+        # Mounts below `path`, and bind mounts of directories in it.
         needing = [
             text for text, entry in entries if any(mounts.is_within(on, path) for on in (entry.target, entry.source))
         ]
@@ -136,17 +137,17 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
 
 
 def of_volume(edits: Sequence[Edit], path: str) -> tuple[Edit, ...]:
-    """Those that take out the volume's line of `path`."""
+    """Returns the edits that remove a line for the mount point `path`."""
     return tuple(edit for edit in edits if path in [entry.target for entry in mounts.entries("\n".join(edit.before))])
 
 
 def apply(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Makes those that are not made yet. Raises ConfigNotEditable, NotPermitted, NoSpace."""
+    """Makes the edits that are not made yet. Raises ConfigNotEditable, NotPermitted, NoSpace."""
     _replace(fstab, [(edit.before, edit.after) for edit in edits])
 
 
 def undo(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Puts back what `apply` or `leave_out` changed."""
+    """Reverts what `apply` or `leave_out` changed."""
     lines = _read(fstab)
     _replace(
         fstab, [(edit.after if _where(lines, edit.left_out) is None else edit.left_out, edit.before) for edit in edits]
@@ -154,7 +155,7 @@ def undo(fstab: Path, edits: Sequence[Edit]) -> None:
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Instead of `undo`, of lines whose volume cannot be mounted any more."""
+    """Keeps, unlike `undo`, the lines of a volume that cannot be mounted any more as comments."""
     lines = _read(fstab)
     _replace(fstab, [(edit.after, edit.left_out) for edit in edits if _where(lines, edit.after) is not None])
 
@@ -193,11 +194,11 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
         advice = f"Run findmnt --verify --tab-file {fstab} to see why."
         raise ConfigNotEditable(path=fstab, reason=reason, advice=advice, lines=())
     if fstab == mounts.FSTAB and Path("/run/systemd/system").is_dir():
-        child.output(["systemctl", "daemon-reload"])  # it makes its mount units from fstab
+        child.output(["systemctl", "daemon-reload"])  # systemd makes its mount units from fstab
 
 
 def _is_made(lines: Sequence[str], old: Lines, new: Lines) -> bool:
-    if len(new) > len(old):  # forward: the new lines contain the old one only as a comment
+    if len(new) > len(old):  # an added line: the new lines contain the old one only as a comment
         return _where(lines, new) is not None
     return _where(lines, old) is None and (not new or _where(lines, new) is not None)
 

@@ -1,4 +1,4 @@
-"""`storage plan`: the commands that make a volume and a file system for a database, each with the reason of its
+"""`storage plan`: prints the commands that make a volume and a file system for a database, each with the reason of its
 numbers. Runs nothing."""
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from loader.operations.storage.check import XFS_LEAST
 from loader.operations.storage.commands import PAGE, STRIPE, XFS_MINIMUM
 from loader.storage.survey import Device
 
-EXTENT = 4 << 20  # bytes: vgcreate's own default
+EXTENT = 4 << 20  # bytes; the default of vgcreate
 _SECTOR = 512
 _LOG_UNIT = 256 * 1024  # bytes: the largest stripe unit of an XFS log
 _LARGEST_FILE = {"xfs": 8 << 60, "ext4": 16 << 40}  # bytes, with blocks of 4096 bytes
 _LVM_NAME = re.compile(r"[\w+.][\w+.-]{0,62}", re.ASCII)
-# lvm(8), VALID NAMES, and those that lvcreate 2.03 refuses besides.
+# Names that lvm(8), VALID NAMES, reserves, and further names that lvcreate 2.03 refuses.
 _RESERVED = re.compile(
     r"^(snapshot|pvmove)|_((c|i|wc)orig|cdata|cmeta|cpool|cvol|imeta|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata"
     r"|vorigin)"
 )
-_LONGEST_NAME = 124  # characters of both names, with hyphens doubled
-_OWN_NAME = len("_rimage_63")  # characters: what LVM appends for the parts of a raid volume
-_MOST_STRIPES, _MOST_IMAGES = 128, 64  # of lvcreate: striped, raid10
+_LONGEST_NAME = 124  # characters of the names of group and volume together, with hyphens doubled
+_OWN_NAME = len("_rimage_63")  # characters that LVM appends for the parts of a raid volume
+_MOST_STRIPES, _MOST_IMAGES = 128, 64  # disks that lvcreate accepts: striped, raid10
 _RAID_METADATA = 512 * 1024  # bytes on each leg: superblock, and a bitmap of at most 2^21 bits
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """`devices`: itself and those below it; none of a disk on paper. `size` in bytes."""
+    """`devices`: the disk's device and those below it; empty for a disk that does not exist yet. `size`: bytes."""
 
     path: str
     size: int
@@ -48,10 +48,8 @@ class Disk(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """Sizes in bytes. `stripes` and `size`: None for as many disks, and as much of them, as there are.
-
-    `redundant`: each stripe on two disks.
-    """
+    """Sizes in bytes. `stripes`, `size`: None for as many disks, and as much of them, as there are. `redundant`: puts
+    each stripe on two disks."""
 
     database: Annotated[int, "--database-size", Size(), "Size of the database."]
     kind: Annotated[str, "--fs", Choice(tuple(_LARGEST_FILE)), "File system."] = "xfs"
@@ -74,24 +72,24 @@ class Wishes:
 
     @property
     def copies(self) -> int:
-        """Copies of everything, each on another disk."""
+        """Number of copies of all data, each on another disk."""
         return 2 if self.redundant else 1
 
     @property
     def raid_extents(self) -> int:
-        """Extents that LVM keeps on each leg for itself."""
+        """Number of extents that LVM keeps on each leg for itself."""
         return -(-_RAID_METADATA // self.extent_size) if self.redundant else 0
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A command of the shell, and the reason of each of its numbers."""
+    """A shell command, and the reason of each of its numbers."""
 
     command: str
     why: tuple[str, ...]
 
 
 class Leg(msgspec.Struct, frozen=True):
-    """Extents: of the disk, those that the volume takes, and those that it leaves."""
+    """`extents`: extents of the disk. `used`: those that the volume takes. `left`: those that remain."""
 
     disk: str
     extents: int
@@ -100,7 +98,7 @@ class Leg(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`size` and sizes of stripes and extents in bytes; `read_ahead` in sectors of 512 bytes."""
+    """`size`, stripe size, extent size: bytes. `read_ahead`: sectors of 512 bytes."""
 
     wishes: Wishes
     stripes: int
@@ -113,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
-    """Raises DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall."""
+    """Returns the commands and their reasons. Raises DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall."""
     _require_names(disks, wishes)
     stripes = wishes.stripes or max(1, len(disks) // wishes.copies)
     _require_stripes(disks, stripes, wishes)
@@ -127,7 +125,7 @@ def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
     return msgspec.structs.replace(volume, steps=steps, notes=tuple(_notes(disks, volume)))
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def _require_names(disks: Sequence[Disk], wishes: Wishes) -> None:
@@ -180,7 +178,7 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
 
 
 def _require_room(size: int, wishes: Wishes) -> None:
-    """Raises VolumeTooSmall."""
+    """Raises VolumeTooSmall if the database does not fit twice, or the file system cannot be made or hold it."""
     kind, database = wishes.kind, wishes.database
     reason = ""
     if size - size // 20 < 2 * database:
@@ -197,9 +195,9 @@ def _require_room(size: int, wishes: Wishes) -> None:
 
 
 def _legs(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> tuple[Leg, ...]:
-    """The volume takes as many extents of each leg; the legs are the largest disks.
+    """Returns the extents of each disk. The legs are the largest disks; the volume takes equally many extents of each.
 
-    `stripes`: without their copies.
+    `stripes`: number without copies. Raises DisksUnequal, VolumeTooSmall.
     """
     start, extent = _start(disks), wishes.extent_size
     counts = {disk.path: max(0, disk.size - start) // extent for disk in disks}
@@ -219,7 +217,7 @@ def _legs(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> tuple[Leg, ...
 
 
 def _start(disks: Sequence[Disk]) -> int:
-    """The first extent begins at a whole mebibyte, and a whole stripe of the device below."""
+    """Returns the offset in bytes of the first extent: a multiple of 1 MiB and of the stripes of the devices below."""
     return lcm(check.ALIGNED, *(disk.devices[0].min_io for disk in disks if disk.devices and disk.devices[0].min_io))
 
 

@@ -1,5 +1,5 @@
-"""The verdict of `storage watch`: the figures of each layer, which layer adds the delay, and which probe is slow where
-no layer is; the state that is written after each round, and what a monitoring plugin and Prometheus read from it."""
+"""The verdict of `storage watch`: which layer adds delay, and which probe is slow if no layer is. Writes the state
+after each round, and reads it for a monitoring plugin and Prometheus."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from loader.storage import files
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-ACCURACY = 0.01  # of quantiles, relative
-Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # as it may be read from a file
+ACCURACY = 0.01  # relative error of the quantiles
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # the range that is accepted from a file
 LEAST_ROUNDS = 5
-LEAST_DELAY = 1e-4  # seconds: what is less is nothing to look for
-_SHARE = 0.1  # of what is below: less is within what reads differ by themselves
-_OF_WORST = 0.05  # of the largest delay that any layer adds: what is less does not explain anything
-_SAME = 1.5  # a read of an upper layer may be that much faster than the read of the lower one that served it
-LEAST_USUAL = 0.02  # seconds, of the median: less is what a write to a disk takes
-LEAST_PEAK = 0.1  # seconds, of the longest
-_TIMES = 3  # what is that much slower than the slowest layer is not explained by it
+LEAST_DELAY = 1e-4  # seconds; a smaller added delay is never reported
+_SHARE = 0.1  # of the time of the layers below; single reads differ by less anyway
+_OF_WORST = 0.05  # of the largest delay that any layer adds; a smaller delay explains nothing
+_SAME = 1.5  # factor by which an upper layer's read may be faster than the lower layer's read that served it
+LEAST_USUAL = 0.02  # seconds; a smaller median is not slow, because a write to a disk takes that long
+LEAST_PEAK = 0.1  # seconds; a smaller maximum is not slow
+_TIMES = 3  # a probe is slow if it takes that many times as long as the slowest layer
 
 Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """`path`: what is read. `on`: names of the layers right below it."""
+    """`path`: file or device that is read. `on`: names of the layers right below."""
 
     name: str
     path: str
@@ -47,7 +47,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Seconds. davg, dstd_dev: of the last n; emin, emax: see Timing; quantiles: of all reads since the start."""
+    """Seconds. davg, dstd_dev: of the last n reads. emin, emax: see Timing. Quantiles: of all reads since the start."""
 
     last: Seconds
     davg: Seconds
@@ -60,14 +60,14 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Timing:
-    """emin and emax take a new extreme at once, and go back to that of the last n with that half-life, in seconds.
+    """emin and emax jump to a new extreme, and decay to the extreme of the last n reads with `half_life` (seconds).
 
-    A read that took longer than the interval between reads also stands in the quantiles for those that could not begin
-    meanwhile, each with the time that it would have waited: else the slower a device, the less its slowness counted.
+    A read that took longer than `interval` also counts in the quantiles for the reads that could not begin meanwhile,
+    each with the time that it would have waited: else a device would count less the slower it is.
     """
 
     def __init__(self, window: int, half_life: float, interval: float) -> None:
-        from ddsketch import DDSketch  # here, for no other verb of `storage` needs it
+        from ddsketch import DDSketch  # imported here, because no other verb of `storage` needs it
 
         self._recent: deque[tuple[int, float]] = deque(maxlen=window)
         self._half_life = half_life
@@ -78,11 +78,11 @@ class Timing:
 
     @property
     def recent(self) -> dict[int, float]:
-        """Round -> seconds, of the last n."""
+        """Round -> seconds, for the last n reads."""
         return dict(self._recent)
 
     def add(self, number: int, at: float, seconds: float) -> None:
-        """The read of round `number`, which ended at `at` (seconds of a monotonic clock)."""
+        """Adds the read of round `number`, which ended at `at` (seconds of a monotonic clock)."""
         is_first = not self._recent
         self._recent.append((number, seconds))
         while seconds > 0:
@@ -92,14 +92,14 @@ class Timing:
         self._at = at
 
     def _release(self, share: float) -> None:
-        """That share of the way from the extremes so far to those of the last n; all of it to a new extreme."""
+        """Moves emin and emax by `share` of the way to the extremes of the last n reads; to a new extreme at once."""
         times = [seconds for _, seconds in self._recent]
         least, most = min(times), max(times)
         self._emin = min(least, self._emin + share * (least - self._emin))
         self._emax = max(most, self._emax + share * (most - self._emax))
 
     def figures(self) -> Figures | None:
-        """None before the first read."""
+        """Returns the figures; None before the first read."""
         if not self._recent:
             return None
         times = [seconds for _, seconds in self._recent]
@@ -109,8 +109,8 @@ class Timing:
 
 
 class Errors:
-    """Reads that failed. Each is held as emax holds a peak: while it is among the last n reads, and at least for a
-    half-life, so that whoever asks every few minutes sees it. `total`: since the start."""
+    """Failed reads. Each counts while it is among the last n reads, and for at least a half-life, so that a monitoring
+    system that asks every few minutes sees it. `total`: failed reads since the start."""
 
     def __init__(self, window: int, half_life: float) -> None:
         self._window, self._half_life = window, half_life
@@ -119,14 +119,14 @@ class Errors:
         self.last: str | None = None
 
     def take(self, at: float, problem: str | None) -> None:
-        """The next read, which ended at `at`; `problem`: why it failed, or None."""
+        """Records a read that ended at `at`. `problem`: why it failed, or None."""
         self._reads += 1
         if problem is not None:
             self._held.append((self._reads, at))
             self.total, self.last = self.total + 1, problem
 
     def held(self, now: float) -> tuple[int, float | None]:
-        """How many, and when the last one was (monotonic)."""
+        """Returns the number of failed reads that still count, and the end (monotonic) of the last of them."""
         while self._held:
             number, at = self._held[0]
             if number > self._reads - self._window or now - at <= self._half_life:
@@ -136,10 +136,10 @@ class Errors:
 
 
 class Added(msgspec.Struct, frozen=True):
-    """`seconds`: the median of the differences to the layers `over` in `rounds` rounds; None: in too few of them.
+    """`seconds`: median over `rounds` rounds of the time beyond that of the layers `over`; None if there are too few.
 
-    A device with none below it is compared with the fastest of its kind; `over` is empty where it is alone, and
-    `seconds` is all it takes. `own`: median of its own time.
+    A lowest device is compared with the fastest lowest device. For that one `over` is empty, and `seconds` is its whole
+    time. `own`: median of the layer's whole time.
     """
 
     layer: str
@@ -152,7 +152,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
-    """In the order of the layers."""
+    """Returns what each layer adds, in the order of the layers."""
     compared = [_compared(layer, layers, times) for layer in layers]
     worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
     return tuple(
@@ -170,7 +170,7 @@ def _compared(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[Adde
 
 
 def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
-    """What stands below a layer that could not be measured takes its place."""
+    """Returns the layers right below; a layer that could not be measured is replaced by those below it."""
     known = {one.name: one for one in layers}
     found: dict[str, None] = {}
     for name in layer.on:
@@ -180,14 +180,14 @@ def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tupl
 
 
 def _fastest_peer(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
-    """Of the lowest layers: a leg of a mirror or a stripe stands beside its like."""
+    """Returns the fastest of the lowest layers (mirror legs, stripes), unless it is `layer` itself."""
     lowest = [one.name for one in layers if not one.on and times.get(one.name)]
     fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default=None)
     return () if fastest in (None, layer.name) else (str(fastest),)
 
 
 def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
-    """To the slowest of the layers below that can have served the read: a mirror reads one of its legs."""
+    """Yields the time beyond the slowest lower layer that can have served the read: a mirror reads one of its legs."""
     for number, seconds in own.items():
         beside = [one[number] for one in below if number in one]
         if len(beside) == len(below):
@@ -196,7 +196,8 @@ def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]])
 
 
 def _is_delay(one: Added, differences: Sequence[float], worst: float) -> bool:
-    """Three of four rounds say so, and it is not small beside what is below it, or beside what another layer adds."""
+    """Returns whether a layer adds delay in three of four rounds, and not little beside what other layers take or
+    add."""
     if one.seconds is None or one.own is None or not one.over:
         return False
     lower_quartile = statistics.quantiles(differences, n=4)[0]
@@ -205,7 +206,7 @@ def _is_delay(one: Added, differences: Sequence[float], worst: float) -> bool:
 
 
 def told(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
-    """One sentence: what hangs or fails, what adds delay, the largest first, and what adds nothing."""
+    """Returns one sentence: which layers hang or fail, which add delay (the largest first), and which add nothing."""
     lowest_hung = [each.layer for each in verdict if each.layer in hung and not set(each.over) & set(hung)]
     words = [f"{name} does not answer" for name in lowest_hung or hung]
     words += [f"reads of {name} fail" for name in failing]
@@ -229,7 +230,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def slow_probes(probes: Sequence[str], layers: Sequence[str], times: Times) -> Iterator[str]:
-    """A sentence for each that is slow. `times`: of the last n rounds, those of the layers too."""
+    """Yields a sentence for each slow probe. `times`: of the last n rounds, including those of the layers."""
     reads = [[*times[name].values()] for name in layers if times.get(name)]
     usual, peak = max(map(statistics.median, reads), default=0.0), max(map(max, reads), default=0.0)
     for name in probes:
@@ -251,25 +252,25 @@ def _than(longest: float, layers: Sequence[str]) -> str:
 
 # --- state -----------------------------------------------------------------------------------------------------------
 #
-# What is known after a round: a file that a monitoring system may poll as seldom as it likes, and what a monitoring
-# plugin says of it. It never says OK of a watch that has ended.
+# The state after each round is a file that a monitoring system may poll as seldom as it likes. The monitoring plugin
+# never prints OK for a watch that has ended.
 
 
 FORMAT = 1
-HUNG = 2  # intervals: a read that began within one after the device stopped is told before three have passed
-STALE = 3  # intervals
-_LEAST_STALE = 1.0  # seconds
+HUNG = 2  # intervals; so a device that stops is reported before three intervals have passed
+STALE = 3  # intervals; an older state means that the watch may not be running
+_LEAST_STALE = 1.0  # seconds; STALE intervals count as no less
 _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 
 
 class LayerState(msgspec.Struct, frozen=True):
-    """`size`: bytes of a read. `problem`: why the last read measured nothing; `is_error`: it failed.
+    """`size`: bytes of a read. `problem`: why the last read measured nothing. `is_error`: whether the last read failed.
 
-    Counted are `reads` that were measured, those that came from a cache or failed (`unmeasured`), and rounds that
-    passed during a read (`missed`). `in_flight_since`: Unix time. `late`: the longest that a read began behind plan.
-    `limit`: seconds after which it counts as failed. Of a probe beside the layers, "read" means what it does.
-    `measured`: when the last read that was measured ended. `failed`: reads that failed since the start, the last
-    of them with `error`; `errors`: those that are held as emax is (verdict.Errors), the last of them at `failed_at`.
+    `reads`: number of measured reads. `unmeasured`: reads that came from a cache or failed. `missed`: rounds that
+    passed during a read. `in_flight_since`: Unix time. `late`: the longest that a read began behind plan. `limit`:
+    seconds after which a read counts as failed. `measured`: end of the last measured read. `failed`: reads that failed
+    since the start; `error`: why the last of them failed. `errors`: failed reads that still count (see Errors), the
+    last of them at `failed_at`. For a probe, "read" means its operation.
     """
 
     name: str
@@ -294,7 +295,7 @@ class LayerState(msgspec.Struct, frozen=True):
 
 
 class Watcher(msgspec.Struct, frozen=True):
-    """The process that writes the state. A process ID means something in its own namespace, until the next boot."""
+    """The process that writes the state. A process ID is valid only in its own PID namespace, until the next boot."""
 
     process: int
     namespace: str
@@ -304,20 +305,20 @@ class Watcher(msgspec.Struct, frozen=True):
         return cls(os.getpid(), f"{boot_id()} {os.stat('/proc/self/ns/pid').st_ino}")
 
     def has_ended(self) -> bool:
-        """False where that cannot be told from here."""
+        """Returns whether the process has ended; False if it runs in another PID namespace."""
         if self.namespace != Watcher.own().namespace:
             return False
         try:
             os.kill(self.process, 0)
         except ProcessLookupError:
             return True
-        except PermissionError:  # of another account
+        except PermissionError:  # the process belongs to another account
             return False
         return False
 
 
 class State(msgspec.Struct, frozen=True):
-    """`written`: Unix time. Times in seconds. `told`: the verdict as a sentence. `probes`: those beside the layers."""
+    """`written`: Unix time. `interval`: seconds. `told`: the verdict as a sentence. `probes`: states of the probes."""
 
     written: float
     interval: Seconds
@@ -331,17 +332,17 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> tuple[LayerState, ...]:
-        """All that is timed."""
+        """States of the layers, then of the probes."""
         return self.layers + self.probes
 
 
 def write(state: State, path: Path) -> None:
-    """Whole or not at all, and readable for the account of the monitoring system."""
+    """Replaces the file atomically; the account of the monitoring system can read it."""
     files.write_durably(path, msgspec.json.encode(state) + b"\n")
 
 
 def read(path: Path) -> State:
-    """Raises LoaderError, OSError; ValueError where it is no state of this format."""
+    """Raises LoaderError, OSError; ValueError if the file is no state of this format."""
     found = msgspec.json.decode(files.read(path), type=State)
     if found.format != FORMAT:
         raise ValueError(f"format {found.format}, this ditseed reads {FORMAT}")
@@ -358,7 +359,7 @@ def is_hung(layer: LayerState, interval: float, now: float) -> bool:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Of davg, in seconds; None: no limit."""
+    """Thresholds for davg, in seconds. None disables a threshold."""
 
     warning: float | None = None
     critical: float | None = None
@@ -372,14 +373,14 @@ class Check(msgspec.Struct, frozen=True):
     perfdata: tuple[str, ...] = ()
 
     def text(self) -> tuple[str, ...]:
-        """`STORAGE WATCH OK - ... | ...`, then one line for each layer."""
+        """Returns `STORAGE WATCH OK - ... | ...`, then one line for each layer."""
         first, *more = (plain.printable(line.replace("|", "-")) for line in self.lines)
         numbers = f" | {' '.join(self.perfdata)}" if self.perfdata else ""
         return (f"STORAGE WATCH {self.status.name} - {first}{numbers}", *more)
 
 
 def check(path: Path, limits: Limits, now: float | None = None) -> Check:
-    """Never raises a LoaderError: what cannot be known is UNKNOWN. `now`: Unix time."""
+    """Never raises a LoaderError: a state that cannot be read is UNKNOWN. `now`: Unix time."""
     try:
         state = read(path)
     except (LoaderError, OSError, ValueError) as error:  # msgspec's errors are ValueErrors
@@ -398,7 +399,7 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
 
 def _judged(state: State, limits: Limits, now: float) -> Check:
     rows = [(row.name, *_row(row, state, limits, now)) for row in state.rows]
-    # A row that was not measured is never OK, and hides none that is over a limit.
+    # A row that was not measured is never OK, and does not hide a row that is over a limit.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
     worst = max((status for _, status, _ in rows), key=order.index, default=Status.UNKNOWN)
     if worst is Status.OK and not state.layers:
@@ -437,14 +438,14 @@ def _failed(one: LayerState, what: str, now: float) -> str:
 
 
 def _is_measured(one: LayerState, state: State) -> bool:
-    """A single read may come from a cache: what was measured within the last intervals was looked at."""
+    """Returns whether a read was measured within the last STALE intervals: a single read may come from a cache."""
     if one.figures is None or one.measured is None:
         return False
     return state.written - one.measured <= max(_LEAST_STALE, STALE * state.interval)
 
 
 def _perfdata(state: State, limits: Limits) -> Iterator[str]:
-    """Seconds, as the guidelines prefer. Short labels: RRDtool tells 19 characters apart."""
+    """Yields seconds, as the guidelines prefer. Labels are short: RRDtool distinguishes only 19 characters."""
     labels: list[str] = []
     for row in state.rows:
         name = row.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)
@@ -481,7 +482,7 @@ _COUNTERS = {
 
 
 def write_metrics(state: State, path: Path) -> None:
-    """Whole or not at all."""
+    """Replaces the file atomically."""
     monitoring.write(_metrics(state), path)
 
 

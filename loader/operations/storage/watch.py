@@ -1,5 +1,5 @@
-"""`storage watch`: reads of every layer below a path at one pace, and the probes beside them, each in a thread of its
-own, so that one that hangs stops no other; and the state after each round."""
+"""`storage watch`: reads every layer below a path and runs the probes at one pace, each in a thread of its own, so that
+a read that hangs stops no other. Yields the state after each round."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from loader.storage.probes import FileLock, Timed, Unmeasurable, Writer
 from loader.storage.survey import Device
 
 PROBES: dict[str, Callable[[Path], Timed]] = {"flock": FileLock, "write": Writer}
-_LIMIT = 3.0  # seconds: a probe that takes longer has failed for whoever waits for it
+_LIMIT = 3.0  # seconds; a probe that takes longer has failed
 _DIGITS = "0123456789"
 _RETRY = 60.0  # seconds between two attempts to open a target
-_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # of a device that cannot be opened
-_OPENING = 5.0  # seconds that all layers together may take to be opened before the first round begins without them
-Outcome = tuple[float | None, str | None, bool]  # as the last three of Sample
+_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors of opening a device that is dead
+_OPENING = 5.0  # seconds for opening all layers; after that the first round begins without those that are not open
+Outcome = tuple[float | None, str | None, bool]  # the last three fields of Sample
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """Seconds. `window`: of how many reads davg and dstd_dev are. `samples`: rounds, None: until it is ended."""
+    """In seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None for no end."""
 
     interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
     window: Annotated[int, IntRange(2), "Number of reads that davg and dstd_dev are of."] = 100
@@ -46,7 +46,7 @@ class Wishes:
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A layer or a probe, and how it is opened. `limit`: seconds after which it counts as failed; None: never."""
+    """A layer or a probe, and how it is opened. `limit`: seconds after which a read counts as failed; None: never."""
 
     layer: Layer
     open: Callable[[], Timed]
@@ -57,7 +57,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def below(path: Path) -> tuple[Layer, ...]:
-    """The file system, then the devices, the upper ones first. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Returns the file system, then its devices, upper ones first. Raises NoSuchPath, NotPermitted, UsageProblem."""
     path = check.data_file(path) or path
     with files.explained(path):
         mount = mounts.mount_of(path)
@@ -79,7 +79,7 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
 
 
 def _below(device: Device, by_name: Mapping[str, Device]) -> list[Device]:
-    """Volumes that LVM makes for a volume (rimage, rmeta, tdata) are parts of it, no layers of their own."""
+    """Returns the devices right below. Volumes that LVM makes for a volume (rimage, rmeta, tdata) are no layers."""
     lower: list[Device] = []
     for each in (by_name[name] for name in device.on if name in by_name):
         is_part = device.kind == each.kind == "lvm"
@@ -88,8 +88,8 @@ def _below(device: Device, by_name: Mapping[str, Device]) -> list[Device]:
 
 
 def given(words: Sequence[str]) -> tuple[Layer, ...]:
-    """Layers as NAME=PATH from the top down: each stands on the next. Names that differ only in the number at their end
-    are of one level. Raises UsageProblem, NoSuchPath."""
+    """Parses layers of the form NAME=PATH, from the top down: each lies on the next. Layers whose names differ only in
+    the number at the end are on one level. Raises UsageProblem, NoSuchPath."""
     levels: dict[str, dict[str, str]] = {}
     for word in words:
         name, _, path = word.partition("=")
@@ -110,8 +110,8 @@ def given(words: Sequence[str]) -> tuple[Layer, ...]:
 
 
 def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
-    """The probes of `names`. `path`: what is watched; without one, files are made where the first layer is that is a
-    file or a directory. Raises UsageProblem."""
+    """Returns the probes `names`. They create files at `path`, the watched path; without one, at the first layer that
+    is a file or a directory. Raises UsageProblem if there is none."""
     targets = []
     for name in PROBES:
         if name not in names:
@@ -145,7 +145,7 @@ class Pace(msgspec.Struct, frozen=True):
     interval: float
 
     def next_round(self, phase: float) -> int:
-        """The first round that is still to come, or begins now; `phase`: seconds after its beginning."""
+        """Returns the first round that begins now or later. `phase`: seconds after the beginning of a round."""
         return max(0, int((time.monotonic() - self.start - phase) // self.interval) + 1)
 
     def at(self, number: int) -> float:
@@ -153,9 +153,10 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`at`: its end, monotonic. `late`: seconds between its planned and its real beginning.
+    """`at`: end of the read (monotonic). `late`: seconds between its planned and its real beginning.
 
-    `seconds`: None where nothing was measured, for the reason in `problem`; `is_error`: it failed, or took too long.
+    `seconds`: None if nothing was measured, for the reason in `problem`. `is_error`: whether it failed or took too
+    long.
     """
 
     layer: str
@@ -168,11 +169,11 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Probe(threading.Thread):
-    """`phase`: seconds after the beginning of a round. Puts its samples into `results`, once `begin` is called.
+    """Puts its samples into `results`, once `begin` is called. `phase`: seconds after the beginning of a round.
 
-    `size`: bytes of a read, None before the first; `notes`: what of it differs from what was requested, and why.
-    `begun`: when the read that is under way began (monotonic), or None. `missed`: rounds that passed during a read.
-    `ready`: the target is open, or it is known why not.
+    `size`: bytes of a read, None before the target is open. `notes`: differences from what was requested, and why.
+    `begun`: when the present read began (monotonic), or None. `missed`: rounds that passed during a read. `ready`: set
+    when the target is open, or could not be opened.
     """
 
     def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample]) -> None:
@@ -194,7 +195,7 @@ class Probe(threading.Thread):
         self._pace.put(pace)
 
     def end(self) -> None:
-        """Ends it after the read that is under way."""
+        """Ends the thread after the present read."""
         self._ended.set()
         self._pace.put(None)
 
@@ -221,7 +222,7 @@ class Probe(threading.Thread):
             number = following
 
     def _open(self) -> None:
-        """Not in every round, for it may write a file."""
+        """Opens the target. Not called in every round, because it may write a file."""
         self._unopened = self._attempt(self._opened)
         self._retry_at = time.monotonic() + _RETRY
 
@@ -307,14 +308,14 @@ class _Record:
 
 
 class Watch:
-    """Probes of these layers, and of the targets beside them; a context manager."""
+    """Probes of these layers, and of the targets beside them, as a context manager."""
 
     def __init__(self, layers: Sequence[Layer], wishes: Wishes, beside: Sequence[Target] = ()) -> None:
         self._layers, self._wishes = layers, wishes
         self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
         targets = [*map(_of_layer, layers), *beside]
-        step = wishes.interval / (len(targets) + 1)  # one after the other: none waits for another
+        step = wishes.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [Probe(target, step * number, self._results) for number, target in enumerate(targets, 1)]
         self._records = {probe.layer.name: _Record(probe, wishes) for probe in self._probes}
 
@@ -345,7 +346,7 @@ class Watch:
             yield self._state(number)
 
     def _join(self) -> None:
-        """Ends the probes; reads that are under way get an interval."""
+        """Ends the probes; reads that are under way get one more interval."""
         for probe in self._probes:
             probe.end()
         until = time.monotonic() + self._wishes.interval
