@@ -373,8 +373,7 @@ class Ldif(StoppedConsumer):
     """Builds from an export directory or LDIF files.
 
     The LDIF must contain the contextCSN. Computing it from the entries (-w) is right only for one consistent snapshot,
-    such as a slapcat: a search of a changing server can return a later change and miss an earlier one.
-    """
+    such as a slapcat: a search of a changing server can return a later change and miss an earlier one."""
 
     takes = _TAKES | {"source", "engine", "write_context", "allow_hidden"}
     steps = ("preflight", partial.STEP, *build.STEPS)
