@@ -1,1 +1,1 @@
-"""Getting a seed to a replica: strategies, preflight, steps."""
+"""Seeding of replicas: strategies, preflight and steps."""

@@ -1,12 +1,12 @@
-"""What a provider will send to a seeded consumer when it starts, and what that costs: foreseen before the seeding, and
-told to its operator with the commands that make the provider send less.
+"""Predicts, before a seeding, what the provider will send when the seeded consumer starts, and what the catch-up costs.
+Reports both to the operator, with the commands that make the provider send less.
 
-slapo-syncprov decides by comparing the cookie with its own contextCSN, so it can only be asked with a cookie that is
-older (server/sync.py). If nothing was written since what the seed claims, one a microsecond older is sent, and
-cn=config tells what that leaves open. In every case the answer is that to a consumer which comes after one more write.
+slapo-syncprov compares the cookie with its own contextCSN, so a probe needs a cookie older than that (server/sync.py).
+If nothing was written since the contextCSN that the seed claims, the probe's cookie is a microsecond older, and
+cn=config settles what this leaves open. The predicted answer is always that to a consumer after one more write.
 
-The seconds and bytes are those of the consumer, as measured (docs/catch-up.md has the figures): it is the slower of the
-two in every kind of answer, and works on one processor."""
+Seconds and bytes are those of the consumer, as measured (figures in docs/catch-up.md): for every kind of answer the
+consumer is slower than the provider, and it uses one processor."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from loader.server.sync import SyncAnswer
 SESSION_LOG = "olcSpSessionlog"
 ONLY_CHANGES = (SyncAnswer.CHANGES, SyncAnswer.NOTHING)
 COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)  # answers that name every entry
-MARGIN = 600.0  # seconds from the end of a seeding until slapd is started
-_WATCH = 1.5  # seconds to wait for somebody's write, if nothing else tells
-_LOOK_EVERY = 0.1
+MARGIN = 600.0  # assumed seconds from the end of a seeding until slapd is started
+_WATCH = 1.5  # seconds to wait for a write by any client, if nothing else shows the provider's answer
+_LOOK_EVERY = 0.1  # seconds between two reads of contextCSN while waiting for a write
 _ANCIENT = "19700101000000.000000Z#000000#{}#000000"
 _SYNCPROV = re.compile(r"olcOverlay=(\{-?\d+\})?syncprov,", re.IGNORECASE)
-_SETTLED = 60  # seconds that slapd must have run for its counters to tell a rate
-_LEAST_LOG = 100_000  # writes
-_ENTRIES_PER_WRITE = 100  # a session log holds one write for so many entries, if that is more
-_START = 0.2  # seconds: to connect, bind and ask
-_BUCKETS = 65536  # AVL trees, by the first two bytes: slapd's list of entryUUIDs
-_NAMED = 2.4e-6  # seconds an entryUUID while the trees have few nodes
-_DEEPER = 1.1e-6  # more for twice as many nodes in the trees: one more look into cold memory
-_SHALLOW = 2.2  # doublings that _NAMED pays for
-_ENTRY = 28e-6  # seconds an entry that comes whole and is found unchanged
-_LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # more, where the consumer's log level is `sync`
-_UUID = 84  # bytes of the consumer for each entryUUID it remembers; entries that come whole are remembered too
-_SYNC = 16384  # the bit of the log level
-_SIZES = (1_000_000, 10_000_000, 30_000_000)  # entries, for a tree whose size nobody tells
-_READ = 100_000  # entries a second that a seeding reads
+_SETTLED = 60  # minimum uptime of slapd in seconds before its counters give a usable rate
+_LEAST_LOG = 100_000  # minimum size of a recommended session log, in writes
+_ENTRIES_PER_WRITE = 100  # entries of the tree per write in a recommended session log
+_START = 0.2  # seconds to connect, bind and send the search
+_BUCKETS = 65536  # AVL trees in which slapd's consumer keeps entryUUIDs, one for each value of the first two bytes
+_NAMED = 2.4e-6  # seconds per entryUUID while the AVL trees have few nodes
+_DEEPER = 1.1e-6  # additional seconds per entryUUID for each doubling of the nodes: one more cache miss
+_SHALLOW = 2.2  # doublings of the nodes that _NAMED already includes
+_ENTRY = 28e-6  # seconds per entry that the provider sends whole and the consumer finds unchanged
+_LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional seconds per entry with loglevel `sync`
+_UUID = 84  # bytes of the consumer's memory per entryUUID; entries sent whole count too
+_SYNC = 16384  # bit of `sync` in olcLogLevel
+_SIZES = (1_000_000, 10_000_000, 30_000_000)  # entries; sizes to price if the size of the tree is unknown
+_READ = 100_000  # assumed entries per second that a seeding reads
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
 _UNKNOWN = "catch-up: what the provider will send is not known"
 
@@ -71,7 +71,7 @@ class CatchUpCost:
 
 
 def of(answer: SyncAnswer, entries: int, logged: bool) -> CatchUpCost:
-    """The cost of an answer about so many entries. `logged`: the consumer's log level includes `sync`."""
+    """Returns the cost of an answer about `entries` entries. `logged`: the consumer's log level includes `sync`."""
     if answer not in COSTLY:
         return CatchUpCost(_START, 0)
     doublings = math.log2(max(1.0, entries / _BUCKETS))
@@ -80,14 +80,14 @@ def of(answer: SyncAnswer, entries: int, logged: bool) -> CatchUpCost:
 
 
 def cost_told(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
-    """The cost in words; for several sizes if `entries` is None, because an entry costs more in a larger tree."""
+    """Returns the cost in words. If `entries` is None, prices several sizes: an entry costs more in a larger tree."""
     if entries is not None:
         return str(of(answer, entries, logged))
     return ", ".join(f"{of(answer, many, logged)} for {many:,}" for many in _SIZES)
 
 
 def logs_sync(config: Config) -> bool:
-    """Does slapd write a line for every entryUUID (olcLogLevel)?"""
+    """Returns whether olcLogLevel includes `sync`, so that slapd logs a line for every entryUUID."""
     return any(_has_sync(word.lower()) for words in config.reader("cn=config").words("olcLogLevel") for word in words)
 
 
@@ -103,10 +103,10 @@ def _has_sync(word: str) -> bool:
 
 @dataclass(frozen=True)
 class Syncprov:
-    """slapo-syncprov of one database. `session_log`: writes it holds, 0 without. `log_base`: the accesslog it answers
-    from in its place (olcSpSessionlogSource). `changed`: the entryCSN of its entry in cn=config. `writes_itself`: no
-    shadow, so that its own server ID comes into the contextCSN. `server_ids`: of all providers that may write.
-    `keeps_changes`: cn=config is stored, not a slapd.conf."""
+    """slapo-syncprov of one database. `session_log`: its size in writes, 0 if there is none. `log_base`: suffix of the
+    accesslog that replaces it (olcSpSessionlogSource). `changed`: entryCSN of the overlay's entry in cn=config.
+    `writes_itself`: the database is no shadow, so the provider's own server ID enters the contextCSN. `server_ids`:
+    server IDs of all providers that may write. `keeps_changes`: changes of cn=config are stored (no slapd.conf)."""
 
     entry_dn: str
     database: Database
@@ -124,7 +124,7 @@ class Syncprov:
 
 
 def syncprov_of(server: Session, suffix: str) -> Syncprov | None:
-    """None where cn=config, or a syncprov of the database of `suffix`, is not to be seen."""
+    """Returns the syncprov of the database of `suffix`; None if the account cannot see it or cn=config."""
     try:
         return syncprov_in(configuration.read_online(server), suffix)
     except ConfigHidden:
@@ -145,7 +145,7 @@ def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
 def _syncprov(config: Config, database: Database, name: str) -> Syncprov:
     own, base = config.reader(name), config.reader(database.entry_dn)
     multi = base.flag("olcMultiProvider", False) or base.flag("olcMirrorMode", False)
-    # Each olcServerID may be followed by the URL of its listener.
+    # A value of olcServerID is an ID, optionally followed by the URL of the listener it is for.
     ids = [words[0] for words in config.reader("cn=config").words("olcServerID") if words] if multi else []
     return Syncprov(
         entry_dn=name,
@@ -165,7 +165,7 @@ def _syncprov(config: Config, database: Database, name: str) -> Syncprov:
 
 
 def monitored(server: Session, entry: str, attribute: str) -> str:
-    """A value of an entry of cn=Monitor; empty if the server does not tell us."""
+    """Returns the first value of `attribute` of an entry below cn=Monitor; empty if it cannot be read."""
     try:
         values = server.read(f"{entry},cn=Monitor", [attribute]).get(attribute.lower(), [])
     except LoaderError:
@@ -174,7 +174,7 @@ def monitored(server: Session, entry: str, attribute: str) -> str:
 
 
 def _started(server: Session) -> datetime.datetime | None:
-    """When slapd was started, in UTC without a zone, as its monitor tells."""
+    """Returns the start time of slapd from cn=Monitor, in UTC without tzinfo; None if it cannot be read."""
     try:
         return datetime.datetime.strptime(monitored(server, "cn=Start,cn=Time", "monitorTimestamp"), "%Y%m%d%H%M%SZ")
     except ValueError:
@@ -182,7 +182,7 @@ def _started(server: Session) -> datetime.datetime | None:
 
 
 def writes_per_second(server: Session) -> float | None:
-    """On the average since slapd was started; None where its monitor does not tell us, or not yet."""
+    """Returns the average since slapd started; None if cn=Monitor cannot be read or slapd started < _SETTLED ago."""
     uptime = monitored(server, "cn=Uptime,cn=Time", "monitoredInfo")
     writes = ("Add", "Modify", "Modrdn", "Delete")
     counts = [monitored(server, f"cn={name},cn=Operations", "monitorOpCompleted") for name in writes]
@@ -196,8 +196,8 @@ def writes_per_second(server: Session) -> float | None:
 
 @dataclass(frozen=True)
 class CatchUpForecast:
-    """`lost`: deletions that the consumer will never hear of. `sure`: the provider showed or said so. `lacking`: server
-    IDs that are not in the contextCSN yet. `own`: the provider's server ID. `known`: its configuration."""
+    """`sure`: a probe or the configuration proves the answer. `lost`: the consumer will miss deletions. `lacking`:
+    server IDs not in the contextCSN yet. `own`: the provider's server ID. `known`: its syncprov, None if unreadable."""
 
     answer: SyncAnswer
     why: str
@@ -212,7 +212,7 @@ class CatchUpForecast:
         return self.answer in ONLY_CHANGES and not self.lost
 
     def says(self, entries: int | None, logged: bool, about: str = "about") -> str:
-        """One line: what comes, and what it takes."""
+        """Returns one line: what the provider sends, and what the catch-up costs the consumer."""
         if self.lost:
             return "what changes from now on, but NO deletions that come before it is started"
         if self.answer in ONLY_CHANGES:
@@ -230,10 +230,10 @@ def _price(answer: SyncAnswer, entries: int | None, logged: bool, about: str = "
 def expected_answer(
     server: Session, suffix: str, claimed: Sequence[str], log_base: str | None = None
 ) -> CatchUpForecast:
-    """The answer to a consumer with `claimed` as its contextCSN. Raises LoaderError.
+    """Predicts the answer to a consumer with `claimed` as its contextCSN. Raises LoaderError if the provider fails.
 
-    `log_base`: the accesslog that its syncrepl reads; where that does not reach back, it falls back to a refresh.
-    """
+    `log_base`: the accesslog of a delta-syncrepl consumer. If the accesslog does not reach back to `claimed`, syncrepl
+    falls back to a refresh."""
     known = syncprov_of(server, suffix)
     reply = sync.provider_server_id(server, suffix)
     if reply.answer in (SyncAnswer.NOT_OFFERED, SyncAnswer.REFUSED):
@@ -252,8 +252,9 @@ def expected_answer(
 
 
 def _log_reaches(server: Session, log_base: str, claimed: Sequence[str]) -> bool | None:
-    """Does the accesslog answer this cookie, or one a moment older, with what it holds? None where the last write is
-    the first one in it, or older: OpenLDAP 2.5.13 notes a second minCSN with the next one, others do not."""
+    """Returns whether the accesslog answers this cookie, or a slightly older one, with changes. None (unknown) if the
+    last write is the first one in the log, or older: OpenLDAP 2.5.13 stores a second minCSN with the next write, other
+    versions do not."""
     newest = max(claimed)
     reply = sync.probe(server, log_base, claimed, _NO_ENTRY, reload_hint=False)
     if reply.answer is not SyncAnswer.NOTHING:
@@ -284,8 +285,8 @@ class _CatchUpProbe:
                 f"ignores it{unless}"
             )
             return replace(self._of(SyncAnswer.WHOLE, why, self.known is not None), lacking=tuple(lacking))
-        # If it answers a cookie of 1970 with changes alone, whichever server ID is that old, nothing remembers
-        # deletions. A session log does so for server IDs alone that had not written when it began.
+        # If the provider answers a cookie of 1970 with changes only, for every server ID, it remembers no deletions.
+        # With a session log, such answers come only for server IDs that had not written when the log began.
         if all(self._ask(_ANCIENT.format(sid)) is SyncAnswer.CHANGES for sid in claimed):
             why = "it answers any cookie, however old, with changes alone"
             if self.known and self.known.nopresent:
@@ -294,13 +295,13 @@ class _CatchUpProbe:
         return self._shown() or self._inferred()
 
     def _writers(self) -> set[str]:
-        """Server IDs whose CSNs come into the contextCSN with the next writes."""
+        """Returns the server IDs whose CSNs the next writes may bring into the contextCSN."""
         if self.known is None:
             return set() if self._is_shadow() else {self.own}
         return ({self.own} if self.known.writes_itself else set()) | self.known.server_ids
 
     def _is_shadow(self) -> bool:
-        """A consumer of another server, as the monitor tells; if nobody tells, it is taken for none."""
+        """Returns whether the database is a shadow (a consumer) by cn=Monitor; False if cn=Monitor cannot be read."""
         where = "(&(namingContexts=*)(monitorIsShadow=TRUE))"
         try:
             databases = self.server.find("cn=Databases,cn=Monitor", where, ["namingContexts"])
@@ -309,7 +310,7 @@ class _CatchUpProbe:
         return any(self.suffix.encode() in entry.get("namingcontexts", []) for _, entry in databases)
 
     def _shown(self) -> CatchUpForecast | None:
-        """By a cookie that is older than the provider's contextCSN: what is claimed, or that a moment earlier."""
+        """Probes with a cookie older than the provider's contextCSN: `claimed`, or `claimed` less a microsecond."""
         if self._moved(0):
             return self._exact()
         if self._ask(csn.just_before(self._newest())) is SyncAnswer.CHANGES:
@@ -319,7 +320,7 @@ class _CatchUpProbe:
         return self._exact() if self._moved(_WATCH) else None
 
     def _moved(self, seconds: float) -> bool:
-        """Has anything been written since what is claimed, or is it within so many seconds?"""
+        """Returns whether the provider's contextCSN is past `claimed`, or gets past it within `seconds`."""
         until = time.monotonic() + seconds
         while True:
             now = csn.by_server(self.server.context_csns(self.suffix))
@@ -341,8 +342,8 @@ class _CatchUpProbe:
         return self._of(reply.answer, reasons.get(reply.answer, reply.reason))
 
     def _inferred(self) -> CatchUpForecast:
-        """From the configuration of a log that nobody was seen to write to. It holds from its first write on, or from
-        slapd's start."""
+        """Infers the answer from the configuration, if no write to the log was observed. A session log reaches back to
+        its first write, or to the start of slapd."""
         if self.known is None:
             why = (
                 "its last write is in no session log: there is none, or nothing was written since it began, which only "
@@ -360,17 +361,17 @@ class _CatchUpProbe:
         return self._of(SyncAnswer.PRESENT, why, sure=older is not None)
 
     def _log_is_older(self, changed: str) -> bool | None:
-        """Was the session log set before slapd's start, or before the last write? None where that cannot be told."""
+        """Returns whether the session log was set before slapd started or before the last write; None if unknown."""
         if changed and self._newest() > changed:
             return True
         began = _started(self.server)
         if not changed or began is None:
             return None
         since = (csn.time(changed) - began).total_seconds()
-        return None if 0 <= since < 1 else since < 0  # slapd's monitor tells its start without fractions
+        return None if 0 <= since < 1 else since < 0  # cn=Monitor has the start time in whole seconds
 
     def _from_accesslog(self, base: str) -> CatchUpForecast:
-        """Does it reach back (its minCSN) to what is claimed of the server ID that will write?"""
+        """Compares the accesslog's minCSN with the claimed CSN of the server ID that will write next."""
         try:
             values = self.server.read(base, ["minCSN"]).get("mincsn", [])
         except LoaderError:
@@ -385,14 +386,14 @@ class _CatchUpProbe:
         return csn.by_server(self.claimed)[self._first_to_move()]
 
     def _first_to_move(self) -> str:
-        """The server ID of the next write, as far as one can tell: the provider's own, else that of the last write."""
+        """Returns the probable server ID of the next write: the provider's own, else that of the newest CSN."""
         by_server = csn.by_server(self.claimed)
         if (self.known is None or self.known.writes_itself) and self.own in by_server:
             return self.own
         return max(by_server, key=lambda sid: by_server[sid])
 
     def _ask(self, other: str) -> SyncAnswer:
-        """With one CSN in the place of that of the same server ID."""
+        """Probes with `other` in place of the claimed CSN of the same server ID."""
         sid = csn.server_id(other)
         return self._reply([*(text for text in self.claimed if csn.server_id(text) != sid), other]).answer
 
@@ -409,8 +410,8 @@ class _CatchUpProbe:
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """`answer`: the name of a SyncAnswer. `seconds` and `memory` (bytes) of the catch-up; None if nobody knows how many
-    `entries` there are. `logged`: the consumer logs sync. `lost`: it will never hear of some deletions."""
+    """`answer`: name of a SyncAnswer. `seconds`, `memory` (bytes): cost of the catch-up; None if it depends on
+    `entries`, which are unknown. `logged`: the consumer's log level has `sync`. `lost`: it will miss deletions."""
 
     answer: str
     why: str
@@ -427,7 +428,7 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts of the first step. Without a provider, only `suffix` is set. `prepared`: what --prepare-provider did."""
+    """Facts of the preflight. Without a provider, only `suffix` is set. `prepared`: what --prepare-provider did."""
 
     suffix: str
     provider: str | None = None
@@ -440,11 +441,10 @@ class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
 def forecast(
     connection: Connection, base: str, claimed: Sequence[str] | None, consumer: Config, log_base: str | None, part: bool
 ) -> tuple[Forecast | None, str]:
-    """What a consumer gets that claims `claimed` (None: nobody knows yet), also in words. Logs warnings. None and "" if
-    it is not known.
+    """Forecasts what the provider sends to a consumer with the contextCSN `claimed` (None if it is not known yet), and
+    logs warnings. Returns the forecast and the same in words; None and "" if it is unknown.
 
-    `log_base`: the accesslog that its syncrepl reads. `part`: it asks for less than all.
-    """
+    `log_base`: the accesslog that the consumer's syncrepl reads. `part`: the consumer is a partial replica."""
     if claimed is None:
         log.warning("%s: only reading the LDIF tells its contextCSN", _UNKNOWN)
         return None, ""
@@ -469,7 +469,7 @@ def forecast(
         sure = "" if expected.sure else ", as far as can be seen"
         why = plain.printable(expected.why)
         notes.insert(0, f"catch-up: when the consumer is started, {server.uri} will send it {says}{sure}; {why}")
-    if mend:  # commands on lines of their own
+    if mend:  # each command gets its own line, to be pasted
         first = "catch-up: to have what changes alone, stop here and do this on the provider first (or give "
         lines = [f"{first}--prepare-provider, with an account that may):", *map(plain.printable, mend)]
         notes.append("\n".join(lines))
@@ -490,7 +490,7 @@ def forecast(
 
 
 def _notes(server: Session, expected: CatchUpForecast, seconds: float) -> Iterator[str]:
-    """Will the session log still hold the first write after so many seconds; must another provider write first?"""
+    """Warns if the session log may overflow within `seconds`, or if another provider has to write first."""
     size, rate = expected.known.session_log if expected.known else 0, writes_per_second(server)
     if size and rate and rate * seconds > size / 2:
         yield (
@@ -506,12 +506,12 @@ def _notes(server: Session, expected: CatchUpForecast, seconds: float) -> Iterat
 
 
 def without_provider() -> None:
-    """The warning of a seed that is made without the provider."""
+    """Warns that there is no forecast, because no provider was named (-H)."""
     log.warning("%s: it was not asked (-H)", _UNKNOWN)
 
 
 def told(preflight: Preflight, entries: object = None) -> Report:
-    """Those facts of a preflight that are reported. `entries`: as many as there turned out to be."""
+    """Returns the preflight facts for the report. `entries`: the number loaded, used to price the forecast again."""
     report: Report = {"catch_up": preflight.catch_up} if preflight.catch_up else {}
     if preflight.prepared is not None:
         report["prepared"] = preflight.prepared
@@ -521,12 +521,12 @@ def told(preflight: Preflight, entries: object = None) -> Report:
     return report
 
 
-# What makes a provider answer a seed with changes alone, as an operator types it on the provider's host.
+# The commands that an operator types on the provider's host, so that the provider sends only changes.
 
 
 def log_size(entries: int | None) -> int:
-    """A good olcSpSessionlog. Some 500 bytes of the provider's memory a write, and only for writes that are made; but
-    to answer from it takes time with the square of the modifications, so it is not made larger than useful."""
+    """Returns a suitable olcSpSessionlog. Each recorded write takes some 500 bytes of the provider's memory, and the
+    time to answer from the log grows with the square of the modifications, so the log is no larger than useful."""
     return max(_LEAST_LOG, (entries or 0) // _ENTRIES_PER_WRITE)
 
 
@@ -536,7 +536,7 @@ def change_command(known: Syncprov, size: int) -> Change:
 
 
 def commands(server: Session, suffix: str, expected: CatchUpForecast, entries: int | None) -> Iterator[str]:
-    """Lines to paste into a shell on the provider's host. The write comes last: a log begins with the first write."""
+    """Yields lines to paste into a shell on the provider's host. The write is last: the log begins with that write."""
     known, size = expected.known, log_size(entries)
     if known is None:
         yield from _find_and_set(server.uri, suffix, size)
@@ -551,7 +551,7 @@ def commands(server: Session, suffix: str, expected: CatchUpForecast, entries: i
 
 
 def _find_and_set(uri: str, suffix: str, size: int) -> Iterator[str]:
-    """Where cn=config cannot be read from here. `add` is refused where it is set already, which does no harm."""
+    """Yields commands for a cn=config that is unreadable from here. `add` fails harmlessly if a log is already set."""
     yield options.find_database(uri, suffix)
     overlays = "'(objectClass=olcSyncProvConfig)' 1.1"
     yield f"DN=$({options.searching(uri)} \"$DB\" -s one {overlays} | sed -n 's/^dn: //p')"
@@ -571,6 +571,6 @@ def _write(server: Session, suffix: str, known: Syncprov | None) -> Iterator[str
     yield f"ldapmodify -x -D {shlex.quote(who)} -W -H {where} <<'EOF'"
     yield from record
     if known is None:
-        # Of a log that has one write nothing can be seen from outside.
+        # A second write: a probe cannot detect a log that has only one write.
         yield from ("", *record)
     yield "EOF"

@@ -1,8 +1,8 @@
-"""`replica seed --dry-run`: makes the checks of a seeding for the named strategy, or for each, measures what its steps
-depend on (a short real reading, a build of what it brought, a short copy), prices them, and chooses a strategy.
+"""`replica seed --dry-run`: checks the named strategy, or every strategy, predicts the time of each step from short
+measurements (reading the provider, building the entries read, copying a file), and chooses a strategy.
 
-A strategy is refused here if `replica seed` would refuse it before the reading, or would run out of room: the sample
-that is built shows what a seeding finds out about schema, space and maxsize only when the entries are there."""
+A strategy is refused here if `replica seed` would refuse it before the reading, or would run out of room. The sample
+build reveals problems of schema, space and maxsize that a real seeding meets only after it has read the entries."""
 
 from __future__ import annotations
 
@@ -45,25 +45,24 @@ from seeders.replica.plan import CATCH_UP, PlannedStep, ProviderLoad, SeedPlan, 
 from seeders.replica.seed_cmd import STRATEGIES, options_of
 from seeders.replica.strategies import Clone, Ldif, Search, SeedOptions, StoppedConsumer, Strategy, reading
 
-_READ_FOR, _READ_MOST = 3.0, 96 << 20  # seconds that the provider is read, bytes of LDIF
-_COPY_FOR, _COPY_MOST = 2.0, 256 << 20  # seconds, bytes
-_COPY_FIRST = 16 << 20  # bytes
-_LOOK = 0.01
+_READ_FOR, _READ_MOST = 3.0, 96 << 20  # limits of the trial reading: seconds, bytes of LDIF
+_COPY_FOR, _COPY_MOST = 2.0, 256 << 20  # target seconds and maximum bytes of the second trial copy
+_COPY_FIRST = 16 << 20  # bytes of the first trial copy
+_LOOK = 0.01  # seconds between two checks of the trial reading's limits
 _SIZE = SampleSize(10_000, 0.0)
-_TAIL = 0.25  # share of a build that begins once everything was read: indexes, dn2id (docs/performance.md)
-_ADDS = 9000.0  # entries a second that a slapd takes over LDAP (`bin/bench add`)
-_SHORT = 0.1  # seconds of a step that opens, renames or asks once
-_SPILL = 2  # times the database: the disk of a build whose sorting does not fit into memory
-_NEAR = 60.0  # seconds, and
-_TWICE = 2.0  # times the fastest: what a strategy may take longer if then only changes are left to be sent
+_TAIL = 0.25  # share of a build that cannot start before all is read: indexes, dn2id (docs/performance.md)
+_ADDS = 9000.0  # entries per second that a slapd accepts over LDAP (`bin/bench add`)
+_SHORT = 0.1  # assumed seconds of a step that only opens or renames a file, or sends one request
+_SPILL = 2  # disk of a build whose sorting exceeds memory, as a multiple of the database
+_NEAR = 60.0  # additional seconds that a strategy may take if the provider then sends only changes
+_TWICE = 2.0  # the same limit as a multiple of the fastest strategy's seconds; the larger limit applies
 _AGE = re.compile(r"(?:(\d{1,5})\+)?(\d{1,2}):(\d\d)(?::(\d\d))?\Z")  # slapo-accesslog(5): [ddd+]hh:mm[:ss]
 _JUST_NOW = "measured just now"
 
 
 def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Report]:
-    """The plan, and what the checks of the chosen strategy found. Changes nothing; tries all strategies if `options`
-    names none. Raises LoaderError if the configuration cannot be read, or if a seeding by the named strategy would end
-    with it."""
+    """Returns the plan, and the facts found by the checks of the chosen strategy. Changes nothing. Tries all strategies
+    if `options` names none. Raises LoaderError if the configuration cannot be read or the named strategy is refused."""
     trial = _Trial(options, progress)
     config = configuration.read(options.config_path) if options.config_path else None
     suffix = config.database(options.suffix).suffix if config else options.suffix or ""
@@ -94,8 +93,8 @@ def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Report]
 
 @dataclass(frozen=True)
 class Reading:
-    """A short export. `entries`, `bytes` of LDIF: that came in so many seconds, over so many connections, after the
-    `first` seconds; `whole`: that is all there is. `idle`: processors of this host that had nothing to do meanwhile."""
+    """Result of the trial reading. `entries`, `bytes` (of LDIF): received within `seconds` over `connections`. `first`:
+    seconds until the first entry. `whole`: the tree has no more entries. `idle`: average number of idle processors."""
 
     entries: int
     bytes: int
@@ -107,7 +106,7 @@ class Reading:
 
     @property
     def rate(self) -> float:
-        """Entries a second, once they come."""
+        """Entries per second, counted from the first entry."""
         return self.entries / max(self.seconds - self.first, 1e-3)
 
     def seconds_for(self, entries: int) -> float:
@@ -115,7 +114,7 @@ class Reading:
 
     @property
     def entry(self) -> float:
-        """Bytes of LDIF an entry."""
+        """Average bytes of LDIF per entry."""
         return self.bytes / max(1, self.entries)
 
     def __str__(self) -> str:
@@ -124,7 +123,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Building:
-    """`forecast`: from a build of a sample. `scan`: seconds in which all LDIF is looked through, at `rate` bytes/s."""
+    """`forecast`: extrapolated from a sample build. `scan`: seconds to scan all LDIF, at `rate` bytes per second."""
 
     forecast: Forecast
     scan: float
@@ -133,14 +132,14 @@ class Building:
 
 @dataclass(frozen=True)
 class Copying:
-    """`bytes` to copy; `rate`: bytes a second, read there and written here."""
+    """`bytes`: bytes to copy. `rate`: bytes per second, read from the source and written to the consumer's disk."""
 
     bytes: int
     rate: float
 
 
 class _Trial:
-    """What several strategies have in common is measured once. `facts`: by strategy, what its checks found."""
+    """Runs the trials. Measurements that several strategies share are made once. `facts`: check results by strategy."""
 
     def __init__(self, options: SeedOptions, progress: Progress) -> None:
         self.options, self.progress = options, progress
@@ -164,7 +163,7 @@ class _Trial:
         return self._priced(self.options)
 
     def judged(self, name: str) -> StrategyPlan:
-        """The strategy with its price, or with the error that refuses it."""
+        """Returns the plan of one strategy: its price, or the error that refuses it."""
         takes_ldif = name == "ldif" or (name == "online" and self.options.connection is None)
         paths = self._databases if name == "clone" else self._ldif if takes_ldif else ()
         options = options_of(name, dataclasses.replace(self.options, source=paths))
@@ -181,7 +180,7 @@ class _Trial:
         seen = preflight.preflight(strategy, dry_run=True)
         checked = time.monotonic()
         planned: Report = {}
-        if isinstance(strategy, Ldif) and not self.options.strategy:  # the sample tells enough to compare strategies
+        if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
             strategy.require_context_csn(self.progress)
         else:
             planned = strategy.plan(seen.suffix, self.progress)
@@ -222,7 +221,7 @@ class _Trial:
         return sample, sample.ldif_bytes
 
     def _count(self, price: Price) -> int | None:
-        """Entries of the provider, or of what --from names if the provider does not tell."""
+        """Returns the provider's number of entries; if unknown, that of the database or LDIF that --from names."""
         planned = price.planned.get("entries")
         if isinstance(planned, int):
             return planned
@@ -237,7 +236,7 @@ class _Trial:
         return entries
 
     def _read(self, strategy: Strategy, suffix: str, entries: int | None) -> None:
-        """A short export, and the build of a sample of it."""
+        """Runs the trial reading, and builds a sample of the entries read."""
         with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
             if isinstance(strategy, Search):
                 exporting = strategy.reading(scratch)
@@ -258,7 +257,7 @@ class _Trial:
                 )
 
     def _built(self, strategy: StoppedConsumer, sample: Callable[[], tuple[Sample, float]]) -> Building | None:
-        """The build of a sample, of which `sample` returns the bytes of all LDIF, too."""
+        """Builds a sample; None if that predicts nothing. `sample` returns the sample and the bytes of all LDIF."""
         if not strategy.is_plain:
             self.measured["building"] = (
                 "not measured: a sample tells nothing of a partial replica, of several databases or of the empty suffix"
@@ -284,7 +283,7 @@ def _row(options: SeedOptions) -> StrategyPlan:
 
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
-    """Collects what the checks warn of: with several strategies it is printed once, below the table."""
+    """Collects the warnings of the checks, so that with several strategies they are printed once, below the table."""
     messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
@@ -302,7 +301,7 @@ def _warnings() -> Iterator[list[str]]:
 
 
 def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Meter) -> tuple[Reading, list[Path]]:
-    """The pieces that a seeding begins with, read for a few seconds at most; and the files of what came."""
+    """Reads the first pieces of a seeding for at most `_READ_FOR` seconds. Returns the result and its LDIF files."""
     all_pieces = cut.plan(exporting.page).cut
     pieces = all_pieces[: exporting.jobs]
     inner, (idle, ticks) = Meter("sample"), _ticks()
@@ -338,14 +337,14 @@ def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Mete
 
 
 def _ticks() -> tuple[int, int]:
-    """Of all processors of the host since its start: idle ones, and all."""
+    """Returns the idle ticks and all ticks of the host's processors since boot, from /proc/stat."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]
     return ticks[3] + ticks[4], sum(ticks)
 
 
 def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Progress) -> Building:
-    """Raises NotProven, EmptyInput, SchemaMissing."""
+    """Scans and builds the sample. Raises NotProven if only slapadd builds it, EmptyInput, or SchemaMissing."""
     place = strategy.place
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         path = scratch / "sample.ldif"
@@ -363,8 +362,8 @@ def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Pro
 
 
 def _copy(strategy: Clone, meter: Meter) -> Copying:
-    """The beginning of the file, by the engine that copies it, to the consumer's disk: of a short copy, and then of one
-    that takes `_COPY_FOR`, since a short one is mostly its fsync."""
+    """Copies the beginning of the database to the consumer's disk, and returns the rate. A first short copy, which is
+    mostly fsync, only determines the size of a second copy that takes about `_COPY_FOR` seconds."""
     path, rate = strategy.source / DATA, _COPY_FIRST / _COPY_FOR
     with sizing.unnamed_file(strategy.place.directory) as target:
         for most in (_COPY_FIRST, _COPY_MOST):
@@ -375,7 +374,7 @@ def _copy(strategy: Clone, meter: Meter) -> Copying:
 
 
 def _entries_of(paths: Sequence[Path]) -> int | None:
-    """Entries of LDIF, if a manifest tells."""
+    """Returns the number of entries in the LDIF by its manifest; None without a manifest."""
     return LdifFiles(tuple(paths)).entries() if exports.files_of(paths) else None
 
 
@@ -384,7 +383,8 @@ def _entries_of(paths: Sequence[Path]) -> int | None:
 
 @dataclass(frozen=True)
 class Price:
-    """What the checks of one strategy found (`seen`, `planned`) and took (seconds), and what was measured for it."""
+    """`seen`, `planned`: results of one strategy's checks. `preflight`, `planning`: seconds these took. The rest: trial
+    measurements, None if not made."""
 
     strategy: Strategy
     seen: Preflight
@@ -397,7 +397,7 @@ class Price:
     copying: Copying | None = None
 
     def row(self) -> StrategyPlan:
-        forecast = self.seen.forecast  # None where no provider was asked
+        forecast = self.seen.forecast  # None without a provider
         answer = forecast.kind if forecast else None
         only_changes = answer in catchup.ONLY_CHANGES
         sends = str(catchup.told(self.seen, self.entries).get("catch_up", "not known"))
@@ -434,7 +434,7 @@ class Price:
         return ProviderLoad(reading.connections, round(reading.rate, 1), round(reading.entry * entries))
 
     def _disk(self) -> int | None:
-        """Bytes on the consumer while it works."""
+        """Returns the peak disk use on the consumer in bytes; None if it was not measured."""
         if self.copying:
             return self.copying.bytes
         if self.building is None:
@@ -465,7 +465,7 @@ class Price:
             yield from _short("claim")
 
     def _stream(self) -> Iterator[PlannedStep]:
-        """The core encodes on the processors that the reading leaves idle, and then as on a host of its own."""
+        """Prices `stream`: the core encodes on processors that the reading leaves idle, afterwards on all of them."""
         if not (self.reading and self.building) or self.entries is None:
             return
         read, built = self.reading.seconds_for(self.entries), self.building.forecast.seconds
@@ -513,8 +513,8 @@ class Price:
         yield from _short("check", "publish")
 
     def _forgotten(self, needed: float) -> str | None:
-        """Why the provider will have forgotten the seed's contextCSN after `needed` seconds, and send all entryUUIDs:
-        its session log, or the accesslog that answers in its place, is too short. None if it shows neither."""
+        """Returns why, after `needed` seconds, the provider can only answer with all entryUUIDs: its session log or
+        accesslog no longer reaches back to the seed's contextCSN. None if it does, or if neither log is visible."""
         connection, strategy = self.strategy.options.connection, self.strategy
         if connection is None:
             return None
@@ -537,13 +537,13 @@ def _short(*names: str) -> Iterator[PlannedStep]:
 
 @dataclass(frozen=True)
 class Window:
-    """Changes are remembered for so many seconds."""
+    """How long the provider remembers changes. `seconds`: the duration. `what`: the reason, for messages."""
 
     seconds: float
     what: str
 
     def too_short(self, needed: float) -> str | None:
-        """The reason if it is shorter than `needed` seconds."""
+        """Returns the reason if the window is shorter than `needed` seconds, else None."""
         if needed <= self.seconds:
             return None
         return (
@@ -575,7 +575,7 @@ def _purges(config: Config, log_base: str | None) -> Iterator[Window]:
 
 
 def age_of(text: str) -> float | None:
-    """Seconds of an age of slapo-accesslog; None if it is malformed."""
+    """Converts an age of slapo-accesslog to seconds. Returns None if it is malformed."""
     match = _AGE.match(text)
     if match is None:
         return None
@@ -587,7 +587,7 @@ def age_of(text: str) -> float | None:
 
 
 def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyName | None, str]:
-    """The strategy to take, and why."""
+    """Returns the strategy to use (None if none is feasible), and the reason."""
     feasible = [row for row in rows if row.feasible]
     if not feasible:
         return None, "none can be carried out; what each of them lacks stands below"

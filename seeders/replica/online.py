@@ -1,9 +1,8 @@
-"""Strategy online: entries go into a running, empty server that cannot be stopped, over LDAP.
+"""Strategy online: adds the entries over LDAP to a running, empty server that cannot be stopped.
 
-The server takes them as replication would bring them (loader/operations/add/lending.py), so that entryUUID and entryCSN
-are the provider's; the contextCSN is written last. Whoever then adds olcSyncrepl to it gets what changed since.
-Nothing tells yet what that will ask for, so it is always a whole replica: partial ones are seeded while stopped.
-"""
+The server accepts the entries as from replication (loader/operations/add/lending.py), so that they keep the provider's
+entryUUID and entryCSN; contextCSN is written last. An olcSyncrepl added afterwards then fetches only newer changes. Its
+filter and attributes are not known yet, so the replica is always whole; partial replicas are seeded while stopped."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ _NEXT = (
 
 
 def run_dir_of(uri: str | None, suffix: str | None, named: Path | None) -> Path:
-    """--run-dir, or the one of this consumer in the state directory."""
+    """Returns --run-dir, or this consumer's run directory in the state directory if the option is not given."""
     if named is not None:
         return named.absolute()
     text = json.dumps([uri, suffix])
@@ -87,8 +86,8 @@ class Online(Strategy):
         }
 
     def begins_anew(self, restart: bool) -> bool:
-        """Also if what a finished run has loaded is not on that server any more. Then the consumer is asked before the
-        run is forgotten."""
+        """Also returns True if the database that a finished run loaded is no longer on the server. In that case the
+        consumer is checked before the finished run is discarded."""
         if restart:
             return True
         with recorded(self.run_dir) as catalogue:
@@ -102,12 +101,12 @@ class Online(Strategy):
         lending.release(self.server, lending.UPDATE_DN)
 
     def consumer(self) -> Consumer:
-        """It must be there, empty, and nobody's replica."""
+        """Returns the consumer's database. Raises an error unless it exists, is empty, and is no replica yet."""
         with opened(self.server) as target:
             config, database = target.config, target.config.database(self.server.base)
             lending.require_free(config, database)
         for part in glue.subordinates(config, database):
-            # slapd lets the updatedn of one database write what only replication may, and only into that one.
+            # slapd lets an updatedn write replication-only attributes, but only in the one database it belongs to.
             reason = f"the database of {part.suffix} holds a part of the same tree, which only an offline seed can fill"
             advice = "Stop that server, and use --strategy search or ldif."
             raise GlueRefused(suffix=database.suffix, reason=reason, advice=advice)
@@ -120,7 +119,7 @@ class Online(Strategy):
         return Consumer(config, database)
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
-        """As the entry of the base has it: nothing else brings it into the LDIF."""
+        """Returns the contextCSN of the base entry, because only that entry brings a contextCSN into the LDIF."""
         return provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Report:
@@ -135,7 +134,7 @@ class Online(Strategy):
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
-    """With what the package of slapd leaves there told from data that somebody may need."""
+    """Returns the error for a non-empty database. Its advice differs if all entries are from slapd's package."""
     suffix = database.suffix
     try:
         entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])
@@ -158,7 +157,7 @@ def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmp
 
 @dataclass(frozen=True)
 class _Claimed:
-    """`bound`: what identifies the loaded database."""
+    """`bound`: the identity of the loaded database; None if unknown."""
 
     context_csns: list[str]
     entries: int
@@ -167,7 +166,7 @@ class _Claimed:
 
 @dataclass(frozen=True)
 class _OnlineSteps:
-    """The steps' bodies. Each can be done again from its beginning."""
+    """The bodies of the steps. Each step can be repeated from its beginning."""
 
     options: SeedOptions
     server: Connection
@@ -199,7 +198,7 @@ class _OnlineSteps:
         return (exporting.output,)
 
     def join(self, meter: Meter, source: tuple[Path, ...], suffix: str) -> list[str]:
-        """Writes one file, in which nothing is newer than the contextCSN that the replica will claim; returns that."""
+        """Joins the LDIF into one file with no entryCSN above the contextCSN to be claimed. Returns that contextCSN."""
         with exports.held(source, meter) as paths:
             scan = ldif.scan(paths, meter)
         exports.require_entries(source, scan.entries)
@@ -214,7 +213,7 @@ class _OnlineSteps:
         return claimed
 
     def claim(self, suffix: str, csns: list[str], entries: int) -> _Claimed:
-        """The contextCSN last: without it no syncrepl takes a part for the whole."""
+        """Writes contextCSN. It is written last, so that syncrepl never takes a partial load for a complete one."""
         killpoint("claim.middle")
         with session(self.server) as server:
             server.replace(suffix, {"contextCSN": [text.encode() for text in csns]})

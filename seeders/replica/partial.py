@@ -1,8 +1,7 @@
-"""Partial replicas: a consumer whose syncrepl does not bring all that the provider has.
+"""Partial replicas: consumers whose syncrepl fetches only some of the provider's entries or attributes.
 
-Its configuration is the specification. What the provider or an LDIF holds goes through one more step, `select`, which
-leaves what syncrepl would have brought, before the build sees it.
-"""
+The syncrepl configuration defines the selection. An additional step before the build, `select`, reduces the entries of
+the provider or the LDIF to those that syncrepl would have fetched."""
 
 from __future__ import annotations
 
@@ -46,21 +45,21 @@ class Partial:
 
     @property
     def identity(self) -> str:
-        """What must not change between a run and its resumption."""
+        """The syncrepl settings that must not change between a run and its resumption."""
         return repr(self.syncrepl.content)
 
     @cached_property
     def unevaluated(self) -> Selection:
-        """For entries that the provider has filtered."""
+        """The selection for entries that the provider has already filtered."""
         return selection.selection(self.config, self.database, self.syncrepl, evaluate=False)
 
     @cached_property
     def evaluated(self) -> Selection:
-        """For entries that nobody has filtered yet. Raises PartialReplica for a filter that slapd alone can answer."""
+        """The selection for unfiltered entries. Raises PartialReplica if only slapd can evaluate the filter."""
         return selection.selection(self.config, self.database, self.syncrepl, evaluate=True)
 
     def narrowing(self) -> Narrowing:
-        """What to ask the provider for."""
+        """Returns base, filter, scope and attributes of the search on the provider."""
         own, asked = self.syncrepl, tuple(self.unevaluated.request())
         return Narrowing(own.searchbase, own.filter, own.scope, asked, own.exattrs)
 
@@ -68,7 +67,7 @@ class Partial:
         return dataclasses.replace(connection, base=self.syncrepl.searchbase)
 
     def sides(self, provider: Connection, consumer: Connection) -> tuple[Server, Server, tuple[str, ...]]:
-        """What to compare, and attributes that do not count. The consumer's glue entries are its own."""
+        """Returns both sides of a comparison (without the consumer's glue entries), and the attributes to ignore."""
         own = self.syncrepl
         if "suffixmassage" in own.narrowing(self.database.suffix):
             reason = "the two hold the same entries under other names, which are not compared"
@@ -83,7 +82,7 @@ class Partial:
 def of(
     config: Config, database: Database, strategy: str, provider: str | None, engine: str = ENGINES[0]
 ) -> Partial | None:
-    """None: the consumer holds all that the provider has. Raises PartialReplica for what a strategy cannot honour."""
+    """Returns None for a whole replica. Raises PartialReplica if `strategy` or `engine` cannot honour the syncrepl."""
     found = syncrepl.of_database(config, database, provider)
     if found is None:
         return None
@@ -104,7 +103,7 @@ def of(
     if strategy == "clone":
         reason = "a copy of a database holds every entry and every attribute"
         raise _refused(partial, options, reason, "Use --strategy search, or ldif.")
-    # Whatever is refused is refused now.
+    # Computes the selection now, so that a filter it cannot evaluate is refused before any work.
     _ = partial.evaluated if strategy == "ldif" else partial.unevaluated
     return partial
 
@@ -125,8 +124,8 @@ def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str)
 def build(
     partial: Partial, options: BuildOptions, run: Run, place: TargetDatabase, context_csns: Sequence[str] | None
 ) -> Report:
-    """Select from the inputs of `options`, then build from what is left. `context_csns` None: the inputs tell, and
-    nobody has evaluated the filter yet."""
+    """Selects from the inputs of `options`, then builds from the selected entries. `context_csns`: None if the inputs
+    are unfiltered LDIF, which contains the contextCSN."""
     work = _SelectStep(partial, options, run, context_csns)
     selected = run.do(STEP, work.select, _Selected)
     built = build_steps(work.building(selected), run, place)
@@ -137,7 +136,7 @@ def build(
 
 @dataclass(frozen=True)
 class _Selected:
-    """Entries examined = selected + left out; those built = selected + glue."""
+    """Numbers of entries: examined = selected + left out. The build gets selected + glue."""
 
     examined: int
     selected: int
@@ -175,7 +174,7 @@ class _SelectStep:
         return _Selected(found.read, found.kept, found.read - found.kept, found.glue)
 
     def _claimed(self, given: Sequence[Path], meter: Meter) -> list[str]:
-        """The contextCSN of all entries, also of those that are not selected."""
+        """Returns the contextCSN of the whole input, including entries that are not selected."""
         scan = ldif.scan(given, meter)
         known = csn.by_server(scan.context_csns)
         if not known and self.options.write_context:

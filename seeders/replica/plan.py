@@ -1,6 +1,6 @@
-"""The plan of a seeding: what `replica seed --dry-run` found, and the file that -o writes and --plan reads.
+"""The plan of a seeding: the results of `replica seed --dry-run`, and the file that -o writes and --plan reads.
 
-A plan file is checked against its types, its owner, and the provider and consumer as they are now."""
+Before a plan file is used, its types and its owner are checked, and that provider and consumer are still the same."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from loader.typed import Count, Digest64, Seconds, Unfit
 from seeders.replica.strategies import SeedOptions
 
 FORMAT = 1
-CATCH_UP = "catch-up"  # the planned step that syncrepl does once slapd is started
-_SILENCE = 3.0  # times the planned seconds that a step may show no progress
-_LEAST_SILENCE = 60.0  # seconds
-_NOTE = "planned"  # the log of a run keeps the plan's steps as partitions of this step, which is never run
+CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
+_SILENCE = 3.0  # a step's timeout without progress, as a multiple of its planned seconds
+_LEAST_SILENCE = 60.0  # minimum of that timeout, in seconds
+_NOTE = "planned"  # pseudo-step, never run, whose partitions in the run's log record the plan's seconds
 _IGNORED = "olcdbmaxsize"  # ditseed itself may set it between the plan and the seeding
 
 StrategyName = Literal["search", "ldif", "clone", "online"]
@@ -40,7 +40,7 @@ Rate = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """`why` says how the seconds come about."""
+    """`why`: how the seconds were predicted, in words."""
 
     name: Step
     seconds: Seconds
@@ -48,13 +48,13 @@ class PlannedStep:
 
     @property
     def timeout(self) -> float:
-        """Seconds without progress after which the step is given up."""
+        """Seconds without progress after which the step is aborted."""
         return float(round(max(_LEAST_SILENCE, _SILENCE * self.seconds)))
 
 
 @dataclass(frozen=True)
 class ProviderLoad:
-    """What the provider serves. `bytes` of LDIF are about what crosses the network."""
+    """The load on the provider. `bytes`: size of the LDIF, which is about the network traffic."""
 
     connections: Count
     entries_per_second: Rate
@@ -63,9 +63,9 @@ class ProviderLoad:
 
 @dataclass(frozen=True)
 class StrategyPlan:
-    """`refused` is the code of the error with which a seeding would end, None if the strategy is feasible. `catch_up`
-    is what the provider sends once the consumer is started. `seconds` are those of all steps and of the catch-up, None
-    if they are not known. `disk` is in bytes on the consumer."""
+    """`refused`: code of the error with which a seeding would end; None if the strategy is feasible. `catch_up`: what
+    the provider sends once the consumer is started, in words. `seconds`: total of all steps, catch-up included; None if
+    unknown. `disk`: bytes on the consumer."""
 
     strategy: StrategyName
     refused: Text | None = None
@@ -88,8 +88,8 @@ class StrategyPlan:
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """For one provider and one consumer. `chosen` is None if no strategy is feasible. `provider_uuid` is the entryUUID
-    of the provider's suffix entry, `configuration` the SHA-256 of the consumer's."""
+    """The plan for one provider and one consumer. `chosen`: None if no strategy is feasible. `provider_uuid`: entryUUID
+    of the provider's base entry. `configuration`: SHA-256 of the consumer's configuration."""
 
     suffix: Text
     provider: Text | None
@@ -123,7 +123,7 @@ def fingerprint(config: Config | None) -> str:
 
 
 def base_uuid(provider: Connection, suffix: str) -> str:
-    """entryUUID of the provider's base."""
+    """Returns the entryUUID of the provider's base entry; empty if it cannot be read."""
     with session(provider) as server:
         values = server.read(provider.base or suffix, ["entryUUID"]).get("entryuuid", [])
     return values[0].decode("utf-8", "replace") if values else ""
@@ -131,7 +131,7 @@ def base_uuid(provider: Connection, suffix: str) -> str:
 
 @dataclass(frozen=True)
 class FollowedPlan:
-    """The plan of --plan, and the strategy of it that is carried out."""
+    """A plan read by --plan. `row`: the strategy to carry out."""
 
     path: Path
     plan: SeedPlan
@@ -139,8 +139,8 @@ class FollowedPlan:
 
     @classmethod
     def read(cls, path: Path, strategy: str | None) -> FollowedPlan:
-        """`strategy` overrides that of the plan. Raises UsageProblem for a file that is no plan or that another account
-        may have written, and for a strategy that is not feasible by it."""
+        """Reads a plan file. `strategy` overrides the plan's choice. Raises NoSuchPath; UsageProblem if the file is no
+        plan, if another account may have written it, or if the plan calls the strategy infeasible."""
         try:
             plan = typed.parse(typed.content(path, own=True), SeedPlan, FORMAT)
             if len({row.strategy for row in plan.strategies}) != len(plan.strategies):
@@ -161,7 +161,7 @@ class FollowedPlan:
         return cls(path, plan, row)
 
     def timeouts(self, explicit: Mapping[str, float]) -> dict[str, float]:
-        """Those of the plan, unless --timeout says otherwise."""
+        """Returns the timeouts by step: those of --timeout (`explicit`), else those of the plan."""
         planned = {step.name: step.timeout for step in self.row.steps if step.name != CATCH_UP}
         return dict(explicit) if "*" in explicit else {**planned, **explicit}
 
@@ -170,7 +170,7 @@ class FollowedPlan:
         return {step.name: step.seconds for step in self.row.steps}
 
     def require_same(self, options: SeedOptions) -> None:
-        """Raises UsageProblem if provider or consumer are not those of the plan."""
+        """Raises UsageProblem if the provider or the consumer is not that of the plan."""
         plan, provider = self.plan, options.connection
         config = configuration.read(options.config_path) if options.config_path else None
         suffix = config.database(options.suffix).suffix if config else options.suffix
@@ -179,7 +179,7 @@ class FollowedPlan:
         if config is not None and fingerprint(config) != plan.configuration:
             raise self._other(f"the consumer's configuration {config.where} is not that of the plan")
         if provider is None:
-            return  # the plan may have asked a provider about the catch-up alone
+            return  # no error: the plan may have used a provider only to predict the catch-up
         if provider.uri != plan.provider:
             raise self._other(f"it is for the provider {plan.provider}, not {provider.uri}")
         if base_uuid(provider, plan.suffix) != plan.provider_uuid:
@@ -191,12 +191,12 @@ class FollowedPlan:
 
 
 def note(catalogue: Catalogue, seconds: Mapping[str, float]) -> None:
-    """Keeps the planned seconds in the log of the run, for `replica status`."""
+    """Records the planned seconds of each step in the run's log, for `replica status`."""
     for name, planned in seconds.items():
         catalogue.finish_partition(_NOTE, name, planned)
 
 
 def noted(run_dir: Path) -> dict[str, float]:
-    """Planned seconds by step; empty for a run without a plan."""
+    """Returns the recorded planned seconds by step; empty for a run without a plan."""
     with recorded(run_dir) as catalogue:
         return catalogue.partitions(_NOTE, float) if catalogue else {}

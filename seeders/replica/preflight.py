@@ -1,10 +1,10 @@
-"""The first step of every seeding, before any entry is read: can the consumer be filled in this way; does the provider
-hold this suffix, and show all of it; what will it send to the consumer afterwards?
+"""The first step of every seeding. Checks, before any entry is read, that the strategy can fill the consumer and that
+the provider has the suffix and shows all of it, and predicts what the provider will send to the consumer afterwards.
 
-With --prepare-provider, it sets a session log that lasts and makes the write with which the log begins, before it asks
-for the contextCSN. The provider itself shows that it was enough. What the session log was before is written down in a
-lease. It cannot be restored at the end of the seeding, for the consumer's first refresh is what needs it: `ditseed
-replica release` does so, after that."""
+With --prepare-provider, the step sets a lasting session log and makes the write with which the log begins, before it
+reads the contextCSN; probes of the provider prove that this was enough. A lease records the previous session log. The
+end of the seeding cannot restore it, because the consumer's first refresh needs the new log: `ditseed replica release`
+restores it after that refresh."""
 
 from __future__ import annotations
 
@@ -51,21 +51,22 @@ from seeders.replica import catchup
 from seeders.replica.catchup import Preflight
 from seeders.replica.strategies import Admin, Consumer, Search, Strategy, context_csns_of_ldif
 
-KIND = "sessionlog"  # of the lease
-# The provider's server ID into the contextCSN, the first of the log, one that shows it; one more for other writers.
+KIND = "sessionlog"  # kind of the lease
+# Maximum writes: to bring the server ID into contextCSN, to begin the log, to prove it; one spare for other writers.
 _WRITES = 4
 _SAMPLE = 500  # entries
 _BUILT = SampleSize(5000, 0.0)
-_UNSEEN = 8192.0  # bytes of an entry in the database: there may be large ones that are not among the first
-_SECONDS = 10  # that the provider may look for object classes; by an index on objectClass it takes none
-_NAMED = 10
+_UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled first entries may be small
+_SECONDS = 10  # time limit for the provider's search for object classes; immediate with an index on objectClass
+_NAMED = 10  # schema names listed in an error message before "and N more"
 _COMPUTED = {name.lower() for name in COMPUTED}
 
 log = logging.getLogger(__name__)
 
 
 def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
-    """With --prepare-provider the provider is prepared, unless this is a dry run, once all other checks have passed."""
+    """Runs the checks, and returns their facts. Prepares the provider (--prepare-provider) only after the consumer, the
+    LDIF and the provider have been checked, and not in a dry run."""
     options, consumer = strategy.options, strategy.consumer()
     config, database = consumer.config, consumer.database
     if backmdb.has_subentry(config, database):
@@ -84,7 +85,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     if provider is None:
         catchup.without_provider()
         return Preflight(database.suffix)
-    # The consumer may have a part of the provider's tree as its own suffix.
+    # The consumer's suffix may be only a part of the provider's tree.
     base = consumer.partial.syncrepl.searchbase if consumer.partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
@@ -99,7 +100,8 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
 
 
 def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str]:
-    """What every provider covers. Each must have the base and, if it is read by searches, show everything below."""
+    """Returns the lowest contextCSN of all providers. Raises an error if a provider lacks the base or, if the strategy
+    searches it, hides anything below."""
     options, csns = strategy.options, []
     wants = consumer.partial.narrowing().wants if consumer.partial else None
     for connection in (options.connection, *options.replicas):
@@ -107,7 +109,7 @@ def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str
         with session(connection) as provider:
             provider.read(base, ["1.1"])
             csns.append(strategy.context_csns(provider, base))
-            # What is hidden is asked first: the look at sizes may read entries, which the same account may not.
+            # Hidden entries are checked first: sampling sizes reads entries that the account may be unable to see.
             if not options.source and not options.allow_hidden:
                 own = consumer.database.overlays
                 live.require_all_visible(provider, base, wants, own=own)
@@ -116,18 +118,18 @@ def _context_csns(strategy: Strategy, consumer: Consumer, base: str) -> list[str
     return live.lowest(csns)
 
 
-# Does the consumer's schema know what the provider's entries use, and is there room in its map and on its disk?
+# The consumer's schema must know the provider's entries, and its map and its disk must have room for them.
 
 
 def _require_fitting(strategy: Search, provider: Session, base: str) -> None:
-    """What cannot be found out is told in a note. Raises SchemaMissing, MaxsizeTooSmall, NoSpace."""
-    # What another server computes is not loaded, whether the consumer knows it or not.
+    """Checks schema and room; logs checks that cannot be made. Raises SchemaMissing, MaxsizeTooSmall, NoSpace."""
+    # A server other than OpenLDAP is asked for user attributes only: the attributes it computes are not loaded.
     attributes = EVERYTHING if questions.is_openldap(provider) else EVERYTHING[:1]
     first, whole = provider.first(base, _SAMPLE, attributes)
     entries = [entry for _, entry in first]
     _require_known(provider, base, strategy, entries)
     count = len(entries)
-    if not whole:  # the provider may not tell, or tell it of a larger tree
+    if not whole:  # the provider's count may be unavailable, or be that of a larger tree than `base`
         of_suffix = dn.key(provider.context_of(base)) == dn.key(base)
         count = questions.entries(provider, base, sampled=True) or 0 if of_suffix else 0
     sizes = [sum(len(name) + len(value) + 3 for name, values in entry.items() for value in values) for entry in entries]
@@ -155,7 +157,8 @@ def _named(names: Sequence[str]) -> str:
 
 
 def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[str]:
-    """Object classes that the provider knows, the consumer does not, and an entry has, as far as the provider tells."""
+    """Returns object classes that entries of the provider use and the consumer does not know. Incomplete, with a
+    warning, if the provider's search hits a limit."""
     lacking = [name for name in questions.object_classes(provider) if name.lower() not in schema.classes]
     used: list[str] = []
     end = time.monotonic() + _SECONDS
@@ -173,7 +176,7 @@ def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[s
                 error.facts["reason"],
             )
             return used
-        # A superior class that an entry only inherits is not among its values.
+        # The filter also matches entries that only inherit a class; objectClass then does not list that class.
         values = {value.lower() for _, entry in first for value in entry.get("objectclass", ())}
         met = [name for name in lacking if name.lower().encode() in values]
         if not met:
@@ -184,7 +187,7 @@ def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[s
 
 
 def _needed(strategy: Search, base: str) -> int:
-    """Bytes of the database, as a sample of the provider's entries tells; 0 where only slapadd builds it."""
+    """Returns the predicted bytes of the database, from a sample of the provider; 0 if only slapadd can build it."""
     assert strategy.options.connection is not None
     try:
         target = native.target_of(strategy.building(), strategy.place)
@@ -199,8 +202,8 @@ def _needed(strategy: Search, base: str) -> int:
 
 
 def prepare(admin: Admin, base: str, log_base: str | None = None) -> list[str]:
-    """Prepares the database that holds `base`; returns what was done. `log_base`: the accesslog that the consumer's
-    syncrepl reads. Raises ConfigHidden, ConfigRefused, ServerRefused, ProviderNotPrepared."""
+    """Prepares the database that holds `base`. Returns the actions taken, in words. `log_base`: the accesslog that the
+    consumer's syncrepl reads. Raises ConfigHidden, ConfigRefused, ServerRefused, ProviderNotPrepared."""
     done = []
     with session(admin.config) as server:
         suffix = server.context_of(base)
@@ -210,7 +213,7 @@ def prepare(admin: Admin, base: str, log_base: str | None = None) -> list[str]:
         if not expected.known or not expected.known.logs:
             done.append(_set_log(admin.config, server, suffix))
     with session(admin.data) as writer, session(admin.config) as server:
-        # Until the provider answers the contextCSN of before the last write with changes alone.
+        # Writes until a probe with the contextCSN from before the last write is answered with changes only.
         for count in range(1, _WRITES + 1):
             claimed = writer.context_csns(suffix)
             sync.touch(writer, suffix)
@@ -227,7 +230,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
         raise ConfigHidden(uri=server.uri, who=server.connection.who, reason=reason)
     size = catchup.log_size(questions.entries(server, suffix, sampled=True))
     config = configuration.read_online(server)
-    # A lease that exists already tells what was before all seedings.
+    # An existing lease records the session log from before the first seeding, so it is kept.
     if not any(one.database == suffix for one in lease.left(leases.identity(config), KIND)):
         mark = leases.mark(config, config.database(suffix))
         undo = shlex.join(["ditseed", "replica", "release", *admin.options(), "-b", suffix])
@@ -239,7 +242,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
 
 
 def release(connection: Connection, suffix: str | None) -> list[str]:
-    """Restores the session logs of before --prepare-provider; returns which, and to what. Raises LeaseStands."""
+    """Restores the session logs from before --prepare-provider. Returns a line for each. Raises LeaseStands on error."""
     with session(connection) as server:
         chosen = [one for one in lease.left(leases.of_server(server), KIND) if suffix in (None, one.database)]
         for one in chosen:
@@ -248,7 +251,7 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
 
 
 def forget(uri: str, suffix: str | None) -> list[str]:
-    """Forgets what runs have left at a server that cannot be reached any more. Nothing is asked or restored."""
+    """Drops the leases of a server that is gone for good, without contacting it. Returns a line for each lease."""
     chosen = [one for one in lease.left() if one.target == uri and suffix in (None, one.database)]
     for one in chosen:
         lease.end(one)
@@ -268,8 +271,8 @@ def _restore(server: Session, one: Lease) -> None:
 
 
 def standing(uri: str) -> list[str]:
-    """What is to be said of session logs that were set for a seeding and not restored: of any server, since that of
-    `uri` may have been given by another URI."""
+    """Returns reminders of session logs that a seeding set and nobody has restored. Includes all servers, because the
+    server at `uri` may have been named by another URI."""
     return [
         f"the session log of {one.database} was set by --prepare-provider at {one.taken}"
         f"{'' if one.target == uri else f' at {one.target}'}; keep it, as any restart of a consumer needs it, or put "

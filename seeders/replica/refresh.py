@@ -1,10 +1,8 @@
-"""`replica refresh`: brings the database of a stopped consumer up to date, with what changed at its provider and what
-is gone there.
+"""`replica refresh`: applies the provider's changes and deletions to the database of a stopped consumer.
 
-The provider is asked as slapd's own consumer would ask it (RFC 4533), with the database's contextCSN. What it tells
-goes into the database in one transaction, the new contextCSN with it. So a seed that waited is minutes old again before
-its slapd starts, however little the provider remembers of its deletions.
-"""
+The provider gets the same search as from slapd's own consumer (RFC 4533), with the database's contextCSN as cookie. Its
+answer and the new contextCSN are written in one transaction. So a seed that had to wait is only minutes old when its
+slapd starts, even if the provider does not remember its deletions."""
 
 from __future__ import annotations
 
@@ -51,12 +49,12 @@ VERB = "replica refresh"
 RUN_DIR = ".ditseed-refresh"  # in the database directory
 STEPS = ("preflight", "sync", "apply", "check")
 _ANEW = "Seed the replica anew (ditseed replica seed --replace)."
-MOST = 2  # when the provider sends one entry of so many whole, a new seeding is quicker
-LEAST = 1000  # entries that are always read
+MOST = 2  # if the provider sends more than one in MOST entries whole, the run ends: a new seeding is faster
+LEAST = 1000  # changed entries that are always accepted, whatever the size of the database
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
 _SCRATCH = "sort"
-LOOKS = 50  # a tree whose containers change after so many looks is being rebuilt, not used
-_TOGETHER = 100  # entryUUIDs in one filter
+LOOKS = 50  # passes before TreeRestless: a tree whose containers still change is being rebuilt, not used
+_TOGETHER = 100  # maximum number of entryUUIDs in one filter
 _PLACE = ("entryUUID", "entryCSN", "hasSubordinates")
 
 
@@ -71,7 +69,7 @@ class RefreshOptions:
     run_dir: RunDir = None
 
     def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption."""
+        """Returns the options that must not change between a run and its resumption."""
         return {
             "config": str(self.config_path.absolute()),
             "suffix": self.suffix,
@@ -82,7 +80,7 @@ class RefreshOptions:
 def refresh(
     options: RefreshOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False
 ) -> Report:
-    """Run or resume; the facts that the report shows. Once done, the same command refreshes anew."""
+    """Runs or resumes the refresh. Returns the facts for the report. After a finished run, starts a new refresh."""
     place = _possible(options)
     run_dir = options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
     with recorded(run_dir) as catalogue:
@@ -99,12 +97,13 @@ def refresh(
 
 
 def plan(options: RefreshOptions) -> Report:
-    """The questions that change nothing."""
+    """Runs the preflight only, and changes nothing. Returns its facts."""
     return report_of(preflight(options, _possible(options)), {"dry_run": "nothing was changed"})
 
 
 def _possible(options: RefreshOptions) -> TargetDatabase:
-    """No slapd runs on it; it is a whole replica in one database. Raises RefreshRefused and others."""
+    """Returns the database. Raises RefreshRefused, PartialReplica or others unless it is a whole replica in a single
+    database, and no slapd is running on it."""
     place = target_database(options.config_path, options.suffix, replace=True)
     if not place.data.exists():
         raise _refused(place, "there is no database yet", _ANEW)
@@ -132,7 +131,8 @@ def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
 
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`reached`: the database's contextCSN; `held`: its entries. `attributes`: to ask for. `started`: Unix time."""
+    """`base`: the suffix as the provider spells it. `reached`: contextCSN of the database. `context_csns`: that of the
+    provider. `held`: entries in the database. `attributes`: attributes to request. `started`: Unix time."""
 
     base: str
     reached: list[str]
@@ -144,8 +144,8 @@ class Start(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Synced:
-    """What the provider sent: changed entries, entryUUIDs of entries that are `present` or deleted. `claimed`: the
-    contextCSN of its cookie."""
+    """Summary of the provider's answer. `sent`: entries sent whole. `present`, `named_deleted`: entryUUIDs sent.
+    `claimed`: the contextCSN in the provider's cookie."""
 
     sent: int
     present: int
@@ -155,7 +155,8 @@ class Synced:
 
 
 def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0.0) -> Start:
-    """What the database has reached, and whether the provider can be asked from there."""
+    """Reads the contextCSN of the database and of the provider. Raises RefreshRefused if the provider is behind, and
+    other errors if the database or the tree does not permit a refresh."""
     suffix, directory = place.database.suffix, place.directory
     try:
         known_to_core(place.config, place.database, directory)
@@ -178,15 +179,15 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
 
 
 def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
-    """A sample of the entries stands as the configuration has it, in every index. Raises RefreshRefused, SchemaMissing,
-    MadeOtherwise."""
+    """Checks that a sample of the entries is stored and indexed as the configuration demands. Raises RefreshRefused,
+    SchemaMissing, MadeOtherwise."""
     fit = made_with.look(place.directory, place.config, place.database, Meter("look"), whole=False)
     fit.require(place.data, place.config, _ANEW)
     if fit.rebuild:
         where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]
-        # Of several that are named, slapindex may leave some out.
+        # If several attributes are named, slapindex may skip some; without names it rebuilds all indexes.
         named = fit.rebuild if len(fit.rebuild) == 1 else ()
-        # -t: keys of other settings must not stay among the new ones.
+        # -t empties each index first, so that no keys of the old index settings remain.
         command = ["slapindex", "-t", *where, "-b", place.database.suffix, *named]
         reason = f"entries are missing in the index of {', '.join(fit.rebuild)}, which was configured later"
         advice = f"Run {shlex.join(command)} as slapd's account, then the same command again; or start slapd."
@@ -194,7 +195,7 @@ def _require_fit(options: RefreshOptions, place: TargetDatabase) -> None:
 
 
 def csns_of(text: str) -> list[str]:
-    """The contextCSN in a cookie."""
+    """Returns the CSNs in a syncrepl cookie."""
     parts = (part.partition("=") for part in text.split(","))
     found = next((value for name, _, value in parts if name == "csn"), "")
     return contents.ordered(csn.by_server(found.split(";")).values())
@@ -202,7 +203,7 @@ def csns_of(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class RefreshSteps:
-    """The steps' bodies. Each can be done again from its beginning."""
+    """The bodies of the steps. Each step can be repeated from its beginning."""
 
     provider: Connection
     allow_hidden: bool
@@ -214,7 +215,7 @@ class RefreshSteps:
         return self.run.directory / name
 
     def require_same(self) -> None:
-        """The database is that of the beginning, or what this run made of it. Raises RunMismatch."""
+        """Raises RunMismatch if another program changed the database's contextCSN since this run began."""
         synced = self.run.catalogue.facts_of("sync", Synced)
         is_applied = self.run.catalogue.is_done("apply") or (synced is not None and self._is_applied(synced))
         if not is_applied and self._now() != self.start.reached:
@@ -224,11 +225,11 @@ class RefreshSteps:
         return contents.context_csns(self.place.directory, self.place.database.suffix)
 
     def _is_applied(self, synced: Synced) -> bool:
-        """Killed after the transaction, before it was written down."""
+        """Returns whether the transaction was committed, but the run was killed before recording that."""
         return self._now() == synced.claimed != self.start.reached
 
     def sync(self, meter: Meter) -> Synced:
-        """One search. What an earlier try left is of another time."""
+        """Searches the provider once. First removes the files of an earlier attempt, which show another moment."""
         self.clear()
         most = max(LEAST, self.start.held // MOST)
         asked = Search(self.start.base, attributes=tuple(self.start.attributes))
@@ -239,7 +240,7 @@ class RefreshSteps:
         killpoint("sync.middle")
         if told.cut:
             raise RefreshUseless(uri=self.provider.uri, sent=told.entries, held=self.start.held)
-        if told.repeated:  # two entries share it, or one changed or moved during the answer
+        if told.repeated:  # entryUUIDs sent twice: shared by two entries, or an entry changed or moved meanwhile
             uuids = [str(uuid.UUID(bytes=one)) for one in told.repeated]
             with session(self.provider) as provider:
                 live.require_none(provider, asked.base, uuids, subentries=False)
@@ -247,13 +248,13 @@ class RefreshSteps:
         return Synced(told.entries, told.present, told.deleted, told.names_present, claimed)
 
     def _require_sight(self) -> None:
-        """Does the provider show all that it holds? That takes long, so it goes on beside the work."""
+        """Raises an error if the provider hides entries. The check takes long, so it runs in parallel to the work."""
         if not self.allow_hidden:
             with session(self.provider) as provider:
                 live.require_all_visible(provider, self.start.base, own=self.place.database.overlays)
 
     def apply(self, meter: Meter, synced: Synced) -> Report:
-        """Until nothing moves meanwhile; then all of it in one transaction."""
+        """Applies the answer in one transaction, once no container has moved while entries were read again."""
         if self._is_applied(synced):
             return {"applied": "before the run was interrupted"}
         if synced.claimed == self.start.reached and not synced.sent:
@@ -294,8 +295,8 @@ class RefreshSteps:
         return RefreshTask(place.directory, spec, result, started, given)
 
     def check(self, synced: Synced) -> Counted:
-        """The database has reached what the provider claimed, and has as many nodes as entries: dn2i has a record of
-        the root, and two for each entry."""
+        """Raises MdbDamaged if the database lacks the claimed contextCSN, or if dn2i does not match id2e: dn2i has one
+        record for the root and two for each entry."""
         now, claimed = self._now(), synced.claimed
         if now != claimed:
             reason = f"its contextCSN is {now}, not {claimed}"
@@ -306,7 +307,7 @@ class RefreshSteps:
         return Counted(entries)
 
     def clear(self) -> None:
-        """The files of this run."""
+        """Removes the files of this run."""
         for path in self.run.directory.glob("again-*"):
             path.unlink()
         for name in _FILES:
@@ -325,12 +326,12 @@ class RefreshSteps:
 
 @dataclass
 class ChangedContainers:
-    """Containers that move while a refresh reads. An entry that changed is sent with its DN of that moment: if a
-    container above it is renamed at the same time, DNs of two moments come together. So what lies below a container
-    that changed since is read again, until a look finds none that changed.
+    """Re-reads containers that move during a refresh. The provider sends each changed entry with its DN at that moment,
+    so if a container is renamed meanwhile, the answer mixes old and new DNs. Therefore the changed entries below each
+    changed container are read again, until a pass finds no changed container.
 
-    `files`: LDIF of what was read again, later ones newer. `lost`: entryUUIDs of entries without a place, for they
-    changed after the claimed contextCSN, or are gone: syncrepl will tell of them."""
+    `files`: LDIF of the entries read again, oldest first. `lost`: entryUUIDs of orphans that changed after the claimed
+    contextCSN or are gone; syncrepl will deliver them."""
 
     connection: Connection
     base: str
@@ -342,10 +343,9 @@ class ChangedContainers:
     _since: Sequence[str] = ()
 
     def settle(self, reached: Sequence[str]) -> None:
-        """Until no container changed since the last look. `reached`: what is read again changed after that.
+        """Reads again until a pass finds no changed container. `reached`: only entries newer than this are read.
 
-        Raises TreeRestless.
-        """
+        Raises TreeRestless if containers still change after LOOKS passes."""
         since = self._since or self.claimed
         for _ in range(LOOKS):
             with session(self.connection) as server:
@@ -355,14 +355,14 @@ class ChangedContainers:
                 self._since = now
                 return
             for top in tops:
-                with suppress(NoSuchBase):  # it moved once more, which the next look finds
+                with suppress(NoSuchBase):  # the container moved once more; the next pass finds it
                     self._read(Search(top, live.newer(reached, now)))
             since = now
         raise TreeRestless(base=self.base, passes=LOOKS)
 
     def _changed(self, since: Sequence[str], now: Sequence[str]) -> list[str]:
-        """DNs of the containers that changed after the first of two contextCSNs. The suffix is none: it cannot be
-        renamed, and all is below it."""
+        """Returns DNs of the topmost containers that changed between two contextCSNs. The suffix is left out: it cannot
+        be renamed, and the whole tree is below it."""
         look, root = self.directory / "again-look.ldif", dn.key(self.base)
         names = live.changed_containers(self.connection, Search(self.base), (since, now), look, self.meter)
         return live.topmost([name for name in names if dn.key(name) != root])
@@ -373,9 +373,9 @@ class ChangedContainers:
         self.files.append(path)
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
-        """Finds out about entries that found no place; whether it read anything. What changed after the claimed
-        contextCSN, or is gone, needs no place, unless something is below it. The others are read again with all above
-        them."""
+        """Looks up orphans, given by entryUUID. Returns whether any were read again. An orphan that is gone, or that
+        changed after the claimed contextCSN and has no subordinates, goes to `lost`; the others are read again with all
+        their superior entries."""
         self.lost.difference_update(unsettled)
         anything = False
         for at in range(0, len(unsettled), _TOGETHER):
@@ -389,7 +389,7 @@ class ChangedContainers:
         return anything
 
     def _needed(self, wanted: Sequence[bytes]) -> dict[bytes, str]:
-        """entryUUID -> DN of those that must have a place."""
+        """Returns entryUUID -> DN of the orphans that the refreshed database must contain."""
         with session(self.connection) as server:
             found = server.find(self.base, _any_of(wanted), _PLACE)
         claimed = csn.by_server(self.claimed)
@@ -401,7 +401,7 @@ class ChangedContainers:
         }
 
     def _above(self, names: Sequence[str]) -> None:
-        """Reads what is between entries and the base."""
+        """Reads the entries between the named entries and the base."""
         root, above = dn.key(self.base), set()
         for name in names:
             parent = dn.parent(name)
@@ -409,7 +409,7 @@ class ChangedContainers:
                 above.add(parent)
                 parent = dn.parent(parent)
         for name in sorted(above):
-            with suppress(NoSuchBase):  # it moved once more
+            with suppress(NoSuchBase):  # the entry moved once more
                 self._read(Search(name, scope="base"))
 
 

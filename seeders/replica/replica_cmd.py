@@ -1,4 +1,4 @@
-"""ditseed replica: seed a new replica, look at a seeding, compare the replica with its provider."""
+"""ditseed replica: seed a new replica, show a seeding's progress, compare the replica with its provider."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _compared(report: CompareReport) -> dict[str, object]:
 
 
 def _how_to_see(report: CompareReport) -> Iterator[str]:
-    """How to compare attributes that differ because one of the servers hides them."""
+    """Yields advice on how to compare attributes that differ because one of the servers hides them."""
     for hidden in report.hidden if report.equal_but_for else ():
         yield (
             f"{', '.join(hidden.attributes)}: hidden, not missing, as far as can be told without reading it: "

@@ -31,8 +31,8 @@ from seeders.replica.preflight import preflight
 from seeders.replica.strategies import Admin, Clone, Ldif, Search, SeedOptions, Strategy
 
 STRATEGIES: dict[str, type[Strategy]] = {"search": Search, "ldif": Ldif, "clone": Clone, "online": Online}
-OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # not every strategy takes them
-# The parameters of a field of SeedOptions, if they have other names.
+OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
+# Command-line parameters of those SeedOptions fields whose names differ from the parameter's.
 _PARAMETERS = {
     "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
     "replicas": (),
@@ -41,7 +41,7 @@ _UNKNOWN = "not known"
 
 
 def options_of(name: str, options: SeedOptions) -> SeedOptions:
-    """For one strategy, without the options of others, which a profile may hold."""
+    """Returns the options for strategy `name`, and resets those it does not accept, which a profile may have set."""
     unfitting = OPTIONAL - STRATEGIES[name].takes
     kept = {field.name: field.default for field in dataclasses.fields(options) if field.name in unfitting}
     return SeedOptions(**{**vars(options), **kept, "strategy": name})
@@ -54,8 +54,8 @@ def seed(
     restart: bool = False,
     planned: Mapping[str, float] | None = None,
 ) -> Report:
-    """Runs or resumes the seeding; returns the facts for the report. Once it has finished, it does nothing. `planned`
-    has the seconds of each step by --plan."""
+    """Runs or resumes the seeding. Returns the facts for the report. Does nothing if the seeding has already finished.
+    `planned`: seconds by step, from --plan."""
     strategy = STRATEGIES[options.strategy](options)
     run_dir, anew = strategy.run_dir, strategy.begins_anew(restart)
     with open_run(run_dir, strategy.verb, strategy.identity(), progress, timeouts, anew) as run:
@@ -104,7 +104,7 @@ class _Preparing:
     ] = None
 
     def admin(self, provider: Connection) -> Admin | None:
-        """None without --prepare-provider."""
+        """Returns the connections for --prepare-provider; None without that option."""
         if not self.prepare_provider:
             return None
         if provider.uri is None:
@@ -154,7 +154,7 @@ def command(
     source = entries.source or (tuple(map(Path, followed.row.source)) if followed else ())
     if name is not None:
         _refuse_unfitting(STRATEGIES[name].takes, source, len(servers.uris))
-    # A profile serves all strategies.
+    # Step names in a profile's timeouts may be of any strategy; those on the command line must fit this one.
     strategies = [STRATEGIES[name]] if name is not None and is_given("timeouts") else STRATEGIES.values()
     timeouts = run.timeouts_of(tuple(dict.fromkeys(step for strategy in strategies for step in strategy.steps)))
     connection, replicas = access.providers_of(servers)
@@ -188,7 +188,7 @@ def command(
 
 
 def _refuse_unfitting(takes: Collection[str], source: tuple[Path, ...], providers: int) -> None:
-    """Options on the command line that the chosen strategy does not take. A profile serves all strategies."""
+    """Refuses options on the command line that the strategy does not accept; a profile may contain those of others."""
     for field in sorted(OPTIONAL - set(takes)):
         takers = ", ".join(name for name, strategy in STRATEGIES.items() if field in strategy.takes)
         refuse_given(_PARAMETERS.get(field, (field,)), f"--strategy {takers}")
@@ -199,7 +199,7 @@ def _refuse_unfitting(takes: Collection[str], source: tuple[Path, ...], provider
 
 
 def _try(options: SeedOptions, run: RecordedRun, output: Path | None) -> int:
-    from seeders.replica.dry_run import dry_run  # a seeding does not need it
+    from seeders.replica.dry_run import dry_run  # imported here because only a dry run needs it
 
     plan, facts = dry_run(options, run.progress)
     if output is not None:

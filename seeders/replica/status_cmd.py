@@ -1,5 +1,5 @@
-"""ditseed replica status: shows what a seeding has done, while it goes on or after it was stopped. It reads the notes
-of the run on this host; no server is asked."""
+"""ditseed replica status: shows the progress of a seeding that is running or was interrupted, from the run's records on
+this host. Contacts no server."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from seeders.replica import online, plan, preflight, strategies
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """`entries` so far, of `expected` where that is known; `rate`: entries a second; `left`: seconds that are still
-    needed at that rate. `heard`: seconds since the last sign of life. `failure`: what ended the last attempt."""
+    """`entries`: number processed so far. `expected`: total, None if unknown. `rate`: entries per second. `left`:
+    remaining seconds at that rate. `heard`: seconds since the last sign of life. `failure`: error that ended the last
+    attempt."""
 
     done: bool
     entries: int | None = None
@@ -42,7 +43,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownLease(msgspec.Struct, frozen=True):
-    """A setting of that server which a run has changed. `undo`: the command that restores it, if that run is gone."""
+    """A server setting that a run has changed. `undo`: command that restores it; None while the run's process lives."""
 
     kind: str
     database: str
@@ -52,8 +53,8 @@ class ShownLease(msgspec.Struct, frozen=True):
 
 
 class Seed(Progress, frozen=True, kw_only=True):
-    """`step`: what is under way or would be next, None when all is done or while nothing was begun; the entries are
-    those of that step. `planned`: seconds by step, of a seeding by --plan."""
+    """`step`: the current or next step, to which `entries` refers; None if all steps are done or none has begun.
+    `planned`: seconds by step, from --plan."""
 
     verb: str
     steps: list[Row]
@@ -134,11 +135,11 @@ def _facts(seed: Seed) -> Report:
     return facts if seed.planned else {name: value for name, value in facts.items() if name != "planned"}
 
 
-# What the runs tell.
+# Progress, as read from the records of the runs.
 
 
 def _stopped(directory: Path) -> Seed | None:
-    """A seeding of a stopped consumer."""
+    """Returns the state of the seeding of a stopped consumer; None if `directory` has no run."""
     run = status_of(directory)
     if run is None:
         return None
@@ -149,7 +150,7 @@ def _stopped(directory: Path) -> Seed | None:
 
 
 def _online(directory: Path, leases: list[ShownLease]) -> Seed | None:
-    """A seeding by --strategy online."""
+    """Returns the state of a seeding by --strategy online; None if `directory` has no run."""
     run = status_of(directory)
     if run is None:
         return None
@@ -191,14 +192,14 @@ def _load(run: RunStatus) -> Load:
 
 
 def _moving(progress: Shown, run: RunStatus, entries: int, expected: int | None) -> Shown:
-    """With the entries of the step that this run has begun last."""
+    """Returns `progress` with the entries, rate and remaining seconds of the run's current step."""
     rate = run.live.rate
     left = max(0, expected - entries) / rate if expected and rate else None
     return msgspec.structs.replace(progress, entries=entries, expected=expected, rate=rate, left=left)
 
 
 def _next(run: RunStatus, load: RunStatus | None) -> str | None:
-    """The first step without an end."""
+    """Returns the first unfinished step of an online seeding; None if all are done."""
     if run.catalogue.is_done("claim"):
         return None
     exporting = EXPORT_STEPS if run.options["provider"] else ()
@@ -215,7 +216,7 @@ def _lease(one: Lease) -> ShownLease:
     return ShownLease(one.kind, one.database, one.taken, one.process, one.undo if one.process is None else None)
 
 
-# What people see.
+# Output for people.
 
 
 def _show_running(seed: Seed | None, loads: Sequence[Load], leases: Sequence[ShownLease]) -> None:
@@ -256,7 +257,7 @@ def _show_seed(seed: Seed) -> None:
 
 
 def _show_steps(steps: Sequence[Row], planned: Mapping[str, float]) -> None:
-    """The steps that are done, and the planned time of each; then the steps of the plan that are left."""
+    """Prints the finished steps with actual and planned times, then the remaining steps of the plan."""
     rows = [
         (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
         for row in steps

@@ -1,5 +1,5 @@
 """The strategies of `replica seed`: the ways to get the entries into the consumer. `search`, `ldif` and `clone` fill
-the database of a stopped consumer; online.py has the one for a running consumer."""
+the database of a stopped consumer; `online` (online.py) fills that of a running consumer."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ from seeders.replica.partial import Partial
 
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
 READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
-COMPARE = "compare"  # the step that a clone of pages does not need
+COMPARE = "compare"  # step of a clone whose entries are converted; a copy of pages does not run it
 _TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
 _ANEW = (
     "Make the database anew from the entries: --strategy search, or --strategy ldif with the output of "
     "`ditseed export DATABASE-DIRECTORY`."
 )
-_HEAD = 1 << 18  # bytes; contextCSN stands in the entry of the suffix, which comes first
+_HEAD = 1 << 18  # bytes of LDIF searched for contextCSN, which is in the suffix entry: the first entry of the file
 _LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
 _READ = "search, online: number of"
 
@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Admin:
-    """The provider, as an account that may change its cn=config, and as one that may write to the tree."""
+    """Connections to the provider. `config`: the account may change cn=config. `data`: it may write to the tree."""
 
     config: Connection
     data: Connection
@@ -82,9 +82,9 @@ class Admin:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions(Placing, Reading):
-    """`strategy` is empty if all are tried. `connection` is the provider, `source` is --from: LDIF, an export
-    directory, or a database directory. `config_path` is the configuration of a stopped consumer, `consumer` is a
-    running one."""
+    """`strategy`: its name; empty if a dry run tries all strategies. `connection`: the provider. `source`: the paths of
+    --from (LDIF, an export directory, or a database directory). `config_path`: the configuration of a stopped consumer.
+    `consumer`: the connection to a running consumer."""
 
     strategy: str = ""
     config_path: OptionalConfig = None
@@ -121,7 +121,7 @@ class SeedOptions(Placing, Reading):
 
 @dataclass(frozen=True)
 class Consumer:
-    """The database to fill. `partial`: what its syncrepl makes it a partial replica of; None: a whole replica."""
+    """The database to fill. `partial`: the syncrepl that makes it a partial replica; None for a whole replica."""
 
     config: Config
     database: Database
@@ -129,8 +129,8 @@ class Consumer:
 
 
 class Strategy(ABC):
-    """Made for one command; raises UsageProblem if that lacks an option which the strategy needs. `takes`: fields of
-    SeedOptions that not every strategy takes. `reads_ldif`: --from is LDIF."""
+    """One way to seed, created per command. The constructor raises UsageProblem if an option that the strategy needs is
+    missing. `takes`: the SeedOptions fields it accepts that not all strategies do. `reads_ldif`: --from is LDIF."""
 
     takes: ClassVar[frozenset[str]]
     steps: ClassVar[tuple[str, ...]]
@@ -146,38 +146,38 @@ class Strategy(ABC):
 
     @abstractmethod
     def identity(self) -> Mapping[str, object]:
-        """What must not change between a run and its resumption."""
+        """Returns the options that must not change between a run and its resumption."""
 
     @abstractmethod
     def begins_anew(self, restart: bool) -> bool:
-        """Whether to discard the run in `run_dir`."""
+        """Returns whether the run recorded in `run_dir` is discarded instead of resumed."""
 
     @abstractmethod
     def begin(self, run: Run, anew: bool) -> None:
-        """Clears what an earlier run has left."""
+        """Removes what an earlier run left behind."""
 
     @abstractmethod
     def consumer(self) -> Consumer:
-        """Raises LoaderError if the consumer cannot be seeded in this way."""
+        """Returns the database to fill. Raises LoaderError if this strategy cannot seed it."""
 
     @abstractmethod
     def context_csns(self, provider: Session, base: str) -> list[str]:
-        """The provider's contextCSN. Raises NoContextCSN."""
+        """Returns the provider's contextCSN. Raises NoContextCSN if it has none."""
 
     @abstractmethod
     def plan(self, suffix: str, progress: Progress) -> Report:
-        """What the steps would do; changes nothing."""
+        """Returns what the steps would do, for a dry run. Changes nothing."""
 
     @abstractmethod
     def run(self, run: Run) -> Report:
-        """The steps after the preflight; the facts for the report."""
+        """Runs the steps after the preflight. Returns the facts for the report."""
 
 
 # How `search` and `online` read the provider.
 
 
 def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | None = None) -> ExportOptions:
-    """The provider's entries below its base (default: the consumer's suffix), into `output`."""
+    """Returns the options of an export of the provider's base (default: the consumer's suffix) into `output`."""
     assert options.connection is not None
     first, *others = (
         partial.provider(provider) if partial else dataclasses.replace(provider, base=provider.base or suffix)
@@ -190,14 +190,14 @@ def reading(options: SeedOptions, suffix: str, output: Path, partial: Partial | 
         pieces=options.pieces,
         page=options.page,
         narrowing=partial.narrowing() if partial else None,
-        # The preflight has looked at what the provider hides; an export that is kept tells others of it.
+        # The preflight has checked what the provider hides. A kept export checks again and records it for later users.
         looked=options.keep_export is None,
         replicas=tuple(others),
     )
 
 
 def read_provider(options: SeedOptions, exporting: ExportOptions, run: Run) -> None:
-    """The steps of an export."""
+    """Runs the steps of an export. Unless --allow-hidden is given, refuses an export that is not whole."""
     exporting.output.mkdir(exist_ok=True)
     export_steps(exporting, run)
     if not options.allow_hidden:
@@ -205,19 +205,19 @@ def read_provider(options: SeedOptions, exporting: ExportOptions, run: Run) -> N
 
 
 def estimate(exporting: ExportOptions, progress: Progress) -> Report:
-    """How the provider would be read, which must be within its options."""
+    """Returns the expected number of entries and how the provider would be read, for a dry run."""
     with progress.step("plan") as meter:
         _, cut = trial_plan(exporting, meter)
     return {"entries": "the provider does not tell" if cut.expected is None else cut.expected, "read_as": cut.how}
 
 
 def run_dir_of(named: Path | None, place: TargetDatabase) -> Path:
-    """--run-dir, or the one in the database directory."""
+    """Returns --run-dir, or RUN_DIR in the database directory if the option is not given."""
     return named.absolute() if named else place.directory / RUN_DIR
 
 
 class StoppedConsumer(Strategy):
-    """What `search`, `ldif` and `clone` share."""
+    """Base class of `search`, `ldif` and `clone`."""
 
     verb = "replica seed"
 
@@ -232,19 +232,19 @@ class StoppedConsumer(Strategy):
 
     @cached_property
     def place(self) -> TargetDatabase:
-        """Where the consumer's configuration wants its database."""
+        """The database directory and database that the consumer's configuration names."""
         return build.target_database(self.config_path, self.options.suffix, self.options.replace)
 
     @cached_property
     def partial(self) -> Partial | None:
-        """What the consumer's syncrepl makes a partial replica of; None: a whole one. Raises PartialReplica."""
+        """The syncrepl of a partial replica; None for a whole one. Raises PartialReplica if it cannot be honoured."""
         provider = self.options.connection.uri if self.options.connection else None
         strategy, engine = self.options.strategy, self.options.engine
         return partial.of(self.place.config, self.place.database, strategy, provider, engine)
 
     @property
     def is_plain(self) -> bool:
-        """A whole replica in one database, with a suffix."""
+        """Whether the consumer is a whole replica in one database (nothing glued) with a non-empty suffix."""
         place = self.place
         glued = any(database.backend == "mdb" for database in glue.subordinates(place.config, place.database))
         return self.partial is None and not glued and not packaged.is_empty(place.database.suffix)
@@ -278,7 +278,7 @@ class StoppedConsumer(Strategy):
         return self.place.begins_anew(self.run_dir, self.verb, self.identity(), restart)
 
     def begin(self, run: Run, anew: bool) -> None:
-        """The abandoned run may be one of another strategy, and --run-dir may hold other things too."""
+        """Removes files by name: the old run may be of another strategy, and --run-dir may contain foreign files."""
         if anew:
             clear(run.directory)
             for name in ("export", "environment", "slices", "split"):
@@ -318,17 +318,17 @@ class StoppedConsumer(Strategy):
 
     @abstractmethod
     def estimate(self, progress: Progress) -> Report:
-        """The number of entries, or of bytes, as far as that can be told."""
+        """Returns the number of entries or bytes to load, as far as either is known beforehand."""
 
     def run(self, run: Run) -> Report:
         return {**self.fill(run), **run.told_before()}
 
     @abstractmethod
     def fill(self, run: Run) -> Report:
-        """The steps that make the database and put it into place."""
+        """Runs the steps that build the database and publish it. Returns the facts for the report."""
 
     def building(self, *inputs: Path) -> BuildOptions:
-        """The build part of a seeding."""
+        """Returns the options of the build that is part of this seeding."""
         return BuildOptions(
             inputs=inputs,
             config_path=self.config_path,
@@ -356,8 +356,8 @@ def _weaknesses(database: Database, config: Config) -> Iterator[str]:
 
 
 def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
-    """The contextCSN of exports, or of plain LDIF that begins with the suffix entry; None if only reading it all would
-    tell."""
+    """Returns the contextCSN of exports (from their manifests) or of plain LDIF that begins with the suffix entry. None
+    if the whole LDIF would have to be read to find it."""
     manifests = [exports.read(path) for path in paths if path.is_dir()]
     if manifests and None not in manifests:
         csns = [text for manifest in manifests if manifest for text in manifest.context_csns]
@@ -372,9 +372,8 @@ def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
 class Ldif(StoppedConsumer):
     """Builds from an export directory or LDIF files.
 
-    The contextCSN must come from the LDIF. Taken from the entries (-w) it is right only for one consistent snapshot,
-    such as a slapcat: in a search of a changing server a later change can be in the LDIF while an earlier one is not.
-    """
+    The LDIF must contain the contextCSN. Computing it from the entries (-w) is right only for one consistent snapshot,
+    such as a slapcat: a search of a changing server can return a later change and miss an earlier one."""
 
     takes = _TAKES | {"source", "engine", "write_context", "allow_hidden"}
     steps = ("preflight", partial.STEP, *build.STEPS)
@@ -389,7 +388,7 @@ class Ldif(StoppedConsumer):
         return {} if self.partial else build.plan(self.building(*self.options.source), progress)
 
     def require_context_csn(self, progress: Progress) -> None:
-        """Where only its end tells, all LDIF is read. Raises NoContextCSN."""
+        """Raises NoContextCSN if the LDIF has none. Scans all the LDIF if its beginning does not settle the matter."""
         if self.partial is None and context_csns_of_ldif(self.options.source) is None:
             with progress.step("scan") as meter:
                 inputs.scan(self.building(*self.options.source), self.place, meter)
@@ -405,10 +404,10 @@ class Ldif(StoppedConsumer):
 
 
 class Search(StoppedConsumer):
-    """Reads the provider over parallel connections, builds from what comes, and claims the contextCSN of the start.
+    """Builds from a search of the provider over parallel connections, and claims the contextCSN read before the search.
 
-    The native engine builds a whole replica while it reads. Anything else (slapadd, a partial replica, a glued tree,
-    the empty suffix, several providers, an export that is kept) is read into files first.
+    The native engine builds a whole replica while it reads. In all other cases (slapadd, a partial replica, a glued
+    tree, the empty suffix, several providers, --keep-export) the entries are read into files first.
     """
 
     takes = _TAKES | READING_TAKES | {"engine", "keep_export", "replicas"}
@@ -421,7 +420,7 @@ class Search(StoppedConsumer):
 
     @property
     def streams(self) -> bool:
-        """Is the database built while the provider is read, without files in between?"""
+        """Whether the database is built while the provider is read, without LDIF files in between."""
         options, is_native = self.options, self.options.engine == defaults.ENGINES[0]
         return self.is_plain and is_native and options.keep_export is None and not options.replicas
 
@@ -449,15 +448,14 @@ class Search(StoppedConsumer):
 
 
 class Clone(StoppedConsumer):
-    """A hot copy of an existing database, in use or not, stamped with the contextCSN that it stands for.
+    """Hot-copies an existing database, in use or not, and stamps the copy with the contextCSN that it has reached.
 
-    A running provider stores its contextCSN only now and then (syncprov-checkpoint) and at its end, so the one in the
-    copy is old. The copy covers the contextCSN that the provider told *before* the copy began: every change up to it
-    was committed.
+    A running provider stores its contextCSN only at checkpoints (syncprov-checkpoint) and at shutdown, so the stored
+    contextCSN is old. The copy covers the contextCSN that the provider reported *before* the copy began, because every
+    change up to that contextCSN was committed.
 
-    If the consumer's LMDB has another data format (OpenLDAP 2.6 and 2.7), the parts of `ditseed migrate` bring the
-    records into a file of that format, or make the entries again; all other steps are the same.
-    """
+    If the consumer's LMDB has another data format (OpenLDAP 2.6 and 2.7), the steps of `ditseed migrate` convert the
+    records to that format, or build the entries again; all other steps are the same."""
 
     takes = _TAKES | {"source"}
     steps = ("preflight", "schema", "copy", COMPARE, "stamp", "index", "check", "publish")
@@ -470,14 +468,14 @@ class Clone(StoppedConsumer):
 
     @cached_property
     def conversion(self) -> str | None:
-        """From which data format to which; None if the consumer's slapd, which is installed here, has the same."""
+        """The LMDB data formats before and after, in words; None if the slapd installed here uses the same format."""
         before = meta.read_meta(self.source).format
         after = tools.lmdb_format() or before
         return None if before == after else f"data format {before} to {after}"
 
     @property
     def migrating(self) -> MigrateOptions:
-        """A migration with the same result but for the contextCSN."""
+        """Options of a migration that has the same result as this clone, except for the contextCSN."""
         return MigrateOptions(
             source=self.source,
             target=self.place.directory,
@@ -488,15 +486,15 @@ class Clone(StoppedConsumer):
         )
 
     def require_buildable(self) -> None:
-        """A clone is of one database, and nothing tells whether copies of several are of the same moment."""
+        """Raises GlueRefused for a glued tree: copies of several databases need not show the same moment."""
         for part in glue.subordinates(self.place.config, self.place.database):
             reason = f"the database of {part.suffix} holds a part of the same tree, and a clone is of one database"
             advice = "Use --strategy search or ldif."
             raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice=advice)
 
     def estimate(self, progress: Progress) -> Report:
-        """Where the entries are converted, from the first ones, which are converted apart. Raises what they are refused
-        for, MaxsizeTooSmall, NoSpace."""
+        """Returns the bytes to copy. For a conversion, extrapolates from a trial conversion of the first entries, and
+        raises the error that refuses them. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         with progress.step("schema") as meter:
             fit = self.fit(meter)
         size = files.allocated_bytes(meta.data_file(self.source))
@@ -510,8 +508,8 @@ class Clone(StoppedConsumer):
         return {"bytes": size, **facts}
 
     def fit(self, meter: Meter) -> Fit:
-        """The consumer must know what the entries use, and have made them so itself, unless they are converted. Raises
-        NoSuchSuffix, SchemaMissing, MadeOtherwise, NotProven."""
+        """Checks the source against the consumer's configuration. Raises NoSuchSuffix, SchemaMissing, NotProven, or
+        MadeOtherwise (the consumer would store entries otherwise, and they are not converted)."""
         suffix = self.place.database.suffix
         suffixes = contents.summarise(self.source, newest=False).suffixes
         if dn.key(suffix) and dn.key(suffix) not in map(dn.key, suffixes):
@@ -524,7 +522,7 @@ class Clone(StoppedConsumer):
         return fit
 
     def _origin(self) -> Origin | None:
-        """The configuration of the server whose database this is, as far as the account may read it."""
+        """Returns the configuration of the server that owns the source; None if the account may not read it."""
         if self.options.connection is None:
             return None
         try:
@@ -552,7 +550,7 @@ class Clone(StoppedConsumer):
 
 @dataclass(frozen=True)
 class _Looked:
-    """`rebuild`: attributes whose indexes are to be made again. `converted`: from which data format to which."""
+    """`rebuild`: attributes whose indexes must be rebuilt. `converted`: the LMDB data formats before and after."""
 
     rebuild: list[str]
     looked_at: int
@@ -560,7 +558,7 @@ class _Looked:
 
 
 class _Copied(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last two are of entries that were converted, as MigrateLoaded has them."""
+    """`made_again` and `invalid` are set only if entries were converted; they are those of MigrateLoaded."""
 
     maxsize: int
     made_again: str = ""
@@ -574,7 +572,7 @@ class _Stamped:
 
 
 class _Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Attributes whose indexes were made again; the tool that made them, if that was not the core."""
+    """`indexed`: attributes whose indexes were rebuilt. `index_notes`: the tool that did it, if it was not the core."""
 
     indexed: list[str]
     index_notes: list[str] = []
@@ -582,7 +580,7 @@ class _Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class CloneSteps:
-    """The steps' bodies. Each can be done again from its beginning."""
+    """The bodies of the steps. Each step can be repeated from its beginning."""
 
     clone: Clone
     run: Run
@@ -603,8 +601,8 @@ class CloneSteps:
         return _Copied(maxsize)
 
     def converted(self) -> _Copied:
-        """Whatever the consumer's slapd would store otherwise is made again, from one snapshot, which is held while a
-        slapd writes. The result is compared with what was read before the stamp changes it.
+        """Converts the source from one snapshot, kept open while a slapd may write; rebuilds everything that the
+        consumer's slapd would store otherwise. Compares the result with the source before the stamp changes it.
 
         Raises NoSpace, MapFull, MadeOtherwise, SchemaMissing, MdbDamaged, EntriesLost, MaxsizeTooSmall."""
         steps = MigrateSteps(self.clone.migrating, self.run, self.clone.place)
@@ -638,7 +636,7 @@ class CloneSteps:
         return _Stamped(claimed, held_back)
 
     def index(self, meter: Meter, rebuild: list[str]) -> _Indexed:
-        """slapd trusts that the file has the indexes of its configuration; where they differ, make them so."""
+        """Rebuilds indexes that differ from the configuration, because slapd assumes that the file matches it."""
         result = made_with.rebuild(self.clone.place, self.made, rebuild, self.run.directory, meter)
         return _Indexed(rebuild, list(result.notes))
 
@@ -656,8 +654,8 @@ class CloneSteps:
 def claimable_context_csn(
     live: Mapping[str, str], stored: Mapping[str, str], newest: Mapping[str, str]
 ) -> dict[str, str]:
-    """The contextCSN a copy may claim. Claiming less costs a little more replication, claiming more loses changes: what
-    the provider told counts only as far as the copy's own entries reach (it might be of another, slower server)."""
+    """Returns the contextCSN a copy may claim. Claiming too little costs some replication, too much loses changes. So
+    the provider's `live` CSNs are capped at the copy's newest entryCSNs: the copy may be of another, slower server."""
     known = dict(stored)
     for sid, text in live.items():
         reached = min(text, newest[sid]) if sid in newest else ""

@@ -1,9 +1,9 @@
 """`replica verify`: waits for a started replica to catch up, then compares it with its provider.
 
-A consumer moves its contextCSN when its refresh is done; until then it shows that of before, or none where the entry of
-the suffix was among what was sent. What it waits for is asked of the provider with that of before, as the consumer did.
-The phase and the cookie it came with stand in the consumer's monitor (OpenLDAP 2.5 and later, `monitoring on`). How far
-it is, neither of them tells: the provider's monitor counts bytes, of all its clients together."""
+A consumer updates its contextCSN at the end of its refresh. Until then it has the old contextCSN, or none if the suffix
+entry was among the entries sent. A probe with the old contextCSN shows which answer the consumer is receiving. Its
+cn=Monitor has the phase and the cookie it sent (OpenLDAP 2.5 and later, `monitoring on`). Neither server reports how
+far the refresh has got; the provider's cn=Monitor only counts the bytes sent to all its clients together."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from loader.sources.ldap import Server
 from seeders.replica import catchup, partial
 from seeders.replica.partial import Partial
 
-LOOK_EVERY = 0.2  # seconds between two looks while waiting, and
-_CALM = 2.0  # after the first seconds, for a look is a connection
-_AT_FIRST = 10.0
-_SILENT = 15.0  # seconds, for a consumer that has never answered: it is not running, or not there
-_FLOOR = 60.0  # seconds that any consumer may need
-_SLACK = 4.0  # times what the refresh should take; a slower host, other work
-_UUID_BYTES = 18.3  # of an entryUUID on its way, 256 in a message
-_UNKNOWN = 1800.0  # seconds, where neither server tells how much there is to do
+LOOK_EVERY = 0.2  # seconds between two polls of the consumer during the first `_AT_FIRST` seconds
+_CALM = 2.0  # seconds between two polls after that, because each poll opens a connection
+_AT_FIRST = 10.0  # seconds of frequent polling
+_SILENT = 15.0  # seconds to wait for a consumer that has never answered: it may not be running
+_FLOOR = 60.0  # seconds without progress that any consumer is allowed
+_SLACK = 4.0  # factor on the predicted refresh time, for a slower or busy host
+_UUID_BYTES = 18.3  # bytes on the wire per entryUUID, with 256 entryUUIDs in a message
+_UNKNOWN = 1800.0  # seconds without progress that are allowed if the number of entries is unknown
 _AHEAD = (
     "the replica has newer changes of server ID {} than the provider, as after the provider was restored from an older "
     "backup"
@@ -46,8 +46,8 @@ _AHEAD = (
 
 @dataclass(frozen=True)
 class ConsumerState:
-    """The consumer at one look. `phase`: "Refresh", "Persist" ..., "" where its monitor does not tell. `cookie`: the
-    contextCSN with which it came to the provider. `trouble`: why it does not answer; None where it does."""
+    """Result of one poll of the consumer. `csns`: its contextCSN. `phase`: "Refresh", "Persist" ...; "" if unknown.
+    `cookie`: the contextCSN that it last sent to the provider. `trouble`: why it does not answer; None if it does."""
 
     csns: Mapping[str, str]
     phase: str = ""
@@ -56,7 +56,7 @@ class ConsumerState:
 
     @classmethod
     def of(cls, consumer: Connection, base: str) -> ConsumerState:
-        """No contextCSN while it has none or is only just starting."""
+        """Polls the consumer. `csns` is empty while it has no contextCSN or is just starting."""
         try:
             with session(consumer) as server:
                 phase = _monitored(server, "olmSRSyncPhase")
@@ -72,7 +72,7 @@ class ConsumerState:
 
 
 def _monitored(server: Session, attribute: str) -> str:
-    """An attribute of the consumer's first syncrepl, as its monitor has it."""
+    """Returns an attribute of the consumer's first syncrepl in cn=Monitor; empty if it cannot be read."""
     try:
         instances = server.find("cn=Databases,cn=Monitor", "(objectClass=olmSyncReplInstance)", [attribute])
     except LoaderError:
@@ -82,19 +82,18 @@ def _monitored(server: Session, attribute: str) -> str:
 
 
 def _provided(server: Session, base: str) -> dict[str, str]:
-    """The contextCSN of a base below the suffix is that of the suffix."""
+    """Returns the provider's contextCSN; for a base below the suffix, that of the suffix."""
     return csn.by_server(live.context_csns(server, base) or server.context_csns(base))
 
 
 def catch_up(
     connections: tuple[Connection, Connection], bases: tuple[str, str], wait: float | None, progress: Progress
 ) -> float:
-    """Waits until the consumer has seen all that the provider has now; returns the seconds. Raises NotInSync, and
-    ServerDown or ConnectionLost for a consumer that does not answer at the end.
+    """Waits until the consumer's contextCSN covers the provider's. Returns the seconds waited. Raises NotInSync on
+    timeout; ServerDown or ConnectionLost if the consumer does not answer at that time.
 
-    `connections`, `bases`: of the provider and of the consumer. `wait`: seconds; None for as long as what the provider
-    has to send should take, and as long as the consumer's contextCSN moves.
-    """
+    `connections`, `bases`: those of the provider, then of the consumer. `wait`: seconds; if None, the limit is derived
+    from what the provider has to send, and starts again whenever the consumer's contextCSN moves."""
     with progress.step("catch-up") as meter, session(connections[0]) as server:
         return _CatchUpWait(server, connections[1], bases, wait, meter).waited()
 
@@ -106,11 +105,11 @@ class _CatchUpWait:
     bases: tuple[str, str]
     wait: float | None
     meter: Meter
-    _moved: float = 0.0  # when the consumer's contextCSN last did, on the meter's clock
+    _moved: float = 0.0  # time of the last change of the consumer's contextCSN, on the meter's clock
     _seen: ConsumerState = field(default_factory=lambda: ConsumerState({}))
-    _answered: bool = False  # the consumer, at least once
+    _answered: bool = False  # whether the consumer has answered at least once
     _answer: SyncAnswer | None = None
-    _began: int | None = None  # bytes that the provider had sent at the first look
+    _began: int | None = None  # the provider's counter of sent bytes at the first poll
 
     def waited(self) -> float:
         while True:
@@ -136,7 +135,7 @@ class _CatchUpWait:
             self._answer = self._ask(csns)
 
     def _ask(self, csns: Sequence[str]) -> SyncAnswer | None:
-        """What the provider sends to a consumer that comes with this contextCSN."""
+        """Returns the provider's answer to a consumer with this contextCSN; None if the probe fails."""
         try:
             uuid = self.provider.read(self._suffix, ["entryUUID"])["entryuuid"][0].decode()
             return sync.probe(self.provider, self._suffix, csns, f"(entryUUID={uuid})").answer
@@ -152,7 +151,7 @@ class _CatchUpWait:
         return questions.entries(self.provider, self._suffix, sampled=True)
 
     def _until(self) -> float:
-        """On the meter's clock. What the consumer logs is not known here, so it may log every entryUUID."""
+        """Returns the deadline on the meter's clock. Assumes loglevel `sync`, because the real one is unknown here."""
         if self.wait is not None:
             return self.wait
         if not self._answered:
@@ -165,7 +164,7 @@ class _CatchUpWait:
         return self._moved + _FLOOR + _SLACK * catchup.of(answer, self._entries, logged=True).seconds
 
     def _count(self) -> None:
-        """Bytes that the provider has sent since the first look, our own answers among them."""
+        """Updates the meter with the bytes the provider has sent since the first poll, including those sent to us."""
         counter = catchup.monitored(self.provider, "cn=Bytes,cn=Statistics", "monitorCounter")
         if counter.isdecimal():
             sent = int(counter)
@@ -173,13 +172,13 @@ class _CatchUpWait:
             self.meter.add(size=sent - self._began - self.meter.bytes)
 
     def _doing(self) -> str:
-        """For people."""
+        """Returns the consumer's current activity in words."""
         if self._seen.trouble:
             return f"the replica does not answer ({self._seen.trouble})"
         phase = f"phase {self._seen.phase.lower()}" if self._seen.phase else "waiting"
         entries = "of an unknown number" if self._entries is None else f"of {self._entries:,}"
         if self._answer is SyncAnswer.PRESENT:
-            # To slapd the refresh is over once all is received, and before what was not named is removed.
+            # slapd reports Persist once all is received, before it removes the entries that were not named.
             if self._seen.phase == "Persist":
                 return f"{phase}: the consumer looks which of its entries were not named, {entries}"
             size = f" ({units.size(_UUID_BYTES * self._entries)})" if self._entries else ""
@@ -211,7 +210,7 @@ class _CatchUpWait:
 
 
 def behind(consumer: Mapping[str, str], provider: Mapping[str, str]) -> str:
-    """How far, for each server ID that the consumer lacks changes of."""
+    """Returns the lag in words for each server ID whose changes the consumer lacks, else "in sync"."""
     late = [sid for sid, text in sorted(provider.items()) if consumer.get(sid, "") < text]
     lags = [f"{_lag(consumer.get(sid), provider[sid])} (server ID {sid})" for sid in late]
     return ", ".join(lags) or "in sync"
@@ -222,12 +221,12 @@ def _lag(has: str | None, wanted: str) -> str:
         return "nothing received yet"
     try:
         return f"{units.duration((csn.time(wanted) - csn.time(has)).total_seconds())} behind"
-    except ValueError:  # the time of day is none
+    except ValueError:  # a CSN contains an invalid time
         return "behind"
 
 
 def _short(csns: Mapping[str, str]) -> str:
-    """The newest of them, to the second."""
+    """Returns the newest CSN, truncated to seconds and server ID."""
     newest = max(csns.values(), default="")
     return f"{newest[:14]}Z#{csn.server_id(newest)}" if newest else "none"
 
@@ -238,8 +237,8 @@ def _listed(csns: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`wait` in seconds: how long the replica may need to catch up from the moment it is asked; None: as long as that
-    should take. `config_path`: the consumer's configuration, where it can be read here; else its cn=config is asked."""
+    """`wait`: seconds that the replica may take to catch up; None derives the limit from what the provider has to send.
+    `config_path`: the consumer's configuration on this host; None reads the consumer's cn=config over LDAP."""
 
     provider: Connection = field(default_factory=Connection)
     consumer: Connection = field(default_factory=Connection)
@@ -254,7 +253,8 @@ class VerifyOptions:
 
 
 def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport, str]:
-    """Seconds waited, the comparison, and as what the replica was compared. Raises NotInSync, PartialReplica."""
+    """Returns the seconds waited, the comparison, and the kind of replica it assumed (whole or partial), in words.
+    Raises NotInSync if the wait times out, PartialReplica if the replica cannot be compared."""
     with session(options.provider) as provider:
         base = provider.base()
     narrowed, how = _narrowed(options, base)
@@ -268,7 +268,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     waited = catch_up(connections, bases, options.wait, progress)
     comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
     report = _compared(comparing, progress)
-    # The consumer is asked first, so it cannot have received a newer change meanwhile.
+    # The consumer is read before the provider, so a CSN that is newer on the consumer did not come from the provider.
     has = ConsumerState.of(options.consumer, bases[1]).csns
     with session(options.provider) as provider:
         wanted = _provided(provider, bases[0])
@@ -279,7 +279,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
 
 
 def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
-    """What the consumer's syncrepl makes it hold, None for everything; and where that is known from."""
+    """Returns the partial replica that the consumer's syncrepl defines (None if whole), and a description in words."""
     try:
         if options.config_path is not None:
             config = configuration.read(options.config_path)
@@ -299,11 +299,11 @@ def _narrowed(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
 
 
 def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
-    """A consumer's slapo-ppolicy and slapo-lastbind write to an entry without replication (o_dont_replicate), and
-    access control may hide an attribute on one of the two (Debian's package hides userPassword). So if nothing but
-    values differ, the two are compared once more without the attributes that each server may keep for itself, and
-    those that one of them hides. If these are all that differ, the former stand in `local` and the two are equal; or
-    the latter stand in `equal_but_for`, and nobody knows whether they are equal."""
+    """Compares both servers; if only values differ, compares again without local and hidden attributes. Local ones are
+    written without replication (o_dont_replicate) by a consumer's slapo-ppolicy and slapo-lastbind; hidden ones are
+    those that access control hides on one of the servers (Debian's package hides userPassword). If the second
+    comparison finds no difference, the report is equal, with the local attributes in `local`; or, if attributes are
+    hidden, it lists them in `equal_but_for`, because whether these are equal is unknown."""
     report = compare(options, progress)
     if report.equal or report.only_a or report.only_b:
         return report
