@@ -1,11 +1,10 @@
-"""Reading one tree from running servers: are several providers the same tree, what do they hide, and what moved
-meanwhile?
+"""Checks for a tree that is read from running servers: whether several providers hold the same tree, what they hide,
+and which containers moved during the read.
 
-Whoever renames a container moves all its children, and those keep their entryCSN: syncrepl does not send them. The
-reading notes where it met each container (`NAME.inner` beside a part); one whose entryCSN is not newer than the
-contextCSN of before stood there all the time. After the reading, the subtrees of containers that have moved since, or
-whose former place is unknown, are read again, until a look finds no new one. A container that merely changed costs
-nothing: syncrepl sends it.
+Renaming a container moves all its children, but they keep their entryCSN, so syncrepl does not send them. The read
+records the DN of each container (`NAME.inner` beside a part). A container whose entryCSN the initial contextCSN covers
+had that DN from the start. After the read, the subtrees of containers that have moved since, or whose former DN is
+unknown, are read again, until no new one is found. A changed container that did not move is left to syncrepl.
 """
 
 from __future__ import annotations
@@ -45,24 +44,24 @@ from loader.sources.ldap import Narrowing
 if TYPE_CHECKING:
     from loader.operations.export import Start
 
-LOOK = "look.ldif"  # among the parts: the containers that changed
+LOOK = "look.ldif"  # in the directory of the parts: the changed containers
 INNER_NOTES = ".inner"
 INNER = "(hasSubordinates=TRUE)"
-LOOKS = 20  # a tree whose containers still move after so many looks is being rebuilt, not used
+LOOKS = 20  # passes; beyond them, TreeRestless: the tree is being rebuilt, not used
 AT_ONCE = 200  # entryUUIDs in one search
-COVERING = 60.0  # seconds that a provider may take to receive what another one has shown
+COVERING = 60.0  # seconds for one provider to catch up with the contextCSN of the others
 _LATELY = datetime.timedelta(hours=1)
 _NAMES_ONLY = ("entryUUID", "entryCSN")
-_INTERVAL = 0.25  # seconds between two looks
+_INTERVAL = 0.25  # seconds between two polls
 _COMPARED = 12  # entries of a sample
-_TRIES = 5  # looks at an entry that others change meanwhile
+_TRIES = 5  # comparisons of an entry that may be changing
 _NAMED = 8  # attributes named in one message
 
 Answer = TypeVar("Answer")
 
 
 def context_csns(server: Session, base: str) -> list[str]:
-    """contextCSN of the suffix that holds `base`; empty on a server that keeps none."""
+    """Returns the contextCSN of the suffix that holds `base`; empty if the server keeps none."""
     for suffix in server.naming_contexts():
         if dn.is_below(base, suffix):
             try:
@@ -77,10 +76,10 @@ def context_csns(server: Session, base: str) -> list[str]:
 
 @dataclass
 class MovedContainers:
-    """Reads again what moved, into `late-NNNNN` files in `parts`, where the notes are; a later file is newer.
+    """Reads moved subtrees again, into `late-NNNNN` files in `parts`; a higher number is newer.
 
-    `began`: the contextCSN of before the reading. `subentries`: the server shows them on request. `narrowing`: what of
-    the tree is wanted at all.
+    `parts`: directory with the files of the first read and its `.inner` files. `began`: the contextCSN before the read.
+    `subentries`: whether the server returns subentries on request. `narrowing`: the wanted entries; None: all.
     """
 
     connection: Connection
@@ -92,16 +91,16 @@ class MovedContainers:
     meter: Meter
     subentries: bool
     narrowing: Narrowing | None = None
-    _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> where it was read again
+    _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> DN key at which it was read again
 
     def context_csns(self) -> list[str]:
-        """As the server has it now."""
+        """Returns the server's current contextCSN."""
         return self._ask(lambda server: context_csns(server, self.base))
 
     def settle(self, since: Sequence[str]) -> list[str]:
-        """Looks until every container is where its children were read; returns the contextCSN of the last look.
+        """Re-reads moved subtrees until every container is where its children were read; returns the last contextCSN.
 
-        `since`: a contextCSN of before the last look. Raises TreeRestless.
+        `since`: the contextCSN before the previous pass. Raises TreeRestless if containers still move after LOOKS.
         """
         for _ in range(LOOKS):
             now = self.context_csns()
@@ -116,7 +115,7 @@ class MovedContainers:
         raise TreeRestless(base=self.base, passes=LOOKS)
 
     def _ask(self, question: Callable[[Session], Answer]) -> Answer:
-        """Puts a small question to the server, again if the connection breaks."""
+        """Runs a short query on the server; retries if the connection breaks."""
 
         def attempt() -> Answer:
             with session(self.connection) as server:
@@ -125,8 +124,8 @@ class MovedContainers:
         return source.with_retries(attempt, self.meter)
 
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """DN -> entryUUID of the containers that are not where they were when the reading began, or when they were read
-        again. The former place of a container that had changed before it was met is unknown."""
+        """Returns DN -> entryUUID of the changed containers whose DN differs from that of the initial read or the last
+        re-read. The former DN of a container is unknown if the container changed before the initial read met it."""
         places, seen = {}, csn.by_server(self.began)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if changed else ():
             for name, entry in location.find(path, list(changed)).items():
@@ -137,8 +136,8 @@ class MovedContainers:
         return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (places.get(uuid), root)}
 
     def read_below(self, top: str) -> bool:
-        """Reads the whole subtree again. Returns False if there is no such entry any more: it was deleted, or it moved
-        on, which the next look shows."""
+        """Reads the whole subtree again. Returns False if the entry `top` no longer exists: it was deleted, or moved
+        again, which the next pass finds."""
         found = False
         for subentries in (True, False) if self.subentries else (False,):
             asked = Search(top, page=self.page, subentries=subentries)
@@ -153,10 +152,10 @@ class MovedContainers:
         return found
 
     def missed(self, orphans: Sequence[Orphan], since: Sequence[str]) -> list[str]:
-        """The subtrees to read again for entries whose parent is missing: a container was renamed there and back.
+        """Returns the subtrees to read again for orphans, whose container was renamed to that DN and back.
 
-        Syncrepl sends an entry that was deleted, or that moved by itself. An entry that is still where it was read has
-        a hidden parent, and to leave it out would lose it: MissingParents.
+        Orphans that were deleted or renamed themselves are left to syncrepl. Raises MissingParents if an orphan still
+        has its DN: then its parent is hidden, and leaving out the orphan would lose it.
         """
         hidden, again = [], []
         found = self._ask(lambda server: [self._find(server, orphan) for orphan in orphans])
@@ -171,12 +170,12 @@ class MovedContainers:
         return topmost(list(dict.fromkeys(again)))
 
     def require_renamed(self, uuids: Sequence[str]) -> None:
-        """Each of these entryUUIDs, which were met under several DNs, must be that of one entry. Raises SharedUuid."""
+        """Raises SharedUuid if one of these entryUUIDs, each read under several DNs, belongs to several entries."""
         distinct = list(dict.fromkeys(uuids))
         self._ask(lambda server: require_none(server, self.base, distinct, self.subentries))
 
     def _find(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
-        """The DNs of the entry now, with its entryCSN; empty if it was deleted."""
+        """Returns the current DNs of the orphan, each with its entryCSN by server ID; empty if it was deleted."""
         _, name, uuid = orphan
         if not uuid:
             return [(name, {})] if server.exists(name) else []
@@ -190,8 +189,8 @@ class MovedContainers:
 def changed_containers(
     connection: Connection, asked: Search, between: tuple[Sequence[str], Sequence[str]], look: Path, meter: Meter
 ) -> dict[str, str]:
-    """DN -> entryUUID of the containers that changed after the first of two contextCSNs; the second is of before this
-    look. `asked`: the base, and the size of a page. `look`: a file for what is found."""
+    """Returns DN -> entryUUID of the containers that changed after the first contextCSN of `between`; the second is the
+    current one. `asked`: search base and page size. `look`: file to which the search result is written."""
     since, now = between
     where = f"(&{newer(since, now)}{INNER})"
     source.fetch(connection, replace(asked, where=where, attributes=_NAMES_ONLY), look, meter)
@@ -204,14 +203,14 @@ def changed_containers(
 
 
 def newer(since: Sequence[str], now: Sequence[str]) -> str:
-    """A filter that matches whatever changed between two contextCSNs, and little else.
+    """Returns a filter that matches every entry changed between two contextCSNs, and few others.
 
-    An entry that changed has a CSN of a server ID whose CSN in the contextCSN has advanced, and a later one than stood
-    there (syncprov takes no earlier one). A server ID that was not in the contextCSN may bring changes of any age: they
-    come from another provider. If none has advanced, a change may be visible a moment before the contextCSN tells.
+    The entryCSN of a changed entry has a server ID whose contextCSN advanced, and is later than the old contextCSN of
+    that server ID (syncprov accepts no earlier one). A new server ID may bring changes of any age, from another
+    provider. If no server ID advanced, a change may still be visible, a moment before the contextCSN covers it.
 
-    slapd is quick to find the latest entryCSNs in its index, and slow to gather those of months; behind a NOT it looks
-    at every entry instead (sources/planner.py).
+    slapd quickly finds recent entryCSNs in its index, but collects those of months slowly. Behind a NOT, it skips the
+    index and tests every entry (sources/planner.py).
     """
     before = csn.by_server(since)
     changed = {sid for sid, one in csn.by_server(now).items() if before.get(sid) != one}
@@ -225,14 +224,14 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
 
 
 def topmost(names: Sequence[str]) -> list[str]:
-    """The names without those below another one: their subtree is read with it."""
+    """Returns the names that are not below another of the names: reading a name covers its subtree."""
     return [name for name in names if not any(other != name and dn.is_below(name, other) for other in names)]
 
 
 def require_none(server: Session, base: str, uuids: Sequence[str], subentries: bool) -> None:
-    """Raises SharedUuid if two entries share one of these entryUUIDs. No server makes such entries, but slapadd takes
-    them. A reading that meets an entryUUID under two DNs takes it for one entry that was renamed; only the server can
-    tell. `subentries`: it shows them on request."""
+    """Raises SharedUuid if two entries share one of these entryUUIDs. slapd never generates such entries, but slapadd
+    accepts them. Only the server can distinguish them from one entry that was renamed during the read.
+    `subentries`: whether the server returns subentries on request."""
     for at in range(0, len(uuids), AT_ONCE):
         places: dict[str, list[str]] = {}
         where = "(|{})".format("".join(f"(entryUUID={uuid})" for uuid in uuids[at : at + AT_ONCE]))
@@ -240,7 +239,7 @@ def require_none(server: Session, base: str, uuids: Sequence[str], subentries: b
             for name, entry in server.find(base, where, ["entryUUID"], subentries=shown):
                 places.setdefault(first_value(entry, "entryuuid"), []).append(name)
         for uuid, names in places.items():
-            # A search that goes through the tree while an entry is renamed may have met it twice.
+            # A search may return an entry twice if it is renamed during the search.
             still = [name for name in dict.fromkeys(names) if len(names) > 1 and _has_uuid(server, name, uuid)]
             if len(still) > 1:
                 raise SharedUuid(uuid=uuid, first=still[0], dn=still[1])
@@ -255,10 +254,10 @@ def _has_uuid(server: Session, name: str, uuid: str) -> bool:
 
 @dataclass
 class Reread:
-    """Reads again what moved while a server was read: once when all is read, and for orphans. Each call returns the
-    files that it added. A builder calls it as `loader.sinks.mdb.LiveSource` says.
+    """Re-reads subtrees that moved during the read: once at the end of the read, again for orphans. Each call returns
+    the files that it added. The protocol with the builder is documented at `loader.sinks.mdb.LiveSource`.
 
-    `began`: the contextCSN of before the reading. `since`: that of before the last look; empty if the server has none.
+    `began`: contextCSN before the read. `since`: contextCSN before the last pass; empty if the server has none.
     """
 
     containers: MovedContainers
@@ -280,13 +279,13 @@ class Reread:
         return self._new()
 
     def for_orphans(self, orphans: Sequence[Orphan]) -> list[Path]:
-        """Returns no files if nothing can be done for them: syncrepl will tell the consumer. Raises MissingParents,
-        TreeRestless."""
+        """Returns the newly read files; none if nothing needs a re-read, because syncrepl updates the orphans. Raises
+        MissingParents if a parent is hidden, TreeRestless after LOOKS rounds."""
         self._rounds += 1
         if self._rounds > LOOKS:
             raise TreeRestless(base=self.containers.base, passes=LOOKS)
         if self._rounds == 1:
-            # A change is visible a moment before the contextCSN tells, and that moment may have been this one.
+            # A change is visible a moment before the contextCSN covers it, so the last pass may have missed one.
             self._settle()
             if new := self._new():
                 return new
@@ -302,7 +301,7 @@ class Reread:
             self.since = self.containers.settle(self.since)
 
     def _new(self) -> list[Path]:
-        """Files that no call has returned yet, in the order in which they were read."""
+        """Returns the files that no earlier call returned, in the order in which they were read."""
         late = sorted(path for path in self.containers.parts.glob("late-*.ldif*") if path.suffix in (".ldif", ".zst"))
         new = [path for path in late if path not in self._known]
         self._known.update(new)
@@ -313,20 +312,20 @@ class Reread:
 
 
 def lowest(told: Iterable[Sequence[str]]) -> list[str]:
-    """What every one of these contextCSNs covers. A server ID that one lacks is left out: that provider has seen
-    nothing of it, and to claim less is always right."""
+    """Returns the contextCSN that all the given ones cover: the lowest CSN per server ID. A server ID that a provider
+    lacks is left out, because that provider has no changes of it, and claiming less is always safe."""
     by_sid = [csn.by_server(one) for one in told]
     common = set.intersection(*(set(one) for one in by_sid))
     return sorted(min(one[sid] for one in by_sid) for sid in common)
 
 
 def highest(told: Iterable[Sequence[str]]) -> dict[str, str]:
-    """What at least one of them covers."""
+    """Returns the highest CSN of each server ID in the given contextCSNs."""
     return csn.by_server(one for csns in told for one in csns)
 
 
 def require_same(starts: Sequence[Start]) -> None:
-    """Compares the names, the entryUUIDs and the contextCSNs of the providers' bases. Raises OtherTree."""
+    """Raises OtherTree if the providers' bases differ in DN or entryUUID, or their contextCSNs share no server ID."""
     first, *others = starts
     for one in others:
         reason = None
@@ -341,7 +340,7 @@ def require_same(starts: Sequence[Start]) -> None:
 
 
 def require_like(leader: Session, other: Session, names: Sequence[str], told: Sequence[str]) -> None:
-    """The other provider must show these entries as the leader does. `told`: its contextCSN. Raises OtherTree."""
+    """Raises OtherTree if a sample of these entries differs between the two. `told`: the contextCSN of `other`."""
     for name in names[:: max(1, len(names) // _COMPARED)]:
         difference = None
         for again in range(_TRIES):
@@ -354,7 +353,7 @@ def require_like(leader: Session, other: Session, names: Sequence[str], told: Se
 
 
 def _difference(leader: Session, other: Session, name: str, told: Sequence[str]) -> str | None:
-    """None if nothing differs but what was changed after `told`."""
+    """Returns how the entry differs between the providers; None if equal, or if changes after `told` explain it."""
     theirs, ours = _read(other, name), _read(leader, name)
     if ours is None:
         return None
@@ -377,15 +376,15 @@ def _read(server: Session, name: str) -> Attributes | None:
 
 @dataclass(frozen=True)
 class Replicas:
-    """The providers of a reading, by their numbers. A single one is asked patiently; of several the living ones
-    count."""
+    """The providers of a read, numbered from 0. A single provider is retried patiently; of several, those that do
+    not answer are skipped."""
 
     connections: Sequence[Connection]
     base: str
     meter: Meter
 
     def told(self) -> dict[int, list[str]]:
-        """The contextCSN of each that answers. Raises the error of the last one when none does."""
+        """Returns the contextCSN of each provider that answers. Raises the last provider's error if none does."""
         return source.with_retries(self._told, self.meter)
 
     def _told(self) -> dict[int, list[str]]:
@@ -403,12 +402,12 @@ class Replicas:
         return found
 
     def living(self) -> Connection:
-        """The first that answers."""
+        """Returns the first provider that answers."""
         number = min(self.told()) if len(self.connections) > 1 else 0
         return self.connections[number]
 
     def covering(self, wanted: Mapping[str, str]) -> Connection | None:
-        """A provider that has seen all this; None if none has within COVERING."""
+        """Returns a provider whose contextCSN covers `wanted`; None if none gets there within COVERING seconds."""
         if len(self.connections) == 1:
             return self.connections[0]
         until = time.monotonic() + COVERING
@@ -421,7 +420,7 @@ class Replicas:
         return None
 
     def apart(self) -> ReplicasApart:
-        """The error if no provider covers what others have shown."""
+        """Returns the error for providers of which none covers the contextCSNs of all."""
         uris = ", ".join(str(one.uri) for one in self.connections)
         return ReplicasApart(seconds=f"{COVERING:g}", uris=uris)
 
@@ -430,10 +429,10 @@ class Replicas:
 
 
 def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: Sequence[str] = ()) -> None:
-    """A search must show all that a replica needs. Raises HiddenFromAccount, NotAsStored.
+    """Raises HiddenFromAccount if access control hides data that a replica needs, NotAsStored if overlays change it.
 
-    `wanted` tells which attributes the replica stores (None: all). `own`: the overlays of the replica's database, which
-    are assumed of a provider that does not show its own.
+    `wanted`: predicate for the attributes that the replica stores (None: all). `own`: the overlays of the replica's
+    database, which are assumed for a provider whose overlays cannot be read.
     """
     sight = visibility.compare_sample(server, base, wanted)
     if sight is None:
@@ -451,25 +450,25 @@ def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: 
 
 
 def require_whole(directory: Path) -> None:
-    """Raises HiddenFromAccount if the export in a directory has noted that something was hidden."""
+    """Raises HiddenFromAccount if the manifest of the export in `directory` records hidden data."""
     made = exports.read(directory) if directory.is_dir() else None
     if made is not None:
         require_nothing_hidden(made.source, made.hidden)
 
 
 def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
-    """`hidden`: the notes of a reading of that server. Raises HiddenFromAccount."""
+    """Raises HiddenFromAccount unless `hidden`, the notes of a read from the server `uri`, is empty."""
     if hidden:
         raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"))
 
 
 def rule(who: str) -> str:
-    """The first rule of a database, which shows everything to `who` and leaves others to the next rules."""
+    """Returns an olcAccess rule, to be put first, that lets `who` read all; others pass to the next rules."""
     return f"{{0}}to * by {who} read by * break"
 
 
 def hidden_notes(sight: VisibilityReport) -> list[str]:
-    """For the operator of an export or a comparison."""
+    """Returns notes for the operator of an export or a comparison: what is hidden, and what overlays change."""
     return [*_hidden(sight), *_distorted(sight)]
 
 

@@ -1,7 +1,7 @@
-"""Adds LDIF to a running server: in transactions, over several connections, going on where a run was stopped.
+"""Adds LDIF to a running server: in transactions, over several connections, resuming an interrupted run.
 
-Steps: start, scan, load. Before the first entry is sent, a server of this host is asked whether its map has room. Once
-done, the same command does nothing.
+Steps: start, scan, load. Before the first entry is sent, a server on this host is checked for room in its map. After
+a finished load, the same command does nothing.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from loader.storage import files
 log = logging.getLogger(__name__)
 
 ON_EXISTS = ("error", "skip", "replace", "newer")
-LOOSER = 1.5  # times: slapd leaves pages half full where it inserts, and the core fills them
-# Of loader/native/load/src/journal.rs: kind, first position, the one after the last, and XXH3 of these.
+LOOSER = 1.5  # factor: slapd leaves pages half full where it inserts, the core fills them
+# A record of journal.rs in loader/native/load/src: kind, first position, end position (exclusive), XXH3 of the three.
 _RECORD = struct.Struct("<4Q")
 _SETTLED = (2, 3, 4)  # added, present, replaced
 JOURNAL = "journal"
 STEPS = ("start", "scan", "load")
-# Of what slapd protects, it takes these from a client that manages the entry (draft-zeilenga-ldap-relax; schema_prep.c
-# and overlays/ppolicy.c of OpenLDAP 2.5, "manageable").
+# Protected attributes that slapd accepts with the relax control (draft-zeilenga-ldap-relax; marked "manageable" in
+# schema_prep.c and overlays/ppolicy.c of OpenLDAP 2.5).
 KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
 KEPT_PREFIX = "pwd"
-# Where a server shows no schema.
+# Defaults for a server whose schema cannot be read.
 PROTECTED = (
     *("creatorsname", "createtimestamp", "modifiersname", "modifytimestamp"),
     *("structuralobjectclass", "entryuuid", "entrycsn", "contextcsn"),
@@ -71,7 +71,7 @@ NAMING = (
 
 
 class Batch(click.types.IntParamType):
-    """Entries, or `auto`, which is 0."""
+    """Option type: a number of entries, or `auto`, which becomes 0."""
 
     name = "batch"
 
@@ -81,10 +81,10 @@ class Batch(click.types.IntParamType):
 
 @dataclass(frozen=True)
 class AddOptions(Rejecting, Loaded):
-    """LDIF files (or directories of them), or a `tree`, into a running server.
+    """Options for adding LDIF files (or directories of them), or a generated `tree`, to a running server.
 
-    `batch`: entries a transaction, 0 finds out, 1 makes none. `max_rate`: entries/s, 0 is without limit.
-    `as_replication`: everything is sent as it stands but contextCSN (lending.py).
+    `batch`: entries per transaction; 0: chosen automatically, 1: no transactions. `max_rate`: entries/s; 0: no limit.
+    `as_replication`: sends every attribute unchanged, except contextCSN (lending.py).
     """
 
     connection: Connection = field(default_factory=Connection)
@@ -110,11 +110,11 @@ class AddOptions(Rejecting, Loaded):
     ] = False
     run_dir: Annotated[RunDir, "Directory for the state of the run (default: below the state directory)."] = None
     as_replication: bool = False
-    tree: Synthetic | None = None  # in the place of inputs
+    tree: Synthetic | None = None  # replaces `inputs`
 
     @property
     def directory(self) -> Path:
-        """The directory of the run's state: the same one for the same files and server."""
+        """The run directory; without --run-dir, its name is derived from the server's URI and the input."""
         if self.run_dir is not None:
             return self.run_dir.absolute()
         text = json.dumps([self.connection.uri, self._names() or self._tree()])
@@ -125,7 +125,7 @@ class AddOptions(Rejecting, Loaded):
         return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
 
     def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption. Files may: then it begins anew."""
+        """Returns the options that a resumed run must share. A run whose input files changed begins anew instead."""
         return {
             "uri": self.connection.uri,
             "inputs": self._names(),
@@ -142,15 +142,15 @@ class AddOptions(Rejecting, Loaded):
         return self.tree.identity() if self.tree else None
 
     def require_fitting(self, dry: bool = False) -> None:
-        """Raise UsageProblem for options that do not go together."""
+        """Raises UsageProblem if the options contradict each other."""
         if self.files.streamed and dry:
             raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
         self.files.require_fitting(self.rejects)
 
 
 def require(connection: Connection, ldif: LdifFiles, first: str | None) -> None:
-    """Checks that the server's map has room. `first`: DN of the first entry. Raises MaxsizeTooSmall. Nothing is checked
-    of a server elsewhere, or of a configuration that is hidden or for which the core is not proven."""
+    """Checks that the server's map has room; raises MaxsizeTooSmall if not. `first`: DN of the first entry. Skipped for
+    a server on another host, and if its configuration is hidden or the core is not proven for that configuration."""
     try:
         with session(connection) as server:
             if not server.uri.lower().startswith("ldapi:"):
@@ -179,14 +179,14 @@ def require(connection: Connection, ldif: LdifFiles, first: str | None) -> None:
 
 
 def loads_of(uri: str) -> list[RunStatus]:
-    """The loads of `ditseed add` to that server whose state is kept here, newest first."""
+    """Returns the loads into the server `uri` that have a run directory on this host, newest first."""
     found = [status_of(path) for path in (state_dir() / "add").glob("*")]
     ours = [one for one in found if one is not None and one.options.get("uri") == uri]
     return sorted(ours, key=lambda one: -one.heard)
 
 
 def settled(load: RunStatus) -> int:
-    """Entries that are done: on the server, or rejected once the load is through."""
+    """Returns the number of entries that are on the server; after a finished load, rejected entries count, too."""
     done = load.catalogue.facts_of("load", Added)
     if done is not None:
         return done.counts.read
@@ -203,15 +203,15 @@ def settled(load: RunStatus) -> int:
 
 
 def expected(load: RunStatus) -> int | None:
-    """Entries of the input; None while that is unknown."""
+    """Returns the number of entries in the input; None before the scan."""
     scan = load.catalogue.facts_of("scan", Counted)
     return scan.entries if scan else None
 
 
 @dataclass(frozen=True)
 class LoadedDatabase:
-    """What identifies the database of a server. `uuids`: the entryUUIDs of the suffix and of the entry `first`, if that
-    is named; "" if the account may not read one. `entries`: None if the monitor does not count."""
+    """Identifies the database of a server. `uuids`: entryUUIDs of the suffix entry and, if `first` is not empty, of the
+    entry `first`; "" for an unreadable one. `entries`: the server's entry count; None if it reports none."""
 
     suffix: str
     first: str
@@ -222,7 +222,7 @@ class LoadedDatabase:
 
 @dataclass(frozen=True)
 class _Scan:
-    """`attributes`: None if nobody has read the input: a tree, or a stream."""
+    """Facts of the step `scan`. `attributes`: None if the input was not scanned (a tree or a stream)."""
 
     entries: int | None = None
     first_dn: str | None = None
@@ -230,7 +230,7 @@ class _Scan:
 
 
 class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The report. `present`: entries that were there; `before`: settled by an earlier, interrupted run."""
+    """The report. `present`: entries that existed already. `before`: entries settled by an earlier, interrupted run."""
 
     read: int
     added: int
@@ -252,14 +252,14 @@ class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Added:
-    """Facts of the step `load`. `bound`: the loaded database; None of an input without a first entry."""
+    """Facts of the step `load`. `bound`: the loaded database; None if the first entry is unknown or missing."""
 
     counts: AddCounts
     bound: LoadedDatabase | None
 
 
 def loaded_database(connection: Connection, name: str, first: str = "") -> LoadedDatabase | None:
-    """The database with the entry `name`, and with the entry `first` in it; None if they are missing."""
+    """Returns the database that holds the entry `name`; None if its suffix entry or the entry `first` is missing."""
     with session(connection) as server:
         suffix = server.context_of(name)
         names = [one for one in (suffix, first) if one]
@@ -270,22 +270,22 @@ def loaded_database(connection: Connection, name: str, first: str = "") -> Loade
 
 
 def is_still_loaded(connection: Connection, before: LoadedDatabase | None) -> bool:
-    """Whether the database of a finished load is still there: a server may have been made anew, or got another
-    database, under the same URI. Others may have written to it since."""
+    """Returns whether the server still has the database of a finished load: behind the same URI there may be a new
+    server or another database. Later writes by other clients do not matter."""
     if before is None:
-        return True  # of an input without a first entry
+        return True  # the load recorded no database to compare
     now = loaded_database(connection, before.suffix, before.first)
     if now is None or (now.suffix, now.uuids) != (before.suffix, before.uuids):
         return False
     then, today = csn.by_server(before.context_csns), csn.by_server(now.context_csns)
     if not csn.is_covered_by(then, today):
-        return False  # an older state of it, from a backup for instance
+        return False  # an older state of the database, for instance restored from a backup
     counts = {before.entries, now.entries}
     return not then or then != today or None in counts or len(counts) == 1
 
 
 def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> AddCounts:
-    """Runs or resumes a load. AddRefused when more entries are refused than may be."""
+    """Runs or resumes a load. Raises AddRefused if more entries are rejected than `max_rejects`."""
     options.require_fitting()
     directory, identity = options.directory, options.identity()
     with session(options.connection) as server:
@@ -304,7 +304,7 @@ def add(options: AddOptions, progress: Progress, timeouts: dict[str, float], res
 
 
 def plan(options: AddOptions, progress: Progress) -> Report:
-    """What a load would do, as far as can be told without a change."""
+    """Returns what a load would do, as far as that is known without a change to the server."""
     options.require_fitting(dry=True)
     with session(options.connection) as server:
         offer = questions.subschema(server)
@@ -322,7 +322,7 @@ def plan(options: AddOptions, progress: Progress) -> Report:
 
 
 def _require_access(server: Session, name: str) -> None:
-    """May entries be added where the first one goes? Raises NoWriteAccess; what cannot be asked, the load tells."""
+    """Raises NoWriteAccess if the account may not add the first entry `name`. Access that cannot be checked passes."""
     for place in filter(None, (dn.parent(name), name)):
         if server.exists(place):
             visibility.require_below(server, place)
@@ -343,8 +343,8 @@ def _scanned(options: AddOptions, meter: Meter) -> ScanResult:
 
 
 def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool:
-    """Whether the run there is none to go on with: it has ended with other options, its files are others now, or what
-    it added is not on the server any more."""
+    """Returns whether a new run replaces the one in `directory`: it finished with other options, only its input files
+    changed, or the database that it loaded is no longer on the server."""
     with recorded(directory) as catalogue:
         if catalogue is None:
             return False
@@ -356,7 +356,7 @@ def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool
 
 
 def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
-    """Attributes that are not sent, for a server takes them from no client. Some of them it takes with relax."""
+    """Returns the attributes that are not sent: the server refuses them from clients (some only without relax)."""
     dynamic = map(str.lower, overlays.COMPUTED)
     if options.as_replication:
         return sorted({*dynamic, "contextcsn"})
@@ -368,7 +368,7 @@ def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
 
 @dataclass(frozen=True)
 class _AddSteps:
-    """The steps' bodies. Each can be done again from its beginning."""
+    """The bodies of the steps. Each can be repeated from its beginning."""
 
     options: AddOptions
     run: Run
@@ -379,7 +379,7 @@ class _AddSteps:
         return self.run.directory / JOURNAL
 
     def require_room(self, scan: _Scan) -> None:
-        """Raises MaxsizeTooSmall. Only of a load that has not begun, and whose entries are not there."""
+        """Raises MaxsizeTooSmall if the map lacks room. Checks only a new load of LDIF with --on-exists error."""
         options = self.options
         begun = self.journal.exists() or self.run.catalogue.is_done("load")
         if begun or options.tree is not None or options.on_exists != ON_EXISTS[0]:
@@ -387,20 +387,20 @@ class _AddSteps:
         require(options.connection, options.files, scan.first_dn)
 
     def lease(self) -> AbstractContextManager[None]:
-        """nosync where it is asked for, and there is something left to do."""
+        """Returns a context that switches nosync on, if the options request it and the load is not finished."""
         if not self.options.nosync or self.run.catalogue.is_done("load"):
             return nullcontext()
         return lending.nosync_on(self.options.connection)
 
     def start(self, meter: Meter) -> bool:
-        """Returns whether an earlier load may have added what this one finds: its journal is of other files,
-        or of a stream that is gone."""
+        """Discards an earlier run's journal, which belongs to other files or to a consumed stream. Returns whether one
+        existed: then that run may have added entries that this load finds on the server."""
         uncertain = self.journal.exists()
         self.journal.unlink(missing_ok=True)
         return uncertain
 
     def scan(self, meter: Meter) -> _Scan:
-        """Is every file whole, and how many entries are there? Nothing is sent before."""
+        """Checks that every file is complete, and counts the entries, before anything is sent. Raises EmptyInput."""
         if self.options.tree is not None:
             tree = self.options.tree.compiled
             return _Scan(tree.entries, tree.suffix)
@@ -415,13 +415,13 @@ class _AddSteps:
             options.reject_file.unlink(missing_ok=True)
         with options.source.reading(meter) as read:
             loaded = sink.add(options.connection, read, self.offer, self._rules(scan), self._notes(uncertain), meter)
-            # Raises a refusal of the server, before it is asked whether all files were read.
+            # Inside the `with`: an AddRefused takes precedence over errors that closing the input would raise.
             counts = self._counts(loaded, round(meter.seconds, 3))
         killpoint("load.middle")
         return Added(counts, with_retries(partial(self._bound, scan.first_dn), meter))
 
     def _bound(self, first: str | None) -> LoadedDatabase | None:
-        """By the suffix alone where the first entry was refused."""
+        """Returns the loaded database, identified by its suffix alone if the first entry was refused."""
         if first is None:
             return None
         server = self.options.connection
@@ -445,8 +445,8 @@ class _AddSteps:
         )
 
     def _naming(self, scan: _Scan) -> tuple[list[str], bool]:
-        """Attributes of the LDIF whose values name entries, if the server may look for these entries; and whether
-        entries that have them must stay outside of transactions. What is not known of a server may be so."""
+        """Returns the LDIF's attributes whose values name entries, if the server may look these entries up; and whether
+        entries with such attributes must be added singly. Unknown properties of a server are assumed to be true."""
         offer = self.offer
         naming = offer.naming or NAMING
         there = sorted(set(naming if scan.attributes is None else scan.attributes).intersection(naming))
@@ -464,7 +464,7 @@ class _AddSteps:
         return Journal(self.journal, rejects, uncertain, patience)
 
     def _counts(self, loaded: Counts, seconds: float) -> AddCounts:
-        """The report, when every entry is accounted for."""
+        """Returns the report. Raises AddRefused if the load was stopped, AddLost if entries are unaccounted for."""
         if loaded.stopped:
             raise self._refused(loaded)
         settled = loaded.added + loaded.present + loaded.replaced + loaded.rejected
@@ -496,12 +496,12 @@ class _AddSteps:
         return AddRefused(dn=first.dn, reason=first.reason, advice=advice, **counts)
 
 
-# What back-mdb says where LMDB failed (servers/slapd/back-mdb/add.c, modify.c); what LMDB said is in slapd's log only.
+# back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in its log.
 _NOT_WRITTEN = ("txn_commit failed", "index generation failed", "entry store failed", "DN index add")
 
 
 def _advice(reason: str, where: str) -> str:
-    """What helps against the first rejection; `reason` begins with the name of the result code."""
+    """Returns advice for the first rejection. `reason` begins with the name of the LDAP result code."""
     if reason.startswith("entryAlreadyExists"):
         return (
             "To keep entries that are there already, give the same command with --on-exists skip; to bring them up to "
