@@ -182,7 +182,7 @@ def _started(server: Session) -> datetime.datetime | None:
 
 
 def writes_per_second(server: Session) -> float | None:
-    """Returns the average since slapd started; None if cn=Monitor cannot be read or slapd started < _SETTLED ago."""
+    """Returns the average since slapd started; None if cn=Monitor is unreadable or the uptime is below _SETTLED."""
     uptime = monitored(server, "cn=Uptime,cn=Time", "monitoredInfo")
     writes = ("Add", "Modify", "Modrdn", "Delete")
     counts = [monitored(server, f"cn={name},cn=Operations", "monitorOpCompleted") for name in writes]
@@ -277,7 +277,7 @@ class _CatchUpProbe:
         lacking = sorted(self._writers() - claimed.keys())
         if lacking:
             if self.known is None and self._moved(_WATCH):
-                return self._exact()  # it may be a consumer itself, and the writes another server's
+                return self._exact()  # the provider may itself be a consumer, and the writes another server's
             unless = "" if self.known else " (unless it is itself a consumer, which writes nothing of its own)"
             why = (
                 f"no CSN of server ID {' and '.join(lacking)} stands in its contextCSN yet (there are those of "
@@ -406,7 +406,7 @@ class _CatchUpProbe:
         return CatchUpForecast(answer, why, sure, own=self.own, known=self.known)
 
 
-# The forecast as a seeding reports it.
+# The forecast in the report of a seeding.
 
 
 class Forecast(msgspec.Struct, frozen=True):

@@ -378,13 +378,13 @@ def _entries_of(paths: Sequence[Path]) -> int | None:
     return LdifFiles(tuple(paths)).entries() if exports.files_of(paths) else None
 
 
-# The price of a strategy: the seconds of its steps, the disk, the load on the provider and the catch-up.
+# The price of a strategy: seconds per step, disk, load on the provider, and catch-up.
 
 
 @dataclass(frozen=True)
 class Price:
-    """`seen`, `planned`: results of one strategy's checks. `preflight`, `planning`: seconds these took. The rest: trial
-    measurements, None if not made."""
+    """`seen`, `planned`: results of one strategy's checks. `preflight`, `planning`: seconds that these checks took. The
+    other fields: trial measurements; None if not made."""
 
     strategy: Strategy
     seen: Preflight

@@ -54,7 +54,7 @@ from seeders.replica.strategies import Admin, Consumer, Search, Strategy, contex
 KIND = "sessionlog"  # kind of the lease
 # Maximum writes: to bring the server ID into contextCSN, to begin the log, to prove it; one spare for other writers.
 _WRITES = 4
-_SAMPLE = 500  # entries
+_SAMPLE = 500  # first entries of the provider that are checked against the consumer's schema
 _BUILT = SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled first entries may be small
 _SECONDS = 10  # time limit for the provider's search for object classes; immediate with an index on objectClass
@@ -157,8 +157,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def unknown_classes(provider: Session, base: str, schema: SchemaFacts) -> list[str]:
-    """Returns object classes that entries of the provider use and the consumer does not know. Incomplete, with a
-    warning, if the provider's search hits a limit."""
+    """Returns classes in use that the consumer does not know; incomplete, with a warning, if a search hits a limit."""
     lacking = [name for name in questions.object_classes(provider) if name.lower() not in schema.classes]
     used: list[str] = []
     end = time.monotonic() + _SECONDS
@@ -242,7 +241,8 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
 
 
 def release(connection: Connection, suffix: str | None) -> list[str]:
-    """Restores the session logs from before --prepare-provider. Returns a line for each. Raises LeaseStands on error."""
+    """Restores the session logs from before --prepare-provider. Returns a line for each. Raises LeaseStands if a log
+    cannot be restored."""
     with session(connection) as server:
         chosen = [one for one in lease.left(leases.of_server(server), KIND) if suffix in (None, one.database)]
         for one in chosen:

@@ -244,7 +244,7 @@ class StoppedConsumer(Strategy):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the consumer is a whole replica in one database (nothing glued) with a non-empty suffix."""
+        """Whether the consumer is a whole replica in one database (nothing glued to it) with a non-empty suffix."""
         place = self.place
         glued = any(database.backend == "mdb" for database in glue.subordinates(place.config, place.database))
         return self.partial is None and not glued and not packaged.is_empty(place.database.suffix)
