@@ -233,8 +233,6 @@ def _tree_pages(counts: IndexCounts, page_size: int, longest: int) -> int:
 
 @dataclass(frozen=True)
 class SampleBuild:
-    """A finished build."""
-
     directory: Path
     entries: int
     rejected: int
