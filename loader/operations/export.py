@@ -1,4 +1,4 @@
-"""Exports a running server: pieces of the tree are read in parallel and arranged into shards that load in order.
+"""Exports a running server: reads pieces of the tree in parallel and arranges them into shards, parents first.
 
 Steps: start, plan, read, late, arrange, shards. `export_steps` serves `replica seed` too. While a piece is read, its
 files are named `try-...` with the connection that reads it; once it is whole and recorded, they are `part-PIECE-...`.
@@ -43,10 +43,10 @@ class ExportOptions(ExportLimits):
 
     connection: Connection
     output: Path
-    jobs: int = field(default=2, kw_only=True)  # to each provider
+    jobs: int = field(default=2, kw_only=True)  # connections to each provider
     compress: str = defaults.COMPRESS
-    narrowing: Narrowing | None = None  # for a partial replica: not all entries, not whole
-    looked: bool = False  # the caller has seen what the server hides, and goes on
+    narrowing: Narrowing | None = None  # of a partial replica: a subset of entries and attributes
+    looked: bool = False  # the caller has already checked what the server hides
     replicas: tuple[Connection, ...] = ()  # more providers of the same tree
 
     @property
@@ -61,8 +61,8 @@ class ExportOptions(ExportLimits):
 
 @dataclass(frozen=True)
 class Start:
-    """What a provider shows before the first entry is read. `uuid`: the entryUUID of its `base`. `subentries`: whether
-    searches find them. `attributes`: to ask for everything."""
+    """A provider's state before the first entry is read. `uuid`: the entryUUID of `base`. `subentries`: whether
+    subentries are read, too. `attributes`: the attribute list that requests everything."""
 
     base: str
     uuid: list[str]
@@ -75,8 +75,8 @@ class Start:
 
 @dataclass(frozen=True)
 class ReadingPlan:
-    """How the tree is read. `how`: for people. `containers`: entryUUIDs of those among the first entries. `hidden`:
-    what the server hides, as far as a sample tells. `expected`: entries."""
+    """How the tree is read. `how`: description for the operator. `containers`: entryUUIDs of the sample's containers.
+    `hidden`: notes on what the server hides from a sample. `expected`: number of entries; None if unknown."""
 
     expected: int | None
     how: str
@@ -86,7 +86,7 @@ class ReadingPlan:
     partitions: list[Piece]
 
     def plan(self, page: int) -> Plan:
-        """The pieces with the attributes, in pages of this size."""
+        """Returns the pieces with `attributes` set, to be read in pages of `page` entries."""
         attributes = tuple(self.attributes)
         pieces = (
             Piece(one.name, dataclasses.replace(one.search, attributes=attributes, page=page))
@@ -97,7 +97,7 @@ class ReadingPlan:
 
 @dataclass(frozen=True)
 class ReadPiece:
-    """`sums`: the checksums of its files. `server`: the number of the provider."""
+    """A piece that was read. `sums`: file name -> checksum. `server`: number of the provider."""
 
     entries: int
     bytes: int
@@ -107,7 +107,7 @@ class ReadPiece:
 
 @dataclass(frozen=True)
 class Arranged:
-    """`files`: name, entries and content checksum of each shard. `taken`: shards that are parts as read, by name."""
+    """The shards. `files`: name, entries, content checksum of each. `taken`: shard name -> part file used unchanged."""
 
     entries: int
     duplicates: int
@@ -118,7 +118,7 @@ class Arranged:
 
 
 def start_of(options: ExportOptions) -> Start:
-    """The base, and the contextCSN that all providers have reached."""
+    """Returns the state of the first provider, with the contextCSN that all providers have reached."""
     starts = [_start_of(options, one) for one in options.providers]
     live.require_same(starts)
     return dataclasses.replace(starts[0], context_csns=live.lowest([one.context_csns for one in starts]))
@@ -132,7 +132,7 @@ def _start_of(options: ExportOptions, connection: Connection) -> Start:
             base,
             [one.decode("utf-8", "replace") for one in uuids],
             live.context_csns(server, base),
-            # No search that a consumer makes shows them.
+            # A partial replica's consumer searches without the subentries control.
             not options.narrowing and server.offers_subentries(base),
             list(questions.everything(server)),
             now(),
@@ -141,8 +141,8 @@ def _start_of(options: ExportOptions, connection: Connection) -> Start:
 
 
 def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan]:
-    """The plan, for a dry run. Raises LimitTooLow if a provider's limits forbid to read any of the pieces; a real
-    reading meets these limits at once."""
+    """Returns the plan for a dry run. Raises LimitTooLow if a provider's limits forbid reading any of the pieces; a
+    real export would fail on these limits at once."""
     start = start_of(options)
     cut = plan_of_reading(options, meter, start)
     for connection in options.providers:
@@ -152,7 +152,7 @@ def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan
 
 
 def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
-    """Looks at the first entries and divides the tree into pieces; again if the connection breaks."""
+    """Samples the first entries and divides the tree into pieces; retries if the connection breaks."""
     return source.with_retries(lambda: _plan(options, meter, start), meter)
 
 
@@ -189,7 +189,7 @@ def _plan(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
 
 
 def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None) -> list[str]:
-    """What the server hides of the wanted entries, as far as a sample tells."""
+    """Returns notes on what the server hides of the wanted entries, judged from a sample."""
     try:
         sight = visibility.compare_sample(server, base, narrowing.wants if narrowing else None)
     except (LimitTooLow, ServerRefused):
@@ -204,8 +204,8 @@ def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narro
 def notes(
     options: ExportOptions, meter: Meter, start: Start, cut: ReadingPlan, entries: int
 ) -> tuple[list[str], list[str]]:
-    """Notes for the operator after `entries` were read: what the server hides or does not show as it is stored, and the
-    rest."""
+    """Returns notes for the operator after `entries` were read, as two lists: data that the server hides or alters, and
+    other notes."""
     hidden = list(cut.hidden)
     counted, calm = source.with_retries(lambda: _counted(options, meter, start), meter)
     if counted is not None and packaged.is_empty(start.base) and start.context_csns:
@@ -220,7 +220,7 @@ def notes(
 
 
 def _counted(options: ExportOptions, meter: Meter, start: Start) -> tuple[int | None, bool]:
-    """The server's number of entries, and whether nothing has changed since the start."""
+    """Returns the server's entry count, and whether its contextCSN is still that of the start."""
     base = start.base
     with session(Replicas(options.providers, base, meter).living()) as server:
         counted = planner.expected(server, base)
@@ -229,7 +229,7 @@ def _counted(options: ExportOptions, meter: Meter, start: Start) -> tuple[int | 
 
 @dataclass(frozen=True)
 class ExportSteps:
-    """The steps' bodies. Each can be done again from its beginning."""
+    """The bodies of the steps. Each can be repeated from its beginning."""
 
     options: ExportOptions
     run: Run
@@ -247,8 +247,8 @@ class ExportSteps:
         return self.options.compress != "none"
 
     def start(self, meter: Meter) -> Start:
-        """Fixes the base, and the contextCSN from which syncrepl will go on: it is read before the first entry. Parts
-        of an earlier run are of another time."""
+        """Records the base, and the contextCSN from which syncrepl will continue, before any entry is read. Removes
+        the parts of an earlier run, which predate that contextCSN."""
         files.remove_tree(self.parts)
         return start_of(self.options)
 
@@ -262,14 +262,14 @@ class ExportSteps:
         """Reads the pieces side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
         if packaged.is_empty(start.base) and start.context_csns:
-            # No search shows the root, which must be there to bear contextCSN.
+            # No search returns the root entry (the empty DN), which must exist to hold the contextCSN.
             packaged.write(self.parts / f"part-{packaged.FILE}")
         done = self.run.catalogue.partitions("read", ReadPiece)
         meter.add(sum(piece.entries for piece in done.values()))
         self._read([one for one in plan.partitions if one.name not in done], meter, range(len(self.options.providers)))
 
     def _read(self, wanted: Sequence[Piece], meter: Meter, among: Collection[int]) -> None:
-        """Reads pieces from these providers (by their numbers). Raises the errors of `schedule`."""
+        """Reads the `wanted` pieces from the providers numbered `among`. Raises the errors of `schedule`."""
         options, providers = self.options, sorted(among)
         for path in self.parts.glob(f"{_TRY}-*"):
             path.unlink()  # of an interrupted run
@@ -291,7 +291,7 @@ class ExportSteps:
             return f"part-{piece.name}{name.removeprefix(_try(slot, piece))}"
 
         for path in self.parts.glob(f"part-{piece.name}[-.]*"):
-            path.unlink()  # read before, and not recorded, or from a server that has died
+            path.unlink()  # an earlier read of this piece: never recorded, or from a provider that died
         for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
             path.rename(path.with_name(final(path.name)))
         files.make_durable(self.parts)
@@ -305,8 +305,8 @@ class ExportSteps:
             path.unlink()
 
     def late(self, meter: Meter, start: Start) -> list[str]:
-        """Reads again what moved meanwhile; nothing did if the contextCSN is still that of the start. Returns the
-        contextCSN after the last look."""
+        """Re-reads subtrees that moved during the read; none did if no contextCSN has changed. Returns the contextCSN
+        of the last pass."""
         for _ in self.options.replicas:
             try:
                 return self._late(meter, start)
@@ -318,7 +318,7 @@ class ExportSteps:
 
     def _late(self, meter: Meter, start: Start) -> list[str]:
         for path in self.parts.glob("late-*"):
-            path.unlink()  # of an interrupted try: what is read later must also be named later
+            path.unlink()  # left by an interrupted attempt; the numbers of late files must follow the order of reading
         since = start.context_csns
         told, looker = self._settled(meter, start)
         narrowing = self.options.narrowing
@@ -330,9 +330,9 @@ class ExportSteps:
         return list(since)
 
     def _settled(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
-        """The contextCSN of each provider that pieces were read from, and a provider that has seen all of that.
+        """Returns each provider's contextCSN, and a provider that covers them all.
 
-        What a provider that died has shown may be lost with it: its pieces are read again from those that live.
+        Changes known only to a provider that died may be lost, so its pieces are read again from the others.
         """
         replicas = self._replicas(meter, start)
         while True:
@@ -347,7 +347,7 @@ class ExportSteps:
                 raise replicas.apart()
 
     def _lost(self, living: Collection[int]) -> list[Piece]:
-        """Pieces that were read from other providers than these."""
+        """Returns the pieces that were read from providers not in `living`."""
         done = self.run.catalogue.partitions("read", ReadPiece)
         names = {name for name, piece in done.items() if piece.server not in living}
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
@@ -369,7 +369,7 @@ class ExportSteps:
         )
 
     def arrange(self, meter: Meter, start: Start, since: Sequence[str]) -> Arranged:
-        """Arranges each entry once, parents first. Nothing that was read may go missing on the way."""
+        """Writes each entry to the shards once, parents first."""
         replicas = self._replicas(meter, start)
         looker = replicas.covering(csn.by_server(since))
         if looker is None:
@@ -377,8 +377,8 @@ class ExportSteps:
         containers = self.containers(meter, start, looker)
         narrowing = self.options.narrowing
         if narrowing:
-            # A build puts glue in the place of parents that are not wanted. So orphans show nothing, and the containers
-            # are looked at once more in any case.
+            # A build replaces unwanted parents by glue, so orphans do not reveal moved containers. Therefore the
+            # containers are always checked once more.
             if since and not narrowing.is_flat:
                 containers.settle(since)
             return self._arranged(self._arrange(containers, dataclasses.replace(start, context_csns=[]), False))
@@ -430,14 +430,14 @@ def _try(slot: ConnectionSlot, piece: Piece) -> str:
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
-    """Run or resume an export into a directory."""
+    """Runs or resumes an export into a directory."""
     with into(options.output, options.identity(), progress, timeouts, restart) as run:
         return Finished(export_steps(options, run), run.told_before())
 
 
 def plan(options: ExportOptions, progress: Progress) -> Report:
-    """What an export would do, as far as can be told without reading the entries: is the output free, do the servers
-    answer, hold the base, and let all of it be read? Writes nothing. Raises as `export` does."""
+    """Returns what an export would do, without reading the entries or writing anything. Checks that the output is free,
+    and that the servers answer, hold the base and let all of it be read. Raises the errors of `export`."""
     require_output(options.output)
     with progress.step("plan") as meter:
         start, cut = trial_plan(options, meter)
@@ -453,7 +453,7 @@ def plan(options: ExportOptions, progress: Progress) -> Report:
 
 
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
-    """The named steps of an export, within a run that may have more. The output directory is there."""
+    """Runs the steps of an export within a run that may have others. The output directory must exist."""
     with held.opened(options.output) as output:
         return _export_steps(dataclasses.replace(options, output=output.path), run)
 

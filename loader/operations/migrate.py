@@ -1,8 +1,8 @@
-"""Makes a database again for another slapd: of another version, with another LMDB, or of another configuration.
+"""Rebuilds a database for another slapd: another version, another LMDB, or another configuration.
 
-Steps: look, config, load, check, compare, publish. The records are copied from the pages of the old database, or its
-entries go straight to the native core, which builds the new one as the new slapd's slapadd would; no LDIF is in
-between.
+Steps: look, config, load, check, compare, publish. Either the records are copied from the old database's
+pages, or its entries are piped into the native core, which builds the new database as the new slapd's slapadd would.
+No LDIF file is written.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ RUN_DIR = ".ditseed-migrate"  # in the target: the same file system, so that pub
 _SHOWN = 10  # entries in a message
 _COMPLETED = (*comparing.SERVER_ATTRIBUTES, *DYNAMIC_ATTRIBUTES)
 _SIZE = SampleSize(10_000, 0.0)
-_ALIKE = 0.1  # by so much of it may the pages of entries be others than the sample tells
-_LARGEST = 8  # times the old database: no new one takes more, with indexes that the old one has not
+_ALIKE = 0.1  # fraction by which id2e may differ from the size that the sample predicts
+_LARGEST = 8  # factor: upper bound of the new database's size, even with added indexes
 _SAMPLE = 32 << 20  # bytes of LDIF: some 60,000 entries, a second or two
 
 
 @dataclass(frozen=True)
 class MigrateOptions(Placing, Sorting):
-    """`source`, `target`: database directories. `config_path`: of the slapd that will use the target. `suffix`: its
-    database there (None: the one that has the source's). The rest as in BuildOptions."""
+    """`source`, `target`: database directories. `config_path`: configuration of the new slapd. `suffix`: selects the
+    database in it (None: the one with the source's suffix). The other fields are as in BuildOptions."""
 
     source: Annotated[Path, Argument()]
     target: Annotated[Path, Argument()]
@@ -91,7 +91,7 @@ class MigrateOptions(Placing, Sorting):
         }
 
     def building(self, place: TargetDatabase) -> BuildOptions:
-        """Entries are taken as they are stored, as for a replica; values that their syntax forbids are counted."""
+        """Returns build options that keep entries as stored, as for a replica; values of invalid syntax are counted."""
         beside = not files.same(place.database.directory, self.target)
         return BuildOptions(
             config_path=self.config_path,
@@ -110,7 +110,8 @@ class MigrateOptions(Placing, Sorting):
 
 
 def source_of(options: MigrateOptions) -> DatabaseSummary:
-    """What is in it. Raises NotLmdb, MdbDamaged, MdbProtected, NoSuchPath, NotPermitted, EmptyInput, UsageProblem."""
+    """Summarises the source. Raises NotLmdb, MdbDamaged, MdbProtected, NoSuchPath, NotPermitted, EmptyInput,
+    UsageProblem."""
     mdb.require_database(options.source)
     if files.same(options.source, options.target):
         raise UsageProblem(
@@ -124,7 +125,7 @@ def source_of(options: MigrateOptions) -> DatabaseSummary:
 
 
 def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase:
-    """Where the new database goes. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable, SettingRefused."""
+    """Returns the target database. Raises NoSuchSuffix, ManySuffixes, NotMdb, ConfigUnreadable, SettingRefused."""
     config = configuration.read(options.config_path)
     database = config.database_of(source.suffixes, "the source", options.suffix)
     backmdb.require(config, database)
@@ -147,8 +148,8 @@ class Planned:
 def planned(
     options: MigrateOptions, place: TargetDatabase, source: DatabaseSummary, progress: Progress, strict: bool = False
 ) -> Planned:
-    """Time and room, and what would be refused; `strict`: that is raised. Raises NotProven for a configuration that the
-    core does not follow."""
+    """Returns the time and space needed, and problems that would stop the migration (`strict`: raises them instead).
+    Raises NotProven for a configuration that the core does not follow."""
     place.require_free()
     with (
         temporary.directory("plan", configuration.tools_tmpdir()) as scratch,
@@ -163,9 +164,9 @@ def planned(
 
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter) -> int:
-    """Bytes of the new database, from a sample of the entries. If the old one has other pages of entries than the
-    sample tells, a few large entries decide: then the new one has what the old one uses, but for the indexes that
-    differ."""
+    """Returns the size of the new database in bytes, from a sample of the entries. If the old id2e differs much from
+    the sample's prediction, a few large entries dominate: then the result is the old size, adjusted for indexes that
+    were added or dropped."""
     facts, freed = readers.free_list(options.source)
     in_use = facts.used - sum(freed.values()) * facts.page_size
     try:
@@ -207,7 +208,7 @@ def _foreseen(work: MigrateSteps, entries: int, meter: Meter, strict: bool) -> P
 
 
 def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
-    """Builds the first entries, with as large a map as it takes, and reads them again."""
+    """Returns the seconds per entry for building the first entries (maxsize auto) and reading them back."""
 
     def write(descriptor: int) -> None:
         with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -223,7 +224,7 @@ def _seconds_an_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
 
 
 def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
-    """Whole records, from the beginning of the database, and whether these are all."""
+    """Returns the database's first records, none cut off, and whether these are all of its records."""
 
     def write(descriptor: int) -> mdb.Exported:
         return mdb.stream(options.part, descriptor, False, options.jobs or 1, Meter("sample"))
@@ -235,16 +236,16 @@ def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
 
 
 def state_of(source: Path) -> list[int | str]:
-    """Of a data file: another one whenever it was written to, by LMDB or by anything else."""
+    """Returns the state of a data file, which differs after any write by LMDB or another program."""
     data = meta.data_file(source)
     status, head = data.stat(), head_digest(data, 2 * meta.read_meta(data).page_size)
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, head]
 
 
 class MigrateLoaded(NativeLoaded, frozen=True, kw_only=True):
-    """`late`: entries that stand before their parents. `source_as_read`: of `state_of`. `made_for`: the checksum of
-    `native.made_for`. `made_again`: why the entries could not be copied as they are stored; then `in_source` is their
-    number there, and `checksum` that of the new tree."""
+    """`late`: entries that precede their parents. `source_as_read`: result of `state_of`. `made_for`: checksum
+    from `native.made_for`. `made_again`: why the stored records could not be copied; if set, `in_source` is the
+    source's number of entries, and `checksum` the expected checksum of the new tree."""
 
     context_csns: list[str]
     late: int
@@ -285,7 +286,7 @@ class MigrateSteps:
             about |= {"context_csns": list(context_csns), "late": 0}
         except NotProven as error:
             loaded, source = self._made_again(meter)
-            # The checksum of two trees together.
+            # Tree checksums are additive modulo 2**128.
             total = (int(source.checksum, 16) + int(loaded.completed, 16)) % 2**128
             loaded = msgspec.structs.replace(loaded, completed="")
             about |= {"context_csns": list(source.context_csns), "late": source.late}
@@ -294,7 +295,7 @@ class MigrateSteps:
         return msgspec.convert(report_of(loaded, about), MigrateLoaded)
 
     def _made_again(self, meter: Meter) -> tuple[NativeLoaded, mdb.Exported]:
-        """One native call reads the entries, another one writes them. Raises SchemaMissing, MadeOtherwise."""
+        """Reads and rewrites the entries. Raises SchemaMissing or MadeOtherwise if the new slapd would refuse one."""
         inner, options = Meter("read"), self.options
 
         def read(descriptor: int) -> mdb.Exported:
@@ -317,13 +318,13 @@ class MigrateSteps:
         return loaded, reading.result()
 
     def lacking(self, attributes: Sequence[str], classes: Sequence[str]) -> list[str]:
-        """Names that the new configuration does not know."""
+        """Returns the names that the new configuration does not define."""
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
-        """Compares every entry of the new database with what was read of the old one: number and checksum of all that
-        they hold, in whatever order, with what slapadd adds to them or leaves out; or every record, if they were
-        copied. Raises MdbDamaged."""
+        """Compares the new database with what was read from the old one. Raises MdbDamaged if they differ. Copied
+        records are compared by checksum; rebuilt entries by number and order-independent checksum, which accounts for
+        what slapadd adds or leaves out."""
         if loaded.records:
             equal = self.building.records_checksum(meter) == loaded.records
         else:
@@ -334,10 +335,10 @@ class MigrateSteps:
             raise self._differing(loaded)
 
     def _differing(self, loaded: MigrateLoaded) -> MdbDamaged:
-        """With the names of entries and attributes that differ."""
+        """Returns the error, which names differing entries and attributes."""
         made, source = self.building.made, self.options.source
         a, b = (ConfiguredDatabase(one) for one in (source, made))
-        for ignore in (_COMPLETED, ()):  # what slapadd adds is told only where nothing else differs
+        for ignore in (_COMPLETED, ()):  # attributes that slapadd adds are reported only if nothing else differs
             asked = comparing.CompareOptions(a, b, ignore, show_attributes=True, limit=_SHOWN)
             found = comparing.compare(asked, self.run.progress)
             if not found.equal:
@@ -350,7 +351,7 @@ class MigrateSteps:
 
 
 def used(source: Path) -> list[str]:
-    """Attribute descriptions that the database has, or once had."""
+    """Returns the attribute descriptions that the database has or once had."""
     return list(contents.attributes(source))
 
 
@@ -367,8 +368,8 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
 
 
 def _is_out_of_date(options: MigrateOptions, place: TargetDatabase, run_dir: Path) -> bool:
-    """Whether the source was written to, or the new slapd or its configuration changed, since the run there read the
-    source. Then its result is of no use, published or not."""
+    """Returns whether the source, the new slapd or its configuration changed since the run in `run_dir` read the
+    source. If so, the run's result is useless, published or not."""
     with recorded(run_dir) as catalogue:
         loaded = catalogue.facts_of("load", MigrateLoaded) if catalogue else None
     if loaded is None:
@@ -398,7 +399,7 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
 
 @dataclass(frozen=True)
 class Examined:
-    """What the source is, and what it is going to be."""
+    """Formats and versions before and after the migration."""
 
     source: str
     suffix: str

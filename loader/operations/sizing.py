@@ -1,12 +1,12 @@
 """Forecasts the size and the build time of a database from builds of a sample of its entries.
 
-The core builds the sample in a scratch directory. Parents that the sample lacks are replaced by entries of the class
-glue, as slapd itself has them. They are built alone, too: the difference of the two builds is due to the sample.
+The core builds the sample in a scratch directory. Parents that the sample lacks are replaced by glue entries, as
+in slapd. These parents are also built alone: the difference between the two builds is due to the sample.
 
 Most tables grow with the entries. An index does not: an ID in a key that many entries have takes 8 bytes, a key of its
 own some 26, and a key of more than 65,535 entries becomes a range of three numbers (idlexp). So each index is computed
-from the numbers of IDs of its keys. How many keys there will be is what ecologists ask of species: the numbers of keys
-that were met once and twice tell how many more are to come (Chao's estimator as extrapolated by Colwell et al. 2012,
+from the numbers of IDs of its keys. The number of distinct keys is estimated as ecologists estimate species: from
+the numbers of keys that occur once and twice in the sample (Chao's estimator as extrapolated by Colwell et al. 2012,
 Journal of Plant Ecology 5).
 """
 
@@ -37,17 +37,17 @@ from loader.sources.sampling import Sample, SampleSize, SizeClass
 from loader.storage import files, held, holders, temporary
 
 BY_KEYS, LINEAR = "by its keys", "linear"  # how a table was forecast
-LARGEST = 24  # times the LDIF: no database takes more, with every attribute indexed
-TIMED = 1.0  # seconds
-LONGEST = 5.0  # seconds for which the disk is measured
-MOST = 2 << 30  # bytes that are written to measure it
+LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
+TIMED = 1.0  # seconds of building for the time forecast
+LONGEST = 5.0  # seconds that a measurement of the disk may take
+MOST = 2 << 30  # bytes that a measurement of the disk writes at most
 _HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes: mdb.c, page, node, MDB_db
 _RANGE = 3  # IDs of a range: 0, first, last
-_EMPTY = 1 << 20  # bytes of a database with all tables and no entries, at most
-_COMPRESSED = 20  # times smaller than LDIF its compressed form may be
+_EMPTY = 1 << 20  # bytes: upper bound for a database with all tables and no entries
+_COMPRESSED = 20  # factor: upper bound of LDIF size / compressed size
 _OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database
-_TIMED_SHARE, _TIMED_MOST = (0.1, 3.0)  # of the whole build; seconds: a long build is worth a better answer
+_TIMED_SHARE, _TIMED_MOST = (0.1, 3.0)  # share of the forecast build time, and its limit in seconds
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
 structuralObjectClass: glue
@@ -57,8 +57,8 @@ createTimestamp: 20000101000000Z
 modifyTimestamp: 20000101000000Z
 
 """
-_LEAST = 64 << 20  # bytes: the time of a smaller write is mostly its fsync
-_DISK_SHARE = 8  # this part of a load is written
+_LEAST = 64 << 20  # bytes: a smaller write would mostly measure its fsync
+_DISK_SHARE = 8  # a measurement writes 1/8 of the forecast size
 _PREFIX = ".ditseed-write-"
 
 
@@ -78,7 +78,7 @@ class TableForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """`bytes`: of the finished file. `seconds`: of its build. `how`: in which way the sample was taken."""
+    """`bytes`: size of the finished file. `seconds`: its build time. `how`: the way the sample was taken."""
 
     entries: int
     is_counted: bool
@@ -113,7 +113,7 @@ class Growth:
 
 
 def tables(growth: Growth) -> tuple[TableForecast, ...]:
-    """Forecasts each index, id2e, and the rest."""
+    """Returns the forecasts of id2e, of the remaining tables together, and of each index."""
     before, after, longest = growth.before, growth.after, growth.longest
     id2e = _linear("id2e", before.own.get("id2e", 0) if before else 0, after.own["id2e"], growth)
     # The rest is dn2i above all. The trees of parents' keys are not counted in the indexes of the sample.
@@ -123,7 +123,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
 
 def added(tables: Sequence[TableForecast], more: Sequence[TableForecast]) -> Iterator[TableForecast]:
-    """Tables with what other entries add to them."""
+    """Yields the sums of two forecasts, table by table."""
     others = {table.name: table for table in more}
     for table in tables:
         other = others.pop(table.name, None)
@@ -133,7 +133,7 @@ def added(tables: Sequence[TableForecast], more: Sequence[TableForecast]) -> Ite
 
 
 def _remaining(sizes: TableSizes, longest: int) -> int:
-    """Pages that are neither id2e's nor an index's. No table counts the pages of keys' trees as its own."""
+    """Returns the pages outside id2e and the indexes. Pages of keys' own trees, which no table counts, are excluded."""
     own = sum(sizes.own[name] for name in sizes.indexes)
     return sizes.pages - sizes.own.get("id2e", 0) - own - _trees(sizes, longest)
 
@@ -169,10 +169,10 @@ def _index(name: str, counts: IndexCounts, growth: Growth) -> TableForecast:
 
 
 def _predicted(keys: Mapping[int, int], growth: Growth) -> tuple[dict[float, float], int]:
-    """IDs of a key -> number of such keys, in the whole; and how many keys become ranges."""
+    """Returns, for the whole, a map from IDs per key to the number of such keys; and how many keys become ranges."""
     many = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
     degenerated = sum(count for ids, count in many.items() if ids > growth.longest)
-    seldom = growth.factor * (keys.get(1, 0) + 2 * keys.get(2, 0))  # IDs of keys that were met once or twice
+    seldom = growth.factor * (keys.get(1, 0) + 2 * keys.get(2, 0))  # IDs of keys that occur once or twice in the sample
     if seldom:
         mean = max(1.0, seldom / max(1.0, _distinct(keys, growth) - sum(many.values())))
         number = seldom / mean
@@ -184,7 +184,7 @@ def _predicted(keys: Mapping[int, int], growth: Growth) -> tuple[dict[float, flo
 
 
 def _distinct(keys: Mapping[int, int], growth: Growth) -> float:
-    """A lower bound of the number of keys of the whole."""
+    """Returns a lower bound of the number of distinct keys in the whole."""
     once, twice, seen = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
     unseen = once * once / (2 * twice) if twice else once * (once - 1) / 2
     if not once or not unseen:
@@ -194,7 +194,7 @@ def _distinct(keys: Mapping[int, int], growth: Growth) -> float:
 
 
 def _pages(keys: Mapping[float, float] | Mapping[int, int], key_bytes: int, page_size: int, longest: int) -> float:
-    """Pages of an index as the core writes it: full ones."""
+    """Returns the pages of an index, which the core fills completely."""
     room = page_size - _HEADER
     total = squares = trees = 0.0
     for ids, count in keys.items():
@@ -214,12 +214,12 @@ def _pages(keys: Mapping[float, float] | Mapping[int, int], key_bytes: int, page
 
 
 def _has_tree(ids: float, key_bytes: int, page_size: int) -> bool:
-    """A node takes half a page at most."""
+    """Returns whether a key's IDs need a tree of their own, because a node may take half a page at most."""
     return _NODE + key_bytes + _HEADER + ids * _ID > (page_size - _HEADER) // 2 - _POINTER
 
 
 def _tree(ids: float, key_bytes: int, page_size: int, longest: int) -> float:
-    """Pages of the tree that the IDs of one key have of their own."""
+    """Returns the pages of the separate tree for one key's IDs; 0 if they have none."""
     if ids > longest or not _has_tree(ids, key_bytes, page_size):
         return 0
     leaves = math.ceil(ids * _ID / (page_size - _HEADER))
@@ -227,14 +227,12 @@ def _tree(ids: float, key_bytes: int, page_size: int, longest: int) -> float:
 
 
 def _tree_pages(counts: IndexCounts, page_size: int, longest: int) -> int:
-    """Pages of the trees of all keys of an index as it is."""
+    """Returns the pages of the separate trees of all keys in an index of the sample."""
     return round(sum(count * _tree(ids, counts.key_bytes, page_size, longest) for ids, count in counts.keys.items()))
 
 
 @dataclass(frozen=True)
 class SampleBuild:
-    """A finished build."""
-
     directory: Path
     entries: int
     rejected: int
@@ -242,7 +240,7 @@ class SampleBuild:
 
 
 def at_most(ldif: LdifFiles) -> int:
-    """Bytes that a database of these files cannot exceed, from their sizes alone."""
+    """Returns an upper bound in bytes for a database of these files, from their sizes alone."""
     paths = ldif.paths()
     factor = _COMPRESSED if any(map(sampling.is_compressed, paths)) else 1
     return _EMPTY + sum(path.stat().st_size for path in paths) * factor * LARGEST
@@ -266,7 +264,7 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED,
         forecasts = tables(builds.growth)
         sampled, rejected, larger, apart = builds.sampled, builds.after.rejected, 0.0, scratch / "larger"
         apart.mkdir(mode=0o700)
-        for size_class in sample.larger:  # entries of another size
+        for size_class in sample.larger:  # entries larger than the common ones
             more = _SampleBuilds(size_class, target, apart, meter, 0.0)
             rejected += more.after.rejected
             if more.growth is not None:
@@ -277,7 +275,7 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED,
         size, seconds = sum(table.bytes for table in forecasts), builds.seconds(builds.after) + larger
         if timed:
             rate = rate_for(builds.after.directory / DATA, disk, size, meter) if disk else None
-            # At another moment: how fast a processor of a shared host is changes from second to second.
+            # A second timing, later: on a shared host, a processor's speed changes from second to second.
             later = builds.timed(builds.inputs, "sample", sample.factor)
             seconds = (builds.seconds(builds.after) + builds.seconds(later)) / 2 + larger
             # A sample fits into the caches in front of a disk; the whole need not.
@@ -308,14 +306,14 @@ class _SampleBuilds:
             )
 
     def seconds(self, after: SampleBuild) -> float:
-        """Of a build of the whole; the parents are built once."""
+        """Returns the forecast seconds for building the whole; the parents' share is not scaled."""
         fixed = self.before.seconds if self.before else 0.0
         return fixed + (after.seconds - fixed) * (self.growth.factor if self.growth else 0.0)
 
     def timed(self, inputs: list[Path], name: str, factor: float) -> SampleBuild:
-        """The last of several builds, with the seconds that three of four take at most: a long build meets slow
-        moments, too. The first build counts only if it is the only one, because it finds nothing ready. `factor`: by
-        how much the whole is larger."""
+        """Returns the last of several builds, with the upper quartile of their durations, because a long build also has
+        slow moments. A first, cold build is not timed if others follow. `factor`: size of the whole relative to the
+        sample."""
         directory = self.scratch / name
         build, began = _build(self.target, inputs, directory, self.meter), time.monotonic()
         if not self._timed:
@@ -329,7 +327,7 @@ class _SampleBuilds:
 
 
 def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], list[Path]]:
-    """LDIF files of the parents that the sample lacks, and of these and the sample."""
+    """Writes LDIF files. Returns those of the parents that the sample lacks, and those of parents and sample."""
     parents, text, missing = scratch / "parents.ldif", scratch / "sample.ldif", []
     for name in sampling.parents(sample.names, target.settings.suffixes[0]):
         coded = base64.b64encode(name.encode("utf-8", "surrogateescape")).decode()
@@ -354,7 +352,7 @@ def _build(target: Target, inputs: list[Path], place: Path, meter: Meter) -> Sam
 @contextmanager
 def unnamed_file(directory: Path) -> Iterator[int]:
     """Yields the descriptor of a new file in `directory`, which slapd's account may own. Its name is removed before
-    anything is written, so its blocks end with the process, however that ends. Raises LoaderError, OSError."""
+    anything is written, so the kernel frees its blocks even if the process is killed. Raises LoaderError, OSError."""
     with held.scratch(directory, _PREFIX) as scratch:
         descriptor = scratch.create("written")
         scratch.remove("written")
@@ -365,7 +363,7 @@ def unnamed_file(directory: Path) -> Iterator[int]:
 
 
 def write(data: Path, target: int, most: int, meter: Meter) -> int:
-    """Copies the beginning of a data file there, by the engine that clones, fsync included; returns the bytes."""
+    """Copies the start of `data` to the descriptor `target` with the engine of `clone` and fsync; returns the bytes."""
     facts = meta.read_meta(data)
     pages = max(min(facts.used, most) // facts.page_size, 2)
     place, head = Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size)
@@ -374,8 +372,8 @@ def write(data: Path, target: int, most: int, meter: Meter) -> int:
 
 
 def rate_for(data: Path, directory: Path, load: int, meter: Meter) -> float | None:
-    """Bytes a second of a load of `load` bytes, of which an eighth is written: `data`, again and again. None if that is
-    too little to tell, a slapd would have to wait for it, there is no room, or nothing can be written there. Raises
+    """Returns the disk's write rate in bytes/s for a load of `load` bytes, writing `data` repeatedly, up to an eighth
+    of `load`. None if that is too little, a process uses `directory`, space is short, or writing fails. Raises
     Cancelled."""
     wanted = min(load // _DISK_SHARE, MOST)
     inner = Meter(meter.name)

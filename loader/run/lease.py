@@ -61,7 +61,7 @@ class Lease:
 
     @property
     def name(self) -> str:
-        """The same for all leases of one setting of one database."""
+        """The key of the lease: identical for all leases of one setting of one database."""
         text = json.dumps([self.kind, self.mark or self.target, self.database])
         return f"{self.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -127,17 +127,17 @@ def lent(
 
 
 def lend_until(lease: Lease, seconds: float, change: Callable[[], object]) -> None:
-    """Changes a setting until then or the next boot; no process holds this lease."""
+    """Changes a setting for `seconds` or until the next boot; no process holds this lease."""
     end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
     with exclusive(_lock(lease, ".guard"), wait=True), shared(_lock(lease)):
-        # The value before is the one that the first lease met.
+        # Keeps the original value: `before` of a lease that exists already.
         first = _find(lease) or lease
         note(replace(first, expires=end.isoformat(timespec="seconds"), boot=boot_id()))
         change()
 
 
 def note(lease: Lease, anew: bool = True) -> None:
-    """Writes a lease down. Not `anew`: unless it is there already."""
+    """Records a lease in the log. With `anew` False, an existing record is kept."""
     by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
     with _writing(LEASES) as written:
         if anew or (_LEASE, lease.name) not in written.rows:
@@ -173,7 +173,7 @@ def lasting(server: ServerIdentity, kind: str) -> list[Lease]:
 
 
 def boot_id() -> str:
-    """Another one after each boot (random(4))."""
+    """Returns the boot ID, which changes with each boot (random(4))."""
     return files.read(_BOOT).decode().strip()
 
 
@@ -201,7 +201,7 @@ def _lasts(lease: Lease) -> bool:
 
 
 def _lock(lease: Lease, suffix: str = ".lock") -> Path:
-    """A ".guard" is held while the first run comes or the last one leaves."""
+    """Returns the lock file of a lease. Its ".guard" serialises the taking and the ending of the lease."""
     directory = state_dir() / "leases"
     try:
         with held.private(directory):
@@ -236,7 +236,7 @@ class Change:
 
 @contextmanager
 def recorded(*changes: Change) -> Iterator[None]:
-    """Writes changes down; the body makes them. Raises NotPermitted, and then nothing is changed."""
+    """Records changes; the body makes them. Raises NotPermitted, before the body, if the log cannot be written."""
     now, by = _now(), _user()
     blanked = [_blanked(replace(one, id=uuid.uuid4().hex, time=now, by=by)) for one in changes]
 
@@ -265,7 +265,7 @@ def changes() -> list[Change]:
 
 
 def _blanked(change: Change) -> Change:
-    """Values of secrets never reach the file, not even those before the change."""
+    """Returns the change without secrets: neither old nor new secret values reach the file."""
 
     def blank(values: tuple[str, ...]) -> tuple[str, ...]:
         secret = change.attribute.lower() in _SECRET

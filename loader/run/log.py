@@ -1,8 +1,8 @@
 """The files of a run: its lock, and an append-only log of the steps and partitions that are done, with their facts.
 
-A line is written after the result that it promises is durable, and it counts once it is durable itself. So after
-`kill -9` at any moment the lines that are there are true, and the rest is done again. A last line that was cut short
-is dropped.
+A line is written once the result that it records is durable, and it is valid once it is durable itself. So after
+`kill -9` at any moment, the existing lines are true, and all other steps are repeated. A truncated last line is
+dropped.
 
 The seal of a line is a checksum of its text and of the seal before it, and the first line of a run has an ID of its
 own. So a line that was changed or removed, or that is from another run, is refused: the facts of a finished step are
@@ -110,7 +110,7 @@ class Log:
             self._descriptor = None
 
     def _opened(self) -> int:
-        """For writing, with the file cut after its last whole line."""
+        """Returns a descriptor for writing; truncates the file after its last complete line."""
         if self._descriptor is None:
             with held.opened(self.directory) as directory:
                 self._descriptor = directory.found_or_made(self.path.name)
@@ -127,8 +127,8 @@ class Log:
 
 
 def report_of(*parts: object) -> Report:
-    """The fields of dataclasses, structs and mappings in one dictionary of what JSON knows; a later part wins. Of a
-    struct with `omit_defaults`, fields that have their default are left out."""
+    """Merges dataclasses, structs and mappings into one dictionary of JSON types; later parts override earlier ones.
+    Fields with default values are omitted for structs with `omit_defaults`."""
     report: Report = {}
     for part in parts:
         report |= msgspec.to_builtins(part, enc_hook=str)
@@ -153,7 +153,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def _revived(kind: type[Kind], value: object) -> Kind:
-    """A value of a type that JSON does not have, such as Path, from its text; what is an `object` stays as it is."""
+    """Converts text to a type that JSON lacks, such as Path. Values of that type are returned unchanged."""
     return value if isinstance(value, kind) else kind(value)  # type: ignore[call-arg]
 
 
@@ -165,8 +165,8 @@ class Catalogue(Log):
         super().__init__(directory, FILE)
 
     def begin(self, verb: str, options: Mapping[str, object]) -> bool:
-        """Binds the run to its options. Returns True if an earlier run goes on; raises RunMismatch if the options of
-        that one differ."""
+        """Binds the run to its options. Returns True if this resumes an earlier run. Raises RunMismatch if the
+        earlier run's options differ."""
         differences = self.differences(verb, options)
         if differences:
             raise RunMismatch(path=self.directory, differences=", ".join(differences))
@@ -188,7 +188,7 @@ class Catalogue(Log):
         return next((self._converted(row, About) for row in self.of("run")), None)
 
     def has_work(self) -> bool:
-        """Whether so much is done that a run with other options must not replace it unless the operator says so."""
+        """Returns whether the finished work is so large that only the operator may let another run replace it."""
         partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
         read = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
         seconds = sum(step.seconds for step in self.steps())
@@ -214,7 +214,7 @@ class Catalogue(Log):
         self.append(Row("step", step, facts, entries, seconds, time.time()))
 
     def undo(self, step: str) -> None:
-        """Makes a step one that is not done, durably."""
+        """Durably marks a step as not done."""
         self.append(Row("step", step, undone=True))
 
     def steps(self) -> list[Row]:
@@ -238,7 +238,7 @@ def _partition_of(step: str) -> str:
 
 
 def forget(directory: Path) -> None:
-    """Makes every step of a run one that is not done. Works on a log that cannot be read, too."""
+    """Deletes the log of a run, so that no step is done. Works on a damaged log, too."""
     (directory / FILE).unlink(missing_ok=True)
 
 
@@ -280,8 +280,8 @@ def locking_process(path: Path) -> int | None:
     file = f"{os.major(device):02x}:{os.minor(device):02x}{inode}"
     holders = []
     for line in Path("/proc/locks").read_text().splitlines():
-        # NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ... The device of some file systems is another there.
-        # The process ID is that of our own namespace, and the file may have that of a container.
+        # NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ... Some file systems have another device number here.
+        # This PID is of our own PID namespace; the lock file may contain the PID within a container.
         words = line.split()
         if words[1:4:2] not in (["FLOCK", "WRITE"], ["FLOCK", "READ"]):
             continue
@@ -299,7 +299,7 @@ def exclusive(path: Path, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def shared(path: Path) -> Iterator[None]:
-    """Holds the lock file as others may at the same time; waits for a process that has it `exclusive`."""
+    """Holds a shared lock on the file `path`; waits while another process holds it exclusively."""
     yield from _locked(path, fcntl.LOCK_SH)
 
 

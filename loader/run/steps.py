@@ -70,8 +70,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Live(msgspec.Struct, frozen=True):
-    """The contents of now.json. `step`: the step that was begun last. `entries`: those of it so far, of `total` where
-    that is known. `seconds`: how long it had run by then. `failure`: the error that ended the run. `done`: the run
+    """The contents of now.json. `step`: the step that was begun last. `entries`: its entries so far, out of `total` if
+    known. `seconds`: its run time so far. `failure`: the error that ended the run. `done`: the run
     ended without an error."""
 
     step: str | None = None
@@ -159,12 +159,12 @@ class Run:
         self.note(Live(name, meter.entries, meter.total, meter.seconds))
 
     def told_before(self) -> Report:
-        """For the report of a verb: when all of it was done, if nothing was done now."""
+        """Returns `done_before`, the time of the last step, for the report of a verb if this call ran no step."""
         ended = None if self.worked else self.catalogue.ended()
         return {} if ended is None else {"done_before": units.moment(ended)}
 
     def _warn_if_done_before(self) -> None:
-        """Else the report of months ago would pass for one of today."""
+        """Warns if no step ran now, because an old report would look like a current one."""
         before = {} if self.label else self.told_before()
         if before:
             log.warning(
@@ -239,11 +239,11 @@ def _warn_of_kept_files(run_dir: held.Directory) -> None:
 
 
 def _failure_of(error: BaseException, directory: Path) -> Failure:
-    """The error as the verb itself prints it. `directory`: the path of an error of the system that names no file."""
+    """Returns the error as the verb prints it. `directory`: the path for a system error that names no file."""
     own = _own_error(error, directory)
     if is_resumable(error):
         keeps_run_directory(own)
-    # The hint of an internal error names a file that is made later.
+    # An internal error's hint names a report file that does not exist yet.
     hint = None if isinstance(own, Internal) else own.advice()
     return Failure(own.code, str(own), hint, time.time())
 
@@ -264,8 +264,8 @@ def _own_error(error: BaseException, directory: Path) -> LoaderError:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run seen from outside. `process`: that of the ditseed that works at it, None when none does. `heard`: Unix time
-    of the last write to a file of it. `read`: entries of the finished pieces of the step `read`."""
+    """A run seen from outside. `process`: PID of the ditseed that runs it; None if none does. `heard`: Unix time of the
+    last write to one of its files. `read`: entries in the finished pieces of the step `read`."""
 
     directory: Path
     verb: str
@@ -288,7 +288,7 @@ class RunStatus:
 
 
 def status_of(directory: Path) -> RunStatus | None:
-    """None if the directory has no run. Raises CatalogueDamaged."""
+    """Returns the status of the run in `directory`; None if there is no run. Raises CatalogueDamaged."""
     with recorded(directory) as catalogue:
         about = catalogue.about() if catalogue else None
         if catalogue is None or about is None:
@@ -306,7 +306,7 @@ def status_of(directory: Path) -> RunStatus | None:
 
 
 def _read_live(directory: Path) -> Live:
-    """An empty one if the file is missing, or is being written."""
+    """Returns the contents of now.json; an empty `Live` if the file is missing or half written."""
     try:
         return msgspec.json.decode(files.read(directory / LIVE_FILE), type=Live)
     except (FileNotFoundError, ValueError):  # msgspec's errors are ValueErrors
@@ -346,7 +346,7 @@ class Watch:
         return max(pauses, SILENCE_FLOOR), f"longest pause before {units.duration(self._longest)}"
 
     def look(self) -> bool:
-        """Whether the step has moved since the look before."""
+        """Returns whether the step has moved since the last call; cancels a step that was silent for too long."""
         now = time.monotonic()
         seen = self._meter.moved
         if seen != self._seen:

@@ -5,8 +5,8 @@ for a load that writes as replication does: slapd lets that account write what e
 entryCSN, contextCSN and the rest), and refuses everybody else meanwhile ("shadow context"; servers/slapd/add.c and
 modify.c of OpenLDAP 2.4 to 2.6, be_isupdate).
 
-A lease is written down first (loader/run/lease.py). If a run was killed, or a lease has expired, the next start of
-`ditseed add` or `ditseed tune` against that server restores the setting.
+Each lease is recorded before the change (loader/run/lease.py). If a run was killed, or a lease expired, the next
+start of `ditseed add` or `ditseed tune` against that server restores the setting.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def nosync_on(connection: Connection) -> Iterator[None]:
-    """The body runs with nosync on; afterwards all that was committed is on the server's disk.
+    """Runs the body with nosync on; afterwards everything committed is on the server's disk.
 
-    A server that has nosync on already keeps it. Raises ConfigHidden, LeaseStands.
+    If nosync was on without a lease, it stays on. Raises ConfigHidden, and LeaseStands if the restoring fails.
     """
     one, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
     if database.nosync and one.name not in {each.name for each in lease.standing()}:
@@ -68,10 +68,10 @@ def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
 
 
 def lend(connection: Connection, kind: str, value: str, seconds: float, why: str) -> None:
-    """Changes a setting for so many seconds, or until the next boot. Then the next start of ditseed on this host
-    restores it.
+    """Changes a setting for `seconds`, or until the next boot. After that, the next start of ditseed on this host
+    restores the setting.
 
-    Raises ConfigHidden, ConfigNotEditable, UsageProblem if it has that value already for good.
+    Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value without a lease.
     """
     one, database = _sync_lease(connection, kind, why)
     is_so = syncing.SETTINGS[kind].of(database) == value
@@ -82,14 +82,14 @@ def lend(connection: Connection, kind: str, value: str, seconds: float, why: str
 
 
 def release(connection: Connection, *kinds: str) -> None:
-    """Restores the settings that killed runs have left changed. If there is no lease, no server is asked."""
+    """Restores the settings that killed runs have left changed. Without leases, no server is contacted."""
     if not lease.standing():
         return
     with session(connection) as server:
         uri, identity = server.uri, leases.of_server(server)
     for kind in kinds or KINDS:
         for one in lease.left(identity, kind):
-            # With another URI it may be a lease of a server that has a copy of this one's configuration.
+            # A lease with another URI may belong to a server with a copy of this configuration.
             if one.target != uri and _value(connection, one) == one.before:
                 continue
             name = _name(kind)
@@ -98,7 +98,7 @@ def release(connection: Connection, *kinds: str) -> None:
 
 
 def put_back(one: Lease, access: Connection) -> str:
-    """Restores one by the account that was given for that server, or as root over ldapi. Returns what came of it."""
+    """Restores one lease with the account `access`, if it is for that server, or over ldapi. Returns the outcome."""
     if access.uri == one.target:
         connection = access
     elif is_local(one):
@@ -123,10 +123,10 @@ def is_left(one: Lease) -> bool:
 
 
 def restore(connection: Connection, one: Lease) -> None:
-    """Sets the value of before. Afterwards all that was committed is on the server's disk. Raises LeaseStands."""
+    """Restores the former value and flushes commits to the server's disk. Raises LeaseStands if this fails."""
     try:
         database = _set(connection, one, one.before)
-        if one.kind in (syncing.NOSYNC, syncing.ENV_FLAGS):  # with the others, commits were synced
+        if one.kind in (syncing.NOSYNC, syncing.ENV_FLAGS):  # the other settings do not stop LMDB from syncing commits
             with session(connection) as server:
                 flush(server, database)
     except LoaderError as error:
@@ -144,10 +144,10 @@ def require_free(config: Config, database: Database) -> None:
 
 
 def flush(server: Session, database: Database) -> None:
-    """Has all that was committed on the server's disk. A consumer, or a database that is read-only, takes no write; on
-    this host its file is flushed from outside.
+    """Flushes all commits to the server's disk. A consumer or read-only database refuses the write of `sync`; on this
+    host, its file is flushed from outside instead.
 
-    Raises what `sync` raises.
+    Raises the errors of `sync`.
     """
     try:
         sync(server, database.suffix)
@@ -158,10 +158,10 @@ def flush(server: Session, database: Database) -> None:
 
 
 def sync(server: Session, suffix: str) -> None:
-    """Makes the server flush everything to its disk. Any commit does, because LMDB syncs the whole file; so one is
-    made.
+    """Makes the server flush everything to its disk. Adds and deletes an entry, because LMDB syncs the whole file
+    at any commit.
 
-    A suffix without an entry has nothing to be flushed.
+    Does nothing if the suffix has no entry.
     """
     if not server.exists(suffix):
         return
@@ -172,7 +172,7 @@ def sync(server: Session, suffix: str) -> None:
 
 
 def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Database]:
-    """A lease to take, with the value that is in force now."""
+    """Returns a new lease, whose `before` is the current value, and the database."""
     with opened(connection) as target:
         database, uri = target.config.database(connection.base), target.config.uri or ""
         # If nosync is on, other runs have lent it.
@@ -210,7 +210,7 @@ def _name(kind: str) -> str:
 
 
 def _by_hand(database: Database, uri: str, *settings: str) -> str:
-    """A command for root of that host."""
+    """Returns a command by which root of that host deletes the settings."""
     changes = "-\\n".join(f"delete: {one}\\n" for one in settings)
     text = f"dn: {database.entry_dn}\\nchangetype: modify\\n{changes}"
     return f"printf {shlex.quote(text)} | ldapmodify {external(uri)}"

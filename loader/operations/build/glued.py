@@ -38,7 +38,7 @@ _VERB = "build of a glued part"
 
 
 def subordinates(options: BuildOptions, place: TargetDatabase) -> list[Database]:
-    """The databases that are built, too. Raises GlueRefused."""
+    """Returns the subordinate mdb databases to build with the superior. Raises GlueRefused if one cannot be built."""
     if not options.glue or options.target is not None:
         return []
     glued = [one for one in config.subordinates(place.config, place.database) if one.backend == "mdb"]
@@ -64,7 +64,7 @@ def require(options: BuildOptions, place: TargetDatabase, engine: Engine) -> Non
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> Report:
-    """What can be said before the LDIF is divided."""
+    """Returns the plan of a glued build, as far as it is known before the LDIF is divided."""
     require(options, place, engine)
     work = BuildSteps(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
@@ -195,8 +195,8 @@ class _GluedBuild:
         return _Split(inputs.input_time(options), [_Share(share.entries, dict(share.newest)) for share in split])
 
     def require_entries(self, split: _Split) -> None:
-        """A database without a share stays as it is, which is right only if it holds neither entries, nor the
-        contextCSN of an entry that is missing. Raises EmptyInput, GlueRefused."""
+        """Raises EmptyInput if the LDIF has no entries at all, GlueRefused if a database without LDIF entries holds
+        entries or would have to bear the contextCSN. Other databases without LDIF entries stay unchanged."""
         empty = [number for number, share in enumerate(split.shares) if not share.entries]
         if len(empty) == len(self.places):
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
@@ -270,7 +270,7 @@ def _schema(superior: TargetDatabase) -> mdb.Schema:
 
 
 def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase]:
-    """The superior's, then those of the databases glued to it."""
+    """Returns the targets: the superior, then the databases glued to it."""
     superior = dataclasses.replace(place, superior=place.database)
     return [
         superior,

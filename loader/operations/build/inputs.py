@@ -103,22 +103,22 @@ class BuildOptions(Placing, Sorting, Rejecting, Loaded):
     check_space: SpaceCheck = True
     seeding: bool = False
     check_schema: bool = True  # False: as slapadd -s, and as slapd's consumers store entries
-    complete_naming: bool = True  # entries that lack a value of their RDN get it, as slapadd has it
-    tree: Synthetic | None = None  # in the place of inputs
-    # Of a part of a glued tree:
+    complete_naming: bool = True  # adds missing RDN values to entries, as slapadd does
+    tree: Synthetic | None = None  # replaces `inputs`
+    # Set for a part of a glued tree only:
     now: str | None = None  # the time of generated attributes; None: `input_time` derives it
     claimed: tuple[str, ...] | None = None  # the contextCSN of a seeding; None: it is in the input
     first: int = 0  # the number of the first generated entryCSN
     reached: tuple[str, ...] = ()  # CSNs of the other parts, which the contextCSN of -w covers, too
 
     def below(self, suffix: str) -> BuildOptions:
-        """The same, with the tree in the database of that suffix."""
+        """Returns the options with the generated tree moved below `suffix`."""
         if self.tree is None:
             return self
         return dataclasses.replace(self, tree=self.tree.below(suffix))
 
     def identity(self) -> dict[str, object]:
-        """What must not change between a run and its resumption: options, and the inputs as they are now."""
+        """Returns the options and input fingerprints that must not change between a run and its resumption."""
         return {
             "inputs": self.files.fingerprints(),
             "tree": self.tree.identity() if self.tree else None,
@@ -173,7 +173,7 @@ class Scanned:
 
 
 def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
-    """Reads all input once: is every file whole, how many entries and which names does it have?"""
+    """Reads all input once: checks that every file is complete, counts the entries and collects the names."""
     with options.source.reading(meter) as read:
         found = ldif.scan(names(read), meter)
     exports.require_entries(options.inputs, found.entries)

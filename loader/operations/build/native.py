@@ -127,9 +127,9 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
 
 
 class NativeLoaded(Loaded, frozen=True, kw_only=True):
-    """`left_out`: entries that were read and shall not be there, for they were `read_twice`, or are `without_parent`.
-    `tables`: values in each. `records`: the checksum of records that were copied. `completed`: what completing the
-    entries added to the checksum of their tree. `stale`: entries that were removed again."""
+    """`left_out`: entries read but not stored: those `read_twice` and those `without_parent`. `tables`: table ->
+    number of values. `records`: the checksum of records that were copied. `completed`: the checksum's
+    increase by completed attributes. `stale`: entries removed after the build."""
 
     left_out: int
     tables: dict[str, int]
@@ -298,7 +298,7 @@ class NativeSteps(BuildSteps):
 
     @contextmanager
     def _making(self) -> Iterator[tuple[Path, Resources]]:
-        """Yields the path of the new file, which gets its own name afterwards, and the resources to build it."""
+        """Yields a temporary path for the new data file, which is renamed afterwards, and the resources to build it."""
         files.remove_tree(self.made)
         self.made.mkdir(mode=0o700)
         with files.explained(self.rejects):
@@ -311,8 +311,8 @@ class NativeSteps(BuildSteps):
 
     @contextmanager
     def _means(self) -> Iterator[Resources]:
-        """Memory, threads, and a directory for what does not fit into memory: in --tmp under a random name, else in the
-        run directory. The next run removes what a killed one left."""
+        """Yields memory, threads and a directory for spilled data: in --tmp under a random name, else in the run
+        directory. The next run removes the directory that a killed run left."""
         options = self.options
         memory, jobs = options.memory or resources.sorting_memory(), options.jobs or resources.processors()
         with ExitStack() as stack:
@@ -328,8 +328,8 @@ class NativeSteps(BuildSteps):
             yield Resources(memory, jobs, scratch, self.rejects)
 
     def check(self, meter: Meter, loaded: NativeLoaded) -> Checked:
-        """Every entry that was read is in the database or among the rejects, and the database is sound. At the level
-        `none` the core's own count is believed."""
+        """Checks that every entry read is in the database or among the rejects, and that the database is sound. At
+        the level `none`, the core's own count is trusted."""
         notes, level = self.complete(meter), self.options.verify
         facts, changing = meta.read_meta(self.made), self.options.target is None
         maxsize = choose_maxsize(self.place, facts.used, self.options.maxsize, changing)

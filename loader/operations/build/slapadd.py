@@ -1,8 +1,8 @@
 """The steps of a build by slapadd. Its input is read three times, because slapadd reports errors late and briefly.
 
 Several slapadds may share a load, each with a slice of the input and an environment of its own, which are merged at the
-end. slapadd -q is one writer that puts index keys where they belong: it crawls once its database outgrows memory, and
-uses one processor. A slice's database fits, and as many can grow at a time as there are processors.
+end. slapadd -q is a single writer that inserts index keys in place, so it becomes very slow once its database outgrows
+memory, and it uses one processor. A slice's database fits into memory, and one slice per processor can be loaded.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _PILOT = 8 << 20  # bytes of LDIF: some 15,000 entries, a second or two
 _PILOT_MAXSIZE = 4 << 30  # bytes
 _MARGIN = 1.25  # slapadd's B-trees deepen, and substring keys fill more slowly than they begin
 _SMALLEST = 1 << 20  # bytes of an empty database with its indexes
-_FEW = 50_000  # entries of a slice: fewer are not worth the start of a slapadd, more make each slapadd slower
+_FEW = 50_000  # target entries per slice: a smaller slice costs too many starts of slapadd, a larger one loads slower
 _MANY = 64  # slices that are cut for speed alone
-_LEAST = 5_000  # entries of a slice that has to be small for want of memory
-_SHARE = 2  # this part of the memory is for growing environments
-_WORTH = 4  # shared entries are loaded with each slice: together at most this part of the others
+_LEAST = 5_000  # minimum entries per slice if memory is short
+_SHARE = 2  # 1/2 of the memory is for growing environments
+_WORTH = 4  # the shared entries, loaded with each slice, are at most 1/4 of all others in total
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class _SlapaddSteps(BuildSteps):
     """The bodies of the steps of one slapadd."""
 
     def schema(self, scan: Scanned) -> dict[str, str]:
-        """Asks for all names before the long part. Returns names of attributes in the LDIF that are synonyms, too."""
+        """Checks all names before the load. Returns the synonyms among the attribute names in the LDIF."""
         self.require_schema(scan)
         config = self.place.config
         known = definitions(config, configuration.read_compiled_schema(config))
@@ -137,7 +137,7 @@ class _SlapaddSteps(BuildSteps):
         count = shard_count(options, place, scan.entries, needed)
         if not scan.first_dn:
             count = 1  # the entry of the empty DN has no node by which slices could be merged
-        if options.check_space:  # slices lie beside what is merged of them
+        if options.check_space:  # the slices and the merged database exist at the same time
             files.require_space(place.directory, needed if count == 1 else 2 * needed)
         return _Size(needed, maxsize, count)
 
@@ -247,12 +247,12 @@ class _ShardSteps(_SlapaddSteps):
         return backmdb.settings(self.place.config, self.place.database, self.place.superior)
 
     def slice(self, meter: Meter) -> _Slices:
-        """Chooses where slices begin. Without slices the input is for one slapadd, which judges it as it is."""
+        """Chooses where slices begin. Without slices, one slapadd loads and checks the whole input."""
         files.remove_tree(self.slices)
         self.slices.mkdir(mode=0o700)
         plan = slapadd.plan(self.source, self.sized.shards, meter)
         cuts, count, say = list(plan.cuts), len(plan.cuts), self.run.progress.say
-        if not self.options.shards:  # not so many that slices mostly load shared entries
+        if not self.options.shards:  # fewer slices, so that they do not load mostly shared entries
             count = min(count, 1 + plan.leaves // (_WORTH * max(plan.shared, 1)))
         if plan.unknown or count < 2:
             reason = f"{units.number(plan.shared)} entries have children"

@@ -110,8 +110,8 @@ class BuildSteps:
         require_known(self.place, scan.attributes, scan.object_classes, self.run.directory)
 
     def complete(self, meter: Meter) -> list[str]:
-        """Refuses what a consumer cannot hold, gives -w of a glued tree its contextCSN, and returns notes for the
-        operator. Raises SharedUuid."""
+        """Raises SharedUuid if a consumer's database has an entryUUID twice. With -w, writes the contextCSN of a glued
+        tree. Returns notes for the operator."""
         options, suffix = self.options, self.place.database.suffix
         if options.seeding or options.claimed is not None:
             verify.require_unique_uuids(self.made, meter, self.run.directory)
@@ -161,7 +161,7 @@ def require_none_lacking(config: Config, lacking: Sequence[str]) -> None:
 def unknown_names(
     place: TargetDatabase, attributes: Sequence[str], object_classes: Sequence[str], scratch: Path
 ) -> list[str]:
-    """Names that slapadd does not know. With `-u -c` it writes nothing, and goes on after each complaint."""
+    """Returns the names that slapadd does not know. With `-u -c`, slapadd writes nothing and continues after errors."""
 
     def probes() -> Iterator[bytes]:
         """Records that fail in many ways, but complain of a name only if it is unknown."""
