@@ -32,17 +32,18 @@ def directory(kind: str, place: str | Path | None = None) -> Iterator[Path]:
     """
     top = lasting(Path(place or tempfile.gettempdir()))
     sweep(top)
-    with child.deferred() as undoing:
-        made, lock = _locked(kind, top)
-        undoing.append(lambda: files.remove_tree(made))
-    try:
+    made: Path | None = None
+    try:  # around the creation, too: a signal may arrive as soon as signals are not deferred any more
+        with child.deferred():
+            made, lock = _locked(kind, top)
         # The outer directory stays ours, so that a later run recognizes it even if `inside` belongs to another account.
         inside = made / "inside"
         inside.mkdir(mode=0o700)
         yield inside
     finally:
-        files.remove_tree(made)
-        os.close(lock)
+        if made is not None:
+            files.remove_tree(made)
+            os.close(lock)
 
 
 def lasting(place: Path) -> Path:
