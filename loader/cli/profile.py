@@ -93,10 +93,6 @@ def name_of(option: click.Parameter) -> str | None:
     return next((word[2:] for word in option.opts if word.startswith("--")), None)
 
 
-def letters_of(option: click.Parameter) -> str:
-    return "".join(sorted(word[1:] for word in option.opts if not word.startswith("--")))
-
-
 def variable(name: str) -> str:
     return f"DITSEED_{name.upper().replace('-', '_')}"
 

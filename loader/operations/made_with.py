@@ -79,12 +79,6 @@ class SchemaFacts:
         definition = self.attributes.get(_base(description))
         return definition is not None and definition.builtin
 
-    def called(self, description: str) -> str:
-        """In lower case, with the first name of the type; unchanged if the type is unknown."""
-        base, semicolon, options = description.lower().partition(";")
-        definition = self.attributes.get(base)
-        return f"{definition.name.lower() if definition else base}{semicolon}{options}"
-
 
 def _base(description: str) -> str:
     return description.partition(";")[0].lower()

@@ -351,7 +351,7 @@ class Device(msgspec.Struct, frozen=True):
 def stack(number: str, sys: Path = SYS) -> tuple[Device, ...]:
     """Returns the device with this number ("254:0") and all devices below, each once, the upper ones first."""
     place = sys / "dev/block" / number
-    return tuple(_down([place.resolve()], sys)) if place.exists() else ()
+    return tuple(_down([place.resolve()])) if place.exists() else ()
 
 
 def number_of(source: str) -> str | None:
@@ -371,7 +371,7 @@ def of_btrfs(name: str, sys: Path = SYS) -> tuple[str, ...]:
     return ()
 
 
-def _down(places: list[Path], sys: Path) -> Iterator[Device]:
+def _down(places: list[Path]) -> Iterator[Device]:
     met = set()
     while places:
         place, *places = places

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from loader.cli import ditseed, manual, profile, talk
-from loader.cli.profile import OPTIONS, letters_of, name_of
+from loader.cli.profile import OPTIONS, name_of
 from loader.defaults import LADDER, LEVELS
 
 # What people call it elsewhere -> what it is called here.
@@ -62,7 +62,7 @@ def strange(found: list[click.Option]) -> list[str]:
 def is_known(option: click.Option) -> bool:
     """By name and letter. Of two that share a letter, a verb with both gives it to one."""
     letters = OPTIONS.get(name_of(option) or "")
-    mine = letters_of(option)
+    mine = "".join(sorted(word[1:] for word in option.opts if not word.startswith("--")))
     return letters is not None and (letters == mine or (not mine and letters in TWICE))
 
 

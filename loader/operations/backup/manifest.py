@@ -94,11 +94,6 @@ class Backup:
         return max(self.when, datetime.datetime.fromisoformat(self.follows)) if self.follows else self.when
 
     @property
-    def leads(self) -> bool:
-        """Whether the backup leads a set: the leader is published last."""
-        return self.id in self.members[:1]
-
-    @property
     def set_ids(self) -> tuple[str, ...]:
         """The IDs of the backup's set, the leader first; only its own ID if it was taken alone."""
         return self.members or (self.id,)

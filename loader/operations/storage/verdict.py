@@ -239,12 +239,12 @@ def slow_probes(probes: Sequence[str], layers: Sequence[str], times: Times) -> I
             continue
         median, most = statistics.median(own), max(own)
         if len(own) >= LEAST_ROUNDS and median >= max(LEAST_USUAL, _TIMES * usual):
-            yield f"{name} takes {_ms(median)}, and {_than(usual, layers)}"
+            yield f"{name} takes {_ms(median)}, and {_than(usual)}"
         elif most >= max(LEAST_PEAK, _TIMES * peak):
-            yield f"{name} took up to {_ms(most)}, and {_than(peak, layers)}"
+            yield f"{name} took up to {_ms(most)}, and {_than(peak)}"
 
 
-def _than(longest: float, layers: Sequence[str]) -> str:
+def _than(longest: float) -> str:
     if not longest:
         return "no layer was measured"
     return f"no read of a layer more than {_ms(longest)}: what it waits for is not these reads"

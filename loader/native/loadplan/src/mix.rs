@@ -30,10 +30,6 @@ impl Action {
         let known = NAMES.map(|(known, _)| known);
         found.ok_or_else(|| format!("there is no operation {name}{}", suggestion(name, known)))
     }
-
-    pub const fn is_change(self) -> bool {
-        !matches!(self, Self::Search | Self::Bind)
-    }
 }
 
 /// The upper limit of the sum of all shares.
