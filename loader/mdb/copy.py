@@ -48,19 +48,24 @@ class Sizes:
 
     @classmethod
     def of(cls, path: Path) -> Sizes:
-        status = path.stat()
+        return cls.told(path.stat())
+
+    @classmethod
+    def told(cls, status: os.stat_result) -> Sizes:
         return cls(status.st_size, status.st_blocks * 512)
 
 
 @dataclass(frozen=True)
 class Copied:
-    """A finished copy that the caller has still to publish. `seen`: what the core recorded about the pages, so that a
-    check need not read them again. `sound`: the pages were already checked during the copy."""
+    """A finished copy that the caller has still to publish. `mode`: permissions of the file that was copied. `seen`:
+    what the core recorded about the pages, so that a check need not read them again. `sound`: the pages were already
+    checked during the copy."""
 
     path: Path
     facts: meta.MetaPage
     source: Sizes
     target: Sizes
+    mode: int
     shared: bool = False  # a reflink: the copy shares its blocks with the source
     seen: Seen | None = None
     sound: bool = False
@@ -88,6 +93,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
     seen, shared = None, False
     try:
         with image(source) as held:
+            status = held.path.stat()
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             if how.compact:
                 compact(held.path, partial, held.page, meter)
@@ -105,8 +111,8 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    facts, sizes = meta.read_meta(partial), Sizes.of(meta.data_file(source))
-    return Copied(partial, facts, sizes, Sizes.of(partial), shared, None if shared else seen, how.compact)
+    facts, sizes, mode = meta.read_meta(partial), Sizes.told(status), status.st_mode & 0o777
+    return Copied(partial, facts, sizes, Sizes.of(partial), mode, shared, None if shared else seen, how.compact)
 
 
 _CANNOT_SHARE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)

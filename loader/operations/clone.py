@@ -169,7 +169,7 @@ def _copy(options: CloneOptions, planned: ClonePlan, progress: Progress, place: 
     try:
         verified = _checked(copied, options, planned, progress)
         outline = summarise(copied.path, newest=False)
-        put(copied.path, place.target, mode_of(options.source), options.replace)
+        put(copied.path, place.target, copied.mode, options.replace)
     except BaseException:
         copied.path.unlink(missing_ok=True)
         raise
@@ -232,11 +232,6 @@ def require_source(directory: Path) -> None:
 def require_space(directory: Path, needed: int) -> int:
     """Bytes free for a new data file, what a killed run left there counted as free. Raises NoSpace."""
     return files.require_space(directory, needed, leftover=workshop_of(directory) / copy.PARTIAL)
-
-
-def mode_of(directory: Path) -> int:
-    """Permissions of the data file in an environment directory."""
-    return meta.data_file(directory).stat().st_mode & 0o777
 
 
 MODE = 0o600  # of what is received

@@ -9,7 +9,8 @@ a FIFO under any name there, and can rename everything, ditseed's own directorie
   else can write to. Nobody can plant a file there.
 - A finished file is renamed from there to its final name; a rename follows no link.
 - A file in a directory of another account is checked through an O_PATH descriptor before it is opened: it must be
-  regular and, if it is written to, have no second hard link.
+  regular and, if it is written to, have no second hard link. It is not read either if that account may have linked
+  there what it cannot read itself (`_require_no_foreign_link`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SYMBOLIC_LINK = "a symbolic link"  # the `kind` of a FileUnsafe
 _MOST_LINKS = 40  # followed in one path, as by the kernel
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_HARD_LINK = "a file with a second name (hard link)"  # the `kind` of a FileUnsafe
 _KINDS = {
     stat.S_IFLNK: SYMBOLIC_LINK,
     stat.S_IFDIR: "a directory",
@@ -103,7 +105,7 @@ class Directory:
 
     def _seen(self, name: str) -> tuple[int, os.stat_result]:
         with named(self.name / name):
-            return _looked_at(name, self.descriptor)
+            return _looked_at(name, self.descriptor, self.name / name)
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """Creates a file, open for reading and writing. Raises FileExistsError if the name exists, even as a link."""
@@ -335,16 +337,31 @@ def device(path: Path, flags: int) -> int | None:
 
 
 def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
-    """Returns an O_PATH descriptor of the file, and its status."""
-    link = os.O_PATH | os.O_CLOEXEC if _THROUGH.fullmatch(str(path)) else LOOK
-    descriptor = os.open(path, link)
-    status = os.fstat(descriptor)
-    followed = links and (os.geteuid() != 0 or _is_trusted(status))
-    if stat.S_ISLNK(status.st_mode) and followed:
-        os.close(descriptor)
+    """Returns an O_PATH descriptor of the file, and its status. Raises FileUnsafe, OSError."""
+    if _THROUGH.fullmatch(str(path)):
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        status = os.fstat(descriptor)
-    return descriptor, status
+        return descriptor, os.fstat(descriptor)
+    with named(path):
+        above = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
+    try:
+        with named(path):
+            descriptor, status = _looked_at(path.name or ".", above, path)
+            if stat.S_ISLNK(status.st_mode) and links and (os.geteuid() != 0 or _is_trusted(status)):
+                os.close(descriptor)
+                descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=above)
+                status = os.fstat(descriptor)
+        return descriptor, status
+    finally:
+        os.close(above)
+
+
+def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name: Path) -> None:
+    """Raises FileUnsafe if root would read a file to which the account of the directory `above` may have made a hard
+    link because it cannot read the file itself (the kernel forbids it only with fs.protected_hardlinks)."""
+    if os.geteuid() != 0 or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode) or not is_foreign(above):
+        return
+    if status.st_uid != above.st_uid or (_is_trusted(status) and above.st_mode & _OTHERS_WRITE):
+        raise FileUnsafe(path=plain.with_operator_paths(str(name)), kind=_HARD_LINK)
 
 
 def require_regular(status: os.stat_result, name: Path, written: bool = False) -> None:
@@ -353,7 +370,7 @@ def require_regular(status: os.stat_result, name: Path, written: bool = False) -
     if kind is not None:
         raise FileUnsafe(path=name, kind=kind)
     if written and status.st_nlink > 1:
-        raise FileUnsafe(path=name, kind="a file with a second name (hard link)")
+        raise FileUnsafe(path=name, kind=_HARD_LINK)
 
 
 def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -> int:
@@ -439,12 +456,16 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
         raise
 
 
-def _looked_at(name: str, directory: int) -> tuple[int, os.stat_result]:
-    """Returns an O_PATH descriptor of `name`, and its status. Raises OSError, on a dead disk from fstat too."""
+def _looked_at(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
+    """Returns an O_PATH descriptor of `name`, and its status. `path`: the file's path, for a file that may be read.
+    Raises FileUnsafe, and OSError, on a dead disk from fstat too."""
     descriptor = os.open(name, LOOK, dir_fd=directory)
     try:
-        return descriptor, os.fstat(descriptor)
-    except OSError:
+        status = os.fstat(descriptor)
+        if path is not None:
+            _require_no_foreign_link(status, os.fstat(directory), path)
+        return descriptor, status
+    except BaseException:
         os.close(descriptor)
         raise
 

@@ -426,10 +426,11 @@ def is_named(which: Which) -> bool:
 
 def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
     """Returns the backup that `find` selects; without an ID or suffix, all readable backups of its set."""
-    backup = find(repo, which, suffix)
     if is_named(which) or suffix is not None:
-        return (backup,)
-    return next(group for group in sets(listing(repo).backups) if backup in group)
+        return (find(repo, which, suffix),)
+    backups = listing(path_of(repo))
+    latest = _last(of(repo), backups, which, suffix)
+    return next(group for group in sets(backups.backups) if latest in group)
 
 
 def require_known_order(repo: Path, backups: Listing) -> None:

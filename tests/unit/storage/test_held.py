@@ -150,21 +150,17 @@ def _locked(path: Path) -> None:
         os.close(place.found_or_made(path.name))
 
 
-def _read(path: Path) -> None:
-    if path.name.startswith("hard"):
-        raise FileUnsafe(path=path, kind="read, and not written to")
-    files.read(path)
+def _pinned(path: Path) -> None:
+    with held.opened(path.parent) as place, place.pinned(path.name):
+        pytest.fail(f"{path} is what another account planted")
 
 
 def _rewritten(path: Path) -> None:
-    if path.name.startswith("hard"):  # the name alone is replaced
-        files.rewrite(path, b"root's own", b"new")
-        raise FileUnsafe(path=path, kind="replaced")
     files.rewrite(path, b"root's own", b"new")
 
 
 @as_root
-@pytest.mark.parametrize("use", [_locked, _read, _rewritten])
+@pytest.mark.parametrize("use", [_locked, files.read, _pinned, _rewritten])
 def test_what_is_planted_is_refused(foreign: Path, secret: Path, use: Callable[[Path], None]) -> None:
     before = secret.stat()
     for kind, path in planted(foreign, "x", secret).items():
@@ -175,6 +171,26 @@ def test_what_is_planted_is_refused(foreign: Path, secret: Path, use: Callable[[
     assert secret.read_bytes() == b"root's own"
     assert (secret.stat().st_mtime_ns, secret.stat().st_uid) == (before.st_mtime_ns, before.st_uid)
     assert not secret.with_name("nowhere").exists()
+
+
+@as_root
+def test_a_second_name_of_the_accounts_own_file_is_read(foreign: Path, secret: Path) -> None:
+    own = foreign / "own"
+    own.write_bytes(b"of the account")
+    os.chown(own, OTHER, OTHER)
+    os.link(own, foreign / "other name")
+    os.link(secret, secret.with_name("second"))
+    assert files.read(foreign / "other name") == b"of the account"
+    assert files.read(secret.with_name("second")) == b"root's own"
+
+
+@as_root
+def test_a_second_name_in_a_directory_of_all_is_not_read(tmp_path: Path, secret: Path) -> None:
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    os.link(secret, tmp_path / "all" / "planted")
+    with pytest.raises(FileUnsafe, match="second name"):
+        files.read(tmp_path / "all" / "planted")
 
 
 @as_root
