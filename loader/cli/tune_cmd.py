@@ -31,8 +31,8 @@ from loader.operations.tune.indexing import (
     IndexCost,
     IndexSettings,
     IndexUse,
+    MissingIndex,
     SearchSources,
-    Unindexed,
     Usage,
 )
 from loader.operations.tune.maxsize import Load, LoadPlan, MapUsage
@@ -458,15 +458,17 @@ def _show_costs(costs: Costs, where: Sequence[str]) -> None:
     """Prints the costs. `where`: options that name the target, for the command that removes unused indexes."""
     total = units.size(sum(table.bytes for table in costs.tables))
     show("", f"the indexes of {costs.suffix} take {total} of {units.size(costs.used)} in use")
-    headings = ("index", "takes", "of the file", "keys", "records", "ranges", "")
-    show_table(headings, [row for table in costs.tables for row in _cost_rows(table, costs.used)])
-    show(*_cost_notes(costs))
-    unused = [name for table in costs.tables for name in table.unused or ()]
-    if unused:
-        sizes = [kind.bytes for table in costs.tables for kind in table.kinds if kind.unused]
-        known = [size for size in sizes if size is not None]
-        price = f", which takes {units.size(sum(known))}" if len(known) == len(sizes) else ""
-        show(f"to remove what no search uses{price}: {_change_command(costs.suffix, where, '--remove', unused)}")
+    show_table(("index", "takes", "of the file", "keys", "records", "ranges", ""), list(map(_cost_row, costs.tables)))
+    if ranges := sum(table.ranges for table in costs.tables):
+        most = units.number((1 << costs.idlexp) - 1)
+        show(
+            f"note: {units.number(ranges)} keys had more than {most} entries (idlexp {costs.idlexp}) and are ranges: a "
+            "search by one looks at every entry from its first to its last"
+        )
+    if any(not table.indexes for table in costs.tables):
+        show("note: a table that is no longer configured stays until the database is built again")
+    if unused := [name for table in costs.tables for name in table.unused or ()]:
+        show(f"to remove what no search uses: {_change_command(costs.suffix, where, '--remove', unused)}")
 
 
 def _change_command(suffix: str, where: Sequence[str], option: str, names: Sequence[str]) -> str:
@@ -474,36 +476,15 @@ def _change_command(suffix: str, where: Sequence[str], option: str, names: Seque
     return shlex.join(["ditseed", "tune", "indexes", *where, "-b", suffix, *words, "--apply"])
 
 
-def _cost_rows(table: IndexCost, used: int) -> Iterator[tuple[str, ...]]:
-    """Yields the row of a table, then a row for each kind of index if several kinds share the table."""
+def _cost_row(table: IndexCost) -> tuple[str, ...]:
     remark = f"not used: {', '.join(table.unused)}" if table.unused else ""
-    yield (
+    return (
         ", ".join(table.indexes) or table.attribute,
         units.size(table.bytes),
         f"{table.share:.1%}",
-        units.number(table.keys),
-        units.number(table.records),
-        units.number(table.ranges),
+        *map(units.number, (table.keys, table.records, table.ranges)),
         "not configured" if not table.indexes else "not used" if table.is_unused else remark,
     )
-    for kind in table.kinds if len(table.kinds) > 1 else ():
-        if kind.bytes is not None:
-            size, share = units.size(kind.bytes), f"{kind.bytes / used:.1%}"
-            yield f"  {kind.index}", size, share, "", "", "", "", "not used" if kind.unused else ""
-
-
-def _cost_notes(costs: Costs) -> Iterator[str]:
-    ranges = sum(table.ranges for table in costs.tables)
-    if ranges:
-        most = units.number((1 << costs.idlexp) - 1)
-        yield (
-            f"note: {units.number(ranges)} keys had more than {most} entries (idlexp {costs.idlexp}) and are ranges: a "
-            "search by one looks at every entry from its first to its last"
-        )
-    if costs.reckoned:
-        yield f"note: {costs.reckoned}"
-    if any(not table.indexes for table in costs.tables):
-        yield "note: a table that is no longer configured stays until the database is built again"
 
 
 def _show_usage(use: Usage, where: Sequence[str]) -> None:
@@ -514,9 +495,16 @@ def _show_usage(use: Usage, where: Sequence[str]) -> None:
     show("", summary)
     if use.searches:
         show_table(("index", "kind", "used by", ""), list(map(_use_row, use.indexes)))
-        _show_unindexed(use.unindexed)
-        if use.proposals:
-            _show_proposals(use, where)
+        unindexed = f"{units.number(use.unindexed)} searches look at every entry in their scope"
+        show("", unindexed if use.unindexed else "every search is served by indexes")
+    if use.missing:
+        show_table(
+            ("missing index", "searches", "which took", "such as"), list(map(_missing_row, use.missing[:_SHOWN]))
+        )
+        if len(use.missing) > _SHOWN:
+            show(f"and {units.number(len(use.missing) - _SHOWN)} more (--json has all)")
+        names = [missing.index for missing in use.missing[:_SHOWN]]
+        show(f"to add these: {_change_command(use.suffix, where, '--add', names)}")
     show(*(f"note: {note}" for note in use.notes))
 
 
@@ -525,41 +513,9 @@ def _use_row(index: IndexUse) -> tuple[str, str, str, str]:
     return index.attribute, index.kind, units.number(index.searches), why
 
 
-def _show_unindexed(searches: Sequence[Unindexed]) -> None:
-    if not searches:
-        show("", "every search is served by indexes")
-        return
-    rows = [
-        (
-            search.filter,
-            units.number(search.searches),
-            "-" if search.seconds is None else f"{search.seconds:.3f} s",
-            "-" if search.entries is None else f"{search.entries:.1f}",
-            ", ".join(search.lacking) or "no index serves it",
-        )
-        for search in searches[:_SHOWN]
-    ]
-    show("")
-    show_table(("unindexed search", "searches", "each took", "each found", "lacks"), rows)
-    if len(searches) > _SHOWN:
-        show(f"and {units.number(len(searches) - _SHOWN)} more (--json has all)")
-
-
-def _show_proposals(use: Usage, where: Sequence[str]) -> None:
-    proposals = use.proposals[:_SHOWN]
-    rows = [
-        (
-            proposal.index,
-            units.number(proposal.searches),
-            units.duration(proposal.seconds) if proposal.seconds else "-",
-            "-" if proposal.bytes is None else units.size(proposal.bytes),
-        )
-        for proposal in proposals
-    ]
-    show("")
-    show_table(("proposed index", "serves", "which took", "its table"), rows)
-    names = [proposal.index for proposal in proposals]
-    show(f"to add all of them: {_change_command(use.suffix, where, '--add', names)}")
+def _missing_row(missing: MissingIndex) -> tuple[str, str, str, str]:
+    seconds = units.duration(missing.seconds) if missing.seconds else "-"
+    return missing.index, units.number(missing.searches), seconds, missing.filter
 
 
 for subcommand in (history_command, indexes_command, maxsize_command, sync_command):

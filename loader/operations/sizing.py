@@ -64,16 +64,13 @@ _PREFIX = ".ditseed-write-"
 
 @dataclass(frozen=True)
 class TableForecast:
-    """`how`: LINEAR or BY_KEYS. `sample`: bytes in the sample. `degenerated`: keys that become ranges. `with_tree`:
-    keys whose IDs have a tree of their own; `trees`: bytes of these trees, which `bytes` includes."""
+    """`how`: LINEAR or BY_KEYS. `sample`: bytes in the sample. `degenerated`: keys that become ranges."""
 
     name: str
     sample: int
     bytes: int
     how: str
     degenerated: int = 0
-    trees: int = 0
-    with_tree: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ def added(tables: Sequence[TableForecast], more: Sequence[TableForecast]) -> Ite
     others = {table.name: table for table in more}
     for table in tables:
         other = others.pop(table.name, None)
-        sums = ("sample", "bytes", "degenerated", "trees", "with_tree") if other else ()
+        sums = ("sample", "bytes", "degenerated") if other else ()
         yield replace(table, **{name: getattr(table, name) + getattr(other, name) for name in sums})
     yield from others.values()
 
@@ -156,16 +153,7 @@ def _index(name: str, counts: IndexCounts, growth: Growth) -> TableForecast:
     modelled = _pages(counts.keys, key_bytes, size, longest)
     fixed = 0.0 if growth.is_added else min(max(0.0, now - modelled), 4.0)
     then = _pages(predicted, key_bytes, size, longest) + fixed
-    trees = [(_tree(ids, key_bytes, size, longest), keys) for ids, keys in predicted.items()]
-    return TableForecast(
-        name,
-        now * size,
-        round(then * size),
-        BY_KEYS,
-        degenerated,
-        trees=round(sum(pages * keys for pages, keys in trees) * size),
-        with_tree=round(sum(keys for pages, keys in trees if pages)),
-    )
+    return TableForecast(name, now * size, round(then * size), BY_KEYS, degenerated)
 
 
 def _predicted(keys: Mapping[int, int], growth: Growth) -> tuple[dict[float, float], int]:
