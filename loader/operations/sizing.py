@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import dn, resources
-from loader.errors import Cancelled, EmptyInput, LoaderError
+from loader.errors import EmptyInput
 from loader.mdb import contents, copy, meta
 from loader.mdb.contents import IndexCounts, TableSizes
 from loader.mdb.meta import DATA
@@ -34,20 +34,18 @@ from loader.sinks.mdb import BuildRules, Target
 from loader.sources import sampling
 from loader.sources.location import LdifFiles
 from loader.sources.sampling import Sample, SampleSize, SizeClass
-from loader.storage import files, held, holders, temporary
+from loader.storage import files, held, temporary
 
 BY_KEYS, LINEAR = "by its keys", "linear"  # how a table was forecast
 LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
-TIMED = 1.0  # seconds of building for the time forecast
-LONGEST = 5.0  # seconds that a measurement of the disk may take
-MOST = 2 << 30  # bytes that a measurement of the disk writes at most
+TIMED = 2.0  # seconds of building for the time forecast
 _HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes: mdb.c, page, node, MDB_db
 _RANGE = 3  # IDs of a range: 0, first, last
 _EMPTY = 1 << 20  # bytes: upper bound for a database with all tables and no entries
 _COMPRESSED = 20  # factor: upper bound of LDIF size / compressed size
 _OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database
-_TIMED_SHARE, _TIMED_MOST = (0.1, 3.0)  # share of the forecast build time, and its limit in seconds
+_TIMED_SHARE, _TIMED_MOST = (0.1, 4.0)  # share of the forecast build time, and its limit in seconds
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
 structuralObjectClass: glue
@@ -57,8 +55,6 @@ createTimestamp: 20000101000000Z
 modifyTimestamp: 20000101000000Z
 
 """
-_LEAST = 64 << 20  # bytes: a smaller write would mostly measure its fsync
-_DISK_SHARE = 8  # a measurement writes 1/8 of the forecast size
 _PREFIX = ".ditseed-write-"
 
 
@@ -240,11 +236,10 @@ def of_files(target: Target, ldif: LdifFiles, meter: Meter) -> Forecast:
     return forecast(sample, target, meter, timed=0.0)
 
 
-def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED, disk: Path | None = None) -> Forecast:
-    """Builds the sample twice for `timed` / 2 seconds, or longer for a large whole: the duration of one short build
-    says little about the next one. With `timed` 0 it is built once. `disk`: the directory whose writing speed is
-    measured, once the caches in front of the disk are full. Raises EmptyInput if no entry of the sample belongs into
-    the database, NotProven, NoSpace."""
+def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED) -> Forecast:
+    """Builds the sample for `timed` seconds, or longer for a large whole: the duration of one short build says little
+    about the next one. With `timed` 0 it is built once. Raises EmptyInput if no entry of the sample belongs into the
+    database, NotProven, NoSpace."""
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
         builds = _SampleBuilds(sample, target, scratch, meter, timed)
         if builds.growth is None:
@@ -260,14 +255,7 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED,
                 fixed = more.before.seconds if more.before else 0.0
                 larger += max(0.0, more.after.seconds - fixed) * more.growth.factor
                 sampled += more.sampled
-        size, seconds = sum(table.bytes for table in forecasts), builds.seconds(builds.after) + larger
-        if timed:
-            rate = rate_for(builds.after.directory / DATA, disk, size, meter) if disk else None
-            # A second timing, later: on a shared host, a processor's speed changes from second to second.
-            later = builds.timed(builds.inputs, "sample", sample.factor)
-            seconds = (builds.seconds(builds.after) + builds.seconds(later)) / 2 + larger
-            # A sample fits into the caches in front of a disk; the whole need not.
-            seconds = max(seconds, size / rate if rate else 0.0)
+        size, seconds = sum(table.bytes for table in forecasts), builds.seconds + larger
     return Forecast(sample.total, sample.is_counted, sampled, rejected, sample.how, size, seconds, forecasts)
 
 
@@ -277,10 +265,10 @@ class _SampleBuilds:
 
     def __init__(self, sample: Sample | SizeClass, target: Target, scratch: Path, meter: Meter, timed: float) -> None:
         self.target, self.scratch, self.meter, self._timed = target, scratch, meter, timed
-        parents, self.inputs = _inputs(sample, target, scratch)
+        parents, inputs = _inputs(sample, target, scratch)
         factor, total = (sample.factor, sample.common) if isinstance(sample, Sample) else (1.0, sample.total)
-        self.before = self.timed(parents, "parents", 1.0) if parents else None
-        self.after = self.timed(self.inputs, "sample", factor)
+        self.before = self._build(parents, "parents", 1.0) if parents else None
+        self.after = self._build(inputs, "sample", factor)
         self.sampled = self.after.entries - (self.before.entries if self.before else 0)
         self.growth: Growth | None = None
         if self.sampled > 0:
@@ -293,12 +281,13 @@ class _SampleBuilds:
                 longest=(1 << target.settings.idlexp) - 1,
             )
 
-    def seconds(self, after: SampleBuild) -> float:
+    @property
+    def seconds(self) -> float:
         """Returns the forecast seconds for building the whole; the parents' share is not scaled."""
         fixed = self.before.seconds if self.before else 0.0
-        return fixed + (after.seconds - fixed) * (self.growth.factor if self.growth else 0.0)
+        return fixed + (self.after.seconds - fixed) * (self.growth.factor if self.growth else 0.0)
 
-    def timed(self, inputs: list[Path], name: str, factor: float) -> SampleBuild:
+    def _build(self, inputs: list[Path], name: str, factor: float) -> SampleBuild:
         """Returns the last of several builds, with the upper quartile of their durations, because a long build also has
         slow moments. A first, cold build is not timed if others follow. `factor`: size of the whole relative to the
         sample."""
@@ -306,7 +295,7 @@ class _SampleBuilds:
         build, began = _build(self.target, inputs, directory, self.meter), time.monotonic()
         if not self._timed:
             return build
-        limit = max(self._timed, min(_TIMED_MOST, _TIMED_SHARE * factor * build.seconds)) / 2
+        limit = max(self._timed, min(_TIMED_MOST, _TIMED_SHARE * factor * build.seconds))
         builds: list[SampleBuild] = []
         while not builds or time.monotonic() - began < limit:
             builds.append(_build(self.target, inputs, directory, self.meter))
@@ -357,24 +346,3 @@ def write(data: Path, target: int, most: int, meter: Meter) -> int:
     place, head = Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size)
     copy.plain(data, place, head, pages * facts.page_size, None, meter)
     return pages * facts.page_size
-
-
-def rate_for(data: Path, directory: Path, load: int, meter: Meter) -> float | None:
-    """Returns the disk's write rate in bytes/s for a load of `load` bytes, writing `data` repeatedly, up to an eighth
-    of `load`. None if that is too little, a process uses `directory`, space is short, or writing fails. Raises
-    Cancelled."""
-    wanted = min(load // _DISK_SHARE, MOST)
-    inner = Meter(meter.name)
-    try:
-        if wanted < _LEAST or files.free_bytes(directory) < 2 * MOST:
-            return None
-        holders.require_unused(directory)
-        with unnamed_file(directory) as target, meter.cancelling(inner.cancel):
-            began, written = time.monotonic(), 0
-            while written < wanted and time.monotonic() - began < LONGEST:
-                written += write(data, target, wanted - written, inner)
-            return written / max(time.monotonic() - began, 1e-3)
-    except Cancelled:
-        raise
-    except (LoaderError, OSError):
-        return None

@@ -225,25 +225,3 @@ def test_entries_of_another_tree_are_no_sample(server: Slapd, tmp_path: Path) ->
     done = ditseed("tune", "maxsize", "--config", server.config_path, "--for", other)
     assert done.status == EmptyInput.exit_status
     assert f"the sample, {server.suffix} and below: no entries" in done.err
-
-
-def test_a_disk_is_asked_how_fast_it_writes_and_keeps_nothing(
-    server: Slapd, built: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = server.database_dir / meta.DATA
-    monkeypatch.setattr(sizing, "_LEAST", built // 4)
-    rate = sizing.rate_for(data, tmp_path, 8 * built, Meter("disk"))
-    assert rate is not None
-    assert 1 << 20 < rate < 1 << 40
-    assert sizing.rate_for(data, tmp_path, built, Meter("disk")) is None  # too little to tell
-    assert sizing.rate_for(data, tmp_path / "none", 8 * built, Meter("disk")) is None
-    server.start()
-    assert sizing.rate_for(data, server.database_dir, 8 * built, Meter("disk")) is None
-    server.stop()
-    assert not [*tmp_path.iterdir()]
-
-
-def test_a_load_takes_as_long_as_its_disk(server: Slapd, ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "rate_for", lambda *_: 1 << 20)
-    load = plan(server, ldif).load
-    assert load.seconds == pytest.approx(load.bytes / (1 << 20))

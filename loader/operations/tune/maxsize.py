@@ -181,7 +181,7 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
         sample = load.take(database, meter)
     with progress.step("build") as meter:
         build = native.sample_target(target.config, database)
-        forecast = sizing.forecast(sample, build, meter, disk=directory)
+        forecast = sizing.forecast(sample, build, meter)
     used, stays, page_size = 0, 0, 0
     if directory is not None and (directory / meta.DATA).exists():
         with suppress(LoaderError):
