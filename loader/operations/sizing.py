@@ -45,7 +45,6 @@ _EMPTY = 1 << 20  # bytes: upper bound for a database with all tables and no ent
 _COMPRESSED = 20  # factor: upper bound of LDIF size / compressed size
 _OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database
-_TIMED_SHARE, _TIMED_MOST = (0.1, 4.0)  # share of the forecast build time, and its limit in seconds
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
 structuralObjectClass: glue
@@ -237,70 +236,69 @@ def of_files(target: Target, ldif: LdifFiles, meter: Meter) -> Forecast:
 
 
 def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED) -> Forecast:
-    """Builds the sample for `timed` seconds, or longer for a large whole: the duration of one short build says little
-    about the next one. With `timed` 0 it is built once. Raises EmptyInput if no entry of the sample belongs into the
-    database, NotProven, NoSpace."""
+    """Builds the sample again and again for `timed` seconds, because one short build says little about the next one;
+    with `timed` 0 once. Raises EmptyInput if no entry of the sample belongs into the database, NotProven, NoSpace."""
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        builds = _SampleBuilds(sample, target, scratch, meter, timed)
-        if builds.growth is None:
+        common = _built(sample, sample.common, target, scratch, meter, timed)
+        if common.growth is None:
             raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
-        forecasts = tables(builds.growth)
-        sampled, rejected, larger, apart = builds.sampled, builds.after.rejected, 0.0, scratch / "larger"
-        apart.mkdir(mode=0o700)
-        for size_class in sample.larger:  # entries larger than the common ones
-            more = _SampleBuilds(size_class, target, apart, meter, 0.0)
-            rejected += more.after.rejected
-            if more.growth is not None:
-                forecasts = tuple(added(forecasts, tables(replace(more.growth, is_added=True))))
-                fixed = more.before.seconds if more.before else 0.0
-                larger += max(0.0, more.after.seconds - fixed) * more.growth.factor
-                sampled += more.sampled
-        size, seconds = sum(table.bytes for table in forecasts), builds.seconds + larger
-    return Forecast(sample.total, sample.is_counted, sampled, rejected, sample.how, size, seconds, forecasts)
+        forecasts, parts = tables(common.growth), [common]
+        for size_class in sample.larger:
+            part = _built(size_class, size_class.total, target, scratch, meter, 0.0)
+            parts.append(part)
+            if part.growth is not None:
+                forecasts = tuple(added(forecasts, tables(replace(part.growth, is_added=True))))
+    return Forecast(
+        entries=sample.total,
+        is_counted=sample.is_counted,
+        sampled=sum(part.growth.sampled for part in parts if part.growth),
+        rejected=sum(part.rejected for part in parts),
+        how=sample.how,
+        bytes=sum(table.bytes for table in forecasts),
+        seconds=common.fixed + sum(part.seconds for part in parts),
+        tables=forecasts,
+    )
 
 
-class _SampleBuilds:
-    """A build of a sample with the parents that it lacks, and one of these parents alone (None without any).
-    `growth`: None if no entry of the sample was accepted."""
+@dataclass(frozen=True)
+class _Built:
+    """A sample that was built with the parents that it lacks. `growth`: None if no entry of it was accepted. `seconds`:
+    for the whole without these parents, which take `fixed` seconds."""
 
-    def __init__(self, sample: Sample | SizeClass, target: Target, scratch: Path, meter: Meter, timed: float) -> None:
-        self.target, self.scratch, self.meter, self._timed = target, scratch, meter, timed
-        parents, inputs = _inputs(sample, target, scratch)
-        factor, total = (sample.factor, sample.common) if isinstance(sample, Sample) else (1.0, sample.total)
-        self.before = self._build(parents, "parents", 1.0) if parents else None
-        self.after = self._build(inputs, "sample", factor)
-        self.sampled = self.after.entries - (self.before.entries if self.before else 0)
-        self.growth: Growth | None = None
-        if self.sampled > 0:
-            before = self.before.directory if self.before else None
-            self.growth = Growth(
-                before=contents.table_sizes(before) if before else None,
-                after=contents.table_sizes(self.after.directory, before),
-                sampled=self.sampled,
-                wanted=max(self.sampled, total),
-                longest=(1 << target.settings.idlexp) - 1,
-            )
+    growth: Growth | None
+    rejected: int
+    seconds: float = 0.0
+    fixed: float = 0.0
 
-    @property
-    def seconds(self) -> float:
-        """Returns the forecast seconds for building the whole; the parents' share is not scaled."""
-        fixed = self.before.seconds if self.before else 0.0
-        return fixed + (self.after.seconds - fixed) * (self.growth.factor if self.growth else 0.0)
 
-    def _build(self, inputs: list[Path], name: str, factor: float) -> SampleBuild:
-        """Returns the last of several builds, with the upper quartile of their durations, because a long build also has
-        slow moments. A first, cold build is not timed if others follow. `factor`: size of the whole relative to the
-        sample."""
-        directory = self.scratch / name
-        build, began = _build(self.target, inputs, directory, self.meter), time.monotonic()
-        if not self._timed:
-            return build
-        limit = max(self._timed, min(_TIMED_MOST, _TIMED_SHARE * factor * build.seconds))
-        builds: list[SampleBuild] = []
-        while not builds or time.monotonic() - began < limit:
-            builds.append(_build(self.target, inputs, directory, self.meter))
-        durations = sorted(build.seconds for build in builds)
-        return replace(builds[-1], seconds=durations[3 * (len(durations) - 1) // 4])
+def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path, meter: Meter, timed: float) -> _Built:
+    parents, inputs = _inputs(sample, target, scratch)
+    before = _timed(target, parents, scratch / "parents", meter, timed) if parents else None
+    after = _timed(target, inputs, scratch / "sample", meter, timed)
+    sampled = after.entries - (before.entries if before else 0)
+    if sampled <= 0:
+        return _Built(None, after.rejected)
+    growth = Growth(
+        before=contents.table_sizes(before.directory) if before else None,
+        after=contents.table_sizes(after.directory, before.directory if before else None),
+        sampled=sampled,
+        wanted=max(sampled, total),
+        longest=(1 << target.settings.idlexp) - 1,
+    )
+    fixed = before.seconds if before else 0.0
+    return _Built(growth, after.rejected, max(0.0, after.seconds - fixed) * growth.factor, fixed)
+
+
+def _timed(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> SampleBuild:
+    """Returns the last of several builds, with the upper quartile of their durations, because a long build also has
+    slow moments. A first, cold build is not timed if others follow."""
+    began, durations = time.monotonic(), list[float]()
+    build = _build(target, inputs, directory, meter)
+    while time.monotonic() - began < timed or (timed and not durations):
+        build = _build(target, inputs, directory, meter)
+        durations.append(build.seconds)
+    durations = sorted(durations) or [build.seconds]
+    return replace(build, seconds=durations[3 * (len(durations) - 1) // 4])
 
 
 def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], list[Path]]:
@@ -315,15 +313,15 @@ def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[
     return above, [*above, text]
 
 
-def _build(target: Target, inputs: list[Path], place: Path, meter: Meter) -> SampleBuild:
-    files.remove_tree(place)
-    place.mkdir(mode=0o700)
+def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter) -> SampleBuild:
+    files.remove_tree(directory)
+    directory.mkdir(mode=0o700)
     memory, jobs = resources.sorting_memory(), resources.processors()
-    means = mdb.Resources(memory, jobs, scratch=place, rejects=place / "rejects.ldif")
+    limits = mdb.Resources(memory, jobs, scratch=directory, rejects=directory / "rejects.ldif")
     rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
     started = time.monotonic()
-    built = mdb.build(replace(target, map_size=_ROOM), inputs, place / DATA, rules, means, meter)
-    return SampleBuild(place, built.entries, built.rejected, time.monotonic() - started)
+    built = mdb.build(replace(target, map_size=_ROOM), inputs, directory / DATA, rules, limits, meter)
+    return SampleBuild(directory, built.entries, built.rejected, time.monotonic() - started)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def built(server: Slapd, ldif: Path) -> int:
 def plan(server: Slapd, source: Path, size: SampleSize = SMALL) -> LoadPlan:
     with opened(server.config_path) as target:
         database = target.config.database(None)
-        return plan_load(target, database, Load(str(source), size, 0.5), Progress())
+        return plan_load(target, database, Load(str(source), 0.5, sample=size), Progress())
 
 
 @pytest.mark.long
@@ -85,7 +85,7 @@ def test_over_ldap_what_is_there_is_not_known(server: Slapd, ldif: Path, built: 
     with opened(server.config_path) as here:
         database = here.config.database(None)
         there = Target(here.config, (), local=False)
-        found = plan_load(there, database, Load(str(ldif), SMALL, 0.5), Progress())
+        found = plan_load(there, database, Load(str(ldif), 0.5, sample=SMALL), Progress())
     assert found.now == 0
     assert "what is there now is not counted" in found.notes[-1]
     assert "what is there" not in {one.what for one in found.terms}
@@ -101,7 +101,7 @@ def test_pages_of_a_reader_are_those_of_slapd(server: Slapd, ldif: Path) -> None
         ]
         other = replace(config, entries=tuple(entries))
         there = Target(other, (), local=False)
-        found = plan_load(there, other.database(None), Load(str(ldif), SMALL, 0.5), Progress())
+        found = plan_load(there, other.database(None), Load(str(ldif), 0.5, sample=SMALL), Progress())
         (term,) = (one for one in found.terms if one.what == "longest reader")
         return term.bytes
 
@@ -111,7 +111,7 @@ def test_pages_of_a_reader_are_those_of_slapd(server: Slapd, ldif: Path) -> None
 
 
 def test_the_recommendation_is_the_sum_of_its_terms(server: Slapd, ldif: Path, built: int) -> None:
-    words = ("--for", ldif, "--sample-size", "2000", "--growth", "1000%", "--json")
+    words = ("--for", ldif, "--growth", "1000%", "--json")
     done = ditseed("tune", "maxsize", "--config", server.config_path, *words)
     load = done.ok().facts["load"]
     needed = sum(term["bytes"] for term in load["terms"])

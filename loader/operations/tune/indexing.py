@@ -129,6 +129,7 @@ def change_indexes(
 
 def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) -> Plan:
     present = indexes.parse(database.indexes)
+    lines = list(map(str, present.values())) or [""]
     wanted = wish.of(present)
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     grown = tuple(indexes.attributes_to_reindex(present, wanted))
@@ -136,16 +137,11 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     lacked = indexes.lacking_for_sync(present)
     dropped = [index for index in indexes.lacking_for_sync(wanted) if index not in lacked]
 
-    def words(list_: Indexes) -> tuple[str, ...]:
-        lines = list(map(str, list_.values())) or [""]
-        return ("indexes", *(word for line in lines for word in ("--set", line)))
-
     return Plan(
         database=database,
         changes=target.changes(database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}),
         holds=lambda now: indexes.same(indexes.parse(now.indexes), wanted),
-        words=words(wanted),
-        undo=words(present),
+        undo=("indexes", *(word for line in lines for word in ("--set", line))),
         index=grown,
         notes=(*_sync_notes(database, dropped), *_advice(target, database, grown, stale, reindex)),
     )
@@ -185,7 +181,7 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
         return ()  # slapd indexes the entries that are added to a new database
-    lines = [line for one in plan.changes if one.attribute == "olcDbIndex" for line in one.after]
+    lines = [line for change in plan.changes if change.attribute == "olcDbIndex" for line in change.after]
     both = indexes.added(indexes.parse(plan.database.indexes), map(str, indexes.parse(lines).values()))
     with_both = replace(plan.database, indexes=tuple(map(str, both.values())))
     try:
@@ -215,9 +211,9 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
     added keys, and old indexes stay complete. Raises MapFull, ToolFailed."""
     owner = _owner(directory)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
-    for one in plan.changes:
-        chosen = made_with.only(one.after, plan.index) if one.attribute == "olcDbIndex" else None
-        settings[one.attribute] = chosen or [value.encode() for value in one.after]
+    for change in plan.changes:
+        chosen = made_with.only(change.after, plan.index) if change.attribute == "olcDbIndex" else None
+        settings[change.attribute] = chosen or [value.encode() for value in change.after]
     with (
         temporary.directory("index", configuration.tools_tmpdir()) as scratch,
         private.configured(config, plan.database, Path(scratch), settings) as copy,
