@@ -45,7 +45,7 @@ OPTIONS = {
             "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "
             "max-verify-age max-drill-age max-shrink",
             # changing settings
-            "set add remove no-reindex apply for growth sample-size stats-log filters costs lease "
+            "set add remove no-reindex apply for growth stats-log filters costs lease "
             "give-back envflags checkpoint why",
             # planning a volume
             "database-size fs stripes redundant stripe-size extent-size vg lv mount volume-size unequal",

@@ -31,17 +31,15 @@ from loader.operations.tune.indexing import (
     IndexCost,
     IndexSettings,
     IndexUse,
+    MissingIndex,
     SearchSources,
-    Unindexed,
     Usage,
 )
 from loader.operations.tune.maxsize import Load, LoadPlan, MapUsage
 from loader.operations.tune.syncing import SyncSettings
 from loader.progress import Progress
-from loader.run import lease
 from loader.server.options import Connection
 from loader.sources import location
-from loader.sources.sampling import SampleSize
 
 
 @click.group("tune")
@@ -49,8 +47,8 @@ def command() -> None:
     """Show and change settings of a server's databases.
 
     Name the server either by --config (slapd.conf, or the slapd.d of a stopped slapd) or by -H and the other
-    connection options (cn=config over LDAP). Nothing changes without --apply. The previous values are recorded:
-    see `ditseed tune history`.
+    connection options (cn=config over LDAP). Nothing changes without --apply. Each change is shown with
+    the command that restores the previous setting.
 
     \b
     Examples:
@@ -98,37 +96,29 @@ class Change(Server):
             yield target
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table of the databases' settings. `rows`: one or more rows per database."""
-
-    settings: Sequence[MapUsage] | Sequence[IndexSettings] | Sequence[SyncSettings]
-    headings: Sequence[str]
-    rows: Iterable[Sequence[str]]
-
-
-@dataclass(frozen=True)
-class _Further:
-    """A further part of a report. `name`: key of `facts` in the JSON. `show`: prints the part."""
-
-    name: str
-    facts: LoadPlan | Costs | Usage
-    show: Callable[[], None]
+_Further = tuple[str, LoadPlan | Costs | Usage, Callable[[], None]]  # key in the JSON, facts, prints the part
 
 
 def _show_settings(
-    target: Target, table: _Table, outcome: Outcome | None, as_json: bool, further: Sequence[_Further] = ()
+    target: Target,
+    settings: Sequence[MapUsage] | Sequence[IndexSettings] | Sequence[SyncSettings],
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    outcome: Outcome | None,
+    as_json: bool,
+    further: Sequence[_Further] = (),
 ) -> None:
+    """Prints the databases' settings, one or more rows per database, further parts of the report, and the change."""
     if as_json:
         change = None if outcome is None else dataclasses.asdict(outcome)
-        databases = [dataclasses.asdict(settings) for settings in table.settings]
-        more = {one.name: dataclasses.asdict(one.facts) for one in further}
+        databases = [dataclasses.asdict(one) for one in settings]
+        more = {name: dataclasses.asdict(facts) for name, facts, _ in further}
         show_json({"target": target.config.where, "databases": databases, "change": change, **more})
         return
-    show_table(table.headings, list(table.rows))
-    for one in further:
-        one.show()
-    show(*(f"{settings.suffix}: {note}" for settings in table.settings for note in settings.notes))
+    show_table(headings, list(rows))
+    for _, _, show_part in further:
+        show_part()
+    show(*(f"{one.suffix}: {note}" for one in settings for note in one.notes))
     if outcome is None:
         return
     words = {
@@ -139,46 +129,11 @@ def _show_settings(
     }
     show("", *(outcome.difference.split("\n") if outcome.difference else ()), words[outcome.state])
     show(*(f"note: {note}" for note in outcome.notes))
-
-
-@declare("history")
-def history_command(as_json: Json) -> None:
-    """List what `tune` (and `build --maxsize`) changed, with the command that puts the old value back.
-
-    \b
-    Example:
-      ditseed tune history
-    """
-    changes = lease.changes()
-    if as_json:
-        show_json({"changes": [dataclasses.asdict(one) for one in changes]})
-        return
-    for change in changes:
-        show(f"{change.time}  {change.by}  {change.target}  {change.database}  ({change.outcome.value})")
-        before, after = ("; ".join(values) or "(not set)" for values in (change.before, change.after))
-        show(f"  {change.attribute}: {before} -> {after}")
-        if change.undo and change.outcome is not lease.Outcome.FAILED:
-            show(f"  put back: {change.undo}")
-    if not changes:
-        show("no changes are recorded")
+    if outcome.undo:
+        show(f"to restore the previous setting: {outcome.undo}")
 
 
 # --- maxsize ----------------------------------------------------------------------------------------
-
-_ANY = 1 << 62  # upper limit of entries in a sample given as a share: none in effect
-
-
-class Sampled(Written):
-    """Option type: a sample as a number of entries (20000) or a share (5%)."""
-
-    name, kind = "sample", SampleSize
-
-    def parse(self, text: str) -> SampleSize:
-        if text.isdigit() and int(text):
-            return SampleSize(int(text), 0.0, most=int(text))
-        if not text.endswith("%"):
-            raise UsageProblem(reason=f"{text} is no sample: write 20000 or 5%")
-        return SampleSize(1, Share().parse(text), most=_ANY)
 
 
 @declare("maxsize")
@@ -194,12 +149,6 @@ def maxsize_command(
         "--for SOURCE",
         "LDIF, an export, a database directory or the URI of a server that is to be loaded: builds a sample of it in a "
         "temporary directory, and computes the size from that.",
-    ],
-    sample_size: Annotated[
-        SampleSize | None,
-        "--sample-size N|SHARE",
-        Sampled(),
-        "With --for: entries of the sample, 20000 or 5% (default: 1%, and at least 10,000).",
     ],
     change: Change,
     growth: Annotated[
@@ -220,26 +169,25 @@ def maxsize_command(
       ditseed tune maxsize -H ldapi:/// -Y EXTERNAL -b dc=example,dc=com --maxsize 250G --apply
     """
     if source is None:
-        refuse_given(("growth", "sample_size"), "--for")
+        refuse_given(("growth",), "--for")
     provider = None if source is None else _provider(source, change)
     if provider is not None:  # the account options are for the provider
         change = replace(keep_strongest(change, ("config_path", "uri")), uri=None, bind_dn=None, mechanism=None)
     suffix = change.base
-    further = []
+    further: list[_Further] = []
     with change.target() as target:
         usage = maxsize.standings(target, suffix)
         if source is not None:
             database = target.config.database(suffix)
-            sample = Load(source, sample_size or SampleSize(), growth, provider)
-            load = maxsize.plan_load(target, database, sample, progress_of(progress_mode))
-            further.append(_Further("load", load, partial(_show_load, load)))
+            load = maxsize.plan_load(target, database, Load(source, growth, provider), progress_of(progress_mode))
+            further.append(("load", load, partial(_show_load, load)))
             if size in (None, "auto"):
                 size = load.recommended if change.is_wanted or size else None
         outcome = None
         if change.is_wanted or size is not None:
             outcome = maxsize.change_maxsize(target, suffix, size, change.applies)
-    headings = ("suffix", "maxsize", "map size", "used", "file", "on disk", "disk free", "recommended")
-    _show_settings(target, _Table(usage, headings, map(_maxsize_row, usage)), outcome, change.as_json, further)
+    headings = ("suffix", "maxsize", "map size", "used", "disk free", "recommended")
+    _show_settings(target, usage, headings, map(_maxsize_row, usage), outcome, change.as_json, further)
 
 
 def _provider(source: str, change: Change) -> Connection | None:
@@ -254,7 +202,7 @@ def _provider(source: str, change: Change) -> Connection | None:
 
 
 def _maxsize_row(usage: MapUsage) -> list[str]:
-    known = (usage.maxsize, usage.map_size, usage.used, usage.apparent, usage.allocated, usage.free, usage.recommended)
+    known = (usage.maxsize, usage.map_size, usage.used, usage.free, usage.recommended)
     return [usage.suffix, *("-" if size is None else units.size(size) for size in known)]
 
 
@@ -377,9 +325,9 @@ def sync_command(options: _Syncing, change: Change) -> int:
         outcome = syncing.change(target, change.base, *wanted, applies) if wanted else None
     if outcome and wanted and lender is not None and options.lease is not None:
         lending.lend(lender, *wanted, options.lease, options.why or "")
-        outcome = Outcome(State.CHANGED, outcome.difference, outcome.notes)
+        outcome = replace(outcome, state=State.CHANGED, undo="")
     headings = ("suffix", "nosync", "envflags", "checkpoint")
-    _show_settings(target, _Table(settings, headings, map(_sync_row, settings)), outcome, change.as_json)
+    _show_settings(target, settings, headings, map(_sync_row, settings), outcome, change.as_json)
     return EXIT_OK
 
 
@@ -428,8 +376,8 @@ def indexes_command(
         further = list(_costs_and_use(target, suffix, asked, with_costs, progress)) if asked or with_costs else []
         if is_changed:
             outcome = indexing.change_indexes(*(target, suffix, wish, change.applies, not no_reindex, progress))
-    table = _Table(settings, ("suffix", "attribute", "index", "records"), _index_rows(settings))
-    _show_settings(target, table, outcome, change.as_json, further)
+    headings = ("suffix", "attribute", "index", "records")
+    _show_settings(target, settings, headings, _index_rows(settings), outcome, change.as_json, further)
 
 
 def _costs_and_use(
@@ -440,9 +388,9 @@ def _costs_and_use(
     use = indexing.usage(target, database, asked, progress) if asked else None
     if with_costs:
         costs = indexing.costs(target, database, use, progress)
-        yield _Further("costs", costs, lambda: _show_costs(costs, where))
+        yield "costs", costs, lambda: _show_costs(costs, where)
     if use is not None:
-        yield _Further("use", use, lambda: _show_usage(use, where))
+        yield "use", use, lambda: _show_usage(use, where)
 
 
 def _index_rows(databases: Sequence[IndexSettings]) -> Iterator[tuple[str, str, str, str]]:
@@ -458,15 +406,17 @@ def _show_costs(costs: Costs, where: Sequence[str]) -> None:
     """Prints the costs. `where`: options that name the target, for the command that removes unused indexes."""
     total = units.size(sum(table.bytes for table in costs.tables))
     show("", f"the indexes of {costs.suffix} take {total} of {units.size(costs.used)} in use")
-    headings = ("index", "takes", "of the file", "keys", "records", "ranges", "")
-    show_table(headings, [row for table in costs.tables for row in _cost_rows(table, costs.used)])
-    show(*_cost_notes(costs))
-    unused = [name for table in costs.tables for name in table.unused or ()]
-    if unused:
-        sizes = [kind.bytes for table in costs.tables for kind in table.kinds if kind.unused]
-        known = [size for size in sizes if size is not None]
-        price = f", which takes {units.size(sum(known))}" if len(known) == len(sizes) else ""
-        show(f"to remove what no search uses{price}: {_change_command(costs.suffix, where, '--remove', unused)}")
+    show_table(("index", "takes", "of the file", "keys", "records", "ranges", ""), list(map(_cost_row, costs.tables)))
+    if ranges := sum(table.ranges for table in costs.tables):
+        most = units.number((1 << costs.idlexp) - 1)
+        show(
+            f"note: {units.number(ranges)} keys had more than {most} entries (idlexp {costs.idlexp}) and are ranges: a "
+            "search by one looks at every entry from its first to its last"
+        )
+    if any(not table.indexes for table in costs.tables):
+        show("note: a table that is no longer configured stays until the database is built again")
+    if unused := [name for table in costs.tables for name in table.unused or ()]:
+        show(f"to remove what no search uses: {_change_command(costs.suffix, where, '--remove', unused)}")
 
 
 def _change_command(suffix: str, where: Sequence[str], option: str, names: Sequence[str]) -> str:
@@ -474,36 +424,15 @@ def _change_command(suffix: str, where: Sequence[str], option: str, names: Seque
     return shlex.join(["ditseed", "tune", "indexes", *where, "-b", suffix, *words, "--apply"])
 
 
-def _cost_rows(table: IndexCost, used: int) -> Iterator[tuple[str, ...]]:
-    """Yields the row of a table, then a row for each kind of index if several kinds share the table."""
+def _cost_row(table: IndexCost) -> tuple[str, ...]:
     remark = f"not used: {', '.join(table.unused)}" if table.unused else ""
-    yield (
+    return (
         ", ".join(table.indexes) or table.attribute,
         units.size(table.bytes),
         f"{table.share:.1%}",
-        units.number(table.keys),
-        units.number(table.records),
-        units.number(table.ranges),
+        *map(units.number, (table.keys, table.records, table.ranges)),
         "not configured" if not table.indexes else "not used" if table.is_unused else remark,
     )
-    for kind in table.kinds if len(table.kinds) > 1 else ():
-        if kind.bytes is not None:
-            size, share = units.size(kind.bytes), f"{kind.bytes / used:.1%}"
-            yield f"  {kind.index}", size, share, "", "", "", "", "not used" if kind.unused else ""
-
-
-def _cost_notes(costs: Costs) -> Iterator[str]:
-    ranges = sum(table.ranges for table in costs.tables)
-    if ranges:
-        most = units.number((1 << costs.idlexp) - 1)
-        yield (
-            f"note: {units.number(ranges)} keys had more than {most} entries (idlexp {costs.idlexp}) and are ranges: a "
-            "search by one looks at every entry from its first to its last"
-        )
-    if costs.reckoned:
-        yield f"note: {costs.reckoned}"
-    if any(not table.indexes for table in costs.tables):
-        yield "note: a table that is no longer configured stays until the database is built again"
 
 
 def _show_usage(use: Usage, where: Sequence[str]) -> None:
@@ -514,9 +443,16 @@ def _show_usage(use: Usage, where: Sequence[str]) -> None:
     show("", summary)
     if use.searches:
         show_table(("index", "kind", "used by", ""), list(map(_use_row, use.indexes)))
-        _show_unindexed(use.unindexed)
-        if use.proposals:
-            _show_proposals(use, where)
+        unindexed = f"{units.number(use.unindexed)} searches look at every entry in their scope"
+        show("", unindexed if use.unindexed else "every search is served by indexes")
+    if use.missing:
+        show_table(
+            ("missing index", "searches", "which took", "such as"), list(map(_missing_row, use.missing[:_SHOWN]))
+        )
+        if len(use.missing) > _SHOWN:
+            show(f"and {units.number(len(use.missing) - _SHOWN)} more (--json has all)")
+        names = [missing.index for missing in use.missing[:_SHOWN]]
+        show(f"to add these: {_change_command(use.suffix, where, '--add', names)}")
     show(*(f"note: {note}" for note in use.notes))
 
 
@@ -525,42 +461,10 @@ def _use_row(index: IndexUse) -> tuple[str, str, str, str]:
     return index.attribute, index.kind, units.number(index.searches), why
 
 
-def _show_unindexed(searches: Sequence[Unindexed]) -> None:
-    if not searches:
-        show("", "every search is served by indexes")
-        return
-    rows = [
-        (
-            search.filter,
-            units.number(search.searches),
-            "-" if search.seconds is None else f"{search.seconds:.3f} s",
-            "-" if search.entries is None else f"{search.entries:.1f}",
-            ", ".join(search.lacking) or "no index serves it",
-        )
-        for search in searches[:_SHOWN]
-    ]
-    show("")
-    show_table(("unindexed search", "searches", "each took", "each found", "lacks"), rows)
-    if len(searches) > _SHOWN:
-        show(f"and {units.number(len(searches) - _SHOWN)} more (--json has all)")
+def _missing_row(missing: MissingIndex) -> tuple[str, str, str, str]:
+    seconds = units.duration(missing.seconds) if missing.seconds else "-"
+    return missing.index, units.number(missing.searches), seconds, missing.filter
 
 
-def _show_proposals(use: Usage, where: Sequence[str]) -> None:
-    proposals = use.proposals[:_SHOWN]
-    rows = [
-        (
-            proposal.index,
-            units.number(proposal.searches),
-            units.duration(proposal.seconds) if proposal.seconds else "-",
-            "-" if proposal.bytes is None else units.size(proposal.bytes),
-        )
-        for proposal in proposals
-    ]
-    show("")
-    show_table(("proposed index", "serves", "which took", "its table"), rows)
-    names = [proposal.index for proposal in proposals]
-    show(f"to add all of them: {_change_command(use.suffix, where, '--add', names)}")
-
-
-for subcommand in (history_command, indexes_command, maxsize_command, sync_command):
+for subcommand in (indexes_command, maxsize_command, sync_command):
     command.add_command(subcommand)

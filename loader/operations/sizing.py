@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loader import dn, resources
-from loader.errors import Cancelled, EmptyInput, LoaderError
+from loader.errors import EmptyInput
 from loader.mdb import contents, copy, meta
 from loader.mdb.contents import IndexCounts, TableSizes
 from loader.mdb.meta import DATA
@@ -34,20 +34,17 @@ from loader.sinks.mdb import BuildRules, Target
 from loader.sources import sampling
 from loader.sources.location import LdifFiles
 from loader.sources.sampling import Sample, SampleSize, SizeClass
-from loader.storage import files, held, holders, temporary
+from loader.storage import files, held, temporary
 
 BY_KEYS, LINEAR = "by its keys", "linear"  # how a table was forecast
 LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
-TIMED = 1.0  # seconds of building for the time forecast
-LONGEST = 5.0  # seconds that a measurement of the disk may take
-MOST = 2 << 30  # bytes that a measurement of the disk writes at most
+TIMED = 2.0  # seconds of building for the time forecast
 _HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes: mdb.c, page, node, MDB_db
 _RANGE = 3  # IDs of a range: 0, first, last
 _EMPTY = 1 << 20  # bytes: upper bound for a database with all tables and no entries
 _COMPRESSED = 20  # factor: upper bound of LDIF size / compressed size
 _OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
 _ROOM = 1 << 44  # bytes: maxsize of the sample's database
-_TIMED_SHARE, _TIMED_MOST = (0.1, 3.0)  # share of the forecast build time, and its limit in seconds
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
 structuralObjectClass: glue
@@ -57,23 +54,18 @@ createTimestamp: 20000101000000Z
 modifyTimestamp: 20000101000000Z
 
 """
-_LEAST = 64 << 20  # bytes: a smaller write would mostly measure its fsync
-_DISK_SHARE = 8  # a measurement writes 1/8 of the forecast size
 _PREFIX = ".ditseed-write-"
 
 
 @dataclass(frozen=True)
 class TableForecast:
-    """`how`: LINEAR or BY_KEYS. `sample`: bytes in the sample. `degenerated`: keys that become ranges. `with_tree`:
-    keys whose IDs have a tree of their own; `trees`: bytes of these trees, which `bytes` includes."""
+    """`how`: LINEAR or BY_KEYS. `sample`: bytes in the sample. `degenerated`: keys that become ranges."""
 
     name: str
     sample: int
     bytes: int
     how: str
     degenerated: int = 0
-    trees: int = 0
-    with_tree: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,7 +119,7 @@ def added(tables: Sequence[TableForecast], more: Sequence[TableForecast]) -> Ite
     others = {table.name: table for table in more}
     for table in tables:
         other = others.pop(table.name, None)
-        sums = ("sample", "bytes", "degenerated", "trees", "with_tree") if other else ()
+        sums = ("sample", "bytes", "degenerated") if other else ()
         yield replace(table, **{name: getattr(table, name) + getattr(other, name) for name in sums})
     yield from others.values()
 
@@ -156,16 +148,7 @@ def _index(name: str, counts: IndexCounts, growth: Growth) -> TableForecast:
     modelled = _pages(counts.keys, key_bytes, size, longest)
     fixed = 0.0 if growth.is_added else min(max(0.0, now - modelled), 4.0)
     then = _pages(predicted, key_bytes, size, longest) + fixed
-    trees = [(_tree(ids, key_bytes, size, longest), keys) for ids, keys in predicted.items()]
-    return TableForecast(
-        name,
-        now * size,
-        round(then * size),
-        BY_KEYS,
-        degenerated,
-        trees=round(sum(pages * keys for pages, keys in trees) * size),
-        with_tree=round(sum(keys for pages, keys in trees if pages)),
-    )
+    return TableForecast(name, now * size, round(then * size), BY_KEYS, degenerated)
 
 
 def _predicted(keys: Mapping[int, int], growth: Growth) -> tuple[dict[float, float], int]:
@@ -252,78 +235,70 @@ def of_files(target: Target, ldif: LdifFiles, meter: Meter) -> Forecast:
     return forecast(sample, target, meter, timed=0.0)
 
 
-def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED, disk: Path | None = None) -> Forecast:
-    """Builds the sample twice for `timed` / 2 seconds, or longer for a large whole: the duration of one short build
-    says little about the next one. With `timed` 0 it is built once. `disk`: the directory whose writing speed is
-    measured, once the caches in front of the disk are full. Raises EmptyInput if no entry of the sample belongs into
-    the database, NotProven, NoSpace."""
+def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED) -> Forecast:
+    """Builds the sample again and again for `timed` seconds, because one short build says little about the next one;
+    with `timed` 0 once. Raises EmptyInput if no entry of the sample belongs into the database, NotProven, NoSpace."""
     with temporary.directory("sample", configuration.tools_tmpdir()) as scratch:
-        builds = _SampleBuilds(sample, target, scratch, meter, timed)
-        if builds.growth is None:
+        common = _built(sample, sample.common, target, scratch, meter, timed)
+        if common.growth is None:
             raise EmptyInput(path=f"the sample, {target.settings.suffixes[0]} and below")
-        forecasts = tables(builds.growth)
-        sampled, rejected, larger, apart = builds.sampled, builds.after.rejected, 0.0, scratch / "larger"
-        apart.mkdir(mode=0o700)
-        for size_class in sample.larger:  # entries larger than the common ones
-            more = _SampleBuilds(size_class, target, apart, meter, 0.0)
-            rejected += more.after.rejected
-            if more.growth is not None:
-                forecasts = tuple(added(forecasts, tables(replace(more.growth, is_added=True))))
-                fixed = more.before.seconds if more.before else 0.0
-                larger += max(0.0, more.after.seconds - fixed) * more.growth.factor
-                sampled += more.sampled
-        size, seconds = sum(table.bytes for table in forecasts), builds.seconds(builds.after) + larger
-        if timed:
-            rate = rate_for(builds.after.directory / DATA, disk, size, meter) if disk else None
-            # A second timing, later: on a shared host, a processor's speed changes from second to second.
-            later = builds.timed(builds.inputs, "sample", sample.factor)
-            seconds = (builds.seconds(builds.after) + builds.seconds(later)) / 2 + larger
-            # A sample fits into the caches in front of a disk; the whole need not.
-            seconds = max(seconds, size / rate if rate else 0.0)
-    return Forecast(sample.total, sample.is_counted, sampled, rejected, sample.how, size, seconds, forecasts)
+        forecasts, parts = tables(common.growth), [common]
+        for size_class in sample.larger:
+            part = _built(size_class, size_class.total, target, scratch, meter, 0.0)
+            parts.append(part)
+            if part.growth is not None:
+                forecasts = tuple(added(forecasts, tables(replace(part.growth, is_added=True))))
+    return Forecast(
+        entries=sample.total,
+        is_counted=sample.is_counted,
+        sampled=sum(part.growth.sampled for part in parts if part.growth),
+        rejected=sum(part.rejected for part in parts),
+        how=sample.how,
+        bytes=sum(table.bytes for table in forecasts),
+        seconds=common.fixed + sum(part.seconds for part in parts),
+        tables=forecasts,
+    )
 
 
-class _SampleBuilds:
-    """A build of a sample with the parents that it lacks, and one of these parents alone (None without any).
-    `growth`: None if no entry of the sample was accepted."""
+@dataclass(frozen=True)
+class _Built:
+    """A sample that was built with the parents that it lacks. `growth`: None if no entry of it was accepted. `seconds`:
+    for the whole without these parents, which take `fixed` seconds."""
 
-    def __init__(self, sample: Sample | SizeClass, target: Target, scratch: Path, meter: Meter, timed: float) -> None:
-        self.target, self.scratch, self.meter, self._timed = target, scratch, meter, timed
-        parents, self.inputs = _inputs(sample, target, scratch)
-        factor, total = (sample.factor, sample.common) if isinstance(sample, Sample) else (1.0, sample.total)
-        self.before = self.timed(parents, "parents", 1.0) if parents else None
-        self.after = self.timed(self.inputs, "sample", factor)
-        self.sampled = self.after.entries - (self.before.entries if self.before else 0)
-        self.growth: Growth | None = None
-        if self.sampled > 0:
-            before = self.before.directory if self.before else None
-            self.growth = Growth(
-                before=contents.table_sizes(before) if before else None,
-                after=contents.table_sizes(self.after.directory, before),
-                sampled=self.sampled,
-                wanted=max(self.sampled, total),
-                longest=(1 << target.settings.idlexp) - 1,
-            )
+    growth: Growth | None
+    rejected: int
+    seconds: float = 0.0
+    fixed: float = 0.0
 
-    def seconds(self, after: SampleBuild) -> float:
-        """Returns the forecast seconds for building the whole; the parents' share is not scaled."""
-        fixed = self.before.seconds if self.before else 0.0
-        return fixed + (after.seconds - fixed) * (self.growth.factor if self.growth else 0.0)
 
-    def timed(self, inputs: list[Path], name: str, factor: float) -> SampleBuild:
-        """Returns the last of several builds, with the upper quartile of their durations, because a long build also has
-        slow moments. A first, cold build is not timed if others follow. `factor`: size of the whole relative to the
-        sample."""
-        directory = self.scratch / name
-        build, began = _build(self.target, inputs, directory, self.meter), time.monotonic()
-        if not self._timed:
-            return build
-        limit = max(self._timed, min(_TIMED_MOST, _TIMED_SHARE * factor * build.seconds)) / 2
-        builds: list[SampleBuild] = []
-        while not builds or time.monotonic() - began < limit:
-            builds.append(_build(self.target, inputs, directory, self.meter))
-        durations = sorted(build.seconds for build in builds)
-        return replace(builds[-1], seconds=durations[3 * (len(durations) - 1) // 4])
+def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path, meter: Meter, timed: float) -> _Built:
+    parents, inputs = _inputs(sample, target, scratch)
+    before = _timed(target, parents, scratch / "parents", meter, timed) if parents else None
+    after = _timed(target, inputs, scratch / "sample", meter, timed)
+    sampled = after.entries - (before.entries if before else 0)
+    if sampled <= 0:
+        return _Built(None, after.rejected)
+    growth = Growth(
+        before=contents.table_sizes(before.directory) if before else None,
+        after=contents.table_sizes(after.directory, before.directory if before else None),
+        sampled=sampled,
+        wanted=max(sampled, total),
+        longest=(1 << target.settings.idlexp) - 1,
+    )
+    fixed = before.seconds if before else 0.0
+    return _Built(growth, after.rejected, max(0.0, after.seconds - fixed) * growth.factor, fixed)
+
+
+def _timed(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> SampleBuild:
+    """Returns the last of several builds, with the upper quartile of their durations, because a long build also has
+    slow moments. A first, cold build is not timed if others follow."""
+    began, durations = time.monotonic(), list[float]()
+    build = _build(target, inputs, directory, meter)
+    while time.monotonic() - began < timed or (timed and not durations):
+        build = _build(target, inputs, directory, meter)
+        durations.append(build.seconds)
+    durations = sorted(durations) or [build.seconds]
+    return replace(build, seconds=durations[3 * (len(durations) - 1) // 4])
 
 
 def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[list[Path], list[Path]]:
@@ -338,15 +313,15 @@ def _inputs(sample: Sample | SizeClass, target: Target, scratch: Path) -> tuple[
     return above, [*above, text]
 
 
-def _build(target: Target, inputs: list[Path], place: Path, meter: Meter) -> SampleBuild:
-    files.remove_tree(place)
-    place.mkdir(mode=0o700)
+def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter) -> SampleBuild:
+    files.remove_tree(directory)
+    directory.mkdir(mode=0o700)
     memory, jobs = resources.sorting_memory(), resources.processors()
-    means = mdb.Resources(memory, jobs, scratch=place, rejects=place / "rejects.ldif")
+    limits = mdb.Resources(memory, jobs, scratch=directory, rejects=directory / "rejects.ldif")
     rules = BuildRules(now=_NOW, value_check="skip", check_schema=False, max_rejects=1 << 31)
     started = time.monotonic()
-    built = mdb.build(replace(target, map_size=_ROOM), inputs, place / DATA, rules, means, meter)
-    return SampleBuild(place, built.entries, built.rejected, time.monotonic() - started)
+    built = mdb.build(replace(target, map_size=_ROOM), inputs, directory / DATA, rules, limits, meter)
+    return SampleBuild(directory, built.entries, built.rejected, time.monotonic() - started)
 
 
 @contextmanager
@@ -369,24 +344,3 @@ def write(data: Path, target: int, most: int, meter: Meter) -> int:
     place, head = Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size)
     copy.plain(data, place, head, pages * facts.page_size, None, meter)
     return pages * facts.page_size
-
-
-def rate_for(data: Path, directory: Path, load: int, meter: Meter) -> float | None:
-    """Returns the disk's write rate in bytes/s for a load of `load` bytes, writing `data` repeatedly, up to an eighth
-    of `load`. None if that is too little, a process uses `directory`, space is short, or writing fails. Raises
-    Cancelled."""
-    wanted = min(load // _DISK_SHARE, MOST)
-    inner = Meter(meter.name)
-    try:
-        if wanted < _LEAST or files.free_bytes(directory) < 2 * MOST:
-            return None
-        holders.require_unused(directory)
-        with unnamed_file(directory) as target, meter.cancelling(inner.cancel):
-            began, written = time.monotonic(), 0
-            while written < wanted and time.monotonic() - began < LONGEST:
-                written += write(data, target, wanted - written, inner)
-            return written / max(time.monotonic() - began, 1e-3)
-    except Cancelled:
-        raise
-    except (LoaderError, OSError):
-        return None

@@ -1,13 +1,9 @@
-"""The settings of servers that ditseed changed, in two logs of the state directory (mode 0600, without secrets).
+"""The settings of servers that ditseed changed for a time: `leases.log` of the state directory (mode 0600).
 
-`leases.log` has the leases: settings that were changed for the time of a run. A lease is written down before the change
-and removed after the setting was restored. Its holders lock a file in `leases/`, and the kernel releases the lock with
-the process: a lease that is not locked was left by a run that was killed. A lease that no process holds has an end, and
-ends with the boot. A server has several URIs, so a lease is identified by a mark that the server itself shows
-(loader/operations/leases.py).
-
-`changes.log` has the changes that `tune` made for good. A change is written down before it is made, and again with its
-outcome: a change without an outcome may have been made or not.
+A lease is written down before the change and removed after the setting was restored. Its holders lock a file in
+`leases/`, and the kernel releases the lock with the process: a lease that is not locked was left by a run that was
+killed. A lease that no process holds has an end, and ends with the boot. A server has several URIs, so a lease is
+identified by a mark that the server itself shows (loader/operations/leases.py).
 """
 
 from __future__ import annotations
@@ -16,25 +12,21 @@ import getpass
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
-from enum import Enum
 from pathlib import Path
 
 import msgspec
 
-from loader import log
 from loader.defaults import state_dir
 from loader.errors import ConfigNotEditable, ConfigRefused, Locked, NotPermitted
 from loader.run.log import Log, Row, exclusive, killpoint, locking_process, shared
 from loader.storage import files, held
 
-LEASES, CHANGES = "leases.log", "changes.log"
-_LEASE, _CHANGE = "lease", "change"
-_SECRET = {"olcrootpw", "olcsyncrepl", "olcdbidassertbind", "olcdbaclbind", "userpassword"}
+LEASES = "leases.log"
+_LEASE = "lease"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -139,7 +131,7 @@ def lend_until(lease: Lease, seconds: float, change: Callable[[], object]) -> No
 def note(lease: Lease, anew: bool = True) -> None:
     """Records a lease in the log. With `anew` False, an existing record is kept."""
     by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
-    with _writing(LEASES) as written:
+    with _writing() as written:
         if anew or (_LEASE, lease.name) not in written.rows:
             facts = asdict(replace(lease, taken=_now(), by=by))
             written.append(Row(_LEASE, lease.name, facts))
@@ -187,7 +179,7 @@ def _find(lease: Lease) -> Lease | None:
 
 def _forget(lease: Lease) -> None:
     """The log is emptied with the last lease, so that it stays small."""
-    with _writing(LEASES) as written:
+    with _writing() as written:
         if written.rows.keys() <= {(_LEASE, lease.name)}:
             written.clear()
         else:
@@ -210,89 +202,17 @@ def _lock(lease: Lease, suffix: str = ".lock") -> Path:
         raise NotPermitted(action="make", path=directory, owner="root") from error
 
 
-class Outcome(str, Enum):
-    DONE = "done"
-    FAILED = "failed"
-    UNKNOWN = "unknown"  # the process ended before it wrote the outcome
-
-
-@dataclass(frozen=True)
-class Change:
-    """One setting of one database. `target`: slapd.d, slapd.conf or URI. `undo`: the command that restores it."""
-
-    target: str
-    database: str  # its suffix
-    attribute: str  # as cn=config calls it
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    command: str
-    undo: str | None = None
-    time: str = ""  # UTC, ISO 8601
-    by: str = ""
-    id: str = ""
-    outcome: Outcome = Outcome.UNKNOWN
-    reason: str = ""  # of a change that failed
-
-
-@contextmanager
-def recorded(*changes: Change) -> Iterator[None]:
-    """Records changes; the body makes them. Raises NotPermitted, before the body, if the log cannot be written."""
-    now, by = _now(), _user()
-    blanked = [_blanked(replace(one, id=uuid.uuid4().hex, time=now, by=by)) for one in changes]
-
-    def write(outcome: Outcome, reason: str = "") -> None:
-        ended = [replace(one, outcome=outcome, reason=reason) for one in blanked]
-        with _writing(CHANGES) as written:
-            written.append(*(Row(_CHANGE, one.id, asdict(one)) for one in ended))
-
-    write(Outcome.UNKNOWN)
-    try:
-        yield
-    except BaseException as error:
-        write(Outcome.FAILED, log.redact(str(error) or type(error).__name__))
-        raise
-    write(Outcome.DONE)
-
-
-def changes() -> list[Change]:
-    """All changes that were written down, oldest first."""
-    try:
-        rows = Log(state_dir(), CHANGES, strict=False).of(_CHANGE)
-    except PermissionError as error:
-        path = state_dir() / CHANGES
-        raise NotPermitted(action="read", path=path, owner="root") from error
-    return [msgspec.convert(row.facts, Change) for row in rows]
-
-
-def _blanked(change: Change) -> Change:
-    """Returns the change without secrets: neither old nor new secret values reach the file."""
-
-    def blank(values: tuple[str, ...]) -> tuple[str, ...]:
-        secret = change.attribute.lower() in _SECRET
-        return tuple("***" if secret else log.redact(value) for value in values)
-
-    before, after = blank(change.before), blank(change.after)
-    return replace(change, before=before, after=after, command=log.redact(change.command))
-
-
-def _user() -> str:
-    try:
-        return os.environ.get("SUDO_USER") or getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
-
-
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 @contextmanager
-def _writing(file: str) -> Iterator[Log]:
-    """A log of the state directory, which no other ditseed writes meanwhile."""
+def _writing() -> Iterator[Log]:
+    """The log of leases, which no other ditseed writes meanwhile."""
     with (
-        files.explained(state_dir() / file),
+        files.explained(state_dir() / LEASES),
         held.private(state_dir()) as directory,
-        exclusive(directory.path / f"{file}.lock", wait=True),
-        closing(Log(directory.path, file, strict=False)) as written,
+        exclusive(directory.path / f"{LEASES}.lock", wait=True),
+        closing(Log(directory.path, LEASES, strict=False)) as written,
     ):
         yield written

@@ -11,10 +11,10 @@ from __future__ import annotations
 import gzip
 import math
 import os
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
@@ -23,7 +23,6 @@ import zstandard
 
 from loader import dn, ldif, units
 from loader.errors import Cancelled, EmptyInput, LdifUnreadable
-from loader.piped import piped
 from loader.progress import Meter
 from loader.sources import mdb
 from loader.sources.mdb import Part
@@ -34,7 +33,6 @@ _CHUNK = 1 << 20  # bytes per read
 _READ_WHOLE = 4 << 30  # maximum bytes of LDIF that are read whole, in some seconds; larger inputs: windows
 _WINDOWS = 1024  # number of windows, each of one chunk
 _SIP = 4 << 10  # bytes
-_HEAD = 1 << 20  # decompressed bytes of each file from which the compression ratio is estimated
 _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 
 
@@ -78,80 +76,61 @@ class Sample:
     @property
     def common(self) -> int:
         """Returns the number of records that `text` represents."""
-        return max(len(self.names), self.total - sum(one.total for one in self.larger))
-
-    @property
-    def factor(self) -> float:
-        return max(1.0, self.common / len(self.names))
+        return max(len(self.names), self.total - sum(size_class.total for size_class in self.larger))
 
     @property
     def ldif_bytes(self) -> int:
         """Returns the estimated bytes of LDIF of all records."""
         larger = sum(len(one.text) * one.total / len(one.names) for one in self.larger)
-        return round(len(self.text) * self.factor + larger)
+        return round(len(self.text) * max(1.0, self.common / len(self.names)) + larger)
 
 
 def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
     """Returns a sample of LDIF files. `known`: the number of records in a manifest, or None. Raises EmptyInput if there
-    are no records, LdifSyntax, and the other errors of reading LDIF."""
+    are no records, LdifSyntax, LdifUnreadable."""
     origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
-    compressed = any(map(is_compressed, paths))
     taken = _Taken(wanted)
-    if not compressed and size > _READ_WHOLE:
+    if size > _READ_WHOLE and not any(map(is_compressed, paths)):
         for batch in _windows(paths, size // _WINDOWS):
             taken.take(batch)
-        scale = size / (_WINDOWS * _CHUNK)
         how = f"{units.number(_WINDOWS)} windows of {_CHUNK >> 20} MiB at even places of the files"
-        return taken.sample(origin, how, scale, known)
-    until = time.monotonic() + wanted.seconds
-    plain = not compressed and not any(map(_has_cr, paths))
-    batches = _of_plain(paths, meter) if plain else _of_any(paths, meter)
-    whole = True
-    with closing(batches):
-        for batch in batches:
-            taken.take(batch)
-            if time.monotonic() > until:
-                whole = False
-                break
-    if whole:
-        return taken.sample(origin, "all of it was read", 1.0, None)
-    text = sum(_uncompressed(path) for path in paths) if compressed else size
-    scale = max(1.0, text / max(1, taken.bytes))
-    return taken.sample(origin, f"the first {units.size(taken.bytes)} of LDIF", scale, known)
-
-
-def _of_plain(paths: Sequence[Path], meter: Meter) -> Generator[list[bytes], None, None]:
-    """Yields batches of records as they are in the files: faster than the core, which rewrites each record."""
+        return taken.sample(origin, how, size / (_WINDOWS * _CHUNK), known)
+    until, before = time.monotonic() + wanted.seconds, 0
     for path in paths:
-        with path.open("rb") as file:
-            for batch in _batches(file.read, to_end=True):
+        with path.open("rb", buffering=0) as file, _explained(path):
+            for batch in _batches(_Unix(_decompressed(file)).read, to_end=True):
                 if meter.cancelled.is_set():
                     raise Cancelled(signal="the watch over this step")
                 records = _entries(batch)
                 meter.add(len(records), sum(map(len, records)))
-                yield records
+                taken.take(records)
+                if time.monotonic() > until:
+                    how = f"the first {units.size(taken.bytes)} of LDIF"
+                    return taken.sample(origin, how, max(1.0, size / (before + file.tell())), known)
+            before += file.tell()
+    return taken.sample(origin, "all of it was read", 1.0, None)
 
 
-def _of_any(paths: Sequence[Path], meter: Meter) -> Generator[list[bytes], None, None]:
-    enough = threading.Event()
-
-    def join(end: int) -> None:
-        try:
-            ldif.join(paths, end, meter)
-        except LdifUnreadable:
-            if not enough.is_set():
-                raise
-
-    with piped(join, "sample") as (descriptor, _), open(descriptor, "rb", closefd=False) as stream:
-        try:
-            yield from _batches(stream.read)
-        except GeneratorExit:
-            enough.set()
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Raises LdifUnreadable if a compressed file is damaged."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        raise LdifUnreadable(path=path, reason=str(error)) from error
 
 
-def _has_cr(path: Path) -> bool:
-    with path.open("rb") as file:
-        return b"\r\n" in file.read(_CHUNK)
+class _Unix:
+    """Reads a stream with CR LF as LF."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        chunk = self._stream.read(size)
+        if chunk.endswith(b"\r"):
+            chunk += self._stream.read(1)
+        return chunk.replace(b"\r\n", b"\n")
 
 
 def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True) -> Sample:
@@ -163,8 +142,8 @@ def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, i
             for batch in _batches(file.read):
                 taken.take(batch)
     scale = max(1.0, total / max(1, taken.records))
-    found = taken.sample(", ".join(map(str, paths)), how, scale, None)
-    return replace(found, is_counted=is_counted)
+    sample = taken.sample(", ".join(map(str, paths)), how, scale, None)
+    return replace(sample, is_counted=is_counted)
 
 
 def count(path: Path) -> int:
@@ -210,26 +189,26 @@ class _Taken:
         enough = kept > 2 * wanted.records and 2 * common.each <= self._sparsest
         return enough or kept > 2 * wanted.most
 
-    def _is_large(self, one: _Thinned) -> bool:
-        kept = len(one.kept)
-        return kept > 1 and (one.kept_bytes > 2 * _LARGE or kept > 2 * self._wanted.most)
+    def _is_large(self, thinned: _Thinned) -> bool:
+        kept = len(thinned.kept)
+        return kept > 1 and (thinned.kept_bytes > 2 * _LARGE or kept > 2 * self._wanted.most)
 
     def take(self, records: list[bytes]) -> None:
         if len(max(records, key=len, default=b"")) > COMMON:
-            for record in (one for one in records if len(one) > COMMON):
+            for record in (record for record in records if len(record) > COMMON):
                 bits = len(record).bit_length()
                 self._larger.setdefault(bits, _Thinned(self._is_large)).take([record])
-            records = [one for one in records if len(one) <= COMMON]
+            records = [record for record in records if len(record) <= COMMON]
         self._common.take(records)
 
     @property
     def records(self) -> int:
-        return sum(one.count for one in self._classes)
+        return sum(thinned.count for thinned in self._classes)
 
     @property
     def bytes(self) -> int:
         """Returns the received bytes of LDIF, with a blank line after each record."""
-        return sum(one.bytes + 2 * one.count for one in self._classes)
+        return sum(thinned.bytes + 2 * thinned.count for thinned in self._classes)
 
     @property
     def _classes(self) -> list[_Thinned]:
@@ -237,19 +216,19 @@ class _Taken:
 
     def sample(self, origin: str, how: str, scale: float, known: int | None) -> Sample:
         """Returns the sample. `scale`: records per received record. `known`: the total, if known. Raises EmptyInput."""
-        found = [one for one in self._classes if one.kept]
-        if not found:
+        kept_classes = [thinned for thinned in self._classes if thinned.kept]
+        if not kept_classes:
             raise EmptyInput(path=origin)
         # Classes whose records were all kept need no scaling of their own, so they are combined.
-        whole = [one for one in found if one.each == 1]
-        parts = [(one, one.text()) for one in found if one.each > 1]
+        whole = [thinned for thinned in kept_classes if thinned.each == 1]
+        parts = [(thinned, thinned.text()) for thinned in kept_classes if thinned.each > 1]
         if whole:
-            parts.append((whole[0], b"".join(one.text() for one in whole)))
+            parts.append((whole[0], b"".join(thinned.text() for thinned in whole)))
         parts.sort(key=lambda part: (part[0] is not self._common, -part[0].count))
         classes = []
-        for one, text in parts:
+        for thinned, text in parts:
             names = _names(text, origin)
-            kept = scale * (one.bytes / one.kept_bytes if one.each > 1 else 1)
+            kept = scale * (thinned.bytes / thinned.kept_bytes if thinned.each > 1 else 1)
             classes.append(SizeClass(text, names, max(len(names), round(len(names) * kept))))
         first, *larger = classes
         counted = scale == 1.0 or known is not None
@@ -263,10 +242,10 @@ class _Taken:
 
 def _entries(records: list[bytes]) -> list[bytes]:
     """Returns the records without comments, version lines and extra blank lines."""
-    if all(one.startswith(b"dn:") for one in records):
+    if all(record.startswith(b"dn:") for record in records):
         return records
-    stripped = (one.strip(b"\n") for one in records)
-    return [one for one in stripped if b"dn:" in one[:COMMON].lower()]
+    stripped = (record.strip(b"\n") for record in records)
+    return [record for record in stripped if b"dn:" in record[:COMMON].lower()]
 
 
 def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[list[bytes]]:
@@ -294,26 +273,26 @@ def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
         size = path.stat().st_size
         with path.open("rb") as file:
             first = -(-(start - step // 2) // step)
-            place = max(0, first) * step + step // 2 - start
-            while place < size:
-                yield _beginning_at(file, place)
-                place += step
+            position = max(0, first) * step + step // 2 - start
+            while position < size:
+                yield _beginning_at(file, position)
+                position += step
         start += size
 
 
-def _beginning_at(file: IO[bytes], place: int) -> list[bytes]:
+def _beginning_at(file: IO[bytes], position: int) -> list[bytes]:
     def read(at: int) -> bytes:
         return os.pread(file.fileno(), _CHUNK, at).replace(b"\r\n", b"\n")
 
-    found = [read(place)]
-    first = found[0].find(b"\n\n")
-    if place and first < 0:
+    chunks = [read(position)]
+    first = chunks[0].find(b"\n\n")
+    if position and first < 0:
         return []
-    found[0] = found[0][first + 2 if place else 0 :]
-    while (more := read(place := place + _CHUNK)) and (end := more.find(b"\n\n")) < 0:
-        found.append(more)
-    found.append(more[:end] if more else b"")
-    return _entries(b"".join(found).split(b"\n\n"))
+    chunks[0] = chunks[0][first + 2 if position else 0 :]
+    while (more := read(position := position + _CHUNK)) and (end := more.find(b"\n\n")) < 0:
+        chunks.append(more)
+    chunks.append(more[:end] if more else b"")
+    return _entries(b"".join(chunks).split(b"\n\n"))
 
 
 class _Sips:
@@ -324,13 +303,6 @@ class _Sips:
 
     def read(self, size: int) -> bytes:
         return self._file.read(min(size, _SIP))
-
-
-def _uncompressed(path: Path) -> int:
-    """Returns the bytes of LDIF in a file, estimated from the compression ratio of its beginning."""
-    with path.open("rb", buffering=0) as file:
-        found = len(_decompressed(file).read(_HEAD))
-        return round(found * path.stat().st_size / max(1, file.tell()))
 
 
 def _decompressed(file: IO[bytes]) -> IO[bytes]:
@@ -347,11 +319,11 @@ def _decompressed(file: IO[bytes]) -> IO[bytes]:
 def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
     """Returns a sample of a database; its slapd may run. Raises MdbDamaged, NotLmdb, NotPermitted, EmptyInput."""
     taken = mdb.sample(Part(directory), wanted.records, wanted.share, wanted.most, meter)
-    found = _names(taken.text, str(directory))
+    names = _names(taken.text, str(directory))
     if taken.windows is None:
-        return Sample(taken.text, found, len(found), True, "all of it")
+        return Sample(taken.text, names, len(names), True, "all of it")
     how = f"{units.number(taken.windows)} windows of entry IDs"
-    return Sample(taken.text, found, max(taken.records, len(found)), True, how)
+    return Sample(taken.text, names, max(taken.records, len(names)), True, how)
 
 
 def is_compressed(path: Path) -> bool:
@@ -360,21 +332,21 @@ def is_compressed(path: Path) -> bool:
 
 
 def _names(text: bytes, origin: str) -> list[str]:
-    found = [name for name, _ in ldif.records(text, origin, most=1 << 32)]
-    if not found:
+    names = [name for name, _ in ldif.records(text, origin, most=1 << 32)]
+    if not names:
         raise EmptyInput(path=origin)
-    return found
+    return names
 
 
 def parents(names: Sequence[str], suffix: str) -> list[str]:
     """Returns the DNs of ancestors, from `suffix` down, that are missing among `names`; parents first."""
     present = {dn.key(name) for name in names}
     missing: dict[str, str] = {}
-    for name in filter(lambda one: dn.is_below(one, suffix), names):
+    for name in filter(lambda name: dn.is_below(name, suffix), names):
         while dn.key(name) != dn.key(suffix):
             name = dn.parent(name)
-            found = dn.key(name)
-            if found in present or found in missing:
+            key = dn.key(name)
+            if key in present or key in missing:
                 break
-            missing[found] = name
+            missing[key] = name
     return sorted(missing.values(), key=lambda name: dn.key(name).count(","))

@@ -357,7 +357,7 @@ def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Pro
         raise SchemaMissing(config=place.config.path, names=", ".join(unknown))
     with progress.step("build") as meter:
         target = native.sample_target(place.config, place.database)
-        forecast = sizing.forecast(sample, target, meter, disk=place.directory)
+        forecast = sizing.forecast(sample, target, meter)
     return Building(forecast, round(round(text) / rate, 3), rate)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loader.cli.tune_cmd import Sampled
 from loader.declared import Share
 from loader.errors import UsageProblem
-from loader.sources.sampling import SampleSize
 
 
 @pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("100%", 1.0), ("1", 1.0), ("0.5%", 0.005)])
@@ -23,11 +21,3 @@ def test_what_is_no_share(text: str) -> None:
 
 def test_growth_may_be_none_or_many_times() -> None:
     assert [Share(1000.0, zero=True).parse(text) for text in ("0", "1000%", "2")] == [0, 10, 2]
-
-
-def test_a_sample() -> None:
-    assert Sampled().parse("20000") == SampleSize(20000, 0.0, most=20000)
-    assert Sampled().parse("5%").share == 0.05
-    for text in ("0", "0.05", "200%", "many"):
-        with pytest.raises(UsageProblem):
-            Sampled().parse(text)

@@ -17,15 +17,12 @@ import pytest
 
 from fixtures import openldap_27
 from fixtures.golden.ranges import INDEXES as LONG
-from fixtures.golden.ranges import LIMIT, crowd
+from fixtures.golden.ranges import crowd
 from fixtures.golden.reading import Database
 from fixtures.golden.records import top
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
-from loader.operations.tune import indexing, opened
-from loader.progress import Progress
-from loader.sources.sampling import SampleSize
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -118,10 +115,8 @@ def test_bytes_keys_and_records(server: Slapd, told: dict[str, Any]) -> None:
             assert one["records"] == stat(place, "-s", name)["Entries"]
             rows = [(key, len(list(ids))) for key, ids in groupby(database.rows(name), lambda row: row[0])]
             assert one["keys"] == len(rows), name
-            assert one["presence"] == dict(rows).get(bytes(4), 0)
             assert one["ranges"] == 0
             assert one["share"] == pytest.approx(one["bytes"] / found["used"])
-    assert by_table(found)["uid"]["presence"] == 3000
     assert by_table(found)["street"]["bytes"] == 0
 
 
@@ -142,68 +137,6 @@ def test_the_bytes_are_what_dropping_it_frees(server: Slapd, told: dict[str, Any
     in_trees = before - pages_of_trees(tmp_path, tables)
     assert in_trees > 0
     assert by_table(told)[name]["bytes"] == (own + in_trees) * PAGE
-
-
-# One kind of each table that several share.
-ALONE = (("cn sub", "uid eq", "mail eq"), ("cn eq", "uid pres", "mail subinitial"), ("cn approx",))
-
-
-@pytest.mark.rows(1)
-@pytest.mark.parametrize("alone", ALONE, ids=" ".join)
-def test_the_bytes_of_a_kind_are_those_of_its_own_table(
-    told: dict[str, Any], ldif: Path, alone: tuple[str, ...]
-) -> None:
-    """As slapadd makes it where the attribute has that index only; the sample is the whole database."""
-    kinds = kinds_of(told)
-    settings = Settings(indexes=alone, global_lines=("attributeoptions lang-",))
-    with closing(Slapd(settings, form="conf")) as own:
-        own.slapadd(ldif)
-        found = kinds_of(costs(own))
-    for name in alone:
-        assert kinds[name] == pytest.approx(found[name], rel=0.1, abs=4 * PAGE), name
-
-
-def kinds_of(found: dict[str, Any]) -> dict[str, int]:
-    return {kind["index"]: kind["bytes"] for one in found["tables"] for kind in one["kinds"]}
-
-
-def test_the_kinds_of_a_table_add_up(server: Slapd, told: dict[str, Any]) -> None:
-    for one in told["tables"]:
-        assert sum(kind["bytes"] for kind in one["kinds"]) == pytest.approx(one["bytes"], abs=4)
-    assert "reckoned from 3,049 of 3,049 entries" in told["reckoned"]
-    shown = ditseed("tune", "indexes", "--config", server.config_path, "--costs").ok().out
-    assert re.findall(r"^  (\w+ \w+) ", shown, re.MULTILINE)[:2] == ["cn pres", "cn eq"]
-
-
-@pytest.mark.long
-def test_the_bytes_of_a_kind_from_a_part_of_the_entries(
-    server: Slapd, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = kinds_of(told)
-    monkeypatch.setattr(indexing, "_SAMPLE", SampleSize(500, 0.0))
-    part = reckoned(server)
-    assert part != whole
-    for name in ("cn sub", "uid eq", "uid pres", "mail eq"):
-        assert part[name] == pytest.approx(whole[name], rel=0.2, abs=4 * PAGE), name
-
-
-def reckoned(server: Slapd) -> dict[str, int | None]:
-    with opened(server.config_path) as target:
-        found = indexing.costs(target, target.config.database(None), None, Progress("none"))
-    return {kind.index: kind.bytes for one in found.tables for kind in one.kinds}
-
-
-@pytest.mark.long
-def test_where_the_core_does_not_know_the_keys(ldif: Path) -> None:
-    settings = Settings(indexes=("uid eq", "cn eq,sub"), global_lines=("index_intlen 9",))
-    with closing(Slapd(settings)) as own:
-        own.slapadd(ldif)
-        found = costs(own)
-        shown = ditseed("tune", "indexes", "--config", own.config_path, "--costs").ok().out
-    kinds = kinds_of(found)
-    assert (kinds["cn eq"], kinds["cn sub"]) == (None, None)
-    assert kinds["uid eq"] == by_table(found)["uid"]["bytes"] > 0
-    assert "note: what each kind of a table takes is not known: " in shown
 
 
 def test_without_searches_nothing_is_unused(server: Slapd, tmp_path: Path) -> None:
@@ -236,18 +169,14 @@ def test_unused_ones_come_first_and_can_be_removed(tmp_path: Path) -> None:
             "mail": ["mail", "mail;lang-de"],
             "street": ["street"],
         }
-        kinds = {kind["index"]: kind["unused"] for one in found["tables"] for kind in one["kinds"]}
-        assert kinds["cn sub"] is kinds["uid eq"] is kinds["entryUUID eq"] is False
-        assert kinds["cn eq"] is kinds["uid pres"] is kinds["mail;lang-de sub"] is True
         where = ("--config", own.config_path, "-b", SUFFIX)
         shown = ditseed("tune", "indexes", *where, "--costs", "--filters", filters).ok().out
-        told = re.search(r"^to remove what no search uses, which takes [^:]*: ditseed (.*)$", shown, re.MULTILINE)
+        told = re.search(r"^to remove what no search uses: ditseed (.*)$", shown, re.MULTILINE)
         assert told, shown
         ditseed(*shlex.split(told[1])).ok()
         left = by_table(costs(own, "--filters", filters))
         assert left["cn"]["indexes"] == ["cn sub"]
         assert left["mail"]["indexes"] == []
-        assert left["mail"]["kinds"] == []
         assert not any(one["unused"] for one in left.values())
         shown = ditseed("tune", "indexes", *where, "--costs").ok().out
         assert re.search(r"^mail .* not configured$", shown, re.MULTILINE), shown
@@ -291,7 +220,6 @@ def test_keys_that_became_ranges(tmp_path: Path) -> None:
                 kept = [[value for _, value in ids] for _, ids in rows]
             assert one["ranges"] == sum(ids[0] == bytes(8) for ids in kept), name
             assert one["records"] == sum(map(len, kept))
-    assert found["description"]["presence"] == LIMIT
     assert found["description"]["ranges"] == 0
     assert found["objectClass"]["ranges"] > 0
     assert "had more than 65,535 entries (idlexp 16)" in shown

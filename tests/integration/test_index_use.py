@@ -144,12 +144,11 @@ def test_the_searches_of_a_log(asked: tuple[Slapd, Path], tmp_path: Path) -> Non
     every = len(SERVED) + len(SILENT) + len(TOGETHER) + 1
     assert found["searches"] == 2 * every
     assert found["notes"][0].endswith(" of the searches are of other databases")  # the root DSE
-    by_filter = {one["filter"]: one for one in found["unindexed"]}
-    assert by_filter["(objectclass=*)"]["searches"] == 4
-    assert by_filter["(objectclass=*)"]["entries"] > 100
-    assert by_filter["(cn=*xxxx*)"]["lacking"] == ["cn sub"]
-    assert by_filter["(cn=*xxxx*)"]["seconds"] > 0
-    assert "(uid=x)" not in by_filter
+    by_index = {one["index"]: one for one in found["missing"]}
+    assert by_index["cn sub"]["filter"] in ("(cn=*xxxx*)", "(cn=*xxxx)")
+    assert by_index["cn sub"]["searches"] == 4
+    assert by_index["cn sub"]["seconds"] > 0
+    assert "uid eq" not in by_index
 
 
 def test_what_it_proposes_is_what_is_missing(asked: tuple[Slapd, Path], tmp_path: Path) -> None:
@@ -159,12 +158,12 @@ def test_what_it_proposes_is_what_is_missing(asked: tuple[Slapd, Path], tmp_path
     filters.write_text("# from the mail server\n(mail=*)\n(|(uid=a)(postalCode=b))\n\n(cn=*abcd*)\n")
     where = ("--config", server.config_path, "-b", server.suffix)
     shown = ditseed("tune", "indexes", *where, "--filters", filters).ok().out
-    told = re.search(r"^to add all of them: ditseed (.*)$", shown, re.MULTILINE)
+    told = re.search(r"^to add these: ditseed (.*)$", shown, re.MULTILINE)
     assert told, shown
     words = re.findall(r"'([^']*)'|(\S+)", told[1])
     assert " ".join(filter(None, map("".join, words))).count("--add") == 3
     for index in ("cn sub", "postalCode eq", "mail pres"):
-        assert re.search(rf"^{index} +1 +- +\d", shown, re.MULTILINE), shown
+        assert re.search(rf"^{index} +1 +- +\(", shown, re.MULTILINE), shown
     ditseed(*("".join(pair) for pair in words)).ok()
     again = ditseed("tune", "indexes", *where, "--filters", filters).ok().out
     assert "every search is served by indexes" in again

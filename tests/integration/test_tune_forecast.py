@@ -59,7 +59,7 @@ def built(server: Slapd, ldif: Path) -> int:
 def plan(server: Slapd, source: Path, size: SampleSize = SMALL) -> LoadPlan:
     with opened(server.config_path) as target:
         database = target.config.database(None)
-        return plan_load(target, database, Load(str(source), size, 0.5), Progress())
+        return plan_load(target, database, Load(str(source), 0.5, sample=size), Progress())
 
 
 @pytest.mark.long
@@ -85,7 +85,7 @@ def test_over_ldap_what_is_there_is_not_known(server: Slapd, ldif: Path, built: 
     with opened(server.config_path) as here:
         database = here.config.database(None)
         there = Target(here.config, (), local=False)
-        found = plan_load(there, database, Load(str(ldif), SMALL, 0.5), Progress())
+        found = plan_load(there, database, Load(str(ldif), 0.5, sample=SMALL), Progress())
     assert found.now == 0
     assert "what is there now is not counted" in found.notes[-1]
     assert "what is there" not in {one.what for one in found.terms}
@@ -101,7 +101,7 @@ def test_pages_of_a_reader_are_those_of_slapd(server: Slapd, ldif: Path) -> None
         ]
         other = replace(config, entries=tuple(entries))
         there = Target(other, (), local=False)
-        found = plan_load(there, other.database(None), Load(str(ldif), SMALL, 0.5), Progress())
+        found = plan_load(there, other.database(None), Load(str(ldif), 0.5, sample=SMALL), Progress())
         (term,) = (one for one in found.terms if one.what == "longest reader")
         return term.bytes
 
@@ -111,7 +111,7 @@ def test_pages_of_a_reader_are_those_of_slapd(server: Slapd, ldif: Path) -> None
 
 
 def test_the_recommendation_is_the_sum_of_its_terms(server: Slapd, ldif: Path, built: int) -> None:
-    words = ("--for", ldif, "--sample-size", "2000", "--growth", "1000%", "--json")
+    words = ("--for", ldif, "--growth", "1000%", "--json")
     done = ditseed("tune", "maxsize", "--config", server.config_path, *words)
     load = done.ok().facts["load"]
     needed = sum(term["bytes"] for term in load["terms"])
@@ -225,25 +225,3 @@ def test_entries_of_another_tree_are_no_sample(server: Slapd, tmp_path: Path) ->
     done = ditseed("tune", "maxsize", "--config", server.config_path, "--for", other)
     assert done.status == EmptyInput.exit_status
     assert f"the sample, {server.suffix} and below: no entries" in done.err
-
-
-def test_a_disk_is_asked_how_fast_it_writes_and_keeps_nothing(
-    server: Slapd, built: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = server.database_dir / meta.DATA
-    monkeypatch.setattr(sizing, "_LEAST", built // 4)
-    rate = sizing.rate_for(data, tmp_path, 8 * built, Meter("disk"))
-    assert rate is not None
-    assert 1 << 20 < rate < 1 << 40
-    assert sizing.rate_for(data, tmp_path, built, Meter("disk")) is None  # too little to tell
-    assert sizing.rate_for(data, tmp_path / "none", 8 * built, Meter("disk")) is None
-    server.start()
-    assert sizing.rate_for(data, server.database_dir, 8 * built, Meter("disk")) is None
-    server.stop()
-    assert not [*tmp_path.iterdir()]
-
-
-def test_a_load_takes_as_long_as_its_disk(server: Slapd, ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "rate_for", lambda *_: 1 << 20)
-    load = plan(server, ldif).load
-    assert load.seconds == pytest.approx(load.bytes / (1 << 20))

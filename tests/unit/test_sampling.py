@@ -11,7 +11,7 @@ from random import Random
 import pytest
 import zstandard
 
-from loader.errors import EmptyInput
+from loader.errors import EmptyInput, LdifUnreadable
 from loader.progress import Meter
 from loader.sources import sampling
 from loader.sources.sampling import Sample, SampleSize
@@ -122,4 +122,10 @@ def test_a_part_stands_for_all(tmp_path: Path) -> None:
 def test_no_record_is_no_sample(tmp_path: Path) -> None:
     (tmp_path / "a.ldif.gz").write_bytes(gzip.compress(b"\n\n"))
     with pytest.raises(EmptyInput):
+        taken(tmp_path / "a.ldif.gz")
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.ldif.gz").write_bytes(gzip.compress(PEOPLE)[:-1000])
+    with pytest.raises(LdifUnreadable, match=r"a\.ldif\.gz"):
         taken(tmp_path / "a.ldif.gz")

@@ -1,5 +1,5 @@
 """`tune`: shows, assesses and changes settings of a database. All changes of settings go through this module: a change
-is checked, recorded, made, and read back.
+is checked, made, and read back.
 
 A `Plan` is a change of one database's settings. A `Target` is the configuration to change: cn=config of a running
 server, a slapd.d, or a slapd.conf. A slapd.conf is never edited: the lines to change are printed.
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from loader import slapd_conf, units
 from loader.config import Change, Config, Database
 from loader.errors import ConfigNotEditable, ServerRunning
-from loader.run import lease
 from loader.run.log import killpoint
 from loader.server import configuration, tools
 from loader.server.options import Connection
@@ -36,15 +35,12 @@ BY_HAND = "Nothing was changed. Change it by hand, and tell us what this configu
 
 @dataclass(frozen=True)
 class Plan:
-    """New settings of one database. `holds`: returns whether a database has them already.
-
-    `words`: arguments of `ditseed tune` that make the change, without the target; `undo`: those that revert it.
-    """
+    """New settings of one database. `holds`: returns whether a database has them already. `undo`: arguments of
+    `ditseed tune` that revert the change, without the target."""
 
     database: Database
     changes: tuple[Change, ...]
     holds: Callable[[Database], bool]
-    words: tuple[str, ...]
     undo: tuple[str, ...]
     index: tuple[str, ...] = ()  # attributes that slapindex must go through
     notes: tuple[str, ...] = ()
@@ -59,11 +55,13 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a change. `difference`: LDIF change record of cn=config, or the lines to change in a slapd.conf."""
+    """The result of a change. `difference`: LDIF change record of cn=config, or the lines to change in a slapd.conf.
+    `undo`: the command that restores the previous setting; "" for a slapd.conf."""
 
     state: State
     difference: str = ""
     notes: tuple[str, ...] = ()
+    undo: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,7 @@ def opened(where: Path | Connection) -> Iterator[Target]:
 
 
 def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
-    """Checks the change and, with `apply`, records and makes it. `first` runs before the change (it builds new indexes)
+    """Checks the change and, with `apply`, makes it. `first` runs before the change (it builds new indexes)
     and returns notes.
 
     Settings that already have the wanted values are not written. If the run is killed before the change is made, the
@@ -198,31 +196,24 @@ def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Seque
     if plan.holds(plan.database):
         return Outcome(State.UNCHANGED)
     where, prepared = target.config.where, target.prepare(plan)
-    if not apply:
-        return Outcome(State.PROPOSED if prepared.publish else State.BY_HAND, prepared.difference, plan.notes)
     if prepared.publish is None:
+        if not apply:
+            return Outcome(State.BY_HAND, prepared.difference, plan.notes)
         lines = (*prepared.difference.split("\n"), *plan.notes)
         raise _by_hand(where, "ditseed does not edit a slapd.conf", lines, EDIT)
-    with lease.recorded(*_records(target, plan)):
-        killpoint("tune.written-down")
-        notes = first() if first else ()
-        killpoint("tune.before-change")
-        prepared.publish()
-        now = {database.entry_dn.lower(): database for database in target.read().databases}
-        if not plan.holds(now[plan.database.entry_dn.lower()]):
-            raise _by_hand(where, "the change was made, but is not seen")
+    verb, *words = plan.undo
+    undo = shlex.join(["ditseed", "tune", verb, *target.place, "-b", plan.database.suffix, *words, "--apply"])
+    if not apply:
+        return Outcome(State.PROPOSED, prepared.difference, plan.notes, undo)
+    log.info("%s: changing %s. To restore the previous setting: %s", where, plan.database.suffix, undo)
+    notes = first() if first else ()
+    killpoint("tune.before-change")
+    prepared.publish()
+    now = {database.entry_dn.lower(): database for database in target.read().databases}
+    if not plan.holds(now[plan.database.entry_dn.lower()]):
+        raise _by_hand(where, "the change was made, but is not seen")
     killpoint("tune.changed")
-    return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *notes))
-
-
-def _records(target: Target, plan: Plan) -> Iterator[lease.Change]:
-    suffix = plan.database.suffix
-    command, undo = (
-        shlex.join(["ditseed", "tune", words[0], *target.place, "-b", suffix, *words[1:], "--apply"])
-        for words in (plan.words, plan.undo)
-    )
-    for one in plan.changes:
-        yield lease.Change(target.config.where, suffix, one.attribute, one.before, one.after, command, undo)
+    return Outcome(State.CHANGED, prepared.difference, (*plan.notes, *notes), undo)
 
 
 def maxsize_plan(target: Target, database: Database, size: int) -> Plan:
@@ -231,7 +222,6 @@ def maxsize_plan(target: Target, database: Database, size: int) -> Plan:
         database=database,
         changes=target.changes(database, {"olcDbMaxSize": (str(size),)}),
         holds=lambda now: now.maxsize == size,
-        words=("maxsize", "--maxsize", str(size)),
         undo=("maxsize", "--maxsize", str(database.maxsize)),
     )
 

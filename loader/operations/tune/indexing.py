@@ -1,40 +1,33 @@
 """Indexes of a database: lists and changes them, and shows what they cost, which ones searches use and which they lack.
 
 The searches come from slapd's log or from files of filters. Bytes and keys of each table are read from the data file.
-What the data file does not show is computed by building a sample of the entries: the share of each kind of index in a
-table that several kinds share, and the bytes of a table that does not exist yet.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
 from loader import backmdb, indexes, units
 from loader import config as glue
 from loader.config import Config, Database
-from loader.errors import EmptyInput, NotProven, UsageProblem
+from loader.errors import NotProven, UsageProblem
 from loader.indexes import Index, Indexes
 from loader.mdb import contents
 from loader.mdb.meta import DATA
-from loader.operations import made_with, sizing
-from loader.operations.build import native
-from loader.operations.sizing import TableForecast
+from loader.operations import made_with
 from loader.operations.tune import Outcome, Plan, State, Target, carry_out, require_stopped
 from loader.operations.verify import given_to_core
-from loader.progress import Meter, Progress
+from loader.progress import Progress
 from loader.server import configuration, private, tools
-from loader.sources import sampling, selection
-from loader.sources.sampling import Sample, SampleSize
+from loader.sources import selection
 from loader.sources.selection import SearchesFound, SearchGroup
 from loader.storage import files, held, temporary
 from loader.storage.files import Owner
@@ -46,7 +39,6 @@ _UNFINISHED = (
     "`ditseed verify --verify indexes` tells; to have it made anew, --remove it and --add it again"
 )
 _SYNC = frozenset(name.lower() for name in indexes.SYNC)
-_SAMPLE = SampleSize(10_000, 0.0)
 
 
 @dataclass(frozen=True)
@@ -137,6 +129,7 @@ def change_indexes(
 
 def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) -> Plan:
     present = indexes.parse(database.indexes)
+    lines = list(map(str, present.values())) or [""]
     wanted = wish.of(present)
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     grown = tuple(indexes.attributes_to_reindex(present, wanted))
@@ -144,16 +137,11 @@ def _plan(target: Target, database: Database, wish: IndexChange, reindex: bool) 
     lacked = indexes.lacking_for_sync(present)
     dropped = [index for index in indexes.lacking_for_sync(wanted) if index not in lacked]
 
-    def words(list_: Indexes) -> tuple[str, ...]:
-        lines = list(map(str, list_.values())) or [""]
-        return ("indexes", *(word for line in lines for word in ("--set", line)))
-
     return Plan(
         database=database,
         changes=target.changes(database, {"olcDbIndex": indexes.rewritten_lines(stored, wanted)}),
         holds=lambda now: indexes.same(indexes.parse(now.indexes), wanted),
-        words=words(wanted),
-        undo=words(present),
+        undo=("indexes", *(word for line in lines for word in ("--set", line))),
         index=grown,
         notes=(*_sync_notes(database, dropped), *_advice(target, database, grown, stale, reindex)),
     )
@@ -193,7 +181,7 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
         return ()  # slapd indexes the entries that are added to a new database
-    lines = [line for one in plan.changes if one.attribute == "olcDbIndex" for line in one.after]
+    lines = [line for change in plan.changes if change.attribute == "olcDbIndex" for line in change.after]
     both = indexes.added(indexes.parse(plan.database.indexes), map(str, indexes.parse(lines).values()))
     with_both = replace(plan.database, indexes=tuple(map(str, both.values())))
     try:
@@ -223,9 +211,9 @@ def _by_slapindex(config: Config, plan: Plan, directory: Path, progress: Progres
     added keys, and old indexes stay complete. Raises MapFull, ToolFailed."""
     owner = _owner(directory)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
-    for one in plan.changes:
-        chosen = made_with.only(one.after, plan.index) if one.attribute == "olcDbIndex" else None
-        settings[one.attribute] = chosen or [value.encode() for value in one.after]
+    for change in plan.changes:
+        chosen = made_with.only(change.after, plan.index) if change.attribute == "olcDbIndex" else None
+        settings[change.attribute] = chosen or [value.encode() for value in change.after]
     with (
         temporary.directory("index", configuration.tools_tmpdir()) as scratch,
         private.configured(config, plan.database, Path(scratch), settings) as copy,
@@ -256,7 +244,7 @@ class SearchSources:
         tuple[Path, ...],
         "--stats-log FILE",
         "slapd's log (loglevel stats), compressed or not, several times if need be: shows which indexes its searches "
-        "use, which searches have none, and what an index for them would take.",
+        "use, and which they lack.",
     ] = ()
     filters: Annotated[
         tuple[Path, ...], "--filters FILE", "The same for a file with a search filter on each line."
@@ -281,37 +269,26 @@ class IndexUse:
 
 
 @dataclass(frozen=True)
-class Unindexed:
-    """Searches that read every entry in their scope. `entries`, `seconds`: averages per search; None if not logged."""
-
-    filter: str
-    searches: int
-    lacking: tuple[str, ...]
-    entries: float | None
-    seconds: float | None
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A missing index. `searches`: number of searches that lack it. `seconds`: total time of those searches. `bytes`:
-    predicted size of its table; None if unknown."""
+class MissingIndex:
+    """`searches`: how many lack it. `seconds`: their total time. `filter`: of the search that takes longest in all."""
 
     index: str
     searches: int
     seconds: float
-    bytes: int | None
+    filter: str
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Searches of a database. `searches`: their number. `of_base`: further searches, of a single entry by its DN."""
+    """Searches of a database. `searches`: their number. `of_base`: further searches, of a single entry by its DN.
+    `unindexed`: searches that read every entry in their scope."""
 
     suffix: str
     searches: int
     of_base: int
+    unindexed: int
     indexes: tuple[IndexUse, ...]
-    unindexed: tuple[Unindexed, ...]
-    proposals: tuple[Proposal, ...]
+    missing: tuple[MissingIndex, ...]
     notes: tuple[str, ...]
 
 
@@ -322,20 +299,17 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
     with progress.step("searches") as meter:
         parts = selection.read(target.config, database, sources.logs, sources.filters, meter)
     groups = [group for part in parts for group in part.groups]
-    unindexed = sorted(
-        (group for group in groups if not group.indexed), key=lambda one: (-one.seconds, -one.searches, one.filter)
-    )
+    unindexed = [group for group in groups if not group.indexed]
     lacking: dict[tuple[str, str], list[SearchGroup]] = {}
-    for group in groups:
-        for index in () if group.indexed else group.lacking:
+    for group in unindexed:
+        for index in group.lacking:
             lacking.setdefault(index, []).append(group)
-    prices, unpriced = _prices(target, database, list(lacking), progress)
-    proposals = [
-        Proposal(
+    missing = [
+        MissingIndex(
             " ".join(index),
-            sum(one.searches for one in searches),
-            sum(one.seconds for one in searches),
-            prices.get(index[0].lower()),
+            sum(group.searches for group in searches),
+            sum(group.seconds for group in searches),
+            max(searches, key=lambda group: (group.seconds, group.searches)).filter,
         )
         for index, searches in lacking.items()
     ]
@@ -343,19 +317,10 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
         suffix=database.suffix,
         searches=sum(group.searches for group in groups),
         of_base=sum(part.of_base for part in parts),
+        unindexed=sum(group.searches for group in unindexed),
         indexes=tuple(_uses(backmdb.settings(target.config, database).indexes, groups)),
-        unindexed=tuple(
-            Unindexed(
-                group.filter,
-                group.searches,
-                tuple(map(" ".join, group.lacking)),
-                group.entries / group.answered if group.answered else None,
-                group.seconds / group.answered if group.seconds else None,
-            )
-            for group in unindexed
-        ),
-        proposals=tuple(sorted(proposals, key=lambda one: (-one.searches, one.index))),
-        notes=(*_search_notes(parts, groups), *unpriced),
+        missing=tuple(sorted(missing, key=lambda index: (-index.searches, index.index))),
+        notes=tuple(_search_notes(parts, groups)),
     )
 
 
@@ -369,25 +334,6 @@ def _uses(configured: Iterable[tuple[str, Sequence[str]]], groups: Sequence[Sear
         key = attribute.lower()
         for kind in kinds:
             yield IndexUse(attribute, kind, used[key, kind], kind == "eq" and key in _SYNC)
-
-
-def _prices(
-    target: Target, database: Database, wanted: Sequence[tuple[str, str]], progress: Progress
-) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Returns the predicted bytes of each attribute's table, from a sample built with the `wanted` indexes (empty for a
-    database of another host), and a note if the core cannot build the sample."""
-    directory = database.directory if target.local else None
-    if not wanted or directory is None or not (directory / DATA).exists():
-        return {}, ()
-    added = indexes.added(indexes.parse(database.indexes), map(" ".join, wanted))
-    try:
-        with progress.step("sample") as meter:
-            sample = sampling.of_database(directory, SampleSize(), meter)
-        with progress.step("build") as meter:
-            tables = _built(target, database, map(str, added.values()), sample, meter)
-    except (NotProven, EmptyInput) as error:
-        return {}, (f"what their tables would take is not known: {error}",)
-    return {name: table.bytes for name, table in tables.items()}, ()
 
 
 def _search_notes(parts: Sequence[SearchesFound], groups: Sequence[SearchGroup]) -> Iterator[str]:
@@ -411,23 +357,13 @@ def _search_notes(parts: Sequence[SearchesFound], groups: Sequence[SearchGroup])
 
 
 @dataclass(frozen=True)
-class KindCost:
-    """One kind of an index. `index`: as an argument of --remove. `bytes`: bytes of its keys; None if its share of a
-    common table is unknown. `unused`: no search uses it; None if no searches are known."""
-
-    index: str
-    bytes: int | None
-    unused: bool | None
-
-
-@dataclass(frozen=True)
 class IndexCost:
     """The index table of an attribute, shared by all kinds of its index.
 
     `indexes`: as configured; empty if the table is left from an earlier configuration. `share`: share of the bytes in
     use. `records`: number of records; each is an entry ID or one of the three values of a range. `ranges`: number of
-    keys that have become a range. `presence`: number of records of the presence key. `unused`: arguments of --remove
-    for what no search uses; None if no searches are known. `kinds`: costs of each kind of index in the table.
+    keys that have become a range. `unused`: arguments of --remove for what no search uses; None if no searches are
+    known.
     """
 
     attribute: str
@@ -437,9 +373,7 @@ class IndexCost:
     keys: int
     records: int
     ranges: int
-    presence: int
     unused: tuple[str, ...] | None
-    kinds: tuple[KindCost, ...]
 
     @property
     def is_unused(self) -> bool:
@@ -450,13 +384,11 @@ class IndexCost:
 
 @dataclass(frozen=True)
 class Costs:
-    """`used`: bytes of the file in use. `idlexp`: a key with more than 2^idlexp - 1 IDs is a range. `reckoned`: how the
-    bytes of kinds in a shared table were computed, or why they are unknown."""
+    """`used`: bytes of the file in use. `idlexp`: a key with more than 2^idlexp - 1 IDs is a range."""
 
     suffix: str
     used: int
     idlexp: int
-    reckoned: str | None
     tables: tuple[IndexCost, ...]
 
 
@@ -471,51 +403,29 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
     configured: dict[str, list[Index]] = {}
     for index in indexes.configured(database.indexes).values():
         configured.setdefault(index.key.partition(";")[0], []).append(index)
-    shared, reckoned = _shared(target, database, seen, configured, progress) if configured else ({}, None)
     unused = None
     if use is not None and use.searches:
-        unused = {(one.attribute.lower(), one.kind) for one in use.indexes if one.is_unused}
+        unused = {(index.attribute.lower(), index.kind) for index in use.indexes if index.is_unused}
 
     def cost(table: contents.IndexCost) -> IndexCost:
-        key, size = table.name.lower(), table.pages * seen.page_size
-        of_table = configured.get(key, ())
-        kinds = _kinds(of_table)
-        sizes = shared.get(key, [size] if len(kinds) == 1 else [None] * len(kinds))
+        of_table = configured.get(table.name.lower(), ())
         return IndexCost(
             attribute=table.name,
             indexes=tuple(map(str, of_table)),
-            bytes=size,
+            bytes=table.pages * seen.page_size,
             share=table.pages / seen.pages,
             keys=table.keys,
             records=table.records,
             ranges=table.ranges,
-            presence=table.presence,
             unused=None if unused is None else tuple(_removable(of_table, unused)),
-            kinds=tuple(
-                KindCost(name, part, None if unused is None else kind in unused)
-                for (kind, name), part in zip(kinds.items(), sizes, strict=True)
-            ),
         )
 
     return Costs(
         suffix=database.suffix,
         used=seen.pages * seen.page_size,
         idlexp=backmdb.idlexp(target.config),
-        reckoned=reckoned,
-        tables=tuple(sorted(map(cost, seen.tables), key=lambda one: (not one.is_unused, -one.bytes))),
+        tables=tuple(sorted(map(cost, seen.tables), key=lambda table: (not table.is_unused, -table.bytes))),
     )
-
-
-def _kinds(configured: Iterable[Index]) -> dict[tuple[str, str], str]:
-    """Returns (attribute in lower case, kind) -> argument of --remove. Words of olcDbIndex that add no keys are left
-    out; words for the same keys are one kind."""
-    kinds: dict[tuple[str, str], str] = {}
-    for index in configured:
-        for word in index.kinds:
-            if kind := backmdb.kind_of(index.attribute, word):
-                before = kinds.get((index.key, kind))
-                kinds[index.key, kind] = f"{before},{word}" if before else f"{index.attribute} {word}"
-    return kinds
 
 
 def _removable(configured: Iterable[Index], unused: set[tuple[str, str]]) -> Iterator[str]:
@@ -527,62 +437,3 @@ def _removable(configured: Iterable[Index], unused: set[tuple[str, str]]) -> Ite
             yield index.attribute
         elif gone:
             yield f"{index.attribute} {','.join(gone)}"
-
-
-def _shared(
-    target: Target,
-    database: Database,
-    seen: contents.IndexCosts,
-    configured: Mapping[str, Sequence[Index]],
-    progress: Progress,
-) -> tuple[dict[str, list[int]], str]:
-    """Returns, for each table (in lower case) that several kinds share, the bytes of each kind; and how they were
-    computed, or why they are unknown.
-
-    Most keys are hashes, so the kind of a key cannot be read from the file. Instead, a sample is built with each kind
-    alone, and the table's bytes are divided in proportion to the sizes of the sample's tables."""
-    assert database.directory is not None
-    tables = {table.name.lower(): table for table in seen.tables if table.pages}
-    names = {name: list(_kinds(configured.get(name, ())).values()) for name in tables}
-    names = {name: kinds for name, kinds in names.items() if len(kinds) > 1}
-    alone: dict[str, list[TableForecast]] = {name: [] for name in names}
-    try:
-        with progress.step("sample") as meter:
-            sample = sampling.of_database(database.directory, _SAMPLE, meter)
-        with progress.step("kinds") as meter:
-            for row in zip_longest(*names.values()):  # each build has one kind of every table
-                kinds = {name: kind for name, kind in zip(names, row, strict=True) if kind is not None}
-                forecasts = _built(target, database, kinds.values(), sample, meter)
-                for name in kinds:
-                    alone[name].append(forecasts[name])
-    except (NotProven, EmptyInput) as error:
-        return {}, f"what each kind of a table takes is not known: {error}"
-    sizes = {name: list(_divided(tables[name], seen.page_size, forecasts)) for name, forecasts in alone.items()}
-    part, whole = units.number(len(sample.names)), units.number(sample.total)
-    return sizes, f"each kind of a table is reckoned from {part} of {whole} entries"
-
-
-def _built(
-    target: Target, database: Database, lines: Iterable[str], sample: Sample, meter: Meter
-) -> dict[str, TableForecast]:
-    """Builds the sample with these indexes; returns the tables by name in lower case. Raises NotProven, EmptyInput."""
-    spec = native.sample_target(target.config, replace(database, indexes=tuple(lines)))
-    return {table.name.lower(): table for table in sizing.forecast(sample, spec, meter, timed=0.0).tables}
-
-
-def _divided(table: contents.IndexCost, page_size: int, alone: Sequence[TableForecast]) -> Iterator[int]:
-    """Yields the bytes of each kind. Keys arrive in random order, so their pages are ln 2 full on average. When a key's
-    IDs move from its page into a subtree, that page is left nearly empty. IDs ascend, so their pages are full."""
-    in_trees = table.tree_pages * page_size
-    own = table.pages * page_size - in_trees
-    full = [one.bytes - one.trees for one in alone]
-    loose = min(own, round(sum(full) / math.log(2)))
-    keys = _portions(loose, full)
-    emptied = _portions(own - loose, [one.with_tree for one in alone])
-    trees = _portions(in_trees, [one.trees for one in alone])
-    return (round(sum(parts)) for parts in zip(keys, emptied, trees, strict=True))
-
-
-def _portions(size: int, weights: Sequence[int]) -> list[float]:
-    total = sum(weights)
-    return [size * weight / total if total else size / len(weights) for weight in weights]

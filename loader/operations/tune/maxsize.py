@@ -31,6 +31,7 @@ from loader.storage import files, temporary
 SHORT = 1.5  # if maxsize is below 1.5 times the used bytes, a long reader (slapcat, a backup) can fill the map
 READER = 3600.0  # assumed seconds of the longest reader (slapcat, a backup, an export)
 LEAST_WRITES = 10.0  # assumed write transactions a second during that reader, if fewer are measured
+_SAMPLE = SampleSize()
 _ELSEWHERE = (
     "what is there now is not counted, for the files are on the host of slapd: "
     "add what `ditseed tune maxsize` shows there as used"
@@ -47,8 +48,6 @@ class MapUsage:
     maxsize: int
     map_size: int | None = None  # from the meta page or, for another host, from slapd's monitor
     used: int | None = None  # bytes of all pages ever used, free pages included
-    apparent: int | None = None
-    allocated: int | None = None
     free: int | None = None  # free bytes of the file system
     recommended: int | None = None
     notes: tuple[str, ...] = ()
@@ -87,12 +86,10 @@ def standing(database: Database, target: Target) -> MapUsage:
     except LoaderError as error:
         return replace(usage, notes=(str(error),))
     usage = usage.with_used(facts.used, facts.map_size)
-    file, free = meta.data_file(directory), files.free_bytes(directory)
-    allocated = files.allocated_bytes(file)
-    notes = usage.notes
-    if free < min(database.maxsize, round(facts.used * SHORT)) - allocated:
+    free, notes = files.free_bytes(directory), usage.notes
+    if free < min(database.maxsize, round(facts.used * SHORT)) - files.allocated_bytes(meta.data_file(directory)):
         notes = (*notes, "the file system is full before that headroom is")
-    return replace(usage, free=free, apparent=file.stat().st_size, allocated=allocated, notes=notes)
+    return replace(usage, free=free, notes=notes)
 
 
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
@@ -148,9 +145,9 @@ class Load:
     `growth`: expected growth after the load, as a share of the bytes in use then."""
 
     source: str
-    sample: SampleSize
     growth: float
     provider: Connection | None = None
+    sample: SampleSize = _SAMPLE
 
     @property
     def database(self) -> Path | None:
@@ -181,7 +178,7 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
         sample = load.take(database, meter)
     with progress.step("build") as meter:
         build = native.sample_target(target.config, database)
-        forecast = sizing.forecast(sample, build, meter, disk=directory)
+        forecast = sizing.forecast(sample, build, meter)
     used, stays, page_size = 0, 0, 0
     if directory is not None and (directory / meta.DATA).exists():
         with suppress(LoaderError):

@@ -29,8 +29,14 @@ class SyncSettings:
 def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
     """Returns the settings of the database of `suffix`, or of every mdb database."""
     return [
-        SyncSettings(one.suffix, one.nosync, one.env_flags, one.checkpoint, tuple(_notes(target.config, one)))
-        for one in target.databases(suffix)
+        SyncSettings(
+            database.suffix,
+            database.nosync,
+            database.env_flags,
+            database.checkpoint,
+            tuple(_notes(target.config, database)),
+        )
+        for database in target.databases(suffix)
     ]
 
 
@@ -45,16 +51,16 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
     if "nometasync" in database.env_flags:
         yield "nometasync: a crash of the host can lose the last transaction"
     for kind in SETTINGS:
-        for one in left(config, database, kind):
+        for lent in left(config, database, kind):
             yield (
-                f"{kind} is so since {one.taken} for {one.why or 'ditseed add'}, which was killed or has "
-                f"ended; the next start of ditseed here, or --apply, puts it back to {one.before}"
+                f"{kind} is so since {lent.taken} for {lent.why or 'ditseed add'}, which was killed or has "
+                f"ended; the next start of ditseed here, or --apply, puts it back to {lent.before}"
             )
-        for one in lease.lasting(leases.identity(config), kind):
-            if one.database == database.suffix:
-                why = f" for {one.why}" if one.why else ""
-                until = f", until {one.expires} or the next boot" if one.expires else ""
-                yield f"{kind} is lent since {one.taken}{why} ({one.by}){until}; before: {one.before}"
+        for lent in lease.lasting(leases.identity(config), kind):
+            if lent.database == database.suffix:
+                why = f" for {lent.why}" if lent.why else ""
+                until = f", until {lent.expires} or the next boot" if lent.expires else ""
+                yield f"{kind} is lent since {lent.taken}{why} ({lent.by}){until}; before: {lent.before}"
 
 
 @dataclass(frozen=True)
@@ -79,20 +85,19 @@ def change(target: Target, suffix: str | None, kind: str, value: str, apply: boo
         database=database,
         changes=target.changes(database, setting.wanted(database, value)),
         holds=lambda now: setting.of(now) == value and (other is setting or other.of(now) == other.of(database)),
-        words=("sync", f"--{kind}", value),
         undo=("sync", f"--{kind}", setting.of(database)),
         notes=("a crash of the host can now lose or damage the database",) if is_dangerous else (),
     )
     outcome = carry_out(target, plan, apply)
-    for one in left(target.config, database, kind) if apply else ():
-        if one.before == value:
-            lease.end(one)
+    for lent in left(target.config, database, kind) if apply else ():
+        if lent.before == value:
+            lease.end(lent)
     return outcome
 
 
 def left(config: Config, database: Database, kind: str) -> list[Lease]:
     """Returns the leases of this setting that killed runs have left or that have expired."""
-    return [one for one in lease.left(leases.identity(config), kind) if one.database == database.suffix]
+    return [lent for lent in lease.left(leases.identity(config), kind) if lent.database == database.suffix]
 
 
 def _flags(database: Database) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from loader.errors import ConfigRefused, FileUnsafe, LeaseStands, Locked
+from loader.errors import ConfigRefused, LeaseStands, Locked
 from loader.run import lease
-from loader.run.lease import Change, Lease, Outcome, ServerIdentity, recorded
+from loader.run.lease import Lease, ServerIdentity
 from tests.support import leases
 
 
@@ -20,68 +20,6 @@ from tests.support import leases
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DITSEED_STATE_DIR", str(tmp_path / "state"))
     return tmp_path / "state"
-
-
-def entry(attribute: str = "olcDbMaxSize", before: str = "1", after: str = "2") -> Change:
-    return Change("/slapd.d", "dc=a", attribute, (before,), (after,), "ditseed tune", "undo")
-
-
-def test_nothing_was_changed_yet() -> None:
-    assert lease.changes() == []
-
-
-def test_it_is_written_before_the_change_and_closed_after_it(state: Path) -> None:
-    with recorded(entry(), entry("olcDbNoSync")):
-        assert [one.outcome for one in lease.changes()] == [Outcome.UNKNOWN] * 2
-    found = lease.changes()
-    assert [one.outcome for one in found] == [Outcome.DONE] * 2
-    assert (found[0].before, found[0].after, found[0].undo) == (("1",), ("2",), "undo")
-    assert found[0].time.endswith("+00:00")
-    assert stat.S_IMODE((state / "changes.log").stat().st_mode) == 0o600
-    assert stat.S_IMODE(state.stat().st_mode) == 0o700
-
-
-def test_a_change_that_failed_says_so(state: Path) -> None:
-    with pytest.raises(ZeroDivisionError), recorded(entry()):
-        raise ZeroDivisionError("no")
-    assert [one.outcome for one in lease.changes()] == [Outcome.FAILED]
-    assert '"reason": "no"' in (state / "changes.log").read_text()
-
-
-def test_secrets_are_blanked(state: Path) -> None:
-    with recorded(entry("olcRootPW", "hidden-1", "hidden-2"), entry("x", 'credentials="hidden-3"')):
-        pass
-    text = (state / "changes.log").read_text()
-    assert "hidden" not in text
-    assert "***" in text
-
-
-def test_a_killed_process_leaves_an_unknown_end(state: Path) -> None:
-    code = (
-        "import os; from loader.run.lease import Change, recorded\n"
-        "one = Change('t', 'dc=a', 'x', (), (), 'c')\n"
-        "with recorded(one): os.kill(os.getpid(), 9)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    assert [one.outcome for one in lease.changes()] == [Outcome.UNKNOWN]
-
-
-def test_a_line_cut_by_a_crash_harms_no_other(state: Path) -> None:
-    with recorded(entry()):
-        pass
-    with (state / "changes.log").open("a") as file:
-        file.write('0123 {"kind": "change", "name": "cut')
-    with recorded(entry(after="3")):
-        pass
-    assert [(one.after, one.outcome) for one in lease.changes()] == [(("2",), Outcome.DONE), (("3",), Outcome.DONE)]
-
-
-def test_what_cannot_be_written_down_is_not_changed(state: Path) -> None:
-    state.mkdir()
-    (state / "changes.log").mkdir()
-    with pytest.raises(FileUnsafe), recorded(entry()):
-        pytest.fail("the change was made")
-    assert (state / "changes.log").is_dir()
 
 
 LEASE = Lease("nosync", "ldapi:///", "dc=a", "undo it", before="off")
