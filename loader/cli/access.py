@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from loader.cli.options import keep_strongest, refuse_given
 from loader.errors import NO_SECRETS, UsageProblem
-from loader.server.options import Connection, Sasl
+from loader.server.options import Connection
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -121,18 +121,8 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
     # A name without a password binds anonymously at some servers, and not at all at others (RFC 4513, 5.1.2).
     if account.bind_dn and not (account.mechanism or password or account.password_file):
         raise UsageProblem(reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W to be asked")
-    bind = account if isinstance(account, Bind) else None
-    names = _OF_SASL if bind else _OF_SASL[:2]
-    return Connection(
-        uri=account.uri if isinstance(account, Server) else uri,
-        bind_dn=account.bind_dn,
-        password_file=account.password_file,
-        password=password,
-        mechanism=account.mechanism,
-        sasl=Sasl(*(getattr(account, name) for name in names)),
-        start_tls=account.start_tls,
-        base=bind.base if bind else None,
-    )
+    given = {one.name: getattr(account, one.name) for one in fields(Connection) if hasattr(account, one.name)}
+    return Connection(**{"uri": uri, **given, "password": password})
 
 
 def providers_of(servers: Servers) -> tuple[Connection, tuple[Connection, ...]]:
@@ -153,7 +143,7 @@ def second_of(first: Connection, account: DataclassInstance, prefix: str = "cons
         bind_dn=bind_dn or first.bind_dn,
         password_file=password_file or first.password_file,
         mechanism=mechanism or (None if bind_dn else first.mechanism),
-        sasl=replace(first.sasl, authcid=None) if bind_dn else first.sasl,
+        authcid=None if bind_dn else first.authcid,
     )
 
 

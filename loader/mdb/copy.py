@@ -27,7 +27,7 @@ from loader._native import Counters, PageBlock, PageBlocks, Seen
 from loader.errors import FULL, BackupDamaged, NoReflink, NoSpace, StreamBroken, StreamRefused, SystemFailed
 from loader.ldif import with_counters
 from loader.mdb import meta
-from loader.mdb.snapshot import CopyableSnapshot, image
+from loader.mdb.snapshot import Snapshot, image
 from loader.piped import beside
 from loader.progress import Meter
 from loader.storage import files
@@ -48,10 +48,7 @@ class Sizes:
 
     @classmethod
     def of(cls, path: Path) -> Sizes:
-        return cls.told(path.stat())
-
-    @classmethod
-    def told(cls, status: os.stat_result) -> Sizes:
+        status = path.stat()
         return cls(status.st_size, status.st_blocks * 512)
 
 
@@ -93,7 +90,7 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
     seen, shared = None, False
     try:
         with image(source) as held:
-            status = held.path.stat()
+            size, mode = Sizes.of(held.path), held.path.stat().st_mode & 0o777
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             if how.compact:
                 compact(held.path, partial, held.page, meter)
@@ -111,15 +108,15 @@ def hot_copy(source: Path, target: Path, meter: Meter, how: CopyMode = CopyMode(
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    facts, sizes, mode = meta.read_meta(partial), Sizes.told(status), status.st_mode & 0o777
-    return Copied(partial, facts, sizes, Sizes.of(partial), mode, shared, None if shared else seen, how.compact)
+    facts, seen = meta.read_meta(partial), None if shared else seen
+    return Copied(partial, facts, size, Sizes.of(partial), mode, shared, seen, how.compact)
 
 
 _CANNOT_SHARE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 _SHARE = 0x40049409  # FICLONE, linux/fs.h
 
 
-def _share(held: CopyableSnapshot, partial: Path) -> bool:
+def _share(held: Snapshot, partial: Path) -> bool:
     """Makes the copy a reflink of the source. Returns False if the file system cannot share blocks between them."""
     with held.path.open("rb") as source, partial.open("r+b", buffering=0) as copy:
         try:
@@ -298,7 +295,7 @@ class PageStream:
     """A compacted snapshot in pieces, to be read once and to the end. `head`: both meta pages, set only when the last
     piece has been read. `entries`: number of entries in the snapshot."""
 
-    def __init__(self, blocks: PageBlocks, head: Future[bytes], held: CopyableSnapshot) -> None:
+    def __init__(self, blocks: PageBlocks, head: Future[bytes], held: Snapshot) -> None:
         self._blocks, self._head = blocks, head
         self.facts = held.facts
         self.head_bytes = 2 * held.facts.page_size
@@ -315,7 +312,7 @@ class PageStream:
 
 
 @contextmanager
-def paged(held: CopyableSnapshot, size: int, meter: Meter) -> Iterator[PageStream]:
+def paged(held: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
     """Yields a snapshot in pieces of `size` bytes, a multiple of 64 KiB: without free pages, in key order, and checked
     while it is read. `meter` counts the reading. Raises MdbDamaged."""
     blocks = PageBlocks(size)

@@ -10,7 +10,7 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,13 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.mdb import isolated, meta
-from loader.storage import held, temporary
+from loader.storage import files, held, temporary
 from loader.storage.files import Owner
 
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as key and as value
 MANY = 512  # named tables; slapd allows 128 or 256
-_TOLD_WITHIN = 1.0  # seconds; a writer updates lock.mdb just after the meta page
+_LAG = 1.0  # seconds; a writer updates lock.mdb just after the meta page
 
 UNHEEDED = "it was written to while it was read, by a process that does not use its lock.mdb"
 
@@ -81,7 +81,7 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
         plain.register(shown, place)
         _open.add(identity)
         try:
-            with _heeded(environment, path):
+            with afterwards(lambda: _require_heeded(environment, path), (lmdb.Error, LoaderError)):
                 yield environment
         finally:
             environment.close()
@@ -90,30 +90,28 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
 
 
 @contextmanager
-def _heeded(environment: Environment, path: Path) -> Iterator[None]:
-    """Raises LockUnheeded after the body if a writer has not used lock.mdb. A new transaction takes its ID from
-    lock.mdb, so the ID then lags behind the meta page of the data file."""
+def afterwards(check: Callable[[], None], errors: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Runs `check` after the body, also if the body raises one of `errors`, whose cause the check may raise."""
     try:
         yield
-    except (lmdb.Error, LoaderError):
-        _require_heeded(environment, path)
+    except errors:
+        check()
         raise
-    _require_heeded(environment, path)
+    check()
 
 
 def _require_heeded(environment: Environment, path: Path) -> None:
+    """Raises LockUnheeded if a writer has not used lock.mdb. A new transaction takes its ID from lock.mdb, so the ID
+    then lags behind the meta page of the data file."""
     written = meta.read_meta(path).txnid
-    until = time.monotonic() + _TOLD_WITHIN
-    while written > _told(environment):
+    until = time.monotonic() + _LAG
+    while True:
+        with environment.begin() as transaction:
+            if written <= int(transaction.id()):
+                return
         if time.monotonic() > until:
             raise LockUnheeded(path=path, reason=UNHEEDED)
         time.sleep(0.001)
-
-
-def _told(environment: Environment) -> int:
-    """Returns the ID of the last transaction, as recorded in lock.mdb."""
-    with environment.begin() as transaction:
-        return int(transaction.id())
 
 
 @contextmanager
@@ -145,17 +143,12 @@ def alone(directory: Path) -> Iterator[Path]:
         if (place / LOCK).exists():
             lock = os.open(place / LOCK, os.O_RDWR | os.O_CLOEXEC)
             stack.callback(os.close, lock)
-            _lock_alone(lock, directory)
+            try:  # the lock that liblmdb gives the first process to open an environment (mdb_env_excl_lock)
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            except (BlockingIOError, PermissionError):
+                raise TargetInUse(path=directory, process="") from None
         yield place
         _tell_lock(place)
-
-
-def _lock_alone(lock: int, directory: Path) -> None:
-    """Takes the lock that liblmdb gives the first process to open an environment (`mdb_env_excl_lock`)."""
-    try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-    except (BlockingIOError, PermissionError):
-        raise TargetInUse(path=directory, process="") from None
 
 
 def _tell_lock(place: Path) -> None:
@@ -174,7 +167,7 @@ def _prepare_lock(directory: held.Directory, data: Path) -> None:
     except FileExistsError:
         return
     except PermissionError:
-        owner = meta.owner_of(data)
+        owner = files.owner_name(data)
         raise NotPermitted(action="make lock.mdb in", path=directory.name, owner=owner) from None
     except OSError:
         return  # read-only file system: liblmdb works without lock.mdb
@@ -207,7 +200,7 @@ def _ours(error: Exception, path: Path) -> LoaderError:
     if "Read-only" in words:
         return ReadOnly(path=path)
     if "Permission denied" in words:
-        return NotPermitted(action="open", path=path, owner=meta.owner_of(path))
+        return NotPermitted(action="open", path=path, owner=files.owner_name(path))
     if "No space left" in words:
         return NoSpace(path=path, lack=FULL)
     if "Input/output error" in words:

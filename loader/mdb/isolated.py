@@ -123,19 +123,13 @@ def finish(child: Child, origin: Path) -> None:
         return
     for line in child.words:
         if line.startswith(_ERROR):
-            raise _revived(line.removeprefix(_ERROR))
+            name, facts = json.loads(line.removeprefix(_ERROR))
+            kind: type[LoaderError] = getattr(errors, name)
+            raise kind(**facts)
     if -status in _CRASHES:
-        name = signal.Signals(-status).name
-        reason = f"reading it ended with {name}: the file was cut, or cannot be read, or lies"
+        reason = f"reading it ended with {signal.Signals(-status).name}: the file was cut, or cannot be read, or lies"
         raise MdbDamaged(path=origin, reason=reason)
     child.check()
-
-
-def _revived(text: str) -> LoaderError:
-    name, facts = json.loads(text)
-    kind: type[LoaderError] = getattr(errors, name)
-    assert issubclass(kind, LoaderError)
-    return kind(**facts)
 
 
 # --- in the child process --------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def read_meta(place: Path) -> MetaPage:
     except FileNotFoundError:
         raise NoSuchPath(path=path) from None
     except PermissionError:
-        raise NotPermitted(action="read", path=path, owner=owner_of(path)) from None
+        raise NotPermitted(action="read", path=path, owner=files.owner_name(path)) from None
     except OSError as error:
         raise SystemFailed(path=path, reason=error.strerror) from error
     _log.info("%s: %s in use, transaction %d", plain.with_operator_paths(str(path)), units.size(page.used), page.txnid)
@@ -106,15 +106,7 @@ def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
 def system_error(number: int, path: Path) -> LoaderError:
     """Returns the LoaderError for an errno that the native core reported."""
     if number in (errno.EACCES, errno.EPERM):
-        return NotPermitted(action="open", path=path, owner=owner_of(path))
+        return NotPermitted(action="open", path=path, owner=files.owner_name(path))
     if number in FULL_ERRNOS:
         return NoSpace(path=path, lack=FULL)
     return SystemFailed(path=path, reason=os.strerror(number))
-
-
-def owner_of(path: Path) -> str:
-    """Returns the name of the owner, for messages."""
-    try:
-        return path.owner()
-    except (OSError, KeyError):
-        return "its owner"

@@ -75,7 +75,9 @@ def _taken(found: bytes, descriptor: int, path: Path) -> Iterator[Slot]:
     for at in range(_START, len(found) - _LINE + 1, _LINE):
         txnid, pid = _SLOT.unpack_from(found, at)
         if pid:
-            yield Slot(pid, None if txnid == _IDLE else txnid, _is_alive(descriptor, pid))
+            # A living reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid).
+            is_alive = holders.lock_holder(descriptor, pid) is not None
+            yield Slot(pid, None if txnid == _IDLE else txnid, is_alive)
 
 
 def capacity(directory: Path) -> int:
@@ -99,11 +101,6 @@ def _padded(size: int) -> int:
 
 
 _START = _padded(_HEAD.size + _MUTEX + 12) + _padded(_MUTEX)  # offset of the first slot
-
-
-def _is_alive(descriptor: int, pid: int) -> bool:
-    """Whether process `pid` runs: a reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid)."""
-    return holders.lock_holder(descriptor, pid) is not None
 
 
 def clear(directory: Path) -> int:

@@ -19,8 +19,9 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -28,7 +29,7 @@ from loader import csn, dn
 from loader._native import Contents
 from loader.errors import LockUnheeded, MdbBusy, MdbDamaged, NoCommonMoment
 from loader.mdb import isolated, meta
-from loader.mdb.environment import UNHEEDED, Environment, Transaction, explained, opened
+from loader.mdb.environment import UNHEEDED, Environment, Transaction, afterwards, explained, opened
 from loader.storage import files, holders
 from loader.storage.held import checked_file
 
@@ -36,43 +37,38 @@ if TYPE_CHECKING:
     from loader.child import Child
 
 _log = logging.getLogger(__name__)
+_PERHAPS_UNHEEDED = (MdbBusy, MdbDamaged)  # what a reader meets if a writer ignores lock.mdb
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A data file in which no page of the snapshot of transaction `txn`, or of a later one, is overwritten."""
+    """A data file in which no page of the snapshot of transaction `txn`, or of a later one, is overwritten. `page`: the
+    snapshot's meta page, without which it cannot be copied."""
 
     path: Path
     txn: int
+    page: bytes = b""
 
-    def entries(self) -> int:
-        """Returns the number of records in id2e; 0 without that table."""
-        with meta.explained(self.path):
-            return _entries(Contents(self.path, txn=self.txn))
-
-
-@dataclass(frozen=True)
-class CopyableSnapshot:
-    """A snapshot that can be copied. `page`: its meta page; `facts`: the parsed meta page."""
-
-    path: Path
-    page: bytes
-    facts: meta.MetaPage
+    @cached_property
+    def facts(self) -> meta.MetaPage:
+        return meta.of_page(self.page, str(self.path))
 
     @property
     def head(self) -> bytes:
         """Both meta pages of an uncompacted copy, written identically: LMDB can start from either."""
         return self.facts.of_copy()
 
+    @contextmanager
+    def contents(self) -> Iterator[Contents]:
+        """Yields the contents of the snapshot; without `page`, perhaps of a later one."""
+        with meta.explained(self.path):
+            yield Contents(self.path, meta=self.page) if self.page else Contents(self.path, txn=self.txn)
+
     def entries(self) -> int:
         """Returns the number of records in id2e; 0 without that table."""
-        with meta.explained(self.path):
-            return _entries(Contents(self.path, meta=self.page))
-
-
-def _entries(contents: Contents) -> int:
-    record = contents.tables.get("id2e")
-    return record.entries if record else 0
+        with self.contents() as contents:
+            record = contents.tables.get("id2e")
+        return record.entries if record else 0
 
 
 @contextmanager
@@ -83,35 +79,31 @@ def held(place: Path, clears: bool = True) -> Iterator[Snapshot]:
     Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnheeded.
     """
     txn = meta.read_meta(place).txnid
-    if not place.is_dir():
+    if place.is_dir():
+        with slot(place) as reader:
+            yield reader.take("slot" if clears else "look")
+    else:
         with checked_file(place) as path:
             yield Snapshot(path, txn)
-        return
-    with slot(place) as reader:
-        reader.take("slot" if clears else "look")
-        yield Snapshot(reader.path, reader.txn)
 
 
 @contextmanager
-def image(place: Path) -> Iterator[CopyableSnapshot]:
+def image(place: Path) -> Iterator[Snapshot]:
     """Like `held`, but for an environment directory only, and the snapshot can be copied. Also raises MdbBusy."""
     with slot(place) as reader:
-        reader.take("image")
-        yield reader.image()
+        yield reader.take("image")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Slot:
     """A child process with a reader slot of the environment directory `place`. `path`: the data file, through an open
-    descriptor. `txn`, `page`: transaction and meta page of the latest snapshot."""
+    descriptor."""
 
     place: Path
     path: Path
     child: Child
-    txn: int = 0
-    page: bytes = b""
 
-    def take(self, what: Literal["slot", "image", "look"]) -> None:
+    def take(self, what: Literal["slot", "image", "look"]) -> Snapshot:
         """Replaces the previous snapshot by the current one. `what`: "image" also reads its meta page; "look" does not
         release the slots of dead processes."""
         assert self.child.process.stdin is not None
@@ -123,14 +115,7 @@ class Slot:
         if not line:
             isolated.finish(self.child, meta.data_file(self.place))
         answer = json.loads(line)
-        self.txn, self.page = answer["txn"], bytes.fromhex(answer["page"])
-
-    def image(self) -> CopyableSnapshot:
-        """Returns the latest snapshot, which must have been taken as "image"."""
-        return CopyableSnapshot(self.path, self.page, meta.of_page(self.page, str(self.path)))
-
-    def explained(self) -> AbstractContextManager[None]:
-        return meta.explained(meta.data_file(self.place), self.path)
+        return Snapshot(self.path, answer["txn"], bytes.fromhex(answer["page"]))
 
 
 @contextmanager
@@ -139,25 +124,20 @@ def slot(place: Path) -> Iterator[Slot]:
     if place.is_dir():
         holders.require_heeded(place)
     with isolated.started(_hold, place) as child:
-        assert child.process.stdin is not None
+        stdin = child.process.stdin
+        assert stdin is not None
+
+        def release() -> None:
+            stdin.close()
+            isolated.finish(child, meta.data_file(place))
+
         try:
-            with checked_file(meta.data_file(place)) as path:
+            with afterwards(release, _PERHAPS_UNHEEDED), checked_file(meta.data_file(place)) as path:
                 yield Slot(place, path, child)
-        except (MdbBusy, MdbDamaged):  # perhaps a writer ignores lock.mdb: then LockUnheeded
-            _release(child, place)
-            raise
         finally:  # a slot that is not released blocks the reuse of pages
             with suppress(BrokenPipeError):
-                child.process.stdin.close()
+                stdin.close()
             child.process.wait()
-        _release(child, place)
-
-
-def _release(child: Child, place: Path) -> None:
-    """Ends the child process, which releases its slot. Raises LockUnheeded if a writer did not use lock.mdb."""
-    assert child.process.stdin is not None
-    child.process.stdin.close()
-    isolated.finish(child, meta.data_file(place))
 
 
 @contextmanager
@@ -166,17 +146,13 @@ def unlocked(place: Path) -> Iterator[None]:
     ignores lock.mdb is found before the body runs, or if the file changed meanwhile and nobody has lock.mdb locked."""
     holders.require_heeded(place)
     before = meta.read_meta(place).txnid
-    try:
+
+    def require_unwritten() -> None:
+        if meta.read_meta(place).txnid != before and holders.locker(place) is None:
+            raise LockUnheeded(path=meta.data_file(place), reason=UNHEEDED)
+
+    with afterwards(require_unwritten, _PERHAPS_UNHEEDED):
         yield
-    except (MdbBusy, MdbDamaged):  # perhaps a writer ignores lock.mdb: then LockUnheeded
-        _require_unwritten(place, before)
-        raise
-    _require_unwritten(place, before)
-
-
-def _require_unwritten(place: Path, before: int) -> None:
-    if meta.read_meta(place).txnid != before and holders.locker(place) is None:
-        raise LockUnheeded(path=meta.data_file(place), reason=UNHEEDED)
 
 
 # --- several databases at one moment ---------------------------------------------------------------
@@ -202,45 +178,43 @@ class AccessLog:
 @contextmanager
 def images(
     places: Sequence[Path], logs: Sequence[AccessLog] = (), patience: float = PATIENCE
-) -> Iterator[list[CopyableSnapshot]]:
+) -> Iterator[list[Snapshot]]:
     """Yields the snapshots of environment directories, in use or not, in the order of `places`. Raises NoCommonMoment
     after `patience` seconds, and what `image` raises."""
     with ExitStack() as stack:
         slots = {place: stack.enter_context(slot(place)) for place in places}
-        _take_together(slots, logs, patience)
+        snapshots = _take_together(slots, logs, patience)
         for log in logs:
-            if not _has_csn_index(slots[log.database]):
+            if not _has_csn_index(snapshots[log.database]):
                 text = "%s has no index of entryCSN, so it is not known whether its accesslog has the same last write"
                 _log.warning(text, log.suffix)
-        yield [slots[place].image() for place in places]
+        yield [snapshots[place] for place in places]
 
 
-def _take_together(slots: dict[Path, Slot], logs: Sequence[AccessLog], patience: float) -> None:
-    first = dict.fromkeys(log.log for log in logs)
-    rest = [place for place in slots if place not in first]
+def _take_together(slots: dict[Path, Slot], logs: Sequence[AccessLog], patience: float) -> dict[Path, Snapshot]:
+    logs_first = dict.fromkeys([*(log.log for log in logs), *slots])
     end = time.monotonic() + patience
     while True:
-        for place in (*first, *rest):
-            slots[place].take("image")
-        behind = next((log for log in logs if not _agrees(log, slots)), None)
+        snapshots = {place: slots[place].take("image") for place in logs_first}
+        behind = next((log for log in logs if not _agrees(log, snapshots)), None)
         if behind is None:
-            return
+            return snapshots
         if time.monotonic() > end:
             raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
 
 
-def _has_csn_index(reader: Slot) -> bool:
-    with reader.explained():
-        return _ENTRY_CSN in Contents(reader.path, meta=reader.page).tables
+def _has_csn_index(snapshot: Snapshot) -> bool:
+    with snapshot.contents() as contents:
+        return _ENTRY_CSN in contents.tables
 
 
-def _agrees(log: AccessLog, slots: dict[Path, Slot]) -> bool:
+def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
     """Whether the log's snapshot has all writes of the database's. If slapd writes nothing, waits `_IDLE` seconds."""
-    database = slots[log.database]
+    database = snapshots[log.database]
     if not _has_csn_index(database):
         return True
     end = time.monotonic() + (_IDLE if holders.holder(log.log) is not None else 0.0)
-    while (write := _first_write(slots[log.log], log.suffix)) is None:
+    while (write := _first_write(snapshots[log.log], log.suffix)) is None:
         if time.monotonic() > end:
             return True
         time.sleep(_LOOK)
@@ -248,17 +222,17 @@ def _agrees(log: AccessLog, slots: dict[Path, Slot]) -> bool:
     server = csn.server_id(text)
     if kind not in _LEAVE_CSN or server is None:
         return False
-    with database.explained():
-        newest = csn.by_server(Contents(database.path, meta=database.page).newest_csns(text))
+    with database.contents() as contents:
+        newest = csn.by_server(contents.newest_csns(text))
     return newest.get(server, "") < text
 
 
-def _first_write(reader: Slot, suffix: str) -> tuple[str, str] | None:
+def _first_write(log: Snapshot, suffix: str) -> tuple[str, str] | None:
     """Returns reqType and entryCSN of the first write below `suffix` that was logged after the snapshot of the log, or
     None. The entry IDs of a log ascend with time."""
-    with reader.explained():
-        after = Contents(reader.path, meta=reader.page).last_id()
-        contents = Contents(reader.path, txn=reader.txn)
+    with log.contents() as contents:
+        after = contents.last_id()
+    with replace(log, page=b"").contents() as contents:
         while entries := contents.first_values(after, ["reqType", "reqDN", _ENTRY_CSN], _MOST):
             for _, (kind, name, text) in entries:
                 if kind in _WRITES and text and dn.is_below(name, suffix):

@@ -120,14 +120,7 @@ def require_readable(path: Path) -> None:
 def _require_access(path: Path) -> None:
     needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
     if os.path.lexists(path) and not os.access(path, needed):
-        raise NotPermitted(action="read", path=path, owner=_owner(path))
-
-
-def _owner(path: Path) -> str:
-    try:
-        return path.owner()
-    except KeyError:
-        return str(path.stat().st_uid)  # the user ID belongs to another host or container
+        raise NotPermitted(action="read", path=path, owner=files.owner_name(path))
 
 
 def tools_tmpdir() -> str | None:
@@ -150,15 +143,11 @@ def text_of(entries: Sequence[Entry]) -> bytes:
     for name, attributes in entries:
         text += ldif_line("dn", name.encode()) + "\n"
         for key, texts in attributes.items():
-            text += "".join(f"{ldif_line(key, _written(key, one))}\n" for one in texts)
+            if key.lower() == "olcdbdirectory":
+                texts = [os.fsencode(values.as_single(os.fsdecode(one))) for one in texts]
+            text += "".join(f"{ldif_line(key, one)}\n" for one in texts)
         text += "\n"
     return text.encode()
-
-
-def _written(name: str, value: bytes) -> bytes:
-    if name.lower() != "olcdbdirectory":
-        return value
-    return os.fsencode(values.as_single(os.fsdecode(value)))
 
 
 def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None) -> None:
@@ -261,30 +250,23 @@ def read_compiled_schema(source: Config) -> list[Entry]:
 
 
 def of_modules(source: Config) -> list[Entry]:
-    """Returns what slapcat prints for a slapd.conf that only loads the modules. Raises ConfigUnreadable if it fails."""
+    """Returns what slapcat prints for a slapd.conf that only loads the modules, in slapd's order; each module entry may
+    have its own path. Raises ConfigUnreadable if slapcat fails."""
+    lines = [
+        " ".join([keyword, *map(values.as_line, words)]) + "\n"
+        for name, _ in source.entries
+        for keyword, setting in (("modulepath", "olcModulePath"), ("moduleload", "olcModuleLoad"))
+        for words in source.reader(name).words(setting)
+    ]
     with temporary.directory("schema", tools_tmpdir()) as place:
         text, converted = Path(place, "slapd.conf"), Path(place, "slapd.d")
-        text.write_bytes(os.fsencode("".join(f"{line}\n" for line in _lines(source))))
+        text.write_bytes(os.fsencode("".join(lines)))
         converted.mkdir(mode=0o700)
         try:
             found = tools.configuration("-f", str(text), "-F", str(converted))
         except ToolFailed as error:
             raise ConfigUnreadable(path=source.path, reason=error.facts["reason"]) from error
     return [entry for entry in entries_of(found, source.path) if entry[0].lower() == ROOT]
-
-
-def _lines(source: Config) -> Iterator[str]:
-    """Yields slapd.conf lines that load the modules in slapd's order; each module entry may have its own path."""
-    for name, _ in source.entries:
-        found = source.reader(name)
-        for path in found.words("olcModulePath"):
-            yield _line("modulepath", path)
-        for module in found.words("olcModuleLoad"):
-            yield _line("moduleload", module)
-
-
-def _line(keyword: str, said: Sequence[str]) -> str:
-    return " ".join([keyword, *map(values.as_line, said)])
 
 
 # --- acceptance ------------------------------------------------------------------------------------------------------

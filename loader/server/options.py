@@ -17,23 +17,6 @@ from loader.storage import files, held
 
 
 @dataclass(frozen=True)
-class Sasl:
-    """The parameters of SASL mechanisms except the password: ldapsearch's -U -X -R -O -N."""
-
-    authcid: str | None = None
-    authzid: str | None = None
-    realm: str | None = None
-    properties: str | None = None  # "minssf=56,..." (ldap.conf(5), SASL_SECPROPS)
-    as_written: bool = False  # take the server's name from the URI, not from DNS
-
-    def options(self) -> tuple[str, ...]:
-        """Returns the command line options."""
-        given = {"-U": self.authcid, "-X": self.authzid, "-R": self.realm, "-O": self.properties}
-        words = [word for letter, value in given.items() if value for word in (letter, value)]
-        return (*words, *(["-N"] if self.as_written else []))
-
-
-@dataclass(frozen=True)
 class Connection:
     """The options of a connection. None: libldap's files and variables decide (ldap.conf, ~/.ldaprc, LDAPURI, LDAPBASE
     ...). The password is in a file or, if typed at a prompt, in memory; it never appears in an argument list.
@@ -44,7 +27,11 @@ class Connection:
     password_file: str | None = None
     password: str | None = None
     mechanism: str | None = None  # SASL; "EXTERNAL" for ldapi
-    sasl: Sasl = Sasl()
+    authcid: str | None = None  # this and what follows are parameters of SASL: ldapsearch's -U -X -R -O -N
+    authzid: str | None = None
+    realm: str | None = None
+    properties: str | None = None  # "minssf=56,..." (ldap.conf(5), SASL_SECPROPS)
+    as_written: bool = False  # take the server's name from the URI, not from DNS
     start_tls: int = 0  # 1 try (-Z), 2 demand (-ZZ)
     base: str | None = None
 
@@ -54,38 +41,31 @@ class Connection:
     @property
     def who(self) -> str:
         if self.mechanism:
-            named = f" as {self.sasl.authcid}" if self.sasl.authcid else ""
+            named = f" as {self.authcid}" if self.authcid else ""
             return f"SASL {self.mechanism}{named}"
         return self.bind_dn or "anonymous"
 
-    @property
-    def authcid(self) -> str | None:
-        """Returns the SASL authentication identity: -U, else -D."""
-        return self.sasl.authcid or self.bind_dn
-
     def identity(self) -> dict[str, object]:
         """Returns the identifying options, without secrets, for the catalogue and manifests."""
-        sasl = {"authcid": self.sasl.authcid, "authzid": self.sasl.authzid}
-        return {
-            "uri": self.uri,
-            "bind_dn": self.bind_dn,
-            "mechanism": self.mechanism,
-            "base": self.base,
-            **{name: value for name, value in sasl.items() if value},
-        }
+        always = {name: getattr(self, name) for name in ("uri", "bind_dn", "mechanism", "base")}
+        return always | {name: value for name in ("authcid", "authzid") if (value := getattr(self, name))}
 
     def options(self, uri: str | None = None) -> tuple[str, ...]:
         """Returns the options for another command line; for a typed password, -W, which prompts again."""
-        where = uri or self.uri
-        words = ["-H", where] if where else []
+        with_value = {
+            "-H": uri or self.uri,
+            "-Y": self.mechanism,
+            "-D": self.bind_dn,
+            "-U": self.authcid,
+            "-X": self.authzid,
+            "-R": self.realm,
+            "-O": self.properties,
+            "-y": self.password_file,
+        }
+        words = [word for letter, value in with_value.items() if value for word in (letter, value)]
         words += ["-" + "Z" * self.start_tls] if self.start_tls else []
-        words += ["-Y", self.mechanism] if self.mechanism else []
-        words += ["-D", self.bind_dn] if self.bind_dn else []
-        words += self.sasl.options()
-        if self.password_file:
-            words += ["-y", self.password_file]
-        elif self.password is not None:
-            words.append("-W")
+        words += ["-N"] if self.as_written else []
+        words += ["-W"] if self.password is not None and not self.password_file else []
         return tuple(words)
 
     def secret(self) -> bytes | None:

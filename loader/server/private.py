@@ -78,71 +78,42 @@ def configured(
 def _entries(
     source: Config, database: Database, settings: Mapping[str, Values], nowhere: Path, superior: Database
 ) -> Iterator[Entry]:
-    own = _only(_named(source, _CONFIG), _EVERYWHERE)
-    yield _made("cn=config", ("olcGlobal",), {"cn": [b"config"], **own})
+    def of_first(pattern: re.Pattern[str], names: Sequence[str]) -> dict[str, Values]:
+        return _only(next((found for name, found in source.entries if pattern.match(name)), {}), names)
+
+    yield _entry("cn=config", "", ("olcGlobal",), of_first(_CONFIG, _EVERYWHERE))
     for name, attributes in source.entries:
+        rdn, _, parent = name.partition(",")
         if _MODULE.match(name):
-            loads = _only(attributes, ("cn", *for_tools("olcModuleList")))
-            yield _made(name, ("olcModuleList",), loads)
+            yield _entry(rdn, parent, ("olcModuleList",), _only(attributes, ("cn", *for_tools("olcModuleList"))))
         if _SCHEMA.match(name):
-            definitions = _only(attributes, ("cn", *schema.DEFINITIONS))
-            yield _made(name, ("olcSchemaConfig",), definitions)
-    sizes = _only(_named(source, _MDB), for_tools("olcMdbBkConfig"))
-    if sizes:
-        yield _made(
-            "olcBackend={0}mdb,cn=config", ("olcBackendConfig", "olcMdbBkConfig"), {"olcBackend": [b"{0}mdb"], **sizes}
-        )
-    yield _made(
-        "olcDatabase={-1}frontend,cn=config",
-        ("olcDatabaseConfig", "olcFrontendConfig"),
-        {"olcDatabase": [b"{-1}frontend"], **_only(_named(source, _FRONTEND), _EVERYWHERE)},
-    )
-    yield from _databases(source, database, settings, nowhere, superior)
-
-
-def _named(source: Config, pattern: re.Pattern[str]) -> Mapping[str, Values]:
-    """Returns the attributes of the first entry whose DN matches `pattern`."""
-    return next((found for name, found in source.entries if pattern.match(name)), {})
-
-
-def _databases(
-    source: Config, database: Database, settings: Mapping[str, Values], nowhere: Path, superior: Database
-) -> Iterator[Entry]:
-    """Yields the database, after placeholders for the databases below it, so that slapadd refuses those entries."""
-    number = 1
-    for suffix in config.suffixes_below(source, database):
-        yield _made(
-            f"olcDatabase={{{number}}}ldif,cn=config",  # built into every slapd; opens nothing until it is used
-            ("olcDatabaseConfig", "olcLdifConfig"),
-            {
-                "olcDatabase": [f"{{{number}}}ldif".encode()],
-                "olcSuffix": [suffix.encode()],
-                "olcDbDirectory": [bytes(nowhere)],
-            },
-        )
-        number += 1
-    entry_dn = f"olcDatabase={{{number}}}mdb,cn=config"
-    yield _made(
-        entry_dn,
-        ("olcDatabaseConfig", "olcMdbConfig"),
-        {
-            "olcDatabase": [f"{{{number}}}mdb".encode()],
-            **_only(_attributes(source, database), for_tools("olcDatabaseConfig", "olcMdbConfig")),
-            **_as_superior(source, superior, database),
-            **settings,
-        },
-    )
-    kept = [name for name, there in schema.effects(source, superior).items() if there]
+            yield _entry(rdn, parent, ("olcSchemaConfig",), _only(attributes, ("cn", *schema.DEFINITIONS)))
+    if sizes := of_first(_MDB, for_tools("olcMdbBkConfig")):
+        yield _entry("olcBackend={0}mdb", "cn=config", ("olcBackendConfig", "olcMdbBkConfig"), sizes)
+    frontend = of_first(_FRONTEND, _EVERYWHERE)
+    yield _entry("olcDatabase={-1}frontend", "cn=config", ("olcDatabaseConfig", "olcFrontendConfig"), frontend)
+    # The database comes after placeholders for the databases below it, so that slapadd refuses those entries. back-ldif
+    # is built into every slapd, and opens nothing until it is used.
+    suffixes = list(config.suffixes_below(source, database))
+    for number, suffix in enumerate(suffixes, 1):
+        below = {"olcSuffix": [suffix.encode()], "olcDbDirectory": [bytes(nowhere)]}
+        yield _entry(f"olcDatabase={{{number}}}ldif", "cn=config", ("olcDatabaseConfig", "olcLdifConfig"), below)
+    rdn = f"olcDatabase={{{len(suffixes) + 1}}}mdb"
+    own = {
+        **_only(_attributes(source, database), for_tools("olcDatabaseConfig", "olcMdbConfig")),
+        **_as_superior(source, superior, database),
+        **settings,
+    }
+    yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), own)
+    kept = [name for name, applies in schema.effects(source, superior).items() if applies]
     for place, (overlay, its_class) in enumerate(_OVERLAYS[name] for name in kept):
-        named = f"{{{place}}}{overlay}"
-        yield _made(f"olcOverlay={named},{entry_dn}", ("olcOverlayConfig", its_class), {"olcOverlay": [named.encode()]})
+        yield _entry(f"olcOverlay={{{place}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", its_class), {})
 
 
 def _as_superior(source: Config, superior: Database, database: Database) -> dict[str, Values]:
     if superior.entry_dn == database.entry_dn:
         return {}
-    found = _only(_attributes(source, superior), _OF_SUPERIOR)
-    return {**dict.fromkeys(_OF_SUPERIOR, ()), **found}
+    return {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(_attributes(source, superior), _OF_SUPERIOR)}
 
 
 def _attributes(source: Config, database: Database) -> Mapping[str, Values]:
@@ -155,9 +126,11 @@ def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, V
     return {name: found[name.lower()] for name in names if found.get(name.lower())}
 
 
-def _made(name: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
-    named = {key: values for key, values in attributes.items() if values}
-    return name, {"objectClass": [one.encode() for one in classes], **named}
+def _entry(rdn: str, parent: str, classes: Sequence[str], attributes: Mapping[str, Values]) -> Entry:
+    """Returns an entry with the value of its RDN, and without attributes that have no values."""
+    name, _, value = rdn.partition("=")
+    named = {name: [value.encode()], **{key: values for key, values in attributes.items() if values}}
+    return f"{rdn},{parent}".rstrip(","), {"objectClass": [one.encode() for one in classes], **named}
 
 
 # --- slapd -----------------------------------------------------------------------------------------------------------

@@ -137,9 +137,16 @@ def entries(server: Session, suffix: str, sampled: bool) -> int | None:
 
 def _by_sample(server: Session, suffix: str) -> int | None:
     """Estimates the count from the lowest entryUUIDs. None unless twice the range has about twice the entries."""
+
+    def count(bits: int) -> int | None:
+        """Returns the number of entries with the lowest 1/2^bits of all entryUUIDs; None beyond a limit."""
+        where = f"(entryUUID<={(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff)"
+        found, whole = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
+        return len(found) if whole else None
+
     try:
         for bits in _STEPS:
-            one, two = (_count(server, suffix, _below(bits - more)) for more in (0, 1))
+            one, two = count(bits), count(bits - 1)
             if one is None or two is None:
                 return None
             if one >= _ENOUGH:
@@ -148,16 +155,6 @@ def _by_sample(server: Session, suffix: str) -> int | None:
     except LoaderError:
         pass
     return None
-
-
-def _below(bits: int) -> str:
-    """Returns the filter for the lowest 1/2^bits of all entryUUIDs; 8 bits are 1/256."""
-    return f"(entryUUID<={(1 << 32 - bits) - 1:08x}-ffff-ffff-ffff-ffffffffffff)"
-
-
-def _count(server: Session, suffix: str, where: str) -> int | None:
-    found, whole = server.first(suffix, _MOST_COUNTED, ["1.1"], where, _SECONDS)
-    return len(found) if whole else None
 
 
 # --- subschema -------------------------------------------------------------------------------------------------------
@@ -201,7 +198,9 @@ def subschema(server: Session) -> SubschemaInfo:
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
         contexts=tuple(_texts(root.get("namingcontexts", []))),
         protected=tuple(name.lower() for one in types if one.no_user_mod for name in one.names),
-        aliases=tuple((other.lower(), one.names[0].lower()) for one in types for other in _others(one)),
+        aliases=tuple(
+            (other.lower(), one.names[0].lower()) for one in types if one.names for other in (*one.names[1:], one.oid)
+        ),
         openldap=_OPENLDAP in root.get("objectclass", []),
         naming=tuple(_naming(types)),
         memberof=not known or "olcmemberofmemberad" in known,
@@ -229,48 +228,36 @@ def is_openldap(server: Session) -> bool:
 
 def object_classes(server: Session) -> Iterator[str]:
     """Yields the first name of each object class whose definition can be parsed."""
-    root = server.read("", ["subschemaSubentry"])
+    for _, text in _definitions(server, server.read("", ["subschemaSubentry"]), "objectClasses"):
+        try:
+            names = ObjectClass(text).names
+        except Exception:  # python-ldap raises errors of many types, as in `_types`
+            continue
+        yield from names[:1]
+
+
+def _definitions(server: Session, root: Attributes, kind: str) -> Iterator[tuple[str, str]]:
+    """Yields the DN of the subschema and the text of each definition of that kind."""
     for place in _texts(root.get("subschemasubentry", [])):
-        found = server.read(place, ["objectClasses"], "(objectClass=subschema)")
-        for text in _texts(found.get("objectclasses", [])):
-            try:
-                names = ObjectClass(text).names
-            except Exception:  # python-ldap raises errors of many types, as in `_type`
-                continue
-            yield from names[:1]
+        entry = server.read(place, [kind], "(objectClass=subschema)")
+        for text in _texts(entry.get(kind.lower(), [])):
+            yield place, text
 
 
 def _types(server: Session, root: Attributes) -> Iterator[AttributeType]:
-    for place in _texts(root.get("subschemasubentry", [])):
-        found = server.read(place, ["attributeTypes"], "(objectClass=subschema)")
-        for text in _texts(found.get("attributetypes", [])):
-            yield _type(text, server.uri, place)
-
-
-def _type(text: str, uri: str, place: str) -> AttributeType:
-    """Parses a definition. Raises SchemaUnreadable if that fails. python-ldap raises exceptions of many types, such as
-    AssertionError; without an exception the result may still lack the OID."""
-    try:
-        found = AttributeType(text)
-        whole = _is_whole(found, text)
-    except Exception as error:
-        raise SchemaUnreadable(uri=uri, place=place, definition=text[:_SHOWN]) from error
-    if not whole:
-        raise SchemaUnreadable(uri=uri, place=place, definition=text[:_SHOWN])
-    return found
-
-
-def _is_whole(one: AttributeType, text: str) -> bool:
-    """Returns True if the OID (some servers use words for OIDs) and the names are valid. Names must be in quotes (RFC
-    4512), which python-ldap does not check."""
-    words = all(_WORD.fullmatch(word) for word in (one.oid, *one.names))
-    return words and all(f"'{name}'" in text for name in one.names)
-
-
-def _others(one: AttributeType) -> Sequence[str]:
-    """Returns the names of an attribute type after the first, and its OID; nothing for a type without names."""
-    names: Sequence[str] = (*one.names[1:], one.oid)
-    return names if one.names else ()
+    """Parses the definitions of attribute types. Raises SchemaUnreadable if that fails. python-ldap raises exceptions
+    of many types, such as AssertionError, or none for a missing OID (some servers use words for OIDs) and for names
+    without quotes (RFC 4512)."""
+    for place, text in _definitions(server, root, "attributeTypes"):
+        unreadable = SchemaUnreadable(uri=server.uri, place=place, definition=text[:_SHOWN])
+        try:
+            one = AttributeType(text)
+            is_whole = all(_WORD.fullmatch(word) for word in (one.oid, *one.names))
+        except Exception as error:
+            raise unreadable from error
+        if not is_whole or not all(f"'{name}'" in text for name in one.names):
+            raise unreadable
+        yield one
 
 
 def _naming(types: Sequence[AttributeType]) -> Iterator[str]:

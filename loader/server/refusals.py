@@ -8,9 +8,8 @@ import re
 import shlex
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,26 +19,70 @@ import ldap
 from loader import values
 from loader.errors import (
     BadCredentials,
+    ConnectionLost,
     KerberosFailed,
     LimitTooLow,
     LoaderError,
     NoMechanism,
+    NoSuchBase,
     Referred,
+    ServerRefused,
     TlsFailed,
     TooWeak,
     UsageProblem,
 )
-from loader.server.options import Connection, asserted, external, find_database, line, searching
+from loader.server.options import Connection, external, find_database, line, searching
 
 if TYPE_CHECKING:
     from loader.server.session import Session
+
+# --- result codes ----------------------------------------------------------------------------------------------------
+
+
+_PASSING = (51, 52)  # busy, unavailable; a server that is shutting down also returns them
+_NO_SUCH_OBJECT, _REFERRAL = 32, 10
+# Limits that end a search, by result code (slapd.conf(5), limits).
+LIMITS = {3: "the time limit", 4: "the size limit", 11: "a limit on paged or unindexed searches"}
+_EXPLAINING = ("read ", "whoami")  # the operations of `refused` itself, which are not explained in turn
+_ANONYMOUS = "anonymous"
+
+Reach = Callable[[], AbstractContextManager["Session"]]
+
+
+def refused(
+    connection: Connection, uri: str, operation: str, base: str, result: int, reason: str, reach: Reach
+) -> LoaderError:
+    """Returns the error for a result code. `operation`: "bind", or words for the message. `reach`: gives a session that
+    can say more: the account's DN, which a SASL bind does not return, and the suffixes."""
+    if error := _bind_error(connection, uri, result, reason, operation == "bind"):
+        return error
+    if result == _REFERRAL:
+        uris = re.findall(r"ldap[is]?://[^\s/,]*", reason)
+        provider = ", ".join(dict.fromkeys(uris)) or "another server, which it does not name"
+        return Referred(uri=uri, operation=operation, provider=provider)
+    if result in _PASSING:
+        return ConnectionLost(uri=uri, reason=reason)
+    if result != _NO_SUCH_OBJECT and result not in LIMITS:
+        return ServerRefused(uri=uri, operation=operation, reason=reason)
+    who, suffix, suffixes = connection.who if connection.mechanism else connection.bind_dn or _ANONYMOUS, base, ""
+    if operation not in _EXPLAINING:
+        with suppress(LoaderError), reach() as server:
+            suffixes = ", ".join(server.naming_contexts())
+            suffix = server.context_of(base)
+            who = server.who_am_i() or _ANONYMOUS
+    if result == _NO_SUCH_OBJECT:
+        return NoSuchBase(uri=uri, base=base, who=connection.who, known=suffixes or "none that can be seen")
+    return LimitTooLow(
+        uri=uri, limit=LIMITS[result], who=who, reason=reason, commands=tuple(_commands(uri, suffix, who))
+    )
+
 
 # --- bind ------------------------------------------------------------------------------------------------------------
 
 
 # Result codes: RFC 4511, A.1; negative codes are libldap's own (ldap.h).
 _LOCAL_ERROR, _AUTH_UNKNOWN = -2, -6
-REFERRAL, _INVALID_DN = 10, 34
+_INVALID_DN = 34
 _NOT_SUPPORTED, _OTHER = 7, 80  # authMethodNotSupported
 _WEAK = (8, 13)  # strongerAuthRequired, confidentialityRequired
 # inappropriateAuthentication, invalidCredentials, insufficientAccessRights (no permission to act as another identity)
@@ -71,7 +114,7 @@ _KEYTAB = (
 )
 
 
-def bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> LoaderError | None:
+def _bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> LoaderError | None:
     """Returns the error for a failure that concerns the account, None for other failures. `result`: the result code.
     `reason`: text with the diagnostic message. `binding`: True if the bind failed; later only TooWeak is possible.
     """
@@ -109,13 +152,6 @@ def _credentials_advice(connection: Connection) -> str:
     )
 
 
-def referred(uri: str, operation: str, reason: str) -> Referred:
-    """Returns the error for a referral. `reason`: libldap's or the core's message; both contain the URIs."""
-    uris = re.findall(r"ldap[is]?://[^\s/,]*", reason)
-    provider = ", ".join(dict.fromkeys(uris)) or "another server, which it does not name"
-    return Referred(uri=uri, operation=operation, provider=provider)
-
-
 def _advice(reason: str) -> str:
     for words, advice in _KERBEROS:
         if any(word in reason for word in words):
@@ -141,103 +177,37 @@ def _offered(uri: str) -> str:
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-# Result codes of a search that a limit ended, with the limit for each code (slapd.conf(5), limits).
-LIMITS = {3: "the time limit", 4: "the size limit", 11: "a limit on paged or unindexed searches"}
-_SETTING, _ANONYMOUS = "olcLimits", "anonymous"
 _LIFTED = (
     "size.soft=unlimited size.hard=unlimited size.unchecked=unlimited size.pr=unlimited "
     "size.prtotal=unlimited time.soft=unlimited time.hard=unlimited"
 )
+# Shell: the existing values without {n}. ldapsearch prints values that are not ASCII in base64.
+_OTHERS = (
+    'while read -r NAME RULE; do case $NAME in olcLimits:) ;; olcLimits::) RULE=$(printf %s "$RULE" | base64 -d) ;; '
+    "*) continue ;; esac; printf 'olcLimits: %s\\n' \"${RULE#*\\}}\"; done"
+)
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """A database's limits in cn=config. `limits`: olcLimits values with numbers. `kept`: changes survive a restart."""
-
-    entry_dn: str
-    limits: tuple[bytes, ...]
-    kept: bool
-
-
-def limit_error(
-    connection: Connection, uri: str, base: str, reason: str, status: int, server: Session | None = None
-) -> LimitTooLow:
-    """Returns the error for a limit, with commands that lift it. `server`: a session for reading the current limits and
-    the account's DN, which a SASL bind does not return; None if no session is available."""
-    identity, suffix, known = connection.who if connection.mechanism else connection.bind_dn or _ANONYMOUS, base, None
-    if server is not None:
-        with suppress(LoaderError):  # the server may not support "Who am I?"
-            identity = server.who_am_i() or _ANONYMOUS
-        with suppress(LoaderError):  # the server may not show cn=config
-            suffix = server.context_of(base)
-            known = _database(server, suffix)
-    lines = tuple(_commands(uri, suffix, identity, known))
-    return LimitTooLow(uri=uri, limit=LIMITS[status], who=identity, reason=reason, commands=lines)
-
-
-def _database(server: Session, suffix: str) -> _Limits | None:
-    """Returns the limits of the database with that suffix; None if the account may not read them."""
-    entries = server.find("cn=config", f"(olcSuffix={asserted(suffix)})", [_SETTING])
-    if not entries:
-        return None
-    entry_dn, entry = entries[0]
-    kept = not server.matches("cn=config", "(&(olcConfigFile=*)(!(olcConfigDir=*)))")
-    return _Limits(entry_dn, tuple(entry.get(_SETTING.lower(), ())), kept)
-
-
-def _commands(uri: str, suffix: str, identity: str, known: _Limits | None) -> Iterator[str]:
-    """Yields lines to paste into a shell on the server's host."""
+def _commands(uri: str, suffix: str, identity: str) -> Iterator[str]:
+    """Yields lines to paste into a shell on the server's host. They replace all limits, with the new one first: the
+    first that matches applies, and an added value stays behind the others until a restart (bconfig.c, CFG_LIMITS)."""
     subject = f'dn.exact="{identity}"'
+    others = _OTHERS
     if identity == _ANONYMOUS:
         yield "# This is for whoever does not bind: better bind, as an account of its own."
         subject = identity
+        others += f" | sed '/^olcLimits: {identity} /d'"  # slapd accepts no second one
     elif "=" not in identity or identity.startswith("SASL "):
         yield "# Put the DN that `ldapwhoami` says, with the same -H, -Y and -U, in the place of DN."
         subject = 'dn.exact="DN"'
-    value = f"{{0}}{subject} {_LIFTED}".encode()
-    if known is None:
-        yield from _found_there(uri, suffix, value)
-    else:
-        yield f"ldapmodify {external(uri)} <<'EOF'"
-        yield line("dn", known.entry_dn.encode())
-        yield "changetype: modify"
-        yield f"{'replace' if known.limits else 'add'}: {_SETTING}"  # `add` keeps values that may be hidden
-        yield from _first_of(value, [one for one in known.limits if not _is_same(one, subject)])
-        yield "EOF"
-    if known is None or not known.kept:
-        yield "# Where it runs on a slapd.conf: there, before all other `limits` of that database, and restart it:"
-        yield f"# limits {values.as_line(subject.replace(chr(34), ''))} {_LIFTED}"
-
-
-def _is_same(limits: bytes, subject: str) -> bool:
-    """Returns True for an existing rule for anonymous, which must be removed: slapd accepts no second one."""
-    return subject == _ANONYMOUS and values.unordered(limits.decode()).startswith(f"{subject} ")
-
-
-def _first_of(value: bytes, others: Sequence[bytes]) -> Iterator[str]:
-    """Yields LDIF lines for all limits with `value` first: slapd applies the first matching rule. An added value would
-    stay behind the others until a restart (bconfig.c, CFG_LIMITS), so all values are replaced."""
-    yield line(_SETTING, value)
-    for place, other in enumerate(others, 1):
-        rest = values.unordered(other.decode("utf-8", "surrogateescape"))
-        yield line(_SETTING, f"{{{place}}}{rest}".encode("utf-8", "surrogateescape"))
-
-
-def _found_there(uri: str, suffix: str, value: bytes) -> Iterator[str]:
-    """Yields the commands for an account that may not read cn=config: the shell finds the database's entry."""
-    shown = f'{searching(uri)} "$DB" -s base {_SETTING}'
-    taken = ""
     yield find_database(uri, suffix)
-    if value.startswith(b"{0}anonymous "):
-        yield f"OLD=$({shown} | sed -n 's/^{_SETTING}: \\({{[0-9]*}}anonymous .*\\)/\\1/p')"
-        taken = f"""[ -z "$OLD" ] || printf 'delete: {_SETTING}\\n{_SETTING}: %s\\n-\\n' "$OLD"; """
-    head = "printf 'dn: %s\\nchangetype: modify\\n' \"$DB\"; " + taken
-    yield f"{{ {head}cat <<'EOF'; }} | ldapmodify {external(uri)}"
-    yield f"add: {_SETTING}"
-    yield line(_SETTING, value)
+    yield f'OLD=$({searching(uri)} "$DB" -s base olcLimits) &&'
+    yield "{ printf 'dn: %s\\nchangetype: modify\\nreplace: olcLimits\\n' \"$DB\"; cat <<'EOF'"
+    yield line("olcLimits", f"{subject} {_LIFTED}".encode())
     yield "EOF"
-    yield shown
-    yield "# Where that shows other limits too, restart slapd: until then it minds the new one last."
+    yield f"printf '%s\\n' \"$OLD\" | {others}; }} | ldapmodify {external(uri)}"
+    yield "# Where it runs on a slapd.conf: there, before all other `limits` of that database, and restart it:"
+    yield f"# limits {values.as_line(subject.replace(chr(34), ''))} {_LIFTED}"
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------
@@ -310,14 +280,12 @@ def _why(scheme: str, host: str, port: int) -> tuple[str, str]:
                 return "", CERTIFICATE
     except ssl.SSLCertVerificationError as error:
         return f"certificate refused: {error.verify_message}", CERTIFICATE
-    except ssl.SSLEOFError:  # the server closed the connection, which need not be due to TLS
-        return in_clear if scheme == "ldaps" and _answers_in_clear(host, port) else ("", CERTIFICATE)
-    except ssl.SSLError as error:
+    except OSError as error:
         if scheme == "ldaps" and _answers_in_clear(host, port):
             return in_clear
-        return f"handshake failed: {error.reason or error}", CERTIFICATE
-    except OSError:
-        return in_clear if scheme == "ldaps" and _answers_in_clear(host, port) else ("", CERTIFICATE)
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return f"handshake failed: {error.reason or error}", CERTIFICATE
+        return "", CERTIFICATE  # a closed connection need not be due to TLS
 
 
 def _answers_in_clear(host: str, port: int) -> bool:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import ldap
@@ -45,7 +45,6 @@ Entries = list[tuple[str, Attributes]]
 Result = TypeVar("Result")
 
 LIMITS_MET = (ldap.SIZELIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED)
-_PASSING = (ldap.BUSY, ldap.UNAVAILABLE)  # temporary errors; a server that is shutting down also returns them
 # The first two: libldap's results for a failed handshake. The third: a server's answer to an unsupported StartTLS.
 _MAYBE_TLS = (ldap.SERVER_DOWN, ldap.CONNECT_ERROR, ldap.PROTOCOL_ERROR)
 _ALL = "(objectClass=*)"
@@ -86,7 +85,6 @@ class Session:
         self.uri = connection.uri or configured.removesuffix("/??base")
         self._given_up = given_up
         self._waits = False  # a thread is inside libldap; still True after a timeout
-        self._explains = False
         try:
             self._ldap = ldap.initialize(self.uri)
         except ldap.LDAPError:
@@ -143,7 +141,7 @@ class Session:
         if isinstance(error, ldap.TIMEOUT):
             # libldap also applies TIMEOUT and NETWORK_TIMEOUT of ldap.conf, and does not report which of them expired.
             reason = f"{operation}: no answer within {seconds:.0f} s"
-        result = facts.get("result", 0)
+        result = facts.get("result", getattr(error, "errnum", 0))
         # A non-negative result code comes from the server (libldap's own are negative), so TLS is working.
         maybe_tls = isinstance(error, _MAYBE_TLS) or (result < 0 and refusals.speaks_of_tls(reason))
         if maybe_tls and (failed := refusals.tls_failure(self.uri, self.connection.start_tls, reason)):
@@ -151,28 +149,7 @@ class Session:
         if isinstance(error, ldap.SERVER_DOWN | ldap.CONNECT_ERROR | ldap.TIMEOUT):
             lost = ServerDown if operation == "bind" else ConnectionLost
             return lost(uri=self.uri, reason=reason)
-        if isinstance(error, _PASSING):
-            return ConnectionLost(uri=self.uri, reason=reason)
-        if isinstance(error, ldap.REFERRAL):
-            return refusals.referred(self.uri, operation, reason)
-        refused = refusals.bind_error(self.connection, self.uri, result, reason, operation == "bind")
-        if refused:
-            return refused
-        if isinstance(error, ldap.NO_SUCH_OBJECT):
-            known = ", ".join(self.naming_contexts()) or "none that can be seen"
-            return NoSuchBase(uri=self.uri, base=base, who=self.connection.who, known=known)
-        if isinstance(error, LIMITS_MET):
-            return self._limit_met(base, reason, facts.get("result", 11))
-        return ServerRefused(uri=self.uri, operation=operation, reason=reason)
-
-    def _limit_met(self, base: str, reason: str, result: int) -> LoaderError:
-        """Returns the LoaderError for a limit. `_explains` stops the recursion if the query here meets a limit too."""
-        server = None if self._explains else self
-        self._explains = True
-        try:
-            return refusals.limit_error(self.connection, self.uri, base, reason, result, server)
-        finally:
-            self._explains = server is None
+        return refusals.refused(self.connection, self.uri, operation, base, result, reason, lambda: nullcontext(self))
 
     def converse(self, operation: str, talk: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
         """Returns what `talk` returns for python-ldap's connection. `limit`: seconds; 0 means the usual timeout."""
@@ -213,11 +190,12 @@ class Session:
     def _search(
         self, base: str, scope: int, where: str, attributes: Sequence[str], controls: Sequence[Any] = _AS_STORED
     ) -> list[Any]:
-        def ask() -> list[Any]:
-            found: list[Any] = self._ldap.search_ext_s(base, scope, where, list(attributes), serverctrls=controls)
-            return found
-
-        return self._asking(f"{'read' if scope == ldap.SCOPE_BASE else 'search'} {base}", ask, base)
+        operation = f"{'read' if scope == ldap.SCOPE_BASE else 'search'} {base}"
+        arguments = (base, scope, where, list(attributes))
+        entries: list[Any] = self._asking(
+            operation, lambda: self._ldap.search_ext_s(*arguments, serverctrls=controls), base
+        )
+        return entries
 
     def read(self, dn: str, attributes: Sequence[str] = ("*", "+"), where: str = _ALL) -> Attributes:
         """Returns an entry, which may be a referral object; {} if `where` does not match it. Raises NoSuchBase."""
@@ -531,23 +509,25 @@ def _configured(option: int) -> float | None:
 def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
     """Binds with SASL. For a missing option the value of ldap.conf applies; libldap stores that value, but the caller
     must pass it to SASL. Raises UsageProblem for unusable options, and python-ldap's own errors."""
-    sasl = connection.sasl
-    if sasl.as_written:
+    if connection.as_written:
         handle.set_option(ldap.OPT_X_SASL_NOCANON, 1)
-    if sasl.properties is not None:
+    if connection.properties is not None:
         try:
-            handle.set_option(ldap.OPT_X_SASL_SECPROPS, sasl.properties)
+            handle.set_option(ldap.OPT_X_SASL_SECPROPS, connection.properties)
         except (ldap.LDAPError, ValueError):
-            reason = f"-O {sasl.properties}: libldap knows no such security properties"
+            reason = f"-O {connection.properties}: libldap knows no such security properties"
             raise UsageProblem(reason=reason) from None
     try:
         password = (connection.secret() or b"").decode()
     except UnicodeDecodeError:
         raise UsageProblem(reason="the password is not UTF-8, which SASL wants") from None
     answers = {
-        ldap.sasl.CB_AUTHNAME: connection.authcid or handle.get_option(ldap.OPT_X_SASL_AUTHCID) or "",
-        ldap.sasl.CB_USER: sasl.authzid or handle.get_option(ldap.OPT_X_SASL_AUTHZID) or "",
-        ldap.sasl.CB_GETREALM: sasl.realm or handle.get_option(ldap.OPT_X_SASL_REALM) or "",
+        ldap.sasl.CB_AUTHNAME: connection.authcid
+        or connection.bind_dn
+        or handle.get_option(ldap.OPT_X_SASL_AUTHCID)
+        or "",
+        ldap.sasl.CB_USER: connection.authzid or handle.get_option(ldap.OPT_X_SASL_AUTHZID) or "",
+        ldap.sasl.CB_GETREALM: connection.realm or handle.get_option(ldap.OPT_X_SASL_REALM) or "",
         ldap.sasl.CB_PASS: password,
     }
     handle.sasl_interactive_bind_s("", ldap.sasl.sasl(answers, mechanism))

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from loader import child, plain, slapd_conf, values
@@ -208,18 +208,12 @@ def _each(place: Path) -> Iterator[int]:
     for path, _, names in os.walk(place, topdown=False):
         with held.opened(Path(path)) as directory:
             for name in names:
-                with _opened(directory, name) as descriptor:
+                descriptor = directory.open(name)
+                try:
                     yield descriptor
+                finally:
+                    os.close(descriptor)
             yield directory.descriptor
-
-
-@contextmanager
-def _opened(directory: held.Directory, name: str) -> Iterator[int]:
-    descriptor = directory.open(name)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 # --- version ---------------------------------------------------------------------------------------------------------

@@ -78,7 +78,9 @@ def compare_sample(server: Session, base: str, wanted: Wanted = None) -> Visibil
     if schema is None:
         return None
     known = overlays_of(server, server.context_of(base))
-    sight = VisibilityReport(_subject(server), tells_overlays=bool(known))
+    who = server.who_am_i()
+    subject = f'dn.exact="{who}"' if who else "anonymous"
+    sight = VisibilityReport(subject, tells_overlays=bool(known))
     sight.distorting = overlays.overlays_that_change_searches(known)
     for name in _chosen(_SampleSearches(server, base), schema, sight):
         try:
@@ -103,11 +105,6 @@ def _schema(server: Session) -> SubSchema | None:
     if not all(found.get(name.lower()) for name in asked):
         return None
     return SubSchema({name: found[name.lower()] for name in asked})
-
-
-def _subject(server: Session) -> str:
-    who = server.who_am_i()
-    return f'dn.exact="{who}"' if who else "anonymous"
 
 
 def overlays_of(server: Session, base: str) -> list[str]:
@@ -160,7 +157,10 @@ def _chosen(searching: _SampleSearches, schema: SubSchema, sight: VisibilityRepo
     for name, entry in _sampled(searching, sight):
         kind = frozenset(value.lower() for value in entry.get("objectclass", []))
         places.setdefault((dn.key(dn.parent(name)), kind), name)
-    return list(dict.fromkeys([*_holders(searching, schema), *places.values()]))[:_LOOKS]
+    # The values of secrets need not be readable.
+    secrets = (secret for secret in SECRETS if schema.get_obj(AttributeType, secret) is not None)
+    holders = [name for secret in secrets for name, _ in searching.found(_OF_EACH, f"({secret}=*)")]
+    return list(dict.fromkeys([*holders, *places.values()]))[:_LOOKS]
 
 
 def _sampled(searching: _SampleSearches, sight: VisibilityReport) -> Iterator[tuple[str, Attributes]]:
@@ -180,27 +180,16 @@ def _sampled(searching: _SampleSearches, sight: VisibilityReport) -> Iterator[tu
 def _is_always_alone(server: Session, container: str) -> bool:
     """Returns True if several checks all show no child. A single check can mislead: the last child may just have been
     deleted, and other children may come and go."""
+    one_level = ldap.SCOPE_ONELEVEL
     return all(
         server.matches(container, "(hasSubordinates=TRUE)")
         and len(server.first(container, 2, _KIND)[0]) == 1
-        and not _has_subentries(server, container)
+        and not (  # ordinary searches omit subentries (RFC 3672)
+            server.offers_subentries(container)
+            and server.find(container, "(objectClass=*)", scope=one_level, subentries=True)
+        )
         for _ in range(_OF_EACH)
     )
-
-
-def _has_subentries(server: Session, container: str) -> bool:
-    """Returns True if the container has subentries, which ordinary searches omit (RFC 3672)."""
-    one_level = ldap.SCOPE_ONELEVEL
-    return server.offers_subentries(container) and bool(
-        server.find(container, "(objectClass=*)", scope=one_level, subentries=True)
-    )
-
-
-def _holders(searching: _SampleSearches, schema: SubSchema) -> Iterator[str]:
-    """Yields the DNs of entries that match (secret=*); the values need not be readable."""
-    for secret in SECRETS:
-        if schema.get_obj(AttributeType, secret) is not None:
-            yield from (name for name, _ in searching.found(_OF_EACH, f"({secret}=*)"))
 
 
 @dataclass
@@ -226,14 +215,15 @@ class _EntryCheck:
 
     def _seen(self, entry: Attributes, among: set[str] | None) -> VisibilityReport:
         """Returns the attributes for which filters contradict the read entry. `among`: names to check (None: all)."""
-        types = {_type(name) for name in entry} - NOT_ASKED
+        types = {name.partition(";")[0] for name in entry} - NOT_ASKED
         there = sorted(map(self._named, types))
-        absent = [one for one in self._possible(entry) if not self._shown(one, types)]
+        shown = {name for one in types for name in self._lineage(one)}
+        absent = [name for name in self._possible(entry) if name.lower() not in shown]
         if among is not None:
             there, absent = ([one for one in names if one in among] for names in (there, absent))
         seen = VisibilityReport()
         for name in self._untrue(there, "({}=*)"):
-            if self._is_true(f"(!({name}=*))"):
+            if self.server.matches(self.name, f"(!({name}=*))"):
                 seen.computed[name] = self.name
             else:
                 seen.readable.add(name)
@@ -252,12 +242,9 @@ class _EntryCheck:
                 if self.wanted is None or self.wanted(name):
                     known.setdefault(name, self.name)
 
-    def _is_true(self, where: str) -> bool:
-        return self.server.matches(self.name, where)
-
     def _untrue(self, names: Sequence[str], claim: str) -> list[str]:
         """Returns the attributes for which the filter `claim` is not true of this entry, found by bisection."""
-        if not names or self._is_true(f"(&{''.join(map(claim.format, names))})"):
+        if not names or self.server.matches(self.name, f"(&{''.join(map(claim.format, names))})"):
             return []
         if len(names) == 1:
             return list(names)
@@ -276,11 +263,8 @@ class _EntryCheck:
         found = dict.fromkeys(one.names[0] for one in named if not one.obsolete)
         return [name for name in found if name.lower() not in NOT_ASKED]
 
-    def _shown(self, name: str, there: set[str]) -> bool:
-        """Returns True if `there` contains `name` or a subtype of it, such as cn for name (RFC 4512, 2.5.1)."""
-        return any(name.lower() in self._lineage(one) for one in there)
-
     def _lineage(self, name: str) -> set[str]:
+        """Returns the names of an attribute type and of its supertypes, such as name for cn (RFC 4512, 2.5.1)."""
         found: set[str] = {name}
         one = self.schema.get_obj(AttributeType, name)
         while one is not None:
@@ -303,10 +287,6 @@ def _is_same(before: Attributes, after: Attributes) -> bool:
     if not all(mark in before for mark in _MARKS):
         return before == after
     return before.keys() == after.keys() and all(before[one] == after.get(one) for one in _MARKS)
-
-
-def _type(description: str) -> str:
-    return description.partition(";")[0]
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -426,7 +406,5 @@ def _matches(clause: Sequence[str], who: str) -> bool | None:
 
 def _refused(server: Session, where: str, reason: str) -> NoWriteAccess:
     who = server.who_am_i()
-    subject = f'dn.exact="{who or "DN"}"'
-    rule = f"{{0}}to * by {subject} manage by * break"
-    facts = {"uri": server.uri, "who": who or "anonymous", "where": where}
-    return NoWriteAccess(**facts, reason=reason, rule=rule)
+    rule = f'{{0}}to * by dn.exact="{who or "DN"}" manage by * break'
+    return NoWriteAccess(uri=server.uri, who=who or "anonymous", where=where, reason=reason, rule=rule)

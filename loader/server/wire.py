@@ -19,7 +19,6 @@ from loader.errors import (
     ConnectionLost,
     LibldapMissing,
     LoaderError,
-    NoSuchBase,
     NotLdap,
     ServerDown,
     ServerRefused,
@@ -36,9 +35,7 @@ __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
 Result = TypeVar("Result")
 
-# RFC 4511, A.1.
-_NO_SUCH_OBJECT = 32
-_PASSING = (51, 52, 80)  # busy, unavailable, other
+_OTHER = 80  # RFC 4511, A.1
 
 
 class Reader:
@@ -114,11 +111,11 @@ def link(connection: Connection) -> _native.ConnectionOptions:
         bind_dn=None if connection.mechanism else connection.bind_dn,
         secret=connection.secret(),
         mechanism=connection.mechanism,
-        authcid=connection.authcid if connection.mechanism else None,
-        authzid=connection.sasl.authzid,
-        realm=connection.sasl.realm,
-        secprops=connection.sasl.properties,
-        as_written=connection.sasl.as_written,
+        authcid=(connection.authcid or connection.bind_dn) if connection.mechanism else None,
+        authzid=connection.authzid,
+        realm=connection.realm,
+        secprops=connection.properties,
+        as_written=connection.as_written,
         start_tls=connection.start_tls,
         connect_timeout=connect_limit(),
         bind_timeout=bind_limit(),
@@ -137,35 +134,18 @@ def ours(error: _native.NativeError, connection: Connection, base: str) -> Loade
     if error.code == "ldap.library":
         return LibldapMissing(reason=str(error))
     uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
-    who, reason, result = connection.who, str(error), error.result or 0
+    reason = str(error)
     if error.code in ("ldap.connect", "ldap.tls", "ldap.lost"):
         return _broken(error, uri, connection.start_tls)
-    refused = refusals.bind_error(connection, uri, result, reason, error.code == "ldap.bind")
-    if refused:
-        return refused
-    if error.code == "ldap.request" and result in refusals.LIMITS:
-        return _limit_met(connection, uri, base, reason, result)
-    if error.code == "ldap.request" and result == _NO_SUCH_OBJECT:
-        return NoSuchBase(uri=uri, base=base, who=who, known="see the root DSE")
-    if error.code == "ldap.request" and result == refusals.REFERRAL:
-        return refusals.referred(uri, f"search {base}" if base else "add", reason)
     if error.code == "ldap.silent":
         return ServerSilent(uri=uri, reason=reason)
-    if result in _PASSING:
-        return ConnectionLost(uri=uri, reason=reason)
     if error.code == "ldap.protocol":
         return NotLdap(uri=uri, reason=reason)
-    operation = f"search {base}" if base else "bind"
-    return ServerRefused(uri=uri, operation=operation, reason=reason)
-
-
-def _limit_met(connection: Connection, uri: str, base: str, reason: str, result: int) -> LoaderError:
-    """Returns the error for a limit. The core has closed its connection, so a new session reads the account's DN."""
-    try:
-        with session(connection) as server:
-            return refusals.limit_error(connection, uri, base, reason, result, server)
-    except LoaderError:
-        return refusals.limit_error(connection, uri, base, reason, result)
+    operation = "bind" if error.code == "ldap.bind" else f"search {base}" if base else "add"
+    # The core has closed its connection, so a new session asks for more.
+    refused = refusals.refused(connection, uri, operation, base, error.result or 0, reason, lambda: session(connection))
+    is_passing = error.result == _OTHER and isinstance(refused, ServerRefused)
+    return ConnectionLost(uri=uri, reason=reason) if is_passing else refused
 
 
 def _broken(error: _native.NativeError, uri: str, start_tls: int) -> LoaderError:

@@ -31,7 +31,7 @@ from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, copy, meta, readers, snapshot
 from loader.mdb.copy import paged
-from loader.mdb.snapshot import AccessLog, CopyableSnapshot
+from loader.mdb.snapshot import AccessLog, Snapshot
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
 from loader.operations.backup.pack import PACKING, Earlier, Packing, StoredPages
@@ -217,7 +217,7 @@ class _Member:
                 return pack.earlier(self.repo.path, last)
         return pack.nothing()
 
-    def copy(self, image: CopyableSnapshot, meter: Meter) -> None:
+    def copy(self, image: Snapshot, meter: Meter) -> None:
         """Packs the pages of a snapshot into the unpublished directory `partial`. Raises NoSpace, MdbDamaged."""
         with held.private(self.partial) as directory, paged(image, pack.PIECE, meter) as stream:
             before, earlier = meter.seconds, self.earlier
@@ -408,7 +408,7 @@ def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[Acc
 
 
 @contextmanager
-def _images(directories: Sequence[Path], logs: Sequence[AccessLog]) -> Iterator[Sequence[CopyableSnapshot]]:
+def _images(directories: Sequence[Path], logs: Sequence[AccessLog]) -> Iterator[Sequence[Snapshot]]:
     if len(directories) == 1:
         with snapshot.image(directories[0]) as image:
             yield [image]

@@ -43,7 +43,7 @@ from loader.run import lease
 from loader.run.lease import Lease
 from loader.server import configuration, questions, tools
 from loader.server.options import Connection
-from loader.storage import probes
+from loader.storage import files, probes
 from loader.storage.probes import Unmeasurable
 from loader.storage.survey import Unseen
 
@@ -210,7 +210,7 @@ class Database:
         alone = ["-g"] if glue.subordinates(config, self.configured) else []  # without its subordinate databases
         option = "-F" if config.is_directory else "-f"
         command = shlex.join([tool, *alone, option, self.server.path, "-b", self.suffix, *words])
-        owner = meta.owner_of(meta.data_file(Path(self.directory)))
+        owner = files.owner_name(meta.data_file(Path(self.directory)))
         if owner not in ("", "root"):
             command = f"runuser -u {shlex.quote(owner)} -- {command}"
         return ("systemctl stop slapd", command, "systemctl start slapd")

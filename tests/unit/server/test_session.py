@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,8 @@ from loader.errors import (
 )
 from loader.progress import Meter
 from loader.server import refusals
-from loader.server.options import Connection, Sasl, Search
-from loader.server.session import session
+from loader.server.options import Connection, Search
+from loader.server.session import Session, session
 from loader.server.wire import reading
 from tests.support.command import environment
 from tests.support.require import require
@@ -213,7 +214,7 @@ def test_a_size_limit_says_what_lifts_it(server: Slapd) -> None:
         by_search(reader)
     said = f"{caught.value} {caught.value.advice()}"
     assert "the size limit" in said
-    assert f'\nolcLimits: {{0}}dn.exact="{USER}" size.soft=unlimited' in said
+    assert f'\nolcLimits: dn.exact="{USER}" size.soft=unlimited' in said
     assert "size.prtotal=unlimited" in said
 
 
@@ -254,11 +255,15 @@ def test_small_questions(admin: Connection) -> None:
     [
         (Connection(), "anonymous"),
         (Connection(bind_dn="cn=a,dc=x"), 'dn.exact="cn=a,dc=x"'),
-        (Connection(mechanism="GSSAPI", sasl=Sasl("a")), 'dn.exact="DN"'),
+        (Connection(mechanism="GSSAPI", authcid="a"), 'dn.exact="DN"'),
     ],
 )
 def test_whom_a_limit_is_lifted_for_where_nobody_can_be_asked(asked: Connection, subject: str) -> None:
     """Never for everybody."""
-    told = refusals.limit_error(asked, "ldap://x", "dc=x", "Size limit exceeded", 4)
-    assert f"\nolcLimits: {{0}}{subject} size.soft=unlimited" in str(told.advice())
+
+    def unreachable() -> AbstractContextManager[Session]:
+        raise ServerDown(uri="ldap://x", reason="")
+
+    told = refusals.refused(asked, "ldap://x", "search dc=x", "dc=x", 4, "Size limit exceeded", unreachable)
+    assert f"\nolcLimits: {subject} size.soft=unlimited" in str(told.advice())
     assert ("ldapwhoami" in str(told.advice())) == ("DN" in subject)
