@@ -418,7 +418,7 @@ class PartialReplica(LoaderError, code="replica.partial", status=86):
 
 class ServerDown(LoaderError, code="server.down", status=30):
     message = "{uri}: cannot reach the server: {reason}"
-    hint = "Check that slapd runs there and its port is reachable; without -H, ldap.conf names the server."
+    hint = "Check that slapd is running there and its port is reachable; without -H, ldap.conf names the server."
     retryable = True
 
 
@@ -566,7 +566,7 @@ class MissingParents(LoaderError, code="ldif.missing_parents", status=43):
 
 class ManifestBroken(LoaderError, code="manifest.broken", status=44):
     message = "{path}: {reason}"
-    hint = "Make the export or backup again. To read LDIF files that you have changed, give the files themselves."
+    hint = "Make the export or backup again. To read LDIF files that you have changed, give the files instead."
 
 
 class EmptyInput(LoaderError, code="ldif.empty", status=45):
@@ -744,7 +744,7 @@ class NoReflink(LoaderError, code="mdb.no_reflink", status=73):
 
 class OtherFormat(LoaderError, code="mdb.other_format", status=56):
     message = "{path} has LMDB data format {found}, but {who} needs format {needed}"
-    hint = "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) cannot share files; convert it with `ditseed migrate`."
+    hint = "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) cannot share files. Use `ditseed migrate`."
 
 
 class MdbProtected(LoaderError, code="mdb.protected", status=100):
