@@ -79,26 +79,26 @@ def read(directory: Path) -> Manifest | None:
     """Returns the manifest of an export directory, or None. Raises ManifestBroken if it is invalid."""
     path = directory / FILE
     try:
-        found = typed.read(path, Manifest, FORMAT)
-        _require_sums(found)
+        manifest = typed.read(path, Manifest, FORMAT)
+        _require_sums(manifest)
     except FileNotFoundError:
         return None
     except Unfit as error:
         raise ManifestBroken(path=path, reason=error) from error
-    return found
+    return manifest
 
 
-def _require_sums(found: Manifest) -> None:
+def _require_sums(manifest: Manifest) -> None:
     """Raises Unfit if the manifest contradicts itself."""
-    shards = found.shards
+    shards = manifest.shards
     if len({shard.name for shard in shards}) != len(shards):
         raise Unfit("names a file twice")
     if any(shard.name in (".", "..") for shard in shards):
         raise Unfit("names a directory")
     entries = sum(shard.entries for shard in shards)
-    if entries != found.entries:
-        raise Unfit(f"promises {found.entries:,} entries, but the files on its list hold {entries:,}")
-    if total(shard.content_checksum for shard in shards) != found.content_checksum:
+    if entries != manifest.entries:
+        raise Unfit(f"promises {manifest.entries:,} entries, but the files on its list hold {entries:,}")
+    if total(shard.content_checksum for shard in shards) != manifest.content_checksum:
         raise Unfit("the content checksums of the files on its list do not add up to that of the whole")
 
 
@@ -184,9 +184,9 @@ def _manifest(path: Path) -> Manifest | None:
     """Returns the manifest of an export; None for other LDIF. Raises ManifestBroken."""
     if not path.is_dir():
         return None
-    found = read(path)
-    if found is not None:
-        require_there(found, path)
+    manifest = read(path)
+    if manifest is not None:
+        require_there(manifest, path)
     elif (path / RUN_DIR).is_dir():
         raise ManifestBroken(path=path / FILE, reason="is missing: the export there has not ended")
-    return found
+    return manifest

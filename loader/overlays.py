@@ -66,11 +66,11 @@ OVERLAYS: tuple[Overlay, ...] = (
     Overlay("ppolicy", local=_LOCKOUT),
     Overlay("lastbind", local=("authTimestamp",)),
 )
-BY_NAME = {one.name: one for one in OVERLAYS}
+BY_NAME = {overlay.name: overlay for overlay in OVERLAYS}
 
 
 def _all(shows: Shows) -> Iterator[str]:
-    return (name for one in OVERLAYS if one.shows is shows for name in one.attributes)
+    return (name for overlay in OVERLAYS if overlay.shows is shows for name in overlay.attributes)
 
 
 CONTEXT_CSN = "contextCSN"
@@ -79,7 +79,7 @@ CONTEXT_CSN = "contextCSN"
 COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _all(Shows.LEFT_OUT) if name != CONTEXT_CSN))
 MOVING = tuple(_all(Shows.MOVING))
 # Attributes that may differ between a provider and a correct replica.
-LOCAL = tuple(dict.fromkeys(name for one in OVERLAYS for name in one.local if name != "memberOf"))
+LOCAL = tuple(dict.fromkeys(name for overlay in OVERLAYS for name in overlay.local if name != "memberOf"))
 
 
 # When an entry is added, these overlays change the entries that it names, or refuse it if those are missing.
@@ -98,5 +98,5 @@ def look_for_named_entries(names: Iterable[str]) -> bool:
 
 def overlays_that_change_searches(names: Iterable[str]) -> list[Overlay]:
     """Returns the overlays among `names` with which a search does not show the stored data."""
-    found = (BY_NAME.get(name.lower()) for name in names)
-    return [one for one in found if one is not None and one.shows is Shows.OTHER]
+    overlays = (BY_NAME.get(name.lower()) for name in names)
+    return [overlay for overlay in overlays if overlay is not None and overlay.shows is Shows.OTHER]

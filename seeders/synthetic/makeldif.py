@@ -270,8 +270,8 @@ class _Converter:
         if below.count is not None:
             facts["count"] = _toml(f"{below.count} each" if ancestors else below.count)
         self._kind(template, facts, passed)
-        for one in template.below:
-            self._subordinate(one, _toml({"kind": name}), total, (*ancestors, template.name))
+        for subordinate in template.below:
+            self._subordinate(subordinate, _toml({"kind": name}), total, (*ancestors, template.name))
 
     def _kind(self, template: _Block, facts: Mapping[str, str], passed: int) -> None:
         if not template.rdn:
@@ -281,7 +281,7 @@ class _Converter:
             raise _Refusal(template.line, f"more than {_MOST_LINES} lines in all kinds of entries")
         scope = _Scope(template.lines, passed)
         values = {name: self._item(scope.first[key], scope).toml() for key, name in scope.values.items()}
-        rdn = [scope.first[_key(one)].attribute if _key(one) in scope.first else one for one in template.rdn]
+        rdn = [scope.first[_key(name)].attribute if _key(name) in scope.first else name for name in template.rdn]
         facts = {**facts, "rdn": _toml(rdn[0] if len(rdn) == 1 else rdn)}
         self.kinds += ["", "[[kinds]]", *_assignments(facts)]
         self.kinds += ["[kinds.values]", *_assignments(values)] if values else []
@@ -297,7 +297,7 @@ class _Converter:
                 value = scope.values[line.key]
                 item = _Item(f"{{{value}}}", when=[value] if item.chance < 1 else [])
             items.setdefault("objectClass" if line.key == "objectclass" else first.attribute, []).append(item.toml())
-        return {name: found[0] if len(found) == 1 else f"[{', '.join(found)}]" for name, found in items.items()}
+        return {name: tomls[0] if len(tomls) == 1 else f"[{', '.join(tomls)}]" for name, tomls in items.items()}
 
     def _item(self, line: _Line, scope: _Scope) -> _Item:
         item = _Item()
@@ -429,7 +429,7 @@ def _literal(text: str) -> str:
 def _toml(value: object) -> str:
     """Returns a value as TOML on one line."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(_assignments({key: _toml(one) for key, one in value.items()}))} }}"
+        return f"{{ {', '.join(_assignments({key: _toml(item) for key, item in value.items()}))} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     # A JSON string is a valid TOML string, except that TOML does not allow DEL.
