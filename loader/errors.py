@@ -30,6 +30,9 @@ class LoaderError(Exception):
     hint_without_run: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
 
+    def __init_subclass__(cls, *, code: str, status: int) -> None:
+        cls.code, cls.exit_status = code, status
+
     def __init__(self, **facts: object) -> None:
         self.facts = facts = plain.told(facts)
         super().__init__(self.message.format(**_told(facts)))
@@ -96,9 +99,7 @@ def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
 # --- the command line, files, tools, and the run itself ---
 
 
-class UsageProblem(LoaderError):
-    code, exit_status = "usage", 3
-    message = "{reason}"
+class UsageProblem(LoaderError, code="usage", status=3):
     hint = "--help after the verb lists its options, with examples."
 
 
@@ -108,14 +109,12 @@ NO_SECRETS = (
 )
 
 
-class NotPermitted(LoaderError):
-    code, exit_status = "storage.not_permitted", 4
+class NotPermitted(LoaderError, code="storage.not_permitted", status=4):
     message = "no permission to {action} {path}"
     hint = "Run as root (sudo), or as the user who owns it ({owner})."
 
 
-class NoSuchPath(LoaderError):
-    code, exit_status = "storage.no_such_path", 5
+class NoSuchPath(LoaderError, code="storage.no_such_path", status=5):
     message = "{path}: no such file or directory"
     hint = "Check the path and its spelling; nothing was changed."
 
@@ -124,73 +123,60 @@ FULL = "no space left on its file system"  # if the number of missing bytes is u
 FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
-class NoSpace(LoaderError):
+class NoSpace(LoaderError, code="storage.no_space", status=6):
     """`lack`: the space needed and the space available, or FULL."""
 
-    code, exit_status = "storage.no_space", 6
     message = "{path}: {lack}"
     hint = "Free space on that file system, or put the files elsewhere; nothing was changed."
 
 
-class ReadOnly(LoaderError):
-    code, exit_status = "storage.read_only", 15
+class ReadOnly(LoaderError, code="storage.read_only", status=15):
     message = "{path} is on a file system that is mounted read-only"
-    hint = (
-        "Choose a place that can be written, or remount it: mount -o remount,rw. If it was writable before, see dmesg: "
-        "the kernel may have switched it after a disk error."
-    )
+    hint = "Choose another place, or remount it (mount -o remount,rw); dmesg tells whether a disk error caused it."
 
 
-class OutputNotEmpty(LoaderError):
+class OutputNotEmpty(LoaderError, code="storage.not_empty", status=16):
     """`made_by`: the verb whose earlier output in `path` could be continued or replaced."""
 
-    code, exit_status = "storage.not_empty", 16
     message = "{path} is not empty, and what it holds was not written by `ditseed {made_by}`"
     hint = "Give -o a new or an empty directory; nothing was changed."
 
 
-class ToolMissing(LoaderError):
-    code, exit_status = "tool.missing", 7
+class ToolMissing(LoaderError, code="tool.missing", status=7):
     message = "{tool} is not installed, or not in PATH"
     hint = "Install {tool}, or add its directory to PATH. OpenLDAP's are in Debian's slapd and ldap-utils."
 
 
-class ToolUnreachable(LoaderError):
-    code, exit_status = "tool.unreachable", 102
+class ToolUnreachable(LoaderError, code="tool.unreachable", status=102):
     message = "{tool} runs as {account}, which may not enter {place}"
     hint = "Put a {tool} first in PATH that {account} may run, or let it pass: chmod o+x {place}."
 
 
-class ToolFailed(LoaderError):
-    code, exit_status = "tool.failed", 8
+class ToolFailed(LoaderError, code="tool.failed", status=8):
     message = "{tool} ended with status {status}: {reason}"
     hint = "Correct what {tool} reports (the message is its last output), then run the same command again."
 
 
-class Locked(LoaderError):
-    code, exit_status = "run.locked", 9
+class Locked(LoaderError, code="run.locked", status=9):
     message = "{path} is in use by another ditseed (process {pid})"
     hint = "Wait until it has finished, or end that process; the lock ends with it."
 
 
-class PackageMissing(LoaderError):
+class PackageMissing(LoaderError, code="package.missing", status=107):
     """`extra`: the extra of ditseed that includes the package. `packages`: all packages of that extra."""
 
-    code, exit_status = "package.missing", 107
     message = "{place} needs the Python package {package}, which is not installed"
     hint = "Install it where ditseed is: `pip install 'ditseed[{extra}]'`, or what that extra consists of: {packages}."
 
 
-class RemoteFailed(LoaderError):
+class RemoteFailed(LoaderError, code="remote.failed", status=108):
     """`advice`: what the operator can do, as sentences."""
 
-    code, exit_status = "remote.failed", 108
     message = "{place}: {reason}"
     hint = "{advice}"
 
 
-class RemoteLocked(LoaderError):
-    code, exit_status = "remote.locked", 109
+class RemoteLocked(LoaderError, code="remote.locked", status=109):
     message = "{place} is in use by a ditseed on {host} (process {pid}) since {made}"
     hint = (
         "Wait until it has finished. If that process is gone for good, the lock lapses {lapse} after its last renewal. "
@@ -198,42 +184,33 @@ class RemoteLocked(LoaderError):
     )
 
 
-class RemoteFull(LoaderError):
-    code, exit_status = "remote.full", 115
+class RemoteFull(LoaderError, code="remote.full", status=115):
     message = "{place}: the server is full ({lack})"
-    hint = (
-        "Remove old backups with `ditseed backup prune`, or free space on the server, then run the same command again: "
-        "no backup there has changed."
-    )
+    hint = "Remove old backups (`ditseed backup prune`) or free space there, then run the same command again."
 
 
-class RemovalRefused(LoaderError):
-    code, exit_status = "remote.removal_refused", 116
+class RemovalRefused(LoaderError, code="remote.removal_refused", status=116):
     message = "{place}: the server lets this account remove nothing: {reason}"
     hint = "Run `ditseed backup prune` with an account that may remove files there. Backups are taken all the same."
 
 
-class RunMismatch(LoaderError):
-    code, exit_status = "run.mismatch", 10
+class RunMismatch(LoaderError, code="run.mismatch", status=10):
     message = "{path} holds a run with other options ({differences})"
     hint = "Give the options of that run to resume it, --restart to start over, or another --run-dir."
 
 
-class NoRun(LoaderError):
-    code, exit_status = "run.none", 17
+class NoRun(LoaderError, code="run.none", status=17):
     message = "{path}: no seeding was started there, or its state is kept elsewhere"
     hint = "Give the options of the `replica seed` command: --config or --consumer, -b, --run-dir."
 
 
-class StepTimeout(LoaderError):
-    code, exit_status = "run.timeout", 12
+class StepTimeout(LoaderError, code="run.timeout", status=12):
     message = "step {step} made no progress for {silent} (allowed {allowed}: {why})"
     hint = "The same command resumes here; --timeout {step}=SECONDS allows more time."
     hint_without_run = "The same command starts over."
 
 
-class SystemFailed(LoaderError):
-    code, exit_status = "storage.failed", 13
+class SystemFailed(LoaderError, code="storage.failed", status=13):
     message = "{path}: {reason}"
     hint = "The operating system reported this error. Check the disk (dmesg), then run the same command again."
 
@@ -245,31 +222,24 @@ def of_system(error: OSError, about: object) -> SystemFailed:
     return SystemFailed(path=path, reason=error.strerror or error)
 
 
-class LibldapMissing(LoaderError):
-    code, exit_status = "tool.no_libldap", 96
+class LibldapMissing(LoaderError, code="tool.no_libldap", status=96):
     message = "python-ldap and libldap, which ditseed needs, cannot be loaded: {reason}"
-    hint = (
-        "Install the distribution's python3-ldap; a virtual environment sees it when it was made with "
-        "--system-site-packages. docs/installation.md has more."
-    )
+    hint = "Install the distribution's python3-ldap; docs/installation.md tells how a virtual environment sees it."
 
 
-class NotInstalled(LoaderError):
-    code, exit_status = "package.incomplete", 105
+class NotInstalled(LoaderError, code="package.incomplete", status=105):
     message = "this installation of ditseed is not complete: {reason}"
     hint = "In a checkout, run bin/setup, or wait until it has finished; elsewhere, install ditseed again."
 
 
-class CatalogueDamaged(LoaderError):
-    code, exit_status = "run.damaged", 14
+class CatalogueDamaged(LoaderError, code="run.damaged", status=14):
     message = "{path}: the catalogue of this run cannot be read: {reason}"
     hint = "Start over with --restart. If that fails too, check the disk."
 
 
-class ChangedSince(LoaderError):
+class ChangedSince(LoaderError, code="run.changed_since", status=87):
     """The output of a finished run was changed by another process."""
 
-    code, exit_status = "run.changed_since", 87
     message = (
         "this command made {path} on {finished}, and another process has written to it since "
         "({then} entries then, {now} now); nothing was changed"
@@ -277,10 +247,9 @@ class ChangedSince(LoaderError):
     hint = "If slapd uses it, this is expected. To make it again, stop slapd and add --restart (and --replace)."
 
 
-class DirectoryUnsafe(LoaderError):
+class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):
     """`reason`: who else could create files or links in the directory."""
 
-    code, exit_status = "storage.directory_unsafe", 18
     message = "{path} {reason}"
     hint = (
         "ditseed keeps its own files only in directories in which no other account can create files. If you ran "
@@ -290,60 +259,48 @@ class DirectoryUnsafe(LoaderError):
     )
 
 
-class FileUnsafe(LoaderError):
+class FileUnsafe(LoaderError, code="storage.file_unsafe", status=19):
     """`kind`: the kind of file found instead of a regular file."""
 
-    code, exit_status = "storage.file_unsafe", 19
     message = "{path} is {kind}, where a regular file belongs"
     hint = "ditseed wrote nothing to it. Find out who created it, remove it, and run the same command again."
 
 
-class StripesImpossible(LoaderError):
-    code, exit_status = "storage.stripes", 121
+class StripesImpossible(LoaderError, code="storage.stripes", status=121):
     message = "no volume can be striped like that: {reason}"
     hint = "Choose another --stripe-size, --extent-size or --stripes, or leave them out; nothing was changed."
 
 
-class DisksUnequal(LoaderError):
+class DisksUnequal(LoaderError, code="storage.disks_unequal", status=122):
     """`lost`: for each larger disk, the space by which it exceeds the smallest one."""
 
-    code, exit_status = "storage.disks_unequal", 122
     message = "the disks are of unequal size, so striping leaves unused: {lost}"
     hint = "Give disks of one size, or add --unequal to do without that space; nothing was changed."
 
 
-class DiskInUse(LoaderError):
-    code, exit_status = "storage.disk_in_use", 123
+class DiskInUse(LoaderError, code="storage.disk_in_use", status=123):
     message = "{path} {reason}"
-    hint = (
-        "Give another disk. If what is on this one is not needed any more, remove it yourself (umount, pvremove, "
-        "wipefs), then run the same command again; nothing was changed."
-    )
+    hint = "Give another disk, or remove what is on this one (umount, pvremove, wipefs); nothing was changed."
 
 
-class VolumeTooSmall(LoaderError):
-    code, exit_status = "storage.volume_too_small", 124
-    message = "{reason}"
+class VolumeTooSmall(LoaderError, code="storage.volume_too_small", status=124):
     hint = "Give more or larger disks, or another --fs where that is the limit; nothing was changed."
 
 
-class MigrationRefused(LoaderError):
+class MigrationRefused(LoaderError, code="storage.migration", status=125):
     """`reason`: the obstacle. `advice`: what to do about it."""
 
-    code, exit_status = "storage.migration", 125
     message = "{path}: {reason}"
     hint = "{advice}"
 
 
-class Cancelled(LoaderError):
-    code, exit_status = "cancelled", 130
+class Cancelled(LoaderError, code="cancelled", status=130):
     message = "stopped by {signal}"
     hint = "The same command resumes here."
     hint_without_run = "The same command starts over."
 
 
-class Internal(LoaderError):
-    code, exit_status = "internal", 70  # EX_SOFTWARE of sysexits(3)
+class Internal(LoaderError, code="internal", status=70):  # EX_SOFTWARE of sysexits(3)
     message = "internal error: {what}"
     hint = "This is a bug in ditseed. Please report it with the file {path}; check it first, as it may name entries."
 
@@ -362,8 +319,7 @@ def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield head, f"a module: `moduleload {module}`, and `overlay {module}` in the database"
 
 
-class ConfigUnreadable(LoaderError):
-    code, exit_status = "config.unreadable", 20
+class ConfigUnreadable(LoaderError, code="config.unreadable", status=20):
     message = "{path}: slapd's own tools cannot read this configuration: {reason}"
     hint = "Correct it until `slaptest` accepts it; nothing was changed."
 
@@ -377,40 +333,34 @@ class ConfigUnreadable(LoaderError):
         )
 
 
-class ConfigValue(LoaderError):
-    code, exit_status = "config.value", 80
+class ConfigValue(LoaderError, code="config.value", status=80):
     message = "{config}: {attribute} has the value '{value}': {reason}"
     hint = "Correct it until `slaptest -u` accepts the configuration; nothing was changed."
 
 
-class SettingRefused(LoaderError):
+class SettingRefused(LoaderError, code="config.setting_refused", status=119):
     """`reason`: the effect of the setting, or that it is unknown."""
 
-    code, exit_status = "config.setting_refused", 119
     message = "{config}: {entry} has {attribute}, {reason}"
     hint = "{advice} Nothing was changed."
 
 
-class NoSuchSuffix(LoaderError):
-    code, exit_status = "config.no_such_suffix", 21
+class NoSuchSuffix(LoaderError, code="config.no_such_suffix", status=21):
     message = "{config}: no mdb database with suffix {suffix} (it has: {known})"
     hint = "Give one of these suffixes with -b, or the configuration of another server with --config."
 
 
-class ManySuffixes(LoaderError):
-    code, exit_status = "config.many_suffixes", 22
+class ManySuffixes(LoaderError, code="config.many_suffixes", status=22):
     message = "{config}: more than one mdb database ({known})"
     hint = "Choose one with -b SUFFIX."
 
 
-class NotMdb(LoaderError):
-    code, exit_status = "config.not_mdb", 23
+class NotMdb(LoaderError, code="config.not_mdb", status=23):
     message = "{config}: the database of {suffix} is {backend}, not mdb"
     hint = "ditseed writes back-mdb databases; change the configuration to `database mdb` first."
 
 
-class SchemaMissing(LoaderError):
-    code, exit_status = "config.schema_missing", 24
+class SchemaMissing(LoaderError, code="config.schema_missing", status=24):
     message = "the configuration {config} does not know {names}"
     hint = "Load the schema that defines them into the server's configuration, then run the same command again."
 
@@ -421,61 +371,44 @@ class SchemaMissing(LoaderError):
         return f"{super().advice()}{''.join(more)}"
 
 
-class ConfigNotEditable(LoaderError):
-    code, exit_status = "config.not_editable", 25
+class ConfigNotEditable(LoaderError, code="config.not_editable", status=25):
     message = "{path}: {reason}"
     hint = "{advice}{lines}"
 
 
-class MaxsizeTooSmall(LoaderError):
-    code, exit_status = "config.maxsize_too_small", 26
+class MaxsizeTooSmall(LoaderError, code="config.maxsize_too_small", status=26):
     message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
     hint = "Give a larger size, or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
 
 
-class ConfigHidden(LoaderError):
-    code, exit_status = "config.hidden", 27
+class ConfigHidden(LoaderError, code="config.hidden", status=27):
     message = "{uri}: {who} may not read cn=config ({reason})"
-    hint = (
-        "Run the command as root on the server with -H ldapi:/// -Y EXTERNAL, or give -D with the root DN of cn=config "
-        "and -y with its password file."
-    )
+    hint = "Run as root on the server with -H ldapi:/// -Y EXTERNAL, or give -D with cn=config's root DN, and -y."
 
 
-class ConfigRefused(LoaderError):
-    code, exit_status = "config.refused", 28
+class ConfigRefused(LoaderError, code="config.refused", status=28):
     message = "{path}: slapd does not accept this {attribute}: {reason}"
     hint = "Correct the value that slapd names; nothing was changed."
 
 
-class ServerRunning(LoaderError):
-    code, exit_status = "config.server_running", 29
+class ServerRunning(LoaderError, code="config.server_running", status=29):
     message = "slapd (process {pid}) runs on {path}: {reason}"
     hint = "{advice}"
 
 
-class SyncreplUnreadable(LoaderError):
-    code, exit_status = "config.syncrepl", 84
+class SyncreplUnreadable(LoaderError, code="config.syncrepl", status=84):
     message = "{where}: syncrepl: {reason}"
-    hint = (
-        "Correct that option (slapd.conf(5)). ditseed has to understand all of them, because they decide what a "
-        "consumer holds."
-    )
+    hint = "Correct that option (slapd.conf(5)); all of them decide what a consumer holds."
 
 
-class SyncreplsDiffer(LoaderError):
-    code, exit_status = "config.syncrepls_differ", 85
+class SyncreplsDiffer(LoaderError, code="config.syncrepls_differ", status=85):
     message = "{config}: the syncrepl values of {suffix} (rid {rids}) select different entries or attributes"
-    hint = (
-        "Give -H with the provider URI of one of them: that value then decides what the replica holds. ditseed cannot "
-        "merge several providers, as slapd does."
-    )
+    hint = "Give -H with the provider URI of the one that decides what the replica holds; ditseed cannot merge them."
 
 
-class PartialReplica(LoaderError):
+class PartialReplica(LoaderError, code="replica.partial", status=86):
     """`options`: the syncrepl options that make the replica partial. `advice`: a sentence."""
 
-    code, exit_status = "replica.partial", 86
     message = "{config}: the consumer's syncrepl (rid {rid}) has {options}: {reason}"
     hint = "{advice}"
 
@@ -483,47 +416,35 @@ class PartialReplica(LoaderError):
 # --- a server that is reached over LDAP ---
 
 
-class ServerDown(LoaderError):
-    code, exit_status = "server.down", 30
+class ServerDown(LoaderError, code="server.down", status=30):
     message = "{uri}: cannot reach the server: {reason}"
-    hint = (
-        "Check that slapd is running there and that this host can reach its port. Without -H, ditseed uses the server "
-        "that ldap.conf names."
-    )
+    hint = "Check that slapd is running there and its port is reachable; without -H, ldap.conf names the server."
     retryable = True
 
 
-class BadCredentials(LoaderError):
-    code, exit_status = "server.bad_credentials", 31
+class BadCredentials(LoaderError, code="server.bad_credentials", status=31):
     message = "{uri}: the server refused the bind as {who}: {reason}"
     hint = "{advice}"
 
 
-class AccountClosed(LoaderError):
+class AccountClosed(LoaderError, code="server.account_closed", status=103):
     """`reason`: as reported by the server's password policy. `commands`: lines that unlock the account."""
 
-    code, exit_status = "server.account_closed", 103
     message = "{uri}: the account {who} cannot be used: {reason}"
     hint = "{advice}{commands}"
 
 
-class Referred(LoaderError):
-    code, exit_status = "server.referral", 104
+class Referred(LoaderError, code="server.referral", status=104):
     message = "{uri}: {operation}: the server does not do this itself, and refers to {provider}"
-    hint = (
-        "It is a replica, or does not hold that entry. Give the same command with -H and the URI to which it refers, "
-        "which is that of the provider."
-    )
+    hint = "It is a replica, or does not hold that entry: give -H with the URI to which it refers."
 
 
-class KerberosFailed(LoaderError):
-    code, exit_status = "server.kerberos", 77
+class KerberosFailed(LoaderError, code="server.kerberos", status=77):
     message = "{uri}: Kerberos: {reason}"
     hint = "{advice}"
 
 
-class NoMechanism(LoaderError):
-    code, exit_status = "server.no_mechanism", 78
+class NoMechanism(LoaderError, code="server.no_mechanism", status=78):
     message = "{uri}: cannot bind with SASL mechanism {mechanism}: {reason}"
     hint = (
         "Give -Y with a mechanism that the server offers ({offered}). For each, this host needs a plugin of Cyrus "
@@ -531,20 +452,17 @@ class NoMechanism(LoaderError):
     )
 
 
-class TooWeak(LoaderError):
-    code, exit_status = "server.too_weak", 79
+class TooWeak(LoaderError, code="server.too_weak", status=79):
     message = "{uri}: the bind as {who} is too weak: {reason}"
     hint = "Encrypt the connection (-ZZ, ldaps://), or bind with a security layer (-Y GSSAPI, -O minssf=56)."
 
 
-class NoSuchBase(LoaderError):
-    code, exit_status = "server.no_such_base", 32
+class NoSuchBase(LoaderError, code="server.no_such_base", status=32):
     message = "{uri}: there is no entry {base}, or access control hides it from {who}"
     hint = "Check -b (the server's suffixes are: {known}), and whether that account may read the entry (olcAccess)."
 
 
-class LimitTooLow(LoaderError):
-    code, exit_status = "server.limit_too_low", 33
+class LimitTooLow(LoaderError, code="server.limit_too_low", status=33):
     message = "{uri}: {limit} of {who} is too low to read all entries ({reason})"
     hint = (
         "Raise the limit for this identity only. On OpenDJ, in the account's entry: ds-rlim-size-limit, "
@@ -554,67 +472,55 @@ class LimitTooLow(LoaderError):
     )
 
 
-class ServerRefused(LoaderError):
-    code, exit_status = "server.refused", 34
+class ServerRefused(LoaderError, code="server.refused", status=34):
     message = "{uri}: {operation}: {reason}"
     hint = "The server sent this message; its log has more (for slapd, set loglevel stats)."
 
 
-class NoWriteAccess(LoaderError):
+class NoWriteAccess(LoaderError, code="server.no_write_access", status=76):
     """`rule`: a value of olcAccess that would allow the write."""
 
-    code, exit_status = "server.no_write_access", 76
     message = "{uri}: {who} may not add entries below {where}: {reason}"
-    hint = (
-        "Bind as the root DN of that database (-D, -y), or allow this account to write to it, by the first rule of the "
-        "database: olcAccess: {rule}"
-    )
+    hint = "Bind as that database's root DN (-D, -y), or let the account write, by its first rule: olcAccess: {rule}"
 
 
-class TlsFailed(LoaderError):
-    code, exit_status = "server.tls", 35
+class TlsFailed(LoaderError, code="server.tls", status=35):
     message = "{uri}: TLS failed: {reason}"
     hint = "{advice}"
 
 
-class ConnectionLost(LoaderError):
-    code, exit_status = "server.connection_lost", 36
+class ConnectionLost(LoaderError, code="server.connection_lost", status=36):
     message = "{uri}: the connection broke: {reason}"
     hint = "The same command resumes and reads only the missing parts."
     hint_without_run = "Check the server's log; the same command starts over."
     retryable = True
 
 
-class ServerSilent(ConnectionLost):
+class ServerSilent(ConnectionLost, code="server.silent", status=99):
     """The server did not answer in time. Another server may be tried, but this one is not tried again."""
 
-    code, exit_status = "server.silent", 99
     hint = "Check whether the server is running or overloaded; the same command resumes."
     hint_without_run = "Check whether the server is running or overloaded, then run the same command again."
 
 
-class NotLdap(LoaderError):
-    code, exit_status = "server.not_ldap", 93
+class NotLdap(LoaderError, code="server.not_ldap", status=93):
     message = "{uri} does not answer in LDAP: {reason}"
     hint = "Check the host and the port in -H: a directory server has to listen there (389, or 636 with ldaps://)."
 
 
-class SchemaUnreadable(LoaderError):
-    code, exit_status = "server.schema", 94
+class SchemaUnreadable(LoaderError, code="server.schema", status=94):
     message = "{uri}: cannot parse an attribute type in the server's schema ({place}): {definition}"
     hint = "Correct that definition on the server; ditseed needs it to know which attributes to export or add."
 
 
-class NoContextCSN(LoaderError):
-    code, exit_status = "server.no_context_csn", 37
+class NoContextCSN(LoaderError, code="server.no_context_csn", status=37):
     message = "{where}: no contextCSN for {suffix}"
     hint = "{advice}{commands}"
 
 
-class NotInSync(LoaderError):
+class NotInSync(LoaderError, code="server.not_in_sync", status=38):
     """`state`: what the consumer is doing. `advice`: what the operator can do."""
 
-    code, exit_status = "server.not_in_sync", 38
     message = "{consumer} has not caught up with {provider} within {waited}: {state}"
     hint = "{advice}"
 
@@ -622,26 +528,22 @@ class NotInSync(LoaderError):
 # --- LDIF, templates, and the entries in them ---
 
 
-class LdifTruncated(LoaderError):
-    code, exit_status = "ldif.truncated", 40
+class LdifTruncated(LoaderError, code="ldif.truncated", status=40):
     message = "{path}: the file ends in the middle of a record (line {line}): {reason}"
     hint = "Copy the file again; if it is complete and only the last newline is missing, append one."
 
 
-class LdifSyntax(LoaderError):
-    code, exit_status = "ldif.syntax", 41
+class LdifSyntax(LoaderError, code="ldif.syntax", status=41):
     message = "{path}, line {line}: {reason}"
     hint = "Correct the file there (RFC 2849); if it was copied, compare it with its source."
 
 
-class LdifUnreadable(LoaderError):
-    code, exit_status = "ldif.unreadable", 42
+class LdifUnreadable(LoaderError, code="ldif.unreadable", status=42):
     message = "{path}: {reason}"
     hint = "Check that the file is complete and readable on this host."
 
 
-class LdifEncoding(LoaderError):
-    code, exit_status = "ldif.encoding", 81
+class LdifEncoding(LoaderError, code="ldif.encoding", status=81):
     message = "{path}: {reason}; LDIF is UTF-8 without a byte order mark (RFC 2849)"
     hint = (
         "Convert it to UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`; to remove a byte order mark: "
@@ -649,17 +551,12 @@ class LdifEncoding(LoaderError):
     )
 
 
-class IncludeRefused(LoaderError):
-    code, exit_status = "ldif.include", 83
+class IncludeRefused(LoaderError, code="ldif.include", status=83):
     message = "{path}, line {line}: {reason}"
-    hint = (
-        "Give both files on the command line, in their order, or use `ditseed build --allow-file-urls`, which reads "
-        "the files that include: lines name."
-    )
+    hint = "Give both files on the command line, in their order, or use `ditseed build --allow-file-urls`."
 
 
-class MissingParents(LoaderError):
-    code, exit_status = "ldif.missing_parents", 43
+class MissingParents(LoaderError, code="ldif.missing_parents", status=43):
     message = "{count} parent entries are missing; the first is {first}"
     hint = (
         "Add them to the LDIF, or export from a base that contains them. A database that slapadd made without them: "
@@ -667,17 +564,12 @@ class MissingParents(LoaderError):
     )
 
 
-class ManifestBroken(LoaderError):
-    code, exit_status = "manifest.broken", 44
+class ManifestBroken(LoaderError, code="manifest.broken", status=44):
     message = "{path}: {reason}"
-    hint = (
-        "The export or backup is incomplete or damaged; make it again. To read LDIF files that you have changed, give "
-        "the files instead of their directory."
-    )
+    hint = "Make the export or backup again. To read LDIF files that you have changed, give the files instead."
 
 
-class EmptyInput(LoaderError):
-    code, exit_status = "ldif.empty", 45
+class EmptyInput(LoaderError, code="ldif.empty", status=45):
     message = "{path}: no entries"
     hint = (
         "Check that it is the right file, directory or base, and that a server lets the bind DN read its entries. A "
@@ -685,29 +577,22 @@ class EmptyInput(LoaderError):
     )
 
 
-class EntryRefused(LoaderError):
-    code, exit_status = "build.entry_refused", 46
+class EntryRefused(LoaderError, code="build.entry_refused", status=46):
     message = "{dn} was refused: {reason}"
     hint = "Correct that entry in the LDIF ({where}) and build again{way_out}; nothing was changed."
 
 
-class AllRejected(LoaderError):
-    code, exit_status = "build.all_rejected", 101
+class AllRejected(LoaderError, code="build.all_rejected", status=101):
     message = "{path}: all {rejected} entries were rejected, the first of them {dn}: {reason}"
-    hint = (
-        "Check that --config and -b are those of this LDIF; the entries are in {rejects}, each with its reason. "
-        "Nothing was changed."
-    )
+    hint = "Check --config and -b; the entries are in {rejects}, each with its reason. Nothing was changed."
 
 
-class EntriesLost(LoaderError):
-    code, exit_status = "build.entries_lost", 47
+class EntriesLost(LoaderError, code="build.entries_lost", status=47):
     message = "{read} entries read, but {written} are in the database"
     hint = "The target was not changed; please report this, with {log}."
 
 
-class NotProven(LoaderError):
-    code, exit_status = "build.not_proven", 48
+class NotProven(LoaderError, code="build.not_proven", status=48):
     message = "the native engine cannot guarantee the same database as slapadd: {reason}"
     hint = (
         "Use --engine slapadd, which is slower and has slapadd write the database; nothing was changed. It takes "
@@ -717,50 +602,41 @@ class NotProven(LoaderError):
     )
 
 
-class GlueRefused(LoaderError):
-    code, exit_status = "build.glue", 75
+class GlueRefused(LoaderError, code="build.glue", status=75):
     message = "the glued databases of {suffix}: {reason}"
     hint = "{advice} Nothing was changed."
 
 
-class TooManyEntries(LoaderError):
-    code, exit_status = "build.too_many_entries", 49
+class TooManyEntries(LoaderError, code="build.too_many_entries", status=49):
     message = "{path}: {reason}"
     hint = "Split the tree among several databases; nothing was changed."
 
 
-class TemplateError(LoaderError):
-    code, exit_status = "template.bad", 61
+class TemplateError(LoaderError, code="template.bad", status=61):
     message = "{path}: {reason}"
     hint = "Correct the template; docs/generate.md describes what it may contain."
 
 
-class NoSuchTemplate(LoaderError):
-    code, exit_status = "template.no_such", 62
+class NoSuchTemplate(LoaderError, code="template.no_such", status=62):
     message = "there is no template {name}"
     hint = "Give one of these, or the path of a file of your own; ditseed comes with these templates: {known}."
 
 
-class NothingToLearn(LoaderError):
-    code, exit_status = "template.nothing_to_learn", 74
-    message = "{reason}"
+class NothingToLearn(LoaderError, code="template.nothing_to_learn", status=74):
     hint = "Learn from a tree of at least a few hundred entries."
 
 
-class AddRefused(LoaderError):
-    code, exit_status = "add.entry_refused", 64
+class AddRefused(LoaderError, code="add.entry_refused", status=64):
     message = "{dn} was refused: {reason} ({rejected} refused, {added} added)"
     hint = "{advice}"
 
 
-class AddLost(LoaderError):
-    code, exit_status = "add.entries_lost", 65
+class AddLost(LoaderError, code="add.entries_lost", status=65):
     message = "{read} entries were read, but the outcome of only {settled} is known"
     hint = "Compare the server with the LDIF (ditseed compare), and please report this, with {where}."
 
 
-class LeaseStands(LoaderError):
-    code, exit_status = "add.lease_stands", 66
+class LeaseStands(LoaderError, code="add.lease_stands", status=66):
     message = "{what} of {suffix} could not be reset: {reason}"
     hint = "When the server is reachable, run: {undo}. The next `ditseed add` or `replica seed` to it does the same."
 
@@ -768,60 +644,46 @@ class LeaseStands(LoaderError):
 # --- LMDB databases, their copies and backups ---
 
 
-class NotLmdb(LoaderError):
-    code, exit_status = "mdb.not_lmdb", 50
+class NotLmdb(LoaderError, code="mdb.not_lmdb", status=50):
     message = "{path}: not an LMDB database of OpenLDAP ({reason})"
-    hint = (
-        "Check that this is the directory in slapd's olcDbDirectory (directory in slapd.conf). If it is, the file is "
-        "damaged: use another copy or a backup."
-    )
+    hint = "Check that this is slapd's olcDbDirectory. If it is, the file is damaged: use another copy or a backup."
 
 
-class MadeOtherwise(LoaderError):
+class MadeOtherwise(LoaderError, code="mdb.made_otherwise", status=113):
     """A database file that does not fit the configuration, and cannot be corrected in place."""
 
-    code, exit_status = "mdb.made_otherwise", 113
     message = "{path}: made with another configuration than {config}: {reason}"
     hint = "{advice} Nothing was changed."
 
 
-class MapFull(LoaderError):
-    code, exit_status = "mdb.map_full", 51
+class MapFull(LoaderError, code="mdb.map_full", status=51):
     message = "{path}: the database has reached its map size of {map_size}"
     hint = "Raise maxsize (--maxsize auto, or `ditseed tune maxsize --apply`); the target was not changed."
 
 
-class TargetNotEmpty(LoaderError):
-    code, exit_status = "mdb.target_not_empty", 52
+class TargetNotEmpty(LoaderError, code="mdb.target_not_empty", status=52):
     message = "{path} already holds {what}"
     hint = "{advice}"
 
 
-class TargetInUse(LoaderError):
-    code, exit_status = "mdb.in_use", 53
+class TargetInUse(LoaderError, code="mdb.in_use", status=53):
     message = "{path} is open in another process{process}"
     hint = "Stop the slapd that uses it first: systemctl stop slapd."
 
 
-class LockUnheeded(LoaderError):
+class LockUnheeded(LoaderError, code="mdb.lock_unheeded", status=110):
     """`reason`: the process that writes to the database without using the reader slots in its lock.mdb."""
 
-    code, exit_status = "mdb.lock_unheeded", 110
     message = "{path}: {reason}, so nothing keeps slapd from reusing pages while they are read"
-    hint = (
-        "Restart slapd (systemctl restart slapd), then run the same command again: lock.mdb was removed or replaced "
-        "while slapd was running, and slapd looks for it only when it starts."
-    )
+    hint = "Restart slapd (systemctl restart slapd), which lost its lock.mdb while it ran; then run the command again."
 
 
-class MdbDamaged(LoaderError):
-    code, exit_status = "mdb.damaged", 54
+class MdbDamaged(LoaderError, code="mdb.damaged", status=54):
     message = "{path}: {reason}"
     hint = "Do not use this file; use another copy or backup."
 
 
-class NoEntry(LoaderError):
-    code, exit_status = "mdb.no_entry", 59
+class NoEntry(LoaderError, code="mdb.no_entry", status=59):
     message = "{path}: there is no entry {dn}"
     hint = (
         "Check the DN (-b, --dn) or the filter; without -b, `ditseed export` reads everything and reports the suffix. "
@@ -830,108 +692,84 @@ class NoEntry(LoaderError):
     )
 
 
-class NotStampable(LoaderError):
-    code, exit_status = "mdb.not_stampable", 55
+class NotStampable(LoaderError, code="mdb.not_stampable", status=55):
     message = "{path}: cannot set contextCSN of {suffix}: {reason}"
-    hint = (
-        "Check that this is a database of OpenLDAP with the entry of that suffix (`ditseed verify`); if it is damaged, "
-        "make it again from the source."
-    )
+    hint = "If `ditseed verify` finds the database damaged, make it again from the source."
 
 
-class IndexesUnknown(LoaderError):
-    code, exit_status = "verify.not_proven", 69
+class IndexesUnknown(LoaderError, code="verify.not_proven", status=69):
     message = "the indexes cannot be rebuilt for comparison: {reason}"
     hint = "Use --verify tree, which checks everything but the indexes and needs no configuration."
 
 
-class ReadersFull(LoaderError):
-    code, exit_status = "mdb.readers_full", 57
+class ReadersFull(LoaderError, code="mdb.readers_full", status=57):
     message = "{path}: all reader slots are taken"
-    hint = (
-        "Run mdb_stat -r to list them, and mdb_stat -rr to free those of processes that have died. If all are in use, "
-        "raise maxreaders in slapd's configuration."
-    )
+    hint = "mdb_stat -rr frees the slots of dead processes; if all are in use, raise maxreaders for slapd."
     retryable = True
 
 
-class NoRepository(LoaderError):
+class NoRepository(LoaderError, code="backup.no_repository", status=120):
     """`command`: the command that creates the repository."""
 
-    code, exit_status = "backup.no_repository", 120
     message = "{path}: there is no backup repository"
     hint = "Mount the file system that holds it, or correct -R. For a new repository, create it first: `{command}`."
 
 
-class MdbBusy(LoaderError):
-    code, exit_status = "mdb.busy", 58
+class MdbBusy(LoaderError, code="mdb.busy", status=58):
     message = "{path}: no snapshot could be taken in {tries} attempts, because slapd writes too fast"
     hint = "Run the same command again when slapd receives fewer writes."
     retryable = True
 
 
-class StreamBroken(LoaderError):
-    code, exit_status = "clone.stream_broken", 67
+class StreamBroken(LoaderError, code="clone.stream_broken", status=67):
     message = "{path}: {reason}"
     hint = "{advice}"
     retryable = True
 
 
-class ReaderGone(LoaderError):
-    code, exit_status = "export.reader_gone", 82
+class ReaderGone(LoaderError, code="export.reader_gone", status=82):
     message = "{path}: the process that was reading the {what} ended before the {what} was complete"
     hint = "Look for the reason in its own messages. The same two commands start over."
 
 
-class StreamRefused(LoaderError):
-    code, exit_status = "clone.stream_refused", 68
+class StreamRefused(LoaderError, code="clone.stream_refused", status=68):
     message = "{path}: {reason}"
     hint = "Send the whole copy, without --skip, with the same version of ditseed on both sides."
 
 
-class NoReflink(LoaderError):
-    code, exit_status = "mdb.no_reflink", 73
+class NoReflink(LoaderError, code="mdb.no_reflink", status=73):
     message = "{path}: the file system cannot share blocks with {target}"
     hint = "Copy the blocks, without `--reflink always`: they can be shared only within one xfs or btrfs file system."
 
 
-class OtherFormat(LoaderError):
-    code, exit_status = "mdb.other_format", 56
+class OtherFormat(LoaderError, code="mdb.other_format", status=56):
     message = "{path} has LMDB data format {found}, but {who} needs format {needed}"
-    hint = (
-        "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) cannot open each other's files. Use `ditseed migrate`, which "
-        "makes the database again in the other format."
-    )
+    hint = "OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3) cannot share files. Use `ditseed migrate`."
 
 
-class MdbProtected(LoaderError):
-    code, exit_status = "mdb.protected", 100
+class MdbProtected(LoaderError, code="mdb.protected", status=100):
     message = "{path} is an environment of LMDB 1.0 with {what}, which ditseed does not read"
     hint = "Use slapcat of the OpenLDAP that wrote it, or `ditseed export -H` from its server."
 
 
-class NoSuchBackup(LoaderError):
-    code, exit_status = "backup.no_such", 60
+class NoSuchBackup(LoaderError, code="backup.no_such", status=60):
     message = "{path}: no backup {name}"
     hint = "Give the ID of a backup that `ditseed backup list` shows."
 
 
-class BackupFromFuture(LoaderError):
-    code, exit_status = "backup.from_future", 90
+class BackupFromFuture(LoaderError, code="backup.from_future", status=90):
     message = "{path}: {name} is dated {made}, in the future, so ditseed cannot tell which backup is the latest"
     hint = "Set the clock, or give a backup from `ditseed backup list` instead of `latest`."
 
 
-class LatestBroken(LoaderError):
+class LatestBroken(LoaderError, code="backup.latest_broken", status=111):
     """`when`: the requested time limit as text, or empty. `reason`: the error of the manifest. `advice`: what to do."""
 
-    code, exit_status = "backup.latest_broken", 111
     message = "{path}: the latest backup{when}, {name}, cannot be used: its manifest {reason}"
     hint = "{advice}"
 
 
-class SetIncomplete(LoaderError):
-    code, exit_status = "backup.set_incomplete", 117
+class SetIncomplete(LoaderError, code="backup.set_incomplete", status=117):
     message = "{path}: {name} is of the same moment as {missing}, which is not there any more"
     hint = (
         "Restore each database by itself (`ditseed backup restore ID`). Or take another set: "
@@ -939,25 +777,19 @@ class SetIncomplete(LoaderError):
     )
 
 
-class NoCommonMoment(LoaderError):
-    code, exit_status = "backup.no_common_moment", 118
+class NoCommonMoment(LoaderError, code="backup.no_common_moment", status=118):
     message = "{path}: in {seconds} s this accesslog and {suffix} were never seen with the same last write"
     hint = "Run the same command again when fewer entries are deleted, or back up each database by itself (-b SUFFIX)."
 
 
-class BackupEncrypted(LoaderError):
+class BackupEncrypted(LoaderError, code="backup.encrypted", status=114):
     """`reason`: why the backup cannot be decrypted."""
 
-    code, exit_status = "backup.encrypted", 114
     message = "{path}: the backup is encrypted, and {reason}"
-    hint = (
-        "Give --identity FILE with the secret key of one of its recipients, which `ditseed backup show` lists. Nothing "
-        "was changed."
-    )
+    hint = "Give --identity FILE with the secret key of a recipient, which `ditseed backup show` lists."
 
 
-class BackupDamaged(LoaderError):
-    code, exit_status = "backup.damaged", 63
+class BackupDamaged(LoaderError, code="backup.damaged", status=63):
     message = "{path}: {reason}"
     hint = "Restore another backup (`ditseed backup list` shows them); nothing was changed."
 
@@ -965,10 +797,9 @@ class BackupDamaged(LoaderError):
 # --- seeding and refreshing a replica ---
 
 
-class HiddenFromAccount(LoaderError):
+class HiddenFromAccount(LoaderError, code="seed.hidden", status=88):
     """`what`: the hidden data, worded as in the notes of an export. `rule`: a value of olcAccess that reveals it."""
 
-    code, exit_status = "seed.hidden", 88
     message = "{uri}: {what}"
     hint = (
         "On the provider, let the account read everything, by the first rule of the database (slapd.access(5)): "
@@ -976,8 +807,7 @@ class HiddenFromAccount(LoaderError):
     )
 
 
-class NotAsStored(LoaderError):
-    code, exit_status = "seed.not_as_stored", 89
+class NotAsStored(LoaderError, code="seed.not_as_stored", status=89):
     message = "{uri}: {what}"
     hint = (
         "A replica must hold the values as they are stored, and a search on this server does not return them. Take the "
@@ -986,26 +816,22 @@ class NotAsStored(LoaderError):
     )
 
 
-class OtherTree(LoaderError):
-    code, exit_status = "server.other_tree", 97
+class OtherTree(LoaderError, code="server.other_tree", status=97):
     message = "{uri} is not a replica of {other}: {reason}"
     hint = "Repeat -H only for providers that replicate the same whole tree to each other."
 
 
-class ReplicasApart(LoaderError):
-    code, exit_status = "server.replicas_apart", 98
+class ReplicasApart(LoaderError, code="server.replicas_apart", status=98):
     message = "after {seconds} s, none of {uris} has received all changes of the others"
     hint = "Check the replication between them; the same command resumes once one of them has caught up."
 
 
-class TreeRestless(LoaderError):
-    code, exit_status = "server.tree_restless", 39
+class TreeRestless(LoaderError, code="server.tree_restless", status=39):
     message = "containers below {base} were renamed during each of {passes} attempts"
     hint = "Run the same command again when nobody is renaming subtrees; ditseed keeps the entries that it has read."
 
 
-class SharedUuid(LoaderError):
-    code, exit_status = "server.shared_uuid", 112
+class SharedUuid(LoaderError, code="server.shared_uuid", status=112):
     message = "{first} and {dn} share the entryUUID {uuid}"
     hint = (
         "Replication cannot tell them apart. Delete one of them on the provider and add it again, which gives it an "
@@ -1014,8 +840,7 @@ class SharedUuid(LoaderError):
     )
 
 
-class NotAReplica(LoaderError):
-    code, exit_status = "seed.is_consumer", 71
+class NotAReplica(LoaderError, code="seed.is_consumer", status=71):
     message = "{where}: {suffix} is already a consumer: syncrepl writes to it, and slapd lets no other client write"
     hint = (
         "Save the olcSyncrepl values (ldapsearch shows them), remove the attribute from the database's entry, seed, "
@@ -1023,30 +848,26 @@ class NotAReplica(LoaderError):
     )
 
 
-class ReplicaNotEmpty(LoaderError):
-    code, exit_status = "seed.not_empty", 72
+class ReplicaNotEmpty(LoaderError, code="seed.not_empty", status=72):
     message = "{where}: {suffix} holds {what}"
     hint = "{advice}"
 
 
-class RefreshRefused(LoaderError):
-    code, exit_status = "refresh.refused", 91
+class RefreshRefused(LoaderError, code="refresh.refused", status=91):
     message = "{path}: cannot refresh the database: {reason}"
     hint = "{advice} Nothing was changed."
 
 
-class RefreshUseless(LoaderError):
+class RefreshUseless(LoaderError, code="refresh.useless", status=92):
     """`sent`: entries received before the refresh was abandoned. `held`: entries in the database."""
 
-    code, exit_status = "refresh.useless", 92
     message = "{uri} is sending more than half of all entries again ({sent} of {held})"
     hint = "Seed the replica again (ditseed replica seed --replace), which is faster. Nothing was changed."
 
 
-class ProviderNotPrepared(LoaderError):
+class ProviderNotPrepared(LoaderError, code="seed.provider_not_prepared", status=95):
     """`answer`: what the provider would still send. `why`: the reason."""
 
-    code, exit_status = "seed.provider_not_prepared", 95
     message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
     hint = (
         "Give the provider what docs/catch-up.md says it needs. To seed as it is, run the same command without "

@@ -79,26 +79,26 @@ def read(directory: Path) -> Manifest | None:
     """Returns the manifest of an export directory, or None. Raises ManifestBroken if it is invalid."""
     path = directory / FILE
     try:
-        found = typed.read(path, Manifest, FORMAT)
-        _require_sums(found)
+        manifest = typed.read(path, Manifest, FORMAT)
+        _require_sums(manifest)
     except FileNotFoundError:
         return None
     except Unfit as error:
         raise ManifestBroken(path=path, reason=error) from error
-    return found
+    return manifest
 
 
-def _require_sums(found: Manifest) -> None:
+def _require_sums(manifest: Manifest) -> None:
     """Raises Unfit if the manifest contradicts itself."""
-    shards = found.shards
+    shards = manifest.shards
     if len({shard.name for shard in shards}) != len(shards):
         raise Unfit("names a file twice")
     if any(shard.name in (".", "..") for shard in shards):
         raise Unfit("names a directory")
     entries = sum(shard.entries for shard in shards)
-    if entries != found.entries:
-        raise Unfit(f"promises {found.entries:,} entries, but the files on its list hold {entries:,}")
-    if total(shard.content_checksum for shard in shards) != found.content_checksum:
+    if entries != manifest.entries:
+        raise Unfit(f"promises {manifest.entries:,} entries, but the files on its list hold {entries:,}")
+    if total(shard.content_checksum for shard in shards) != manifest.content_checksum:
         raise Unfit("the content checksums of the files on its list do not add up to that of the whole")
 
 
@@ -134,32 +134,17 @@ def require_there(manifest: Manifest, directory: Path, which: Sequence[ShardFile
 RUN_DIR = ".ditseed"  # run directory of an export, in the export directory
 
 
-@dataclass(frozen=True)
-class _NamedInput:
-    """Input named by one argument. `manifest`: None if it is not an export."""
-
-    path: Path
-    manifest: Manifest | None
-
-    def files(self) -> list[Path]:
-        return self.manifest.paths(self.path) if self.manifest else ldif.files_of([self.path])
-
-    def shards(self) -> Iterator[tuple[str, ShardFile]]:
-        if self.manifest:
-            for shard in self.manifest.shards:
-                yield str(self.path / shard.name), shard
-
-
 def files_of(given: Iterable[Path]) -> list[Path]:
     """Returns the LDIF files in loading order. A directory stands for the shards of its manifest, or without a
     manifest for the LDIF files in it, sorted by name. Raises ManifestBroken, UsageProblem."""
-    return [path for one in map(_look, given) for path in one.files()]
+    return [path for source in given for path in _files(source, _manifest(source))]
 
 
-def entries(given: Iterable[Path]) -> int | None:
+def entries(given: Sequence[Path]) -> int | None:
     """Returns the number of entries, or None unless every argument has a manifest."""
-    told = [one.manifest.entries if one.manifest else None for one in map(_look, given)]
-    return sum(one or 0 for one in told) if told and None not in told else None
+    manifests = [manifest for manifest in map(_manifest, given) if manifest]
+    complete = manifests and len(manifests) == len(given)
+    return sum(manifest.entries for manifest in manifests) if complete else None
 
 
 def require_entries(given: Sequence[Path], read: int) -> None:
@@ -176,11 +161,13 @@ def held(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
 
     Raises ManifestBroken after the body if a shard differed from its manifest, or was not read to its end.
     """
-    looked = [_look(path) for path in given]
+    manifests = {path: _manifest(path) for path in given}
     before = len(meter.files)
-    yield [path for one in looked for path in one.files()]
-    expected = {path: shard for one in looked for path, shard in one.shards()}
-    read = [one for one in meter.files[before:] if one[0] in expected]
+    yield [file for path in given for file in _files(path, manifests[path])]
+    expected = {
+        str(path / shard.name): shard for path, manifest in manifests.items() if manifest for shard in manifest.shards
+    }
+    read = [file for file in meter.files[before:] if file[0] in expected]
     for path, size, checksum in read:
         shard = expected[path]
         if (size, checksum) != (shard.bytes, shard.checksum):
@@ -189,12 +176,17 @@ def held(given: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
         raise ManifestBroken(path=path, reason="was not read to its end")
 
 
-def _look(path: Path) -> _NamedInput:
+def _files(path: Path, manifest: Manifest | None) -> list[Path]:
+    return manifest.paths(path) if manifest else ldif.files_of([path])
+
+
+def _manifest(path: Path) -> Manifest | None:
+    """Returns the manifest of an export; None for other LDIF. Raises ManifestBroken."""
     if not path.is_dir():
-        return _NamedInput(path, None)
-    found = read(path)
-    if found is not None:
-        require_there(found, path)
+        return None
+    manifest = read(path)
+    if manifest is not None:
+        require_there(manifest, path)
     elif (path / RUN_DIR).is_dir():
         raise ManifestBroken(path=path / FILE, reason="is missing: the export there has not ended")
-    return _NamedInput(path, found)
+    return manifest

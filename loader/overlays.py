@@ -27,95 +27,50 @@ class Shows(Enum):
 @dataclass(frozen=True)
 class Overlay:
     """One overlay. `attributes`: those that are computed (LEFT_OUT) or depend on the time (MOVING). `local`: attributes
-    that each server stores for itself and does not replicate, so they may differ. `why`: the reason for `shows`."""
+    that each server stores for itself and does not replicate, so they may differ. `why`: the reason for OTHER."""
 
     name: str
-    shows: Shows
+    shows: Shows = Shows.STORED
     attributes: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
     why: str = ""
     debian: bool = True
 
 
-_LOCKOUT = ("pwdFailureTime", "pwdAccountLockedTime", "pwdGraceUseTime", "pwdLastSuccess")
 _STORED = (
     *("auditlog", "autogroup", "constraint", "deref", "dyngroup", "homedir", "otp", "refint", "remoteauth"),
-    *("seqmod", "smbk5pwd", "sssvlv", "unique"),
+    *("retcode", "seqmod", "smbk5pwd", "sssvlv", "unique"),
 )
+_ALLOWED = ("allowedAttributes", "allowedAttributesEffective", "allowedChildClasses", "allowedChildClassesEffective")
+_LOCKOUT = ("pwdFailureTime", "pwdAccountLockedTime", "pwdGraceUseTime", "pwdLastSuccess")
+_CONTRIB = ("adremap", "cloak", "datamorph", "dupent", "variant")
 
 OVERLAYS: tuple[Overlay, ...] = (
-    *(Overlay(name, Shows.STORED) for name in _STORED),
-    Overlay(
-        "accesslog",
-        Shows.LEFT_OUT,
-        ("auditContext",),
-        why="accesslog_operational adds the suffix of the log to the suffix entry",
-    ),
-    Overlay(
-        "syncprov",
-        Shows.LEFT_OUT,
-        ("contextCSN",),
-        why="shown newer than stored; ditseed asks for it by itself and writes it last",
-    ),
-    Overlay(
-        "dynlist", Shows.SWITCHED_OFF, why="with ManageDsaIT it adds neither members of dynamic groups nor memberOf"
-    ),
-    Overlay(
-        "valsort",
-        Shows.SWITCHED_OFF,
-        why="it takes the weights {n} off values, except where its own control says not to sort",
-    ),
-    Overlay(
-        "dds",
-        Shows.MOVING,
-        ("entryTtl",),
-        why="the time that is left is shown, as syncrepl sees it too; the whole time is stored",
-    ),
+    *map(Overlay, _STORED),
+    Overlay("accesslog", Shows.LEFT_OUT, ("auditContext",)),  # added to the suffix entry (accesslog_operational)
+    Overlay("syncprov", Shows.LEFT_OUT, ("contextCSN",)),  # shown newer than stored; ditseed writes it last
+    Overlay("allowed", Shows.LEFT_OUT, _ALLOWED, debian=False),  # contrib/slapd-modules/allowed: aa_operational
+    # With ManageDsaIT, dynlist adds neither members of dynamic groups nor memberOf, and translucent shows the local
+    # entries alone. valsort removes the weights {n} of values unless its own control forbids sorting.
+    Overlay("dynlist", Shows.SWITCHED_OFF),
+    Overlay("translucent", Shows.SWITCHED_OFF),
+    Overlay("valsort", Shows.SWITCHED_OFF),
+    Overlay("dds", Shows.MOVING, ("entryTtl",)),  # shows the remaining time, to syncrepl too; stores the whole time
     Overlay("collect", Shows.OTHER, why="values of an entry appear in all entries below it"),
     Overlay("rwm", Shows.OTHER, why="names of attributes and object classes, and DNs, are mapped"),
-    Overlay(
-        "translucent",
-        Shows.SWITCHED_OFF,
-        why="with ManageDsaIT it shows the local entries alone, those that a build or clone holds",
-    ),
     Overlay("pcache", Shows.OTHER, why="entries are those of another server"),
-    Overlay("retcode", Shows.STORED, why="with retcode-indir a search fails, and that is told"),
-    Overlay(
-        "memberof",
-        Shows.STORED,
-        local=("memberOf",),
-        why="each server keeps memberOf for itself (o_dont_replicate); a full refresh brings it",
-    ),
-    Overlay(
-        "ppolicy",
-        Shows.STORED,
-        local=_LOCKOUT,
-        why="a consumer notes failed binds for itself unless ppolicy_forward_updates is set",
-    ),
-    Overlay(
-        "lastbind",
-        Shows.STORED,
-        local=("authTimestamp",),
-        why="each server notes binds for itself (o_dont_replicate); the directive `lastbind` does the same with "
-        "pwdLastSuccess",
-    ),
-    Overlay(
-        "allowed",
-        Shows.LEFT_OUT,
-        ("allowedAttributes", "allowedAttributesEffective", "allowedChildClasses", "allowedChildClassesEffective"),
-        why="contrib/slapd-modules/allowed: aa_operational",
-        debian=False,
-    ),
-    *(
-        Overlay(name, Shows.OTHER, why=f"contrib/slapd-modules/{name}", debian=False)
-        for name in ("adremap", "cloak", "datamorph", "dupent", "variant")
-    ),
+    *(Overlay(name, Shows.OTHER, why=f"contrib/slapd-modules/{name}", debian=False) for name in _CONTRIB),
+    # Each server maintains these attributes for itself (o_dont_replicate), failed binds unless
+    # ppolicy_forward_updates is set. A full refresh transfers memberOf.
+    Overlay("memberof", local=("memberOf",)),
+    Overlay("ppolicy", local=_LOCKOUT),
+    Overlay("lastbind", local=("authTimestamp",)),
 )
-BY_NAME = {one.name: one for one in OVERLAYS}
+BY_NAME = {overlay.name: overlay for overlay in OVERLAYS}
 
 
 def _all(shows: Shows) -> Iterator[str]:
-    return (name for one in OVERLAYS if one.shows is shows for name in one.attributes)
+    return (name for overlay in OVERLAYS if overlay.shows is shows for name in overlay.attributes)
 
 
 CONTEXT_CSN = "contextCSN"
@@ -124,7 +79,7 @@ CONTEXT_CSN = "contextCSN"
 COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _all(Shows.LEFT_OUT) if name != CONTEXT_CSN))
 MOVING = tuple(_all(Shows.MOVING))
 # Attributes that may differ between a provider and a correct replica.
-LOCAL = tuple(dict.fromkeys(name for one in OVERLAYS for name in one.local if name != "memberOf"))
+LOCAL = tuple(dict.fromkeys(name for overlay in OVERLAYS for name in overlay.local if name != "memberOf"))
 
 
 # When an entry is added, these overlays change the entries that it names, or refuse it if those are missing.
@@ -143,5 +98,5 @@ def look_for_named_entries(names: Iterable[str]) -> bool:
 
 def overlays_that_change_searches(names: Iterable[str]) -> list[Overlay]:
     """Returns the overlays among `names` with which a search does not show the stored data."""
-    found = (BY_NAME.get(name.lower()) for name in names)
-    return [one for one in found if one is not None and one.shows is Shows.OTHER]
+    overlays = (BY_NAME.get(name.lower()) for name in names)
+    return [overlay for overlay in overlays if overlay is not None and overlay.shows is Shows.OTHER]

@@ -17,15 +17,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from loader import log, plain, units
 
 RECENT = 10.0  # seconds over which the recent rate is averaged
 WIDTH = 80  # columns of a terminal
 SCHEMA_VERSION = 1  # version of the JSON records
-# Columns of the terminal display: the name of a step at most and at least, the gap, and the least width of the bar.
-_NAME, _LEAST_NAME, _GAP, _LEAST_BAR = 20, 15, 2, 4
 _log = logging.getLogger(__name__)
 
 WholeFile = tuple[str, int, str]  # path, bytes and XXH3 of 128 bits of a file that was read to its end
@@ -185,37 +183,26 @@ class Sample:
             return None
         return max(0.0, (self.total - self.entries) / self.average)
 
-    @property
-    def moves_bytes(self) -> bool:
-        """Whether the step counts bytes instead of entries."""
-        return bool(self.bytes and not self.entries and not self.total)
-
-    def facts(self) -> Iterator[str]:
-        """Yields the percentage done, the counts, the rate and the time left, as far as they are known."""
-        if self.moves_bytes:
+    def _facts(self) -> Iterator[str]:
+        """Yields the counts, the rates and the time left, as far as they are known."""
+        if self.bytes and not self.entries and not self.total:  # the step counts bytes instead of entries
             yield units.size(self.bytes)
-            yield f"{units.size(self.bytes / self.seconds if self.seconds > 0 else 0.0)}/s"
+            yield f"{units.size(self.bytes / self.seconds if self.seconds > 0 else 0.0)}/s on average"
             return
         if self.total:
-            yield f"{min(1.0, self.entries / self.total):.0%}"
-            yield f"{units.brief(self.entries)} of {units.brief(self.total)}"
+            part = min(1.0, self.entries / self.total)
+            yield f"{units.brief(self.entries)} of {units.brief(self.total)} ({part:.0%})"
         else:
             yield f"{units.brief(self.entries)} entries"
         yield f"{units.brief(self.recent)}/s"
+        yield f"average {units.brief(self.average)}/s"
         if self.left is not None:
             yield f"{units.duration(self.left)} left"
 
     def lines(self) -> list[str]:
-        """Returns the facts and the note as lines of at most WIDTH columns; a long note gets its own lines."""
-        facts = list(self.facts())
-        if self.moves_bytes:
-            facts[-1] += " on average"
-        else:
-            if self.total:
-                part, count, *rest = facts
-                facts = [f"{count} ({part})", *rest]
-            facts.insert(2, f"average {units.brief(self.average)}/s")
-        indent, done, note = "  ", f"{self.step}: {', '.join(facts)}", plain.sentence(self.note)
+        """Returns the counts and the note as lines of at most WIDTH columns; a long note gets its own lines."""
+        note = plain.sentence(self.note)
+        indent, done = "  ", f"{plain.sentence(self.step)}: {', '.join(self._facts())}"
         together = f"{done} [{note}]"
         if note and len(together) <= WIDTH:
             return [together]
@@ -325,56 +312,13 @@ class Recorder:
         point = Point(self.seconds, meter.entries, meter.bytes)
         with self._lock:
             step.points.append(point)
-            if sum(max(0, len(one.points) - 2) for one in self.steps) > self._most:
+            if sum(max(0, len(recorded.points) - 2) for recorded in self.steps) > self._most:
                 self._interval *= 2
-                for one in self.steps:
-                    one.points[1:-1] = one.points[2:-1:2]
+                for recorded in self.steps:
+                    recorded.points[1:-1] = recorded.points[2:-1:2]
 
 
 # --- what a person or a program sees ---------------------------------------------------------------
-
-
-@contextmanager
-def _live_display(stream: TextIO) -> Iterator[Callable[[Sample], None]]:
-    """Yields a function that displays a sample in place of the previous one. Clears the display at the end."""
-    # Imported here, because importing rich takes longer than a small build.
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console(file=stream)
-    with Live(console=console, transient=True, auto_refresh=False) as live:
-        yield lambda sample: live.update(_drawn(sample, console.width), refresh=True)
-
-
-def _drawn(sample: Sample, width: int = WIDTH) -> Any:
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    cells: list[Any] = [Text(plain.sentence(sample.step))]
-    beside = width - min(_LEAST_NAME, cells[0].cell_len)
-    facts = _fitting(list(sample.facts()), beside - _GAP)
-    beside -= len(facts) + 2 * _GAP
-    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=_NAME)
-    has_bar = bool(sample.total) and beside >= _LEAST_BAR
-    if sample.total and has_bar:
-        grid.add_column(ratio=1)
-        cells.append(ProgressBar(sample.total, min(sample.entries, sample.total)))
-    grid.add_column(no_wrap=True, ratio=None if has_bar else 1)
-    grid.add_row(*cells, Text(facts))
-    note = plain.sentence(sample.note)
-    return Group(grid, Text(f"  {note}")) if note else grid
-
-
-def _fitting(facts: list[str], width: int) -> str:
-    """Joins the facts that fit into `width`. Drops the rate first, then the counts; keeps percentage and time left."""
-    for place in (2, 1, 0):
-        if len("  ".join(facts)) <= width or len(facts) == 1:
-            break
-        del facts[min(place, len(facts) - 2)]
-    return "  ".join(facts)
 
 
 class Progress:
@@ -386,7 +330,7 @@ class Progress:
     ) -> None:
         self._recorder = recorder
         self._stream = stream or sys.stderr
-        self._told: set[str] = set()  # files reported as lacking a newline at the end
+        self._reported: set[str] = set()  # files reported as lacking a newline at the end
         if mode == "auto":
             moves_cursor = self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
             mode = "terminal" if moves_cursor else "plain"
@@ -423,10 +367,15 @@ class Progress:
         if self._mode == "terminal":
             if ended.wait(self._every):
                 return  # a short step displays nothing
-            with _live_display(self._stream) as show:
-                show(sampler.look())
+            # Imported here, because importing rich takes longer than a small build.
+            from rich.console import Console
+            from rich.live import Live
+            from rich.text import Text
+
+            with Live(console=Console(file=self._stream), transient=True, auto_refresh=False) as live:
+                live.update(Text("\n".join(sampler.look().lines())), refresh=True)
                 while not ended.wait(self._every):
-                    show(sampler.look())
+                    live.update(Text("\n".join(sampler.look().lines())), refresh=True)
             return
         while not ended.wait(self._every):
             sample = sampler.look()
@@ -434,9 +383,9 @@ class Progress:
 
     def _close(self, meter: Meter) -> None:
         for path in dict.fromkeys(meter.open_ends):
-            if path not in self._told:
-                self._told.add(path)
-                self.say(f"{path}: note: the last line has no end; it is taken as it is, as slapadd does")
+            if path not in self._reported:
+                self._reported.add(path)
+                self.say(f"{path}: note: the last line has no end; it is read as slapadd reads it")
         for path, size, _ in meter.files:
             _log.info("%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size))
         if self._mode == "json":

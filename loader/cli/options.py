@@ -188,7 +188,7 @@ def keep_strongest(options: Options, deciding: Sequence[str], following: Sequenc
     """Resets options from weaker sources. The strongest source of a `deciding` option wins: command line, then
     variables, then profile. `deciding` and `following` options from weaker sources get their defaults."""
     context = click.get_current_context()
-    defaults = {one.name: one.default for one in fields(options)}
+    defaults = {option.name: option.default for option in fields(options)}
     names = [name for name in (*deciding, *following) if getattr(options, name, None)]
     sources = {name: context.get_parameter_source(name) or ParameterSource.DEFAULT for name in names}
     strongest = min((sources[name] for name in deciding if name in sources), default=ParameterSource.DEFAULT)

@@ -58,28 +58,21 @@ def options(profile_variable: str | None = None) -> list[click.Option]:
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
     log_file = "Append to FILE what -v reports, with the time of each line (UTC)."
     return [
-        option(["-q", "--quiet"], is_flag=True, callback=_set_quiet, help=quiet),
-        option(["-v", "--verbose"], count=True, callback=_raise, help=f"{verbose}; -vv: everything."),
+        option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, help=quiet),
+        option(["-v", "--verbose"], count=True, callback=_set_verbosity, help=f"{verbose}; -vv: everything."),
         profile.option(profile_variable),
         option(["--log-file"], type=path, metavar="FILE", callback=_open_log, help=log_file),
     ]
 
 
-def _raise(context: click.Context, option: click.Parameter, value: int) -> None:
-    if value:
-        _require_one(log.verbosity() >= 0)
-        log.setup(log.verbosity() + value)
-
-
-def _set_quiet(context: click.Context, option: click.Parameter, value: bool) -> None:
-    if value:
-        _require_one(log.verbosity() <= 0)
-        log.setup(-1)
-
-
-def _require_one(fits: bool) -> None:
-    if not fits:
+def _set_verbosity(context: click.Context, option: click.Parameter, value: int) -> None:
+    """Adds the number of -v, or sets -1 for -q; either may come before the verb and after it."""
+    if not value:
+        return
+    step = -1 if option.name == "quiet" else value
+    if log.verbosity() * step < 0:
         raise UsageProblem(reason="-q and -v contradict each other: give one of them")
+    log.setup(max(-1, log.verbosity() + step))
 
 
 def _open_log(context: click.Context, option: click.Parameter, path: Path | None) -> None:

@@ -19,20 +19,7 @@ from loader.progress import Meter
 from loader.sources import Inputs
 from loader.storage import files
 
-__all__ = [
-    "MOMENT",
-    "SEEDS",
-    "PlanOptions",
-    "Range",
-    "Shard",
-    "Synthetic",
-    "Template",
-    "TreeSpec",
-    "plan",
-    "shard",
-    "whole",
-    "write",
-]
+__all__ = ["Shard", "Template"]
 
 SEEDS = range(-(2**63), 2**63)
 
@@ -137,21 +124,10 @@ class PlanOptions:
     ldif: bool = False
 
 
-def plan(template: Template, wishes: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
+def plan(template: Template, options: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
     """Writes a load plan. Raises BrokenPipeError if the reader closed the pipe, UsageProblem for an impossible plan."""
     with _counting(meter, "standard output") as counters:
-        template.plan(
-            descriptor,
-            jobs,
-            counters,
-            operations=wishes.operations,
-            mix=list(wishes.mix.items()),
-            miss=wishes.miss,
-            skew=wishes.skew,
-            seed=wishes.seed,
-            looks=wishes.looks,
-            ldif=wishes.ldif,
-        )
+        template.plan(descriptor, jobs, counters, **{**vars(options), "mix": list(options.mix.items())})
 
 
 @contextmanager
@@ -166,11 +142,6 @@ def _counting(meter: Meter, target: str) -> Iterator[Counters]:
             if error.code == "template.usage":
                 raise UsageProblem(reason=error.message) from error
             raise ldif.as_loader_error(error, target) from error
-
-
-# --- synthetic -------------------------------------------------------------------------------------------------------
-#
-# Source: the tree of a template, generated while it is read.
 
 
 MOMENT = "20260101000000Z"  # the time in generated attributes, fixed so that a build of the tree is reproducible
@@ -217,5 +188,4 @@ class Synthetic:
             yield descriptor
 
     def _write(self, descriptor: int) -> None:
-        meter, jobs = Meter("template"), resources.processors()
-        write(self.compiled, whole(self.compiled), descriptor, jobs, meter)
+        write(self.compiled, whole(self.compiled), descriptor, resources.processors(), Meter("template"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import click
@@ -94,13 +93,12 @@ def list_templates(as_json: Json) -> None:
     Example:
       ditseed generate templates
     """
-    found = {name: _described(path) for name, path in templates.shipped().items()}
-    show_json({"templates": found}) if as_json else show_facts(found)
+    described = {
+        name: TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
+        for name, path in templates.shipped().items()
+    }
+    show_json({"templates": described}) if as_json else show_facts(described)
 
 
-def _described(path: Path) -> str:
-    return TreeSpec(path, (templates.LISTS,)).compiled(otherwise=1).description
-
-
-for one in (learn_cmd.command, tree, show, operations, list_templates):
-    command.add_command(one)
+for subcommand in (learn_cmd.command, tree, show, operations, list_templates):
+    command.add_command(subcommand)

@@ -6,7 +6,6 @@ other random values. A line that ditseed's templates cannot express is rejected 
 
 from __future__ import annotations
 
-import calendar
 import json
 import re
 from collections import Counter
@@ -24,13 +23,9 @@ _SYNONYMS = {"commonname": "cn", "surname": "sn", "userid": "uid", "localityname
 # makeldif's word lists -> the shipped lists that replace them if makeldif's are not in the template's directory.
 _NAMES = {"first.names": "first-names.txt", "last.names": "last-names.txt"}
 _SHIPPED = {**_NAMES, "cities": "places.txt", "states": "states.txt", "streets": "streets.txt"}
-_LOWER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
-_ALPHABETS = {"alpha": _LOWER, "alphanumeric": _LOWER + _DIGITS, "hex": _DIGITS + "abcdef"}
-_ALPHABETS["base64"] = _LOWER.upper() + _LOWER + _DIGITS + "+/"
-_CLASS_OF = {text: "mixed" if name == "alphanumeric" else name for name, text in _ALPHABETS.items()}
-_MONTHS = list(calendar.month_name)[1:]
-_LONGEST = 100  # characters of a random string over a custom alphabet; each becomes a {pick} tag
-_MOST_DIGITS = 18  # digits of one {digits:N} tag; a longer number becomes several tags
+# Kind of <random:KIND:LENGTH> -> characters of {chars:...}.
+_CHARS = {"alpha": "alpha", "alphanumeric": "mixed", "hex": "hex", "base64": "base64"}
+_MOST_DIGITS = 18  # digits of a {digits:N} tag
 # Limits against malicious templates: bytes, total lines of all kinds of entries, levels of the tree.
 _MOST_BYTES, _MOST_LINES, _MOST_LEVELS = 16 << 20, 200_000, 250
 
@@ -188,20 +183,11 @@ class _Scope:
 
     def __init__(self, lines: list[_Line], passed: int | None) -> None:
         self.lines, self.passed = lines, passed
-        self.counts = Counter(line.key for line in lines)
         self.first: dict[str, _Line] = {}
         for line in lines:
             self.first.setdefault(line.key, line)
-        named = {key for line in lines for key in self._named(line)} if passed is not None else set()
+        named = {_key(name) for line in lines for name in _names(line.text)} if passed is not None else set()
         self.values = {key: re.sub(r"[^\w.-]", "_", line.attribute) for key, line in self.first.items() if key in named}
-
-    def _named(self, line: _Line) -> Iterator[str]:
-        for match in _PIECE.finditer(line.text):
-            words = [_key(word.strip()) for word in (match["tag"] or "").split(":") if word]
-            if match["value"] is not None:
-                yield _key(match["value"].partition(":")[0].strip())
-            elif len(words) > 1 and words[0] in ("ifpresent", "ifabsent") and self.counts[words[1]] == 1:
-                yield words[1]
 
     def before(self, line: _Line, name: str) -> str:
         """Returns the key of attribute `name`. Raises _Refusal unless a line before `line` sets the attribute."""
@@ -218,14 +204,9 @@ class _Item:
     text: str = ""
     chance: float = 1.0
     when: list[str] = field(default_factory=list)
-    unless: list[str] = field(default_factory=list)
-
-    @property
-    def is_always(self) -> bool:
-        return self.chance == 1 and not self.when and not self.unless
 
     def toml(self) -> str:
-        if self.is_always:
+        if self.chance == 1 and not self.when:
             return _toml(self.text)
         return _toml({key: part for key, part in vars(self).items() if part not in ([], 1.0)})
 
@@ -289,8 +270,8 @@ class _Converter:
         if below.count is not None:
             facts["count"] = _toml(f"{below.count} each" if ancestors else below.count)
         self._kind(template, facts, passed)
-        for one in template.below:
-            self._subordinate(one, _toml({"kind": name}), total, (*ancestors, template.name))
+        for subordinate in template.below:
+            self._subordinate(subordinate, _toml({"kind": name}), total, (*ancestors, template.name))
 
     def _kind(self, template: _Block, facts: Mapping[str, str], passed: int) -> None:
         if not template.rdn:
@@ -300,7 +281,7 @@ class _Converter:
             raise _Refusal(template.line, f"more than {_MOST_LINES} lines in all kinds of entries")
         scope = _Scope(template.lines, passed)
         values = {name: self._item(scope.first[key], scope).toml() for key, name in scope.values.items()}
-        rdn = [scope.first[_key(one)].attribute if _key(one) in scope.first else one for one in template.rdn]
+        rdn = [scope.first[_key(name)].attribute if _key(name) in scope.first else name for name in template.rdn]
         facts = {**facts, "rdn": _toml(rdn[0] if len(rdn) == 1 else rdn)}
         self.kinds += ["", "[[kinds]]", *_assignments(facts)]
         self.kinds += ["[kinds.values]", *_assignments(values)] if values else []
@@ -314,20 +295,22 @@ class _Converter:
             first = scope.first[line.key]
             if line is first and line.key in scope.values:
                 value = scope.values[line.key]
-                item = _Item(f"{{{value}}}", when=[] if item.is_always else [value])
+                item = _Item(f"{{{value}}}", when=[value] if item.chance < 1 else [])
             items.setdefault("objectClass" if line.key == "objectclass" else first.attribute, []).append(item.toml())
-        return {name: found[0] if len(found) == 1 else f"[{', '.join(found)}]" for name, found in items.items()}
+        return {name: tomls[0] if len(tomls) == 1 else f"[{', '.join(tomls)}]" for name, tomls in items.items()}
 
     def _item(self, line: _Line, scope: _Scope) -> _Item:
         item = _Item()
         for match in _PIECE.finditer(line.text):
             if match["tag"] is not None:
                 name, *words = [word.strip() for word in match["tag"].split(":") if word] or [""]
-                if not self._condition(line, [name.lower(), *words], item, scope):
-                    tag = self._tag(line, [name.lower(), *words], scope)
-                    if tag is None:
-                        raise _no_equivalent(line, f"<{match['tag']}>")
-                    item.text += tag
+                if name.lower() == "presence" and len(words) == 1 and _is_number(words[0]) and int(words[0]) <= 100:
+                    item.chance *= int(words[0]) / 100
+                    continue
+                tag = self._tag(line, [name.lower(), *words], scope)
+                if tag is None:
+                    raise _no_equivalent(line, f"<{match['tag']}>")
+                item.text += tag
             elif match["value"] is not None:
                 item.text += self._value(line, match["value"], scope)
             elif match["text"] in ("<", "{"):
@@ -344,27 +327,6 @@ class _Converter:
             where = " in a branch" if scope.passed is None else ""
             raise _no_equivalent(line, f"{{{text}}}{where}")
         return f"{{{scope.values[key]}:{length}}}" if int(length or 0) else f"{{{scope.values[key]}}}"
-
-    def _condition(self, line: _Line, words: list[str], item: _Item, scope: _Scope) -> bool:
-        """Adds the condition of a presence, ifpresent or ifabsent tag to `item`. Returns False for another tag."""
-        match words:
-            case ["presence", percent] if _is_number(percent) and int(percent) <= 100:
-                item.chance *= int(percent) / 100
-            case ["ifpresent", attribute, *equal] if len(equal) < 2:
-                item.when.append(self._compared(line, attribute, equal, scope))
-            case ["ifabsent", attribute, *equal] if len(equal) < 2:
-                item.unless.append(self._compared(line, attribute, equal, scope))
-            case _:
-                return False
-        return True
-
-    def _compared(self, line: _Line, attribute: str, equal: list[str], scope: _Scope) -> str:
-        key = scope.before(line, attribute)
-        if key in scope.values and scope.counts[key] == 1:
-            return "=".join([scope.values[key], *equal])
-        if equal or key in scope.values:
-            raise _no_equivalent(line, f"a condition on {attribute}, which is in a branch or has several lines,")
-        return scope.first[key].attribute
 
     def _tag(self, line: _Line, words: list[str], scope: _Scope) -> str | None:
         """Returns the equivalent of a tag in ditseed's templates; None if there is none."""
@@ -389,35 +351,21 @@ class _Converter:
         return None
 
     def _random(self, kind: str, words: list[str]) -> str | None:
-        numbers = [int(word) for word in words[-2:] if _is_number(word)]
-        match kind, words:
-            case "telephone", _:
+        numbers = [int(word) for word in words if _is_number(word)]
+        if len(numbers) != len(words):
+            return None
+        match kind, numbers:
+            case "telephone", []:
                 return "+1 {digits:3} {digits:3} {digits:4}"
-            case "month", [] | [_] if len(numbers) == len(words):
-                months = [month[: numbers[0] if numbers else None] for month in _MONTHS]
-                return self._pick("month", _weighted(months))
-            case "chars", [alphabet, *lengths] if lengths:
-                return self._chars(alphabet, lengths)
-            case (("alpha" | "alphanumeric" | "hex" | "base64"), [_, *_]):
-                return self._chars(_ALPHABETS[kind], words)
-            case "numeric", [_] if numbers and numbers[0] <= _LONGEST * _MOST_DIGITS:
-                full, rest = divmod(numbers[0], _MOST_DIGITS)
-                return f"{{digits:{_MOST_DIGITS}}}" * full + (f"{{digits:{rest}}}" if rest else "")
-            case "numeric", [_, _] if len(numbers) == 2:
-                return f"{{between:{numbers[0]}:{numbers[1]}}}"
-            case "numeric", [low, high, zeros] if _is_number(low) and _is_number(high) and not zeros.strip("0"):
-                return f"{{between:{int(low)}:{int(high)}:{len(zeros)}}}"
+            case "numeric", [length] if length <= _MOST_DIGITS:
+                return f"{{digits:{length}}}"
+            case "numeric", [low, high]:
+                return f"{{between:{low}:{high}}}"
+            case _, [length] if kind in _CHARS:
+                return f"{{chars:{_CHARS[kind]}:{length}}}"
+            case _, [least, most] if kind in _CHARS:
+                return f"{{chars:{_CHARS[kind]}:between:{least}:{most}}}"
         return None
-
-    def _chars(self, alphabet: str, lengths: list[str]) -> str | None:
-        if len(lengths) > 2 or not all(map(_is_number, lengths)):
-            return None
-        if alphabet in _CLASS_OF:
-            count = lengths[0] if len(lengths) == 1 else f"between:{':'.join(lengths)}"
-            return f"{{chars:{_CLASS_OF[alphabet]}:{count}}}"
-        if len(lengths) == 2 or int(lengths[0]) > _LONGEST:
-            return None
-        return self._pick("letters", _weighted(list(alphabet))) * int(lengths[0])
 
     def _file(self, line: _Line, name: str) -> str:
         if (self.path.parent / name).is_file():
@@ -431,9 +379,14 @@ class _Converter:
         stem = re.sub(r"[^\w-]", "-", hint)
         known = [name for name, other in self.lists.items() if other == content]
         names = [stem, *(f"{stem}-{number}" for number in range(2, len(self.lists) + 3))]
-        name = known[0] if known else next(one for one in names if one not in self.lists)
+        name = known[0] if known else next(name for name in names if name not in self.lists)
         self.lists[name] = content
         return f"{{pick:{name}}}"
+
+
+def _names(text: str) -> list[str]:
+    """Returns the names in the {NAME} and {NAME:LENGTH} tags of a value."""
+    return [match["value"].partition(":")[0].strip() for match in _PIECE.finditer(text) if match["value"] is not None]
 
 
 def _no_equivalent(line: _Line, what: str) -> _Refusal:
@@ -476,7 +429,7 @@ def _literal(text: str) -> str:
 def _toml(value: object) -> str:
     """Returns a value as TOML on one line."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(_assignments({key: _toml(one) for key, one in value.items()}))} }}"
+        return f"{{ {', '.join(_assignments({key: _toml(item) for key, item in value.items()}))} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     # A JSON string is a valid TOML string, except that TOML does not allow DEL.

@@ -99,25 +99,25 @@ def operations(
 
 def shares(text: str, form: str) -> dict[str, int]:
     """ "search=80,bind=20" -> {"search": 80, "bind": 20}. Raises UsageProblem."""
-    found = {}
+    by_name = {}
     for part in text.split(","):
         name, _, share = part.strip().partition("=")
         if not share.isdecimal():
             raise UsageProblem(reason=f"--mix {text}: write NAME=SHARE,... with whole numbers")
-        found[name] = int(share)
-    reads = [name for name in READS if found.get(name)]
+        by_name[name] = int(share)
+    reads = [name for name in READS if by_name.get(name)]
     if form == "ldif" and reads:
         raise UsageProblem(reason=f"--mix {text}: LDIF holds changes, and no {reads[0]}")
-    return found
+    return by_name
 
 
 def parse_search_option(text: str | None) -> tuple[tuple[str, bool, int], ...]:
     """ "uid=80,cn*=20" -> (("uid", False, 80), ("cn", True, 20)). Raises UsageProblem."""
-    found = []
+    attributes = []
     for part in text.split(",") if text else ():
         name, _, weight = part.strip().partition("=")
-        attribute, beginning = name.removesuffix("*"), name.endswith("*")
+        attribute = name.removesuffix("*")
         if not attribute or not (weight or "1").isdecimal():
             raise UsageProblem(reason=f"--search {text}: write ATTRIBUTE[*][=WEIGHT],...")
-        found.append((attribute, beginning, int(weight or 1)))
-    return tuple(found)
+        attributes.append((attribute, name.endswith("*"), int(weight or 1)))
+    return tuple(attributes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -104,34 +103,6 @@ def test_the_same_source_makes_the_same_template(tmp_path: Path) -> None:
     with source.open("rb") as file:
         piped = subprocess.run(command, stdin=file, capture_output=True, check=True)
     assert piped.stdout.decode() == one
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Slapd, Path]]:
-    """A running server with a deep tree, and the LDIF that it was loaded with."""
-    source = tree(DEEP, 2000, tmp_path_factory.mktemp("server") / "source.ldif")
-    with closing(Slapd(Settings(), form="conf")) as made:
-        made.slapadd(source)
-        made.start()
-        yield made, source
-
-
-@pytest.mark.long
-@pytest.mark.slapd
-def test_databases_and_servers_are_learned_as_their_ldif_is(server: tuple[Slapd, Path], tmp_path: Path) -> None:
-    slapd, source = server
-    plain = learn(source, out=tmp_path / "plain.toml")
-    database = learn(slapd.database_dir, out=tmp_path / "database.toml")
-    options = ("-H", slapd.uri, "-D", slapd.root_dn, "-y", slapd.password_file, "-b", similarity.SUFFIX)
-    live = learn(out=tmp_path / "live.toml", more=options)
-    assert live == database
-    assert outline(database) == outline(plain)
-    assert not list(tmp_path.glob(".ditseed*"))
-
-
-def outline(template: str) -> list[str]:
-    lines = template.splitlines()
-    return [line for line in lines if line.startswith(("name =", "count =", "below =", "rdn ="))]
 
 
 @pytest.mark.slapd

@@ -96,7 +96,6 @@ ASKING: dict[str, Callable[[str, Path], tuple[object, ...]]] = {
     "add": lambda uri, tmp: ("add", tmp / "x.ldif", "-H", uri),
     "compare": lambda uri, tmp: ("compare", uri, tmp / "x.ldif", "-b", SUFFIX),
     "tune": lambda uri, tmp: ("tune", "maxsize", "-H", uri, "-b", SUFFIX),
-    "learn": lambda uri, tmp: ("generate", "learn", "-H", uri, "-b", SUFFIX, "-o", tmp / "t.toml"),
     "release": lambda uri, tmp: ("replica", "release", "-H", uri, "-b", SUFFIX),
     "online": lambda uri, tmp: (
         *("replica", "seed", "--strategy", "online", "--from", tmp / "x.ldif"),

@@ -65,7 +65,6 @@ def commands(both: Pair, new: Slapd, scratch: Path) -> Iterator[tuple[object, ..
     yield ("backup", "restore", "latest", *repo, "--target", scratch / "d")
     yield ("generate", "people", "-n", "10", "-o", scratch / "e")
     yield ("generate", "templates")
-    yield ("generate", "learn", data, "-o", scratch / "ours.toml")
     for what in ("maxsize", "indexes", "sync"):
         yield ("tune", what, *server)
     yield ("tune", "maxsize", *server, "--maxsize", "2G")

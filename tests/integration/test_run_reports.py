@@ -107,7 +107,8 @@ def test_a_build(target: Slapd, ldif: Path, tmp_path: Path) -> None:
     assert all(name in tables[0].text for name in facts["tables"])
     bytes_of_tables = sum(float(one.attributes["value"]) for one in page.named("data") if "id" not in one.attributes)
     assert bytes_of_tables >= facts["bytes"]
-    assert len(page.charts) == 3
+    assert len(page.within("rates", "tr")) >= 2
+    assert len(page.within("rates", "i")) >= 2
     assert stat.S_IMODE((tmp_path / "run.html").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "run.prom").stat().st_mode) == 0o644
     left = {one.name for one in target.database_dir.iterdir()}
@@ -132,7 +133,6 @@ def test_hostile_rejects_are_text(target: Slapd, tmp_path: Path) -> None:
     done = ditseed(*build_words(target, path, *more), *wanted(tmp_path))
     assert done.status == 1
     page = page_of(tmp_path)
-    assert len(page.named("img")) == len(page.charts)
     assert not page.named("b")
     rejects = page.by_id("rejects").text
     assert HOSTILE in rejects
@@ -181,7 +181,7 @@ def test_refused_before_anything_is_done(
     report = {"directory": tmp_path / "no" / "run.html", "device": Path("/dev/null")}
     report["same"] = tmp_path / "run.prom"
     more = ["--dry-run"] if what == "dry-run" else []
-    env = _without(tmp_path / "hidden", "matplotlib") if what == "extra" else None
+    env = _without(tmp_path / "hidden", "jinja2") if what == "extra" else None
     chosen = ("--report", report.get(what, tmp_path / "run.html"), "--metrics", tmp_path / "run.prom")
     done = ditseed(*build_words(target, ldif, *more), *chosen, env=env)
     assert (done.status, f"[{code}]" in done.err, "hint: " in done.err) == (status, True, True)
@@ -299,7 +299,6 @@ def test_a_seeding_and_its_plan(both: Pair, tmp_path: Path) -> None:
     assert_agree(tmp_path, page, done.facts, "replica seed")
     rows = page.by_id("planned").text
     assert {"preflight", "stream", "publish"} <= set(rows.split())
-    assert len(page.charts) == 4
     assert "id2e" in page.source
 
 
@@ -332,12 +331,12 @@ def test_a_glued_tree(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_browser_shows_it(target: Slapd, ldif: Path, tmp_path: Path) -> None:
-    """The charts are painted, and the console has no complaint; of a page that wants more it has one."""
+    """The bars are painted, and the console has no complaint; of a page that wants more it has one."""
     require(missing_browser())
     ditseed(*build_words(target, ldif), *wanted(tmp_path)).ok()
     complaints, picture = browse(tmp_path / "run.html")
     assert complaints == []
-    assert picture[BLUE] > 10_000
+    assert picture[BLUE] > 2_000
     strange = tmp_path / "strange.html"
     strange.write_text((tmp_path / "run.html").read_text() + "<script>alert(1)</script>")
     complaints, _ = browse(strange)

@@ -68,14 +68,13 @@ class Place:
             "clone --compact": ("clone", self.directory, out, "--compact"),
             "clone -": ("clone", self.directory, "-"),  # into a receiver
             "backup": ("backup", "run", "--init", "--from", self.directory, "-R", self.scratch / "repo"),
-            "learn": ("generate", "learn", self.directory, "-o", self.scratch / "learned.toml"),
             "seed": ("replica", "seed", "--strategy", "clone", "--from", self.directory, *target),
         }
 
 
 VERBS = (
     *("export", "export -", "compare", "compare, second", "verify", "verify tree", "clone"),
-    *("clone --compact", "clone -", "backup", "learn", "seed"),
+    *("clone --compact", "clone -", "backup", "seed"),
 )
 
 
@@ -222,7 +221,7 @@ def test_cut_in_the_middle(place: Place, verb: str, part: float) -> None:
     whole = meta.read_meta(place.data).used
     for delay in (0.08, 0.16, 0.24, 0.4):
         copy_sparse(place.good / meta.DATA, place.data)
-        for left in ("out", "repo", "learned.toml", "whole.toml"):
+        for left in ("out", "repo"):
             path = place.scratch / left
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         shutil.rmtree(place.consumer.database_dir)
@@ -247,10 +246,6 @@ def _require_right(place: Place, verb: str, done: Done) -> None:
     elif verb == "backup":
         ditseed("backup", "restore", "latest", "-R", place.scratch / "repo", "--target", out).ok()
         _require_same(out, place.good)
-    elif verb == "learn":
-        ditseed("generate", "learn", place.good, "-o", place.scratch / "whole.toml").ok()
-        made, whole = (place.scratch / name for name in ("learned.toml", "whole.toml"))
-        assert _without_comments(made) == _without_comments(whole)
     elif verb == "export -":
         assert len(re.findall("^dn:", done.out, re.MULTILINE)) == _entries(place)
     else:  # verify, compare: how much they have looked at
@@ -259,10 +254,6 @@ def _require_right(place: Place, verb: str, done: Done) -> None:
 
 def _require_same(made: Path, whole: Path) -> None:
     ditseed("compare", made, whole).ok()
-
-
-def _without_comments(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 def _entries(place: Place) -> int:

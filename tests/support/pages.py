@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-CHART = "data:image/svg+xml;base64,"
-# Attributes by which a page refers to something; SVG refers to its own parts with #.
+# Attributes by which a page refers to something; those to its own parts begin with #.
 REFERRING = {
     *("src", "srcset", "href", "xlink:href", "action", "formaction", "data", "poster", "background"),
     *("cite", "longdesc", "manifest", "ping", "codebase", "profile", "usemap", "icon", "archive"),
@@ -37,12 +35,6 @@ class Page(HTMLParser):
         self.feed(self.source)
         self.close()
         assert not self._open, self._open
-
-    @property
-    def charts(self) -> list[Page]:
-        """The SVG images that the page contains."""
-        sources = [one.attributes["src"] for one in self.named("img")]
-        return [Page(b64decode(one.removeprefix(CHART)).decode()) for one in sources if one.startswith(CHART)]
 
     @classmethod
     def read(cls, path: Path) -> Page:
@@ -88,14 +80,12 @@ def outside(page: Page) -> list[str]:
         f"{one.name} {name}={value}"
         for one in page.elements
         for name, value in one.attributes.items()
-        if (name in REFERRING and not value.startswith(("#", CHART))) or name.startswith("on")
+        if (name in REFERRING and not value.startswith("#")) or name.startswith("on")
     ]
     styles = [one.text for one in page.named("style")]
     styles += [one.attributes["style"] for one in page.elements if "style" in one.attributes]
     for text in styles:
-        if "@import" in text or "url(" in text.replace("url(#", ""):
+        if "@import" in text or "url(" in text:
             found.append(text)
-    found += [one.name for one in page.elements if one.name in ("script", "iframe", "object", "link")]
-    for chart in page.charts:
-        found += outside(chart)
+    found += [one.name for one in page.elements if one.name in ("script", "iframe", "object", "link", "img", "svg")]
     return found

@@ -85,7 +85,7 @@ def test_a_server_gets_at_most_four_connections(
     assert resources.connections() == connections
 
 
-@pytest.mark.parametrize("verb", [("export",), ("replica", "seed"), ("generate", "learn")])
+@pytest.mark.parametrize("verb", [("export",), ("replica", "seed")])
 def test_verbs_leave_the_number_open_until_it_is_known_what_is_read(verb: tuple[str, ...]) -> None:
     found: click.Command = ditseed
     for name in verb:

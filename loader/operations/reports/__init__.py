@@ -9,21 +9,12 @@ from typing import TYPE_CHECKING
 
 from loader import log
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
+from loader.ldif import Rejected
 from loader.operations import monitoring
 from loader.progress import DONE_BEFORE, Recorder, StepRecord
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """A rejected entry. `path`: input file; None for standard input."""
-
-    path: str | None
-    line: int | None
-    dn: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -76,11 +67,11 @@ class RunReport:
         return count if isinstance(count, int) else None
 
     @property
-    def rejections(self) -> list[Rejection]:
+    def rejections(self) -> list[Rejected]:
         """The first rejected entries, with passwords redacted."""
         rejections = self.facts.get("rejections")
         return [
-            Rejection(path, line, log.redact(str(dn)), log.redact(str(reason)))
+            (path, line, log.redact(str(dn)), log.redact(str(reason)))
             for path, line, dn, reason in (rejections if isinstance(rejections, list) else ())
         ]
 

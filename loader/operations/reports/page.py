@@ -1,19 +1,15 @@
-"""Writes the report of a run as one HTML file without scripts or external resources; charts are inline SVG images."""
+"""Writes the report of a run as one HTML file without scripts or external resources; charts are bars of CSS."""
 
 from __future__ import annotations
 
-import base64
 import importlib.metadata
 import importlib.util
-import io
 import logging
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import resources
-from itertools import cycle, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
-from warnings import catch_warnings, filterwarnings
 
 from loader import log, plain, units
 from loader.errors import LoaderError, PackageMissing
@@ -25,22 +21,16 @@ from loader.progress import StepRecord
 from loader.server import tools
 from loader.storage import files, held
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 _log = logging.getLogger(__name__)
-_PACKAGES = ("jinja2", "matplotlib")
 _MOST_REJECTIONS = 100
 _STATES = {0: ("done", "Done."), 1: ("rejects", "Done, with rejected entries.")}
-Planned = Sequence[tuple[str, float | None, float | None]]  # name, planned and actual seconds of each step
+_SLICES = 100  # highest number of time slices of a step; rates are averages over a slice
 
 
 def require() -> None:
-    """Raises PackageMissing if a package is not installed; called before the run, not after it."""
-    for package in _PACKAGES:
-        if importlib.util.find_spec(package) is None:
-            raise PackageMissing(place="--report", package=package, extra="charts", packages=", ".join(_PACKAGES))
+    """Raises PackageMissing if jinja2 is not installed; called before the run, not after it."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise PackageMissing(place="--report", package="jinja2", extra="charts", packages="jinja2")
 
 
 def write(run: RunReport, command: str, path: Path) -> None:
@@ -61,7 +51,6 @@ def rendered(run: RunReport, command: str) -> str:
 def _facts(run: RunReport, command: str) -> Mapping[str, object]:
     took = run.seconds_by_step
     names = dict.fromkeys([*run.planned, *took]) if run.planned else ()
-    planned = [(name, run.planned.get(name), took.get(name)) for name in names]
     failed = ("failed", f"Not done: the run ended with exit status {run.status}.")
     return {
         "verb": run.verb,
@@ -72,16 +61,13 @@ def _facts(run: RunReport, command: str) -> Mapping[str, object]:
         "figures": list(_figures(run)),
         "asked": list(_asked(run, command)),
         "steps": run.steps,
-        "planned": planned,
+        "seconds": max(run.seconds, 1e-6),
+        "rates": list(_rates(run)),
+        "planned": [(name, run.planned.get(name), took.get(name)) for name in names],
         "databases": list(_databases(run)),
         "rejected": run.rejected,
         "rejects_in": run.facts.get("rejects"),
         "rejections": run.rejections[:_MOST_REJECTIONS],
-        "charts": {
-            "steps": _steps_chart(run),
-            "rates": _rates_chart(run),
-            "planned": _planned_chart(planned) if planned else "",
-        },
     }
 
 
@@ -119,7 +105,7 @@ def _asked(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
 
 
 def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
-    """Yields directory, bytes, tables and chart of each database that the run published. A database that can no longer
+    """Yields directory, bytes and tables of each database that the run published. A database that can no longer
     be read is left out with a warning."""
     databases = run.facts.get("databases")
     for facts in (run.facts, *(databases if isinstance(databases, list) else ())):
@@ -129,8 +115,7 @@ def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
             except (LoaderError, OSError) as error:
                 _log.warning("the report has no sizes of tables: %s", error)
             else:
-                chart = _sizes_chart(tables)
-                yield {"directory": facts["directory"], "bytes": size, "tables": tables, "chart": chart}
+                yield {"directory": facts["directory"], "bytes": size, "tables": tables}
 
 
 def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
@@ -144,155 +129,27 @@ def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
     return size, [*tables, ("the rest", max(0, size - sum(sizes.values())))]
 
 
-# --- charts --------------------------------------------------------------------------------------
-
-# Okabe and Ito's palette, which is safe for colour-blind readers.
-_BLUE, _ORANGE, _VERMILION, _GREY = "#0072B2", "#E69F00", "#D55E00", "#999999"
-_COLOURS = (_BLUE, _ORANGE, _VERMILION, "#009E73", "#CC79A7", "#56B4E9")
-_WIDTH, _BAR, _AROUND, _PANEL = 9.0, 0.32, 0.9, 1.9  # inches
-_MOST_BARS, _MOST_EXPLAINED = 40, 12
-_TIMES = ((1.0, "seconds"), (60.0, "minutes"), (3600.0, "hours"))
-_SIZES = ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"))
-_SLICES = 200  # highest number of time slices of a run; rates are averages over a slice
+def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, float]]]]:
+    """Yields step, unit, highest rate, and time slices (seconds, share of that rate), for each step that counts."""
+    for step in run.steps:
+        for counted, unit, scale in (("entries", "entries/s", 1), ("bytes", "MiB/s", 1 << 20)):
+            if len(step.points) > 1 and getattr(step, counted):
+                slices = rates_of(step, counted, step.seconds / _SLICES)
+                highest = max(rate for _, rate in slices) or 1.0
+                yield step.name, unit, highest / scale, [(seconds, rate / highest) for seconds, rate in slices]
 
 
-def _steps_chart(run: RunReport) -> str:
-    """Returns a chart of when each step began and ended."""
-    shown = [step for step in run.steps if step.seconds][:_MOST_BARS]
-    if not shown:
-        return ""
-    figure, (panel,) = _figure(_AROUND + _BAR * len(shown))
-    scale = _since_begin(panel, run)
-    bars = panel.barh(
-        range(len(shown)),
-        [step.seconds / scale for step in shown],
-        left=[step.begun / scale for step in shown],
-        color=[_BLUE if step.state == "done" else _VERMILION for step in shown],
-        height=0.6,
-    )
-    panel.bar_label(bars, [units.duration(step.seconds) for step in shown], padding=3, fontsize=8)
-    _name_bars(panel, [step.name for step in shown])
-    return _data_uri(figure)
-
-
-def _rates_chart(run: RunReport) -> str:
-    """Returns a chart of entries and bytes per second over time, for each step that counted any."""
-    counting = [step for step in run.steps if len(step.points) > 1 and (step.entries or step.bytes)]
-    if not counting:
-        return ""
-    figure, panels = _figure(_AROUND + 2 * _PANEL, 2)
-    scale = _since_begin(panels[1], run)
-    for panel, name, label, unit in zip(
-        panels, ("entries", "bytes"), ("entries/s", "MiB/s"), (1, 1 << 20), strict=True
-    ):
-        for step, colour in zip(counting, cycle(_COLOURS), strict=False):
-            times, rates = rate_of(step, name, run.seconds / _SLICES)
-            edges, heights = [at / scale for at in times], [rate / unit for rate in rates]
-            panel.stairs(heights, edges, color=colour, label=plain.shortened(step.name, 60))
-        panel.set_ylim(bottom=0)
-        panel.set_ylabel(label)
-    panels[0].yaxis.set_major_formatter(lambda height, _: units.brief(height))
-    _explain(figure, panels[0])
-    return _data_uri(figure)
-
-
-def rate_of(step: StepRecord, what: str, least: float) -> tuple[list[float], list[float]]:
-    """Returns the edges of the step's time slices, each of `least` seconds or more, and the rate in each slice. Counts
-    can fall, because those of a failed call are subtracted again; such a slice has the rate 0."""
+def rates_of(step: StepRecord, counted: str, least: float) -> list[tuple[float, float]]:
+    """Returns seconds and rate of the step's time slices, each of `least` seconds or more. Counts can fall, because
+    those of a failed call are subtracted again; such a slice has the rate 0."""
     kept = [step.points[0]]
     for point in step.points[1:]:
         if point.at - kept[-1].at >= least:
             kept.append(point)
     if kept[-1] is not step.points[-1]:  # extend the last slice to the end
         kept[max(1, len(kept) - 1) :] = [step.points[-1]]
-    return [point.at for point in kept], [
-        max(0, getattr(after, what) - getattr(before, what)) / max(after.at - before.at, 1e-6)
-        for before, after in pairwise(kept)
+    lengths = [(before, after, max(after.at - before.at, 1e-6)) for before, after in pairwise(kept)]
+    return [
+        (seconds, max(0, getattr(after, counted) - getattr(before, counted)) / seconds)
+        for before, after, seconds in lengths
     ]
-
-
-def _sizes_chart(tables: Sequence[tuple[str, int]]) -> str:
-    names, sizes = zip(*tables[:_MOST_BARS], strict=True)
-    figure, (panel,) = _figure(_AROUND + _BAR * len(names))
-    scale, unit = _scale(max(sizes), _SIZES)
-    bars = panel.barh(range(len(names)), [size / scale for size in sizes], color=_BLUE, height=0.6)
-    panel.bar_label(bars, list(map(units.size, sizes)), padding=3, fontsize=8)
-    _name_bars(panel, names, unit)
-    return _data_uri(figure)
-
-
-def _planned_chart(rows: Planned) -> str:
-    figure, (panel,) = _figure(_AROUND + 2 * _BAR * len(rows))
-    scale, unit = _scale(max(seconds or 0.0 for row in rows for seconds in row[1:]), _TIMES)
-    for column, colour, name in ((1, _GREY, "planned"), (2, _BLUE, "actual")):
-        at = [number + (column - 1.5) * 0.36 for number in range(len(rows))]
-        seconds = [float(row[column] or 0.0) for row in rows]
-        bars = panel.barh(at, [length / scale for length in seconds], color=colour, height=0.34, label=name)
-        panel.bar_label(bars, [units.duration(length) if length else "" for length in seconds], padding=3, fontsize=8)
-    _name_bars(panel, [name for name, _, _ in rows], unit)
-    _explain(figure, panel)
-    return _data_uri(figure)
-
-
-def _since_begin(panel: Axes, run: RunReport) -> float:
-    """Sets the time axis, with room for a label at the right; returns the seconds in its unit."""
-    scale, unit = _scale(run.seconds, _TIMES)
-    panel.set_xlabel(f"{unit} since the run began")
-    panel.set_xlim(0, 1.1 * run.seconds / scale)
-    return scale
-
-
-def _scale(largest: float, known: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """Returns the largest unit of which `largest` is at least five; else the smallest unit."""
-    return [unit for unit in known if unit[0] * 5 <= largest or unit is known[0]][-1]
-
-
-def _explain(figure: Figure, panel: Axes) -> None:
-    """Adds a legend of the first lines; matplotlib must not parse names as formulas."""
-    handles, labels = panel.get_legend_handles_labels()
-    shown, columns = slice(_MOST_EXPLAINED), max(1, min(len(labels), 6))
-    legend = figure.legend(
-        *(handles[shown], labels[shown]), loc="outside upper left", ncols=columns, frameon=False, fontsize=8
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-
-
-def _name_bars(panel: Axes, names: Sequence[str], unit: str = "") -> None:
-    """Names the bars, from top to bottom. `unit`: label of the x axis if it has none yet."""
-    for tick in panel.set_yticks(range(len(names)), [plain.shortened(name, 60) for name in names]):
-        tick.label1.set_parse_math(False)
-    panel.invert_yaxis()
-    if unit:
-        panel.set_xlabel(unit)
-        panel.margins(x=0.12)
-
-
-def _figure(height: float, panels: int = 1) -> tuple[Figure, Sequence[Axes]]:
-    """Returns a figure with `panels` stacked panels; `height` in inches."""
-    from matplotlib.figure import Figure  # imported here because the import is slow
-
-    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-    figure.patch.set_alpha(0)
-    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0].tolist()
-    for panel in axes:
-        panel.tick_params(labelsize=8)
-        panel.xaxis.label.set_size(9)
-        panel.yaxis.label.set_size(9)
-        panel.grid(True, axis="both" if panels > 1 else "x", color="#d0d0d0", lw=0.6)
-        panel.set_axisbelow(True)
-        panel.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _data_uri(figure: Figure) -> str:
-    """Returns the chart as a data URI with an SVG image, whose IDs, links and styles do not clash with the page's."""
-    import matplotlib
-
-    buffer = io.BytesIO()
-    no_metadata = {"Creator": None, "Date": None, "Format": None, "Type": None}
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ditseed"}), catch_warnings():
-        # The browser has the fonts for any script; matplotlib need not have them.
-        filterwarnings("ignore", "Glyph .* missing from")
-        figure.savefig(buffer, format="svg", metadata=no_metadata)
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
