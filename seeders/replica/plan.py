@@ -163,10 +163,6 @@ class FollowedPlan:
         planned = {step.name: step.timeout for step in self.row.steps if step.name != CATCH_UP}
         return dict(explicit) if "*" in explicit else {**planned, **explicit}
 
-    @property
-    def seconds(self) -> dict[str, float]:
-        return {step.name: step.seconds for step in self.row.steps}
-
     def require_same(self, options: SeedOptions) -> None:
         """Raises UsageProblem if the provider or the consumer is not that of the plan."""
         plan, provider = self.plan, options.connection

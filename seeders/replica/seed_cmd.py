@@ -167,7 +167,7 @@ def command(
         return _try(options, run, entries.output)
     if followed:
         timeouts = followed.timeouts(timeouts)
-        note({}, followed.seconds)
+        note({}, {step.name: step.seconds for step in followed.row.steps})
     facts = seed(options, run.progress, timeouts, run.restart)
     note(facts)
     if run.as_json:

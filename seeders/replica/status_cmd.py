@@ -20,7 +20,6 @@ from loader.operations import add, build
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ReadingPlan
 from loader.run import lease
-from loader.run.lease import Lease
 from loader.run.log import Row, report_of
 from loader.run.steps import Failure, RunStatus, status_of
 from seeders.replica import online, preflight, strategies
@@ -109,7 +108,11 @@ def command(
         show_json(report_of(seed)) if as_json else _show_seed(seed)
     elif config_path is None and consumer is not None:
         directory = online.run_dir_of(consumer, suffix, run_dir)
-        leases = [_lease(one) for one in lease.standing() if one.target == consumer]
+        leases = [
+            ShownLease(held.kind, held.database, held.taken, held.process, None if held.process else held.undo)
+            for held in lease.standing()
+            if held.target == consumer
+        ]
         loads = [_load(run) for run in add.loads_of(consumer)]
         seed = _online(directory, leases)
         if seed is None and not loads and not leases:
@@ -204,10 +207,6 @@ def _next(run: RunStatus, load: RunStatus | None) -> str | None:
     return next(name for name, where in steps if where is None or not where.catalogue.is_done(name))
 
 
-def _lease(one: Lease) -> ShownLease:
-    return ShownLease(one.kind, one.database, one.taken, one.process, one.undo if one.process is None else None)
-
-
 # Output for people.
 
 
@@ -238,7 +237,7 @@ def _show_seed(seed: Seed) -> None:
     if running and seed.left is not None:
         facts["time left"] = units.duration(seed.left)
     if seed.failure is not None:
-        facts |= {"error": _failure(seed.failure), "failed at": units.moment(seed.failure.at)}
+        facts |= {"error": f"{seed.failure.message} [{seed.failure.code}]", "failed at": units.moment(seed.failure.at)}
         facts |= {"hint": seed.failure.hint} if seed.failure.hint else {}
     if not seed.done:
         facts["last heard"] = f"{units.duration(seed.heard)} ago"
@@ -258,13 +257,11 @@ def _so_far(progress: Progress) -> str:
     return f"{units.number(entries)}{percent}"
 
 
-def _failure(failure: Failure) -> str:
-    return f"{failure.message} [{failure.code}]"
-
-
 def _cells(load: Load) -> tuple[str, ...]:
     is_moving = load.process is not None and not load.done
-    how = f"failed: {_failure(load.failure)}; once that is corrected," if load.failure else "interrupted;"
+    how, failure = "interrupted;", load.failure
+    if failure:
+        how = f"failed: {failure.message} [{failure.code}]; once that is corrected,"
     return (
         " ".join(load.inputs),
         _so_far(load),
