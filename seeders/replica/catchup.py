@@ -33,7 +33,7 @@ from loader.server.sync import SyncAnswer
 SESSION_LOG = "olcSpSessionlog"
 ONLY_CHANGES = (SyncAnswer.CHANGES, SyncAnswer.NOTHING)
 COSTLY = (SyncAnswer.PRESENT, SyncAnswer.WHOLE)  # answers that name every entry
-MARGIN = 600.0  # assumed seconds from the end of a seeding until slapd is started
+_MARGIN = 600.0  # assumed seconds from the end of a seeding until slapd is started
 _WATCH = 1.5  # seconds to wait for a write by any client, if nothing else shows the provider's answer
 _LOOK_EVERY = 0.1  # seconds between two reads of contextCSN while waiting for a write
 _ANCIENT = "19700101000000.000000Z#000000#{}#000000"
@@ -456,7 +456,7 @@ def forecast(
             entries = questions.entries(server, suffix, sampled=costly)
             many, logged = _SIZES[0] if entries is None else entries, logs_sync(consumer)
             cost = of(expected.answer, many, logged)
-            notes = list(_notes(server, expected, many / _READ + MARGIN))
+            notes = list(_notes(server, expected, many / _READ + _MARGIN))
             mend = list(commands(server, suffix, expected, entries)) if costly else []
     except LoaderError as error:
         log.warning("%s: %s", _UNKNOWN, error)
@@ -510,15 +510,10 @@ def without_provider() -> None:
     log.warning("%s: it was not asked (-H)", _UNKNOWN)
 
 
-def told(preflight: Preflight, entries: object = None) -> Report:
-    """Returns the preflight facts for the report. `entries`: the number loaded, used to price the forecast again."""
+def reported(preflight: Preflight) -> Report:
+    """Returns the preflight facts for the report of a seeding."""
     report: Report = {"catch_up": preflight.catch_up} if preflight.catch_up else {}
-    if preflight.prepared is not None:
-        report["prepared"] = preflight.prepared
-    forecast = preflight.forecast
-    if isinstance(entries, int) and entries and forecast and forecast.kind in COSTLY:
-        report["catch_up"] = _price(forecast.kind, entries, forecast.logged)
-    return report
+    return report if preflight.prepared is None else {**report, "prepared": preflight.prepared}
 
 
 # The commands that an operator types on the provider's host, so that the provider sends only changes.

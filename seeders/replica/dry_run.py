@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader import dn, exports, ldif, resources, syncrepl, units
-from loader.config import Config
+from loader import exports, ldif, resources, units
 from loader.errors import Cancelled, LoaderError, NotProven, SchemaMissing
 from loader.mdb import contents
 from loader.mdb.meta import DATA
@@ -31,9 +29,7 @@ from loader.operations.sizing import Forecast
 from loader.progress import Meter, Progress
 from loader.run.log import Report, report_of
 from loader.server import configuration, questions
-from loader.server.options import Connection
 from loader.server.session import session
-from loader.server.sync import SyncAnswer
 from loader.sources import ldap as source
 from loader.sources import sampling
 from loader.sources.location import Kind, LdifFiles, is_stream, locate
@@ -56,7 +52,6 @@ _SHORT = 0.1  # assumed seconds of a step that only opens or renames a file, or 
 _SPILL = 2  # disk of a build whose sorting exceeds memory, as a multiple of the database
 _NEAR = 60.0  # additional seconds that a strategy may take if the provider then sends only changes
 _TWICE = 2.0  # the same limit as a multiple of the fastest strategy's seconds; the larger limit applies
-_AGE = re.compile(r"(?:(\d{1,5})\+)?(\d{1,2}):(\d\d)(?::(\d\d))?\Z")  # slapo-accesslog(5): [ddd+]hh:mm[:ss]
 _JUST_NOW = "measured just now"
 
 
@@ -94,7 +89,7 @@ def dry_run(options: SeedOptions, progress: Progress) -> tuple[SeedPlan, Report]
 @dataclass(frozen=True)
 class Reading:
     """Result of the trial reading. `entries`, `bytes` (of LDIF): received within `seconds` over `connections`. `first`:
-    seconds until the first entry. `whole`: the tree has no more entries. `idle`: average number of idle processors."""
+    seconds until the first entry. `whole`: the tree has no more entries."""
 
     entries: int
     bytes: int
@@ -102,7 +97,6 @@ class Reading:
     first: float
     connections: int
     whole: bool
-    idle: float
 
     @property
     def rate(self) -> float:
@@ -304,7 +298,7 @@ def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Mete
     """Reads the first pieces of a seeding for at most `_READ_FOR` seconds. Returns the result and its LDIF files."""
     all_pieces = cut.plan(exporting.page).cut
     pieces = all_pieces[: exporting.jobs]
-    inner, (idle, ticks) = Meter("sample"), _ticks()
+    inner = Meter("sample")
     with ThreadPoolExecutor(len(pieces)) as pool, meter.cancelling(inner.cancel):
         futures = [
             pool.submit(source.fetch, exporting.connection, piece.search, scratch / f"{piece.name}.ldif", inner)
@@ -321,7 +315,6 @@ def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Mete
         for future in futures:
             with suppress(*([] if whole else [Cancelled, LoaderError])):
                 future.result()
-    idle_now, ticks_now = _ticks()
     meter.add(entries)
     paths = [path for path in sorted(scratch.iterdir()) if path.stat().st_size]
     measured = Reading(
@@ -331,16 +324,8 @@ def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Mete
         first=min(first or seconds, seconds / 2),
         connections=len(pieces),
         whole=whole and len(pieces) == len(all_pieces),
-        idle=(idle_now - idle) / max(1, ticks_now - ticks) * resources.processors(),
     )
     return measured, paths
-
-
-def _ticks() -> tuple[int, int]:
-    """Returns the idle ticks and all ticks of the host's processors since boot, from /proc/stat."""
-    with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(word) for word in file.readline().split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)
 
 
 def _build(strategy: StoppedConsumer, sample: Sample, text: float, progress: Progress) -> Building:
@@ -400,7 +385,7 @@ class Price:
         forecast = self.seen.forecast  # None without a provider
         answer = forecast.kind if forecast else None
         only_changes = answer in catchup.ONLY_CHANGES
-        sends = str(catchup.told(self.seen, self.entries).get("catch_up", "not known"))
+        sends = self.seen.catch_up or "not known"
         if forecast and not only_changes:
             sends = f"{sends}; {forecast.why}"
         steps = [PlannedStep("preflight", self.preflight, _JUST_NOW), *self._steps()]
@@ -408,11 +393,6 @@ class Price:
         is_known = self.entries is not None and (
             self.building or self.copying or not isinstance(self.strategy, StoppedConsumer)
         )
-        if answer is not None and only_changes and is_known:
-            seconds = sum(step.seconds for step in steps) + catchup.of(answer, 0, logged=False).seconds
-            forgotten = self._forgotten(seconds + catchup.MARGIN)
-            if forgotten:
-                answer, sends, only_changes = SyncAnswer.PRESENT, forgotten, False
         if forecast and answer is not None and (about is not None or only_changes):
             cost = catchup.of(answer, about or 0, forecast.logged)
             steps.append(PlannedStep(CATCH_UP, round(cost.seconds, 1), sends))
@@ -465,16 +445,15 @@ class Price:
             yield from _short("claim")
 
     def _stream(self) -> Iterator[PlannedStep]:
-        """Prices `stream`: the core encodes on processors that the reading leaves idle, afterwards on all of them."""
+        """Prices `stream`: the build goes on while the provider is read, all but its last part."""
         if not (self.reading and self.building) or self.entries is None:
             return
         read, built = self.reading.seconds_for(self.entries), self.building.forecast.seconds
-        waits = max(0.0, built * (1 - _TAIL) - self.reading.idle * read / resources.processors())
         why = (
             f"{self.reading} from the provider are {units.duration(read)}, the build {units.duration(built)}, most of "
             "it meanwhile"
         )
-        yield PlannedStep("stream", round(read + waits + built * _TAIL, 3), why)
+        yield PlannedStep("stream", round(max(read, built * (1 - _TAIL)) + built * _TAIL, 3), why)
 
     def _export(self) -> Iterator[PlannedStep]:
         yield from _short("start")
@@ -512,75 +491,9 @@ class Price:
             yield from _short("index")
         yield from _short("check", "publish")
 
-    def _forgotten(self, needed: float) -> str | None:
-        """Returns why, after `needed` seconds, the provider can only answer with all entryUUIDs: its session log or
-        accesslog no longer reaches back to the seed's contextCSN. None if it does, or if neither log is visible."""
-        connection, strategy = self.strategy.options.connection, self.strategy
-        if connection is None:
-            return None
-        log_base = None
-        if isinstance(strategy, StoppedConsumer):
-            place = strategy.place
-            consumer = syncrepl.of_database(place.config, place.database, connection.uri)
-            log_base = consumer.log_base if consumer else None
-        try:
-            windows = list(_windows(connection, connection.base or self.seen.suffix, log_base))
-        except LoaderError:
-            return None
-        shortest = min(windows, key=lambda window: window.seconds, default=None)
-        return shortest.too_short(needed) if shortest else None
-
 
 def _short(*names: str) -> Iterator[PlannedStep]:
     yield from (PlannedStep(name, _SHORT, "short, whatever the size") for name in names)
-
-
-@dataclass(frozen=True)
-class Window:
-    """How long the provider remembers changes. `seconds`: the duration. `what`: the reason, for messages."""
-
-    seconds: float
-    what: str
-
-    def too_short(self, needed: float) -> str | None:
-        """Returns the reason if the window is shorter than `needed` seconds, else None."""
-        if needed <= self.seconds:
-            return None
-        return (
-            f"{self.what}, which is shorter than the {units.duration(needed)} until the consumer is started: it "
-            "would be sent the entryUUIDs of all entries"
-        )
-
-
-def _windows(provider: Connection, base: str, log_base: str | None) -> Iterator[Window]:
-    with session(provider) as server:
-        config = configuration.read_online(server)
-        known, rate = catchup.syncprov_in(config, server.context_of(base)), catchup.writes_per_second(server)
-    yield from _purges(config, log_base or (known.log_base if known else None))
-    if known and known.session_log and rate and not log_base:
-        seconds = known.session_log / rate
-        what = f"the session log holds {units.number(known.session_log)} writes, at {rate:,.1f}/s those of"
-        yield Window(seconds, f"{what} {units.duration(seconds)}")
-
-
-def _purges(config: Config, log_base: str | None) -> Iterator[Window]:
-    for name, _ in config.entries:
-        reader = config.reader(name)
-        if log_base is None or dn.key(log_base) not in map(dn.key, reader.dns("olcAccessLogDB")):
-            continue
-        for words in reader.words("olcAccessLogPurge"):
-            age = age_of(words[0]) if words else None
-            if age is not None:
-                yield Window(age, f"{log_base} is purged of what is older than {units.duration(age)}")
-
-
-def age_of(text: str) -> float | None:
-    """Converts an age of slapo-accesslog to seconds. Returns None if it is malformed."""
-    match = _AGE.match(text)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 # The choice.

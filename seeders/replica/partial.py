@@ -83,21 +83,26 @@ def of(
     config: Config, database: Database, strategy: str, provider: str | None, engine: str = ENGINES[0]
 ) -> Partial | None:
     """Returns None for a whole replica. Raises PartialReplica if `strategy` or `engine` cannot honour the syncrepl."""
-    found = syncrepl.of_database(config, database, provider)
-    if found is None:
+    consumer = syncrepl.of_database(config, database, provider)
+    if consumer is None:
         return None
-    _require_known_kind(config, found)
-    options = found.narrowing(database.suffix)
+    partial = Partial(config, database, consumer)
+    for foreign, option in (
+        (consumer.type == "dirsync", "type=dirSync"),
+        (consumer.syncdata == "changelog", "syncdata=changelog"),
+    ):
+        if foreign:
+            raise _refused(partial, (option,), "its provider is no OpenLDAP, and has no contextCSN", _ITSELF)
+    options = consumer.narrowing(database.suffix)
     if not options:
         return None
-    partial = Partial(config, database, found)
     if len(database.suffixes) > 1 or not database.suffix:
         reason = "the database has several suffixes, or the empty one, and slapd's consumer glues below a single one"
         raise _refused(partial, options, reason, _ITSELF)
     if "attrsonly" in options:
         reason = "slapd's own consumer ends with a failed assertion at the first entry without values"
         raise _refused(partial, ("attrsonly",), reason, "Take attrsonly out of it.")
-    if engine == "slapadd" and found.schemachecking and {"attrs", "exattrs"} & set(options):
+    if engine == "slapadd" and consumer.schemachecking and {"attrs", "exattrs"} & set(options):
         reason = "with schemachecking=on slapd refuses entries without the attribute of their RDN, and slapadd adds it"
         raise _refused(partial, options, reason, "Use --engine native.")
     if strategy == "clone":
@@ -106,14 +111,6 @@ def of(
     # Computes the selection now, so that a filter it cannot evaluate is refused before any work.
     _ = partial.evaluated if strategy == "ldif" else partial.unevaluated
     return partial
-
-
-def _require_known_kind(config: Config, found: Syncrepl) -> None:
-    dirsync, changelog = found.type == "dirsync", found.syncdata == "changelog"
-    if dirsync or changelog:
-        option = "type=dirSync" if dirsync else "syncdata=changelog"
-        facts = {"config": config.where, "rid": found.rid, "options": option, "advice": _ITSELF}
-        raise PartialReplica(**facts, reason="its provider is no OpenLDAP, and has no contextCSN")
 
 
 def _refused(partial: Partial, options: Sequence[str], reason: str, advice: str) -> PartialReplica:
@@ -164,14 +161,13 @@ class _SelectStep:
         chosen = self.partial.evaluated if claimed is None else self.partial.unevaluated
         with exports.held(self.options.inputs, meter) as given:
             claimed = self._claimed(given, meter) if claimed is None else claimed
-            found = selection.select(given, self.entries, self.glue, chosen, claimed, meter)
-        exports.require_entries(self.options.inputs, found.read)
+            counts = selection.select(given, self.entries, self.glue, chosen, claimed, meter)
+        exports.require_entries(self.options.inputs, counts.read)
         killpoint("select.middle")
-        if not found.kept:
+        if not counts.kept:
             own = self.partial.syncrepl
-            where = f"{self.options.inputs[0]}, below {own.searchbase}, {own.filter}"
-            raise EmptyInput(path=where)
-        return _Selected(found.read, found.kept, found.read - found.kept, found.glue)
+            raise EmptyInput(path=f"{self.options.inputs[0]}, below {own.searchbase}, {own.filter}")
+        return _Selected(counts.read, counts.kept, counts.read - counts.kept, counts.glue)
 
     def _claimed(self, given: Sequence[Path], meter: Meter) -> list[str]:
         """Returns the contextCSN of the whole input, including entries that are not selected."""

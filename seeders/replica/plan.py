@@ -17,7 +17,6 @@ import msgspec
 from loader import dn, typed
 from loader.config import Config
 from loader.errors import NoSuchPath, UsageProblem
-from loader.run.log import Catalogue, recorded
 from loader.server import configuration
 from loader.server.options import Connection
 from loader.server.session import session
@@ -29,7 +28,6 @@ FORMAT = 1
 CATCH_UP = "catch-up"  # planned step that ditseed does not run: syncrepl does, after slapd has started
 _SILENCE = 3.0  # a step's timeout without progress, as a multiple of its planned seconds
 _LEAST_SILENCE = 60.0  # minimum of that timeout, in seconds
-_NOTE = "planned"  # pseudo-step, never run, whose partitions in the run's log record the plan's seconds
 _IGNORED = "olcdbmaxsize"  # ditseed itself may set it between the plan and the seeding
 
 StrategyName = Literal["search", "ldif", "clone", "online"]
@@ -165,10 +163,6 @@ class FollowedPlan:
         planned = {step.name: step.timeout for step in self.row.steps if step.name != CATCH_UP}
         return dict(explicit) if "*" in explicit else {**planned, **explicit}
 
-    @property
-    def seconds(self) -> dict[str, float]:
-        return {step.name: step.seconds for step in self.row.steps}
-
     def require_same(self, options: SeedOptions) -> None:
         """Raises UsageProblem if the provider or the consumer is not that of the plan."""
         plan, provider = self.plan, options.connection
@@ -188,15 +182,3 @@ class FollowedPlan:
     def _other(self, reason: str) -> UsageProblem:
         advice = "make the plan again with `ditseed replica seed --dry-run -o`"
         return UsageProblem(reason=f"--plan {self.path}: {reason}; {advice}")
-
-
-def note(catalogue: Catalogue, seconds: Mapping[str, float]) -> None:
-    """Records the planned seconds of each step in the run's log, for `replica status`."""
-    for name, planned in seconds.items():
-        catalogue.finish_partition(_NOTE, name, planned)
-
-
-def noted(run_dir: Path) -> dict[str, float]:
-    """Returns the recorded planned seconds by step; empty for a run without a plan."""
-    with recorded(run_dir) as catalogue:
-        return catalogue.partitions(_NOTE, float) if catalogue else {}

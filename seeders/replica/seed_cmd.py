@@ -23,7 +23,6 @@ from loader.run.log import Report
 from loader.run.steps import open_run
 from loader.server.options import Connection
 from seeders.replica import catchup
-from seeders.replica import plan as plans
 from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
 from seeders.replica.plan import FollowedPlan, SeedPlan, StrategyPlan
@@ -47,23 +46,15 @@ def options_of(name: str, options: SeedOptions) -> SeedOptions:
     return SeedOptions(**{**vars(options), **kept, "strategy": name})
 
 
-def seed(
-    options: SeedOptions,
-    progress: Progress,
-    timeouts: Mapping[str, float],
-    restart: bool = False,
-    planned: Mapping[str, float] | None = None,
-) -> Report:
-    """Runs or resumes the seeding. Returns the facts for the report. Does nothing if the seeding has already finished.
-    `planned`: seconds by step, from --plan."""
+def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False) -> Report:
+    """Runs or resumes the seeding; does nothing if it has finished. Returns the facts for the report."""
     strategy = STRATEGIES[options.strategy](options)
     run_dir, anew = strategy.run_dir, strategy.begins_anew(restart)
     with open_run(run_dir, strategy.verb, strategy.identity(), progress, timeouts, anew) as run:
         strategy.begin(run, anew)
-        plans.note(run.catalogue, planned or {})
-        foreseen = run.do("preflight", lambda meter: preflight(strategy), Preflight)
+        checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
         facts = strategy.run(run)
-        return {**facts, **catchup.told(foreseen, facts.get("entries")), "run_dir": str(run_dir)}
+        return {**facts, **catchup.reported(checked), "run_dir": str(run_dir)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +165,10 @@ def command(
         followed.require_same(options)
     if run.dry_run:
         return _try(options, run, entries.output)
-    seconds: dict[str, float] = {}
     if followed:
-        timeouts, seconds = followed.timeouts(timeouts), followed.seconds
-        note({}, seconds)
-    facts = seed(options, run.progress, timeouts, run.restart, seconds)
+        timeouts = followed.timeouts(timeouts)
+        note({}, {step.name: step.seconds for step in followed.row.steps})
+    facts = seed(options, run.progress, timeouts, run.restart)
     note(facts)
     if run.as_json:
         show_json(facts)

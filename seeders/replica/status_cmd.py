@@ -4,7 +4,7 @@ this host. Contacts no server."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -20,10 +20,9 @@ from loader.operations import add, build
 from loader.operations.export import STEPS as EXPORT_STEPS
 from loader.operations.export import ReadingPlan
 from loader.run import lease
-from loader.run.lease import Lease
-from loader.run.log import Report, Row, report_of
+from loader.run.log import Row, report_of
 from loader.run.steps import Failure, RunStatus, status_of
-from seeders.replica import online, plan, preflight, strategies
+from seeders.replica import online, preflight, strategies
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +52,12 @@ class ShownLease(msgspec.Struct, frozen=True):
 
 
 class Seed(Progress, frozen=True, kw_only=True):
-    """`step`: the current or next step, to which `entries` refers; None if all steps are done or none has begun.
-    `planned`: seconds by step, from --plan."""
+    """`step`: the current or next step, to which `entries` refers; None if all steps are done or none has begun."""
 
     verb: str
     steps: list[Row]
     step: str | None
     leases: list[ShownLease]
-    planned: dict[str, float]
 
 
 class Load(Progress, frozen=True, kw_only=True):
@@ -108,10 +105,14 @@ def command(
         seed = _stopped(directory)
         if seed is None:
             raise NoRun(path=directory)
-        show_json(_facts(seed)) if as_json else _show_seed(seed)
+        show_json(report_of(seed)) if as_json else _show_seed(seed)
     elif config_path is None and consumer is not None:
         directory = online.run_dir_of(consumer, suffix, run_dir)
-        leases = [_lease(one) for one in lease.standing() if one.target == consumer]
+        leases = [
+            ShownLease(held.kind, held.database, held.taken, held.process, None if held.process else held.undo)
+            for held in lease.standing()
+            if held.target == consumer
+        ]
         loads = [_load(run) for run in add.loads_of(consumer)]
         seed = _online(directory, leases)
         if seed is None and not loads and not leases:
@@ -119,7 +120,7 @@ def command(
         if as_json:
             show_json(
                 {
-                    "seed": _facts(seed) if seed else None,
+                    "seed": report_of(seed) if seed else None,
                     "loads": msgspec.to_builtins(loads),
                     "leases": msgspec.to_builtins(leases),
                 }
@@ -128,11 +129,6 @@ def command(
             _show_running(seed, loads, leases)
     else:
         raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
-
-
-def _facts(seed: Seed) -> Report:
-    facts = report_of(seed)
-    return facts if seed.planned else {name: value for name, value in facts.items() if name != "planned"}
 
 
 # Progress, as read from the records of the runs.
@@ -174,7 +170,6 @@ def _seed(run: RunStatus, step: str | None, more: list[Row], leases: list[ShownL
         steps=[*run.steps, *more],
         step=step,
         leases=leases,
-        planned=plan.noted(run.directory),
     )
 
 
@@ -212,10 +207,6 @@ def _next(run: RunStatus, load: RunStatus | None) -> str | None:
     return next(name for name, where in steps if where is None or not where.catalogue.is_done(name))
 
 
-def _lease(one: Lease) -> ShownLease:
-    return ShownLease(one.kind, one.database, one.taken, one.process, one.undo if one.process is None else None)
-
-
 # Output for people.
 
 
@@ -230,7 +221,11 @@ def _show_running(seed: Seed | None, loads: Sequence[Load], leases: Sequence[Sho
 
 
 def _show_seed(seed: Seed) -> None:
-    _show_steps(seed.steps, seed.planned)
+    rows = [
+        (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
+        for row in seed.steps
+    ]
+    show_table(("step", "entries", "time", "entries/s"), rows)
     facts: dict[str, object] = {}
     running = seed.process is not None
     if seed.step is not None:
@@ -242,7 +237,7 @@ def _show_seed(seed: Seed) -> None:
     if running and seed.left is not None:
         facts["time left"] = units.duration(seed.left)
     if seed.failure is not None:
-        facts |= {"error": _failure(seed.failure), "failed at": units.moment(seed.failure.at)}
+        facts |= {"error": f"{seed.failure.message} [{seed.failure.code}]", "failed at": units.moment(seed.failure.at)}
         facts |= {"hint": seed.failure.hint} if seed.failure.hint else {}
     if not seed.done:
         facts["last heard"] = f"{units.duration(seed.heard)} ago"
@@ -256,35 +251,17 @@ def _show_seed(seed: Seed) -> None:
     show_facts(facts)
 
 
-def _show_steps(steps: Sequence[Row], planned: Mapping[str, float]) -> None:
-    """Prints the finished steps with actual and planned times, then the remaining steps of the plan."""
-    rows = [
-        (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
-        for row in steps
-    ]
-    if not planned:
-        show_table(("step", "entries", "time", "entries/s"), rows)
-        return
-    left = {name: seconds for name, seconds in planned.items() if name not in [row[0] for row in rows]}
-    rows += [(name, "", "", "") for name in left]
-    beside = [(*row, units.duration(planned[row[0]]) if row[0] in planned else "") for row in rows]
-    show_table(("step", "entries", "time", "entries/s", "planned"), beside)
-    show(f"left by the plan: {units.duration(sum(left.values()))}")
-
-
 def _so_far(progress: Progress) -> str:
     entries, expected = progress.entries or 0, progress.expected
     percent = f" of {units.number(expected)} ({100 * entries // expected} %)" if expected else ""
     return f"{units.number(entries)}{percent}"
 
 
-def _failure(failure: Failure) -> str:
-    return f"{failure.message} [{failure.code}]"
-
-
 def _cells(load: Load) -> tuple[str, ...]:
     is_moving = load.process is not None and not load.done
-    how = f"failed: {_failure(load.failure)}; once that is corrected," if load.failure else "interrupted;"
+    how, failure = "interrupted;", load.failure
+    if failure:
+        how = f"failed: {failure.message} [{failure.code}]; once that is corrected,"
     return (
         " ".join(load.inputs),
         _so_far(load),

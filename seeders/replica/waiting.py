@@ -3,7 +3,7 @@
 A consumer updates its contextCSN at the end of its refresh. Until then it has the old contextCSN, or none if the suffix
 entry was among the entries sent. A probe with the old contextCSN shows which answer the consumer is receiving. Its
 cn=Monitor has the phase and the cookie it sent (OpenLDAP 2.5 and later, `monitoring on`). Neither server reports how
-far the refresh has got; the provider's cn=Monitor only counts the bytes sent to all its clients together."""
+far the refresh has got."""
 
 from __future__ import annotations
 
@@ -109,7 +109,6 @@ class _CatchUpWait:
     _seen: ConsumerState = field(default_factory=lambda: ConsumerState({}))
     _answered: bool = False  # whether the consumer has answered at least once
     _answer: SyncAnswer | None = None
-    _began: int | None = None  # the provider's counter of sent bytes at the first poll
 
     def waited(self) -> float:
         while True:
@@ -117,7 +116,6 @@ class _CatchUpWait:
             self._look()
             if csn.is_covered_by(wanted, self._seen.csns):
                 return self.meter.seconds
-            self._count()
             has = self._seen.csns
             csns = f"contextCSN of the replica {_short(has)}, of the provider {_short(wanted)}"
             self.meter.note = f"{self._doing()}; {csns}: {behind(has, wanted)}"
@@ -162,14 +160,6 @@ class _CatchUpWait:
         if self._entries is None:
             return self._moved + _UNKNOWN
         return self._moved + _FLOOR + _SLACK * catchup.of(answer, self._entries, logged=True).seconds
-
-    def _count(self) -> None:
-        """Updates the meter with the bytes the provider has sent since the first poll, including those sent to us."""
-        counter = catchup.monitored(self.provider, "cn=Bytes,cn=Statistics", "monitorCounter")
-        if counter.isdecimal():
-            sent = int(counter)
-            self._began = sent if self._began is None else self._began
-            self.meter.add(size=sent - self._began - self.meter.bytes)
 
     def _doing(self) -> str:
         """Returns the consumer's current activity in words."""
