@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from loader.server.wire import Part
 from loader.sources import ldap, planner
 from loader.sources import ldap as source
 from loader.sources.ldap import Narrowing
-from loader.sources.planner import Callbacks, ConnectionSlot, Piece, Plan, RateLimit, rate_limit, schedule
+from loader.sources.planner import ConnectionSlot, Piece, Plan, RateLimit, schedule
 from loader.storage import files, held
 
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
@@ -276,33 +275,34 @@ class ExportSteps:
         slots = [ConnectionSlot(number, n) for n in range(options.jobs) for number in providers]
         pace = RateLimit(options.max_rate)
 
-        def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> Part:
-            connection, name = options.providers[slot.server], _try(slot, piece)
-            how = (connection, piece.search, self.parts, name)
-            return source.fetch_part(*how, compress=self.compress, meter=meter, pace=pace, retries=0)
+        def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> None:
+            attempt = f"{_TRY}-{slot}-of-{piece.name}"
+            how = (options.providers[slot.server], piece.search, self.parts, attempt)
+            try:
+                part = source.fetch_part(*how, compress=self.compress, meter=meter, pace=pace, retries=0)
+            except LoaderError:
+                for path in self.parts.glob(f"{attempt}[-.]*"):
+                    path.unlink()
+                raise
+            self._keep(slot, piece, attempt, part)
 
-        with ExitStack() as watched:
-            for number in providers:
-                watched.enter_context(rate_limit(pace, options.providers[number], options.max_latency))
-            schedule(wanted, slots, Callbacks(read, self._keep, self._discard), meter)
+        schedule(wanted, slots, read, meter)
 
-    def _keep(self, slot: ConnectionSlot, piece: Piece, part: Part) -> None:
+    def _keep(self, slot: ConnectionSlot, piece: Piece, attempt: str, part: Part) -> None:
+        """Gives the files of a whole piece their names, and records the piece."""
+
         def final(name: str) -> str:
-            return f"part-{piece.name}{name.removeprefix(_try(slot, piece))}"
+            return f"part-{piece.name}{name.removeprefix(attempt)}"
 
         for path in self.parts.glob(f"part-{piece.name}[-.]*"):
             path.unlink()  # an earlier read of this piece: never recorded, or from a provider that died
-        for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
+        for path in self.parts.glob(f"{attempt}[-.]*"):
             path.rename(path.with_name(final(path.name)))
         files.make_durable(self.parts)
         sums = dict(zip((final(Path(file).name) for file in part.files), part.sums, strict=True))
         read = ReadPiece(part.entries, part.bytes, sums, slot.server)
         self.run.catalogue.finish_partition("read", piece.name, read)
         killpoint("read.partition")
-
-    def _discard(self, slot: ConnectionSlot, piece: Piece) -> None:
-        for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
-            path.unlink()
 
     def late(self, meter: Meter, start: Start) -> list[str]:
         """Re-reads subtrees that moved during the read; none did if no contextCSN has changed. Returns the contextCSN
@@ -423,10 +423,6 @@ class ExportSteps:
         counts = (arranged.entries, arranged.checksum, arranged.duplicates, arranged.dropped)
         whole = Whole(start.base, start.started, start.context_csns, *counts)
         self.sink.finish(whole, shards, start.uri, cut.how, hidden, others)
-
-
-def _try(slot: ConnectionSlot, piece: Piece) -> str:
-    return f"{_TRY}-{slot}-of-{piece.name}"
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:

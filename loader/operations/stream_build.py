@@ -33,7 +33,7 @@ from loader.run.steps import Run
 from loader.server.options import Search
 from loader.sinks.mdb import Feed, Input, LiveSource
 from loader.sources import ldap as source
-from loader.sources.planner import Callbacks, ConnectionSlot, Piece, Plan, RateLimit, schedule
+from loader.sources.planner import ConnectionSlot, Piece, Plan, RateLimit, schedule
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all others
@@ -136,22 +136,19 @@ class _StreamStep:
         options, tried = self.reading.options, set[str]()
         pace = RateLimit(options.max_rate)
 
-        def read(_: ConnectionSlot, piece: Piece, meter: Meter) -> int:
+        def read(_: ConnectionSlot, piece: Piece, meter: Meter) -> None:
             if piece.name in tried:
                 feed.repeat()
             tried.add(piece.name)
             copy = self._copy(piece) if keeps else None
             notes = self.reading.parts / f"part-{piece.name}{live.INNER_NOTES}"
             how = (options.connection, piece.search, feed, notes)
-            return source.feed(*how, copy=copy, meter=meter, pace=pace)
-
-        def keep(_: ConnectionSlot, piece: Piece, entries: int) -> None:
+            entries = source.feed(*how, copy=copy, meter=meter, pace=pace)
             if keeps:
                 self.run.catalogue.finish_partition("stream", piece.name, Counted(entries))
             killpoint("stream.partition")
 
-        slots = [ConnectionSlot(0, number) for number in range(options.jobs)]
-        schedule(todo, slots, Callbacks(read, keep, lambda _, piece: None), meter)
+        schedule(todo, [ConnectionSlot(0, number) for number in range(options.jobs)], read, meter)
 
     def _copy(self, one: Piece) -> Path:
         return self.reading.parts / f"part-{one.name}.ldif.zst"

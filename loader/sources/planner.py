@@ -25,14 +25,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Generic, TypeVar
 
 from loader import csn, defaults
 from loader.errors import Cancelled, LoaderError, NoSuchBase
 from loader.ldif import Counters
 from loader.progress import Meter
-from loader.server.options import Connection, Search
-from loader.server.session import Attributes, Session, first_value, session
+from loader.server.options import Search
+from loader.server.session import Attributes, Session, first_value
 
 SAMPLE = 2000  # entries
 _SHOWN = ("entryUUID", "entryCSN", "userPassword", "objectClass", "hasSubordinates")
@@ -370,18 +369,12 @@ def _gap(uuids: Sequence[uuid.UUID]) -> float:
 
 # --- schedule --------------------------------------------------------------------------------------------------------
 #
-# Assigns pieces to connections, which may lead to several servers.
-#
-# If a server fails, the next free connection reads the piece; the failed server is retried after growing pauses. If no
-# piece is waiting, a free connection starts a second attempt at a piece that another server reads slowly, provided that
-# the second attempt should finish sooner. The attempt that finishes first counts; the other is cancelled and discarded.
+# Assigns pieces to connections, which may lead to several servers. If a server fails, the next free connection reads
+# the piece; the failed server is retried after growing pauses.
 
 
 LONGEST_PAUSE = 5.0  # maximum seconds between two attempts
 _LOOK = 0.5  # seconds after which an idle connection looks for work again
-_SOONER = 1.25  # minimum ratio of an attempt's remaining time to the time of a second attempt
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -395,49 +388,25 @@ class ConnectionSlot:
         return f"{self.server}-{self.number}"
 
 
-@dataclass(frozen=True)
-class Callbacks(Generic[Result]):
-    """The caller's functions for a piece. `read` returns after reading the whole piece. `read` raises a retryable
-    LoaderError if the server fails, and any error if its meter is cancelled. `keep` is called once per piece, `discard`
-    for each failed or superseded attempt; both run in the thread that called `read`."""
-
-    read: Callable[[ConnectionSlot, Piece, Meter], Result]
-    keep: Callable[[ConnectionSlot, Piece, Result], None]
-    discard: Callable[[ConnectionSlot, Piece], None]
+# Reads a whole piece and keeps it. Raises a retryable LoaderError if the server fails, any error if its meter is
+# cancelled.
+ReadPiece = Callable[[ConnectionSlot, Piece, Meter], None]
 
 
-@dataclass(eq=False)
-class _Attempt:
-    slot: ConnectionSlot
-    piece: Piece
-    meter: Meter
-
-    def seconds_left(self, size: float) -> float:
-        """Returns the expected remaining seconds for `size` entries; 5 % always count as unread: attempts may stall."""
-        read = max(self.meter.entries, size / 20)
-        return max(size - read, size / 20) * self.meter.seconds / read
-
-
-def schedule(
-    pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], reading: Callbacks[Result], meter: Meter
-) -> None:
+def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: ReadPiece, meter: Meter) -> None:
     """Reads all pieces and counts their entries in `meter`. Raises the first error that is not retryable; raises the
     last error if every connection has exceeded RETRIES consecutive failures."""
-    _Schedule(pieces, slots, reading, meter).run()
+    _Schedule(pieces, slots, read, meter).run()
 
 
-class _Schedule(Generic[Result]):
+class _Schedule:
     """The state that the connections' threads share, guarded by `_changed`."""
 
-    def __init__(
-        self, pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], reading: Callbacks[Result], meter: Meter
-    ) -> None:
-        self._slots, self._reading, self._meter = slots, reading, meter
+    def __init__(self, pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: ReadPiece, meter: Meter) -> None:
+        self._slots, self._read, self._meter = slots, read, meter
         self._waiting = list(pieces)
         self._unread = len(pieces)
-        self._running: list[_Attempt] = []
-        self._rates: dict[int, float] = {}  # server -> entries per second of its latest connection to finish a piece
-        self._sizes: list[int] = []  # entry counts of the finished pieces
+        self._running: list[Meter] = []
         self._error: BaseException | None = None
         self._alive = len(slots)  # connections that have not given up
         self._changed = threading.Condition()
@@ -462,8 +431,8 @@ class _Schedule(Generic[Result]):
     def _give_up(self, error: BaseException) -> None:
         with self._changed:
             self._error = self._error or error
-            for attempt in self._running:
-                attempt.meter.cancel()
+            for meter in self._running:
+                meter.cancel()
             self._changed.notify_all()
 
     @property
@@ -473,87 +442,47 @@ class _Schedule(Generic[Result]):
     def _work(self, slot: ConnectionSlot) -> None:
         failures = 0  # consecutive
         try:
-            while failures <= defaults.RETRIES and (attempt := self._begin(slot)) is not None:
-                error = self._try(attempt)
-                if error is None:
-                    failures = 0
-                elif self._is_failure(attempt, error):
-                    failures += 1
+            while failures <= defaults.RETRIES and (piece := self._next()) is not None:
+                error = self._try(slot, piece)
+                failures = failures + 1 if error else 0
+                if error:
                     self._pause(error, failures)
         except BaseException as error:
             self._give_up(error)
 
-    def _begin(self, slot: ConnectionSlot) -> _Attempt | None:
-        """Waits for a piece and returns its attempt; None if all pieces are read, or reading has been stopped."""
+    def _next(self) -> Piece | None:
+        """Waits for a piece; returns None if all pieces are read, or reading has been stopped."""
         with self._changed:
             while not self._is_over:
-                piece = self._waiting.pop(0) if self._waiting else self._slow(slot)
-                if piece is not None:
-                    attempt = _Attempt(slot, piece, Meter(piece.name))
-                    self._running.append(attempt)
-                    return attempt
+                if self._waiting:
+                    return self._waiting.pop(0)
                 self._changed.wait(_LOOK)
         return None
 
-    def _slow(self, slot: ConnectionSlot) -> Piece | None:
-        """Returns a piece that another server is reading but `slot` should finish sooner; None if there is none."""
-        rate = self._rates.get(slot.server)
-        if not rate or not self._sizes:
-            return None
-        size = sum(self._sizes) / len(self._sizes)
-        alone = [
-            one
-            for one in self._running
-            if one.slot.server != slot.server and sum(other.piece is one.piece for other in self._running) == 1
-        ]
-        slowest = max(alone, key=lambda one: one.seconds_left(size), default=None)
-        if slowest is None or slowest.seconds_left(size) < _SOONER * size / rate:
-            return None
-        return slowest.piece
-
-    def _try(self, attempt: _Attempt) -> Exception | None:
-        """Reads and keeps the piece. Returns None, or the error because of which the attempt was discarded."""
+    def _try(self, slot: ConnectionSlot, piece: Piece) -> LoaderError | None:
+        """Reads the piece. Returns None, or the retryable error after which the piece waits again."""
+        meter, failure = Meter(piece.name), None
+        with self._changed:
+            self._running.append(meter)
+            if self._error:
+                meter.cancel()
         try:
-            with self._meter.counting(attempt.meter):
-                result = self._reading.read(attempt.slot, attempt.piece, attempt.meter)
-                if not self._is_first(attempt):
-                    raise _Superseded
-        except (LoaderError, _Superseded) as error:
-            self._reading.discard(attempt.slot, attempt.piece)
-            return error
-        self._reading.keep(attempt.slot, attempt.piece, result)
+            with self._meter.counting(meter):
+                self._read(slot, piece, meter)
+        except LoaderError as error:
+            if not error.retryable:
+                raise
+            failure = error
         with self._changed:
-            self._unread -= 1
+            self._running.remove(meter)
+            if failure:
+                self._waiting.insert(0, piece)
+            else:
+                self._unread -= 1
             self._changed.notify_all()
-        return None
+        return failure
 
-    def _is_first(self, attempt: _Attempt) -> bool:
-        """Returns True if no other attempt at the piece has finished before; cancels the other attempts then."""
-        with self._changed:
-            if attempt not in self._running:
-                return False
-            for one in [one for one in self._running if one.piece is attempt.piece]:
-                self._running.remove(one)
-                if one is not attempt:
-                    one.meter.cancel()
-            self._sizes.append(attempt.meter.entries)
-            self._rates[attempt.slot.server] = attempt.meter.entries / max(attempt.meter.seconds, 1e-3)
-        return True
-
-    def _is_failure(self, attempt: _Attempt, error: Exception) -> bool:
-        """Returns False if another attempt finished first; else queues the piece again, or raises a fatal error."""
-        with self._changed:
-            if attempt not in self._running:
-                return False
-            self._running.remove(attempt)
-            if not isinstance(error, LoaderError) or not error.retryable:
-                raise error
-            if not any(one.piece is attempt.piece for one in self._running):
-                self._waiting.insert(0, attempt.piece)
-            self._changed.notify_all()
-        return True
-
-    def _pause(self, error: Exception, failures: int) -> None:
+    def _pause(self, error: LoaderError, failures: int) -> None:
         self._meter.note = f"{error}; trying again"
         with self._changed:
             if failures > defaults.RETRIES:
@@ -566,101 +495,25 @@ class _Schedule(Generic[Result]):
                 self._changed.wait(_LOOK)
 
 
-class _Superseded(Exception):
-    """Another attempt at the piece finished first."""
-
-
-# --- pace ------------------------------------------------------------------------------------------------------------
-#
-# Limits the rate at which a live server is read: to a maximum, if one is given, and further while the server is busy.
-
-
-LOOKS = 1.0  # seconds between two measurements of the server's latency
-SLOWEST = 500  # entries per second; the rate is not reduced further, since an export would never end
-FASTER = 1.25  # factor of the rate after each measurement with an acceptable latency
-
-
 class RateLimit:
     """The limit that all connections of an export share. `rate`: entries per second; 0 means no limit."""
 
-    def __init__(self, max_rate: int = 0) -> None:
-        self.max_rate = max_rate
-        self.rate = max_rate
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
         self._readers: list[Counters] = []
         self._lock = threading.Lock()
 
     @contextmanager
     def over(self, counters: Counters) -> Iterator[None]:
         """Adds a connection during the body. The rate is divided equally among all connections."""
-        with self._lock:
-            self._readers.append(counters)
-            self._share()
+        self._share(self._readers.append, counters)
         try:
             yield
         finally:
-            with self._lock:
-                self._readers.remove(counters)
-                self._share()
+            self._share(self._readers.remove, counters)
 
-    def set(self, rate: int) -> None:
+    def _share(self, change: Callable[[Counters], None], changed: Counters) -> None:
         with self._lock:
-            self.rate = rate
-            self._share()
-
-    def _share(self) -> None:
-        for counters in self._readers:
-            counters.limit(max(1, self.rate // len(self._readers)) if self.rate else 0)
-
-    @property
-    def entries(self) -> int:
-        """Returns the number of entries that the current connections have read."""
-        with self._lock:
-            return sum(counters.entries for counters in self._readers)
-
-
-@contextmanager
-def rate_limit(pace: RateLimit, connection: Connection, latency: float | None) -> Iterator[None]:
-    """During the body, reduces the rate if the server takes longer than `latency` seconds to answer a small search, and
-    raises the rate again otherwise. With None the rate stays the same."""
-    if latency is None:
-        yield
-        return
-    ended = threading.Event()
-
-    def watch() -> None:
-        before = pace.entries
-        while not ended.wait(LOOKS):
-            now = pace.entries
-            pace.set(_next_rate(pace, max(0, now - before) / LOOKS, _latency(connection, ended) > latency))
-            before = now
-
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watching.join()
-
-
-def _next_rate(pace: RateLimit, measured: float, slow: bool) -> int:
-    """Returns half the rate if the server is slow, otherwise a higher rate up to the maximum; 0 means no limit."""
-    if slow:
-        return max(SLOWEST, int((min(pace.rate, measured) if pace.rate else measured) / 2))
-    if not pace.rate:
-        return pace.max_rate
-    faster = int(pace.rate * FASTER) + 1
-    if pace.max_rate:
-        return min(faster, pace.max_rate)
-    return faster if measured > pace.rate / 2 else 0  # no limit is needed: the server sends far less than the rate
-
-
-def _latency(connection: Connection, ended: threading.Event) -> float:
-    """Returns the seconds to read the root DSE over a new connection; infinity if that fails."""
-    begun = time.monotonic()
-    try:
-        with session(connection, ended) as server:
-            server.read("", ["1.1"])
-    except LoaderError:
-        return float("inf")
-    return time.monotonic() - begun
+            change(changed)
+            for counters in self._readers:
+                counters.limit(max(1, self._rate // len(self._readers)) if self._rate else 0)
