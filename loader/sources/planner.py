@@ -15,18 +15,16 @@ An entryUUID never changes, so an entry stays in the same piece even if it is mo
 
 from __future__ import annotations
 
-import datetime
 import math
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
-from loader import csn, defaults
+from loader import defaults
 from loader.errors import Cancelled, LoaderError, NoSuchBase
 from loader.ldif import Counters
 from loader.progress import Meter
@@ -34,7 +32,7 @@ from loader.server.options import Search
 from loader.server.session import Attributes, Session, first_value
 
 SAMPLE = 2000  # entries
-_SHOWN = ("entryUUID", "entryCSN", "userPassword", "objectClass", "hasSubordinates")
+_SHOWN = ("entryUUID", "userPassword", "objectClass", "hasSubordinates")
 _HOLDERS = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject"}
 _PROVED = 3  # sampled entries for which the server must confirm that exactly one piece's filter matches
 
@@ -48,39 +46,18 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The pieces of a tree. `how`: a description of the division, for people and for the manifest."""
-
-    partitions: tuple[Piece, ...]
-    how: str
-
-    @property
-    def cut(self) -> list[Piece]:
-        """Returns the pieces except those of `subentry_pieces`, which are small."""
-        return [one for one in self.partitions if not one.search.subentries]
-
-    @property
-    def may_repeat(self) -> bool:
-        """True if an entry that changes or moves during the reading may be in two pieces: without entryUUID ranges."""
-        cut = self.cut
-        return len(cut) > 1 and not all("(entryUUID>=" in one.search.where for one in cut)
-
-
-@dataclass(frozen=True)
 class Sample:
     """The first entries of a tree. `whole`: True if the tree has no other entries."""
 
     entries: Sequence[tuple[str, Attributes]]
     whole: bool
 
-    def values(self, attribute: str) -> list[str]:
-        """Returns the attribute's first value from each entry that has the attribute."""
-        return [value for _, entry in self.entries if (value := first_value(entry, attribute))]
-
-    def stamps(self) -> list[tuple[str, str]]:
-        """Returns (entryUUID, entryCSN) of each entry that has an entryUUID; "" stands for a missing entryCSN."""
-        both = ((first_value(entry, "entryuuid"), first_value(entry, "entrycsn")) for _, entry in self.entries)
-        return [(uuid, stamp) for uuid, stamp in both if uuid]
+    def uuids(self) -> list[uuid.UUID] | None:
+        """Returns the entryUUIDs; None if an entry has none, or one that is not a UUID."""
+        try:
+            return [uuid.UUID(first_value(entry, "entryuuid")) for _, entry in self.entries]
+        except ValueError:
+            return None
 
     def containers(self) -> list[str]:
         """Returns the entryUUIDs of the sampled containers; a large container is usually among the first entries."""
@@ -90,7 +67,8 @@ class Sample:
     def lack_passwords(self) -> bool:
         """Returns True if some entries' classes allow userPassword, but no entry in the sample shows a value."""
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
-        return not self.values("userpassword") and not classes.isdisjoint(_HOLDERS)
+        shown = any(first_value(entry, "userpassword") for _, entry in self.entries)
+        return not shown and not classes.isdisjoint(_HOLDERS)
 
 
 def sample(server: Session, base: str) -> Sample:
@@ -99,48 +77,40 @@ def sample(server: Session, base: str) -> Sample:
     return Sample([(dn, {"objectclass": [], **shown}) for dn, shown in entries], whole)
 
 
-def plan(server: Session, base: str, looked: Sample, pieces: int, now: Sequence[str], entries: int | None) -> Plan:
-    """Returns the tree's division. `now`: the contextCSN values. `entries`: the tree's entry count, None if unknown."""
+def plan(server: Session, base: str, looked: Sample, pieces: int, entries: int | None) -> tuple[list[Piece], str]:
+    """Divides the tree. Returns its pieces, and a description of the division for people and for the manifest.
+    `entries`: the tree's entry count, None if unknown."""
     if pieces == 1:
-        return Plan((Piece("all", Search(base)),), "one piece")
-    stamps = looked.stamps()
-    if len(stamps) < len(looked.entries):
+        return [Piece("all", Search(base))], "one piece"
+    uuids = looked.uuids()
+    if uuids is None:
         return _by_subtree(server, base)
-    try:
-        lie = spread(stamps, now, len(stamps) if looked.whole else entries)
-    except ValueError:  # an entryUUID is not a UUID, or an entryCSN is not a CSN
-        return _by_subtree(server, base)
-    ranges = enumerate(filters(lie, pieces))
-    partitions = tuple(Piece(f"range-{number:05}", Search(base, where)) for number, where in ranges)
+    distribution = spread(uuids, len(uuids) if looked.whole else entries)
+    ranges = [
+        Piece(f"range-{number:05}", Search(base, where)) for number, where in enumerate(filters(distribution, pieces))
+    ]
     proofs = looked.entries[:: max(1, len(looked.entries) // _PROVED)]
-    if not all(_in_one(server, partitions, dn) for dn, _ in proofs):
+    if not all(_in_one(server, ranges, name) for name, _ in proofs):
         return _by_subtree(server, base)
-    return Plan(partitions, f"{pieces} ranges of entryUUID ({lie.why})")
+    return ranges, f"{pieces} ranges of entryUUID ({distribution.why})"
 
 
-def _in_one(server: Session, partitions: Sequence[Piece], dn: str) -> bool:
+def _in_one(server: Session, pieces: Sequence[Piece], name: str) -> bool:
     """Returns True if exactly one piece's filter matches the entry, or if the entry has been moved since the sample."""
     try:
-        return sum(server.matches(dn, one.search.where) for one in partitions) == 1
+        return sum(server.matches(name, piece.search.where) for piece in pieces) == 1
     except NoSuchBase:
         return True
 
 
-def _by_subtree(server: Session, base: str) -> Plan:
+def _by_subtree(server: Session, base: str) -> tuple[list[Piece], str]:
     """Returns these pieces: the base, the base's children that are leaves, and the subtree of each other child."""
-    inner = server.children_with_children(base)
-    pieces = [Piece("base", Search(base, scope="base"))]
-    if inner:
-        pieces.append(Piece("leaves", Search(base, "(!(hasSubordinates=TRUE))", scope="one")))
-        pieces += [Piece(f"subtree-{n:05}", Search(dn)) for n, dn in enumerate(inner)]
-    else:
-        pieces.append(Piece("children", Search(base, scope="children")))
-    return Plan(tuple(pieces), f"{len(inner)} subtrees" if inner else "one piece")
-
-
-def subentry_pieces(base: str, subentries: bool) -> list[Piece]:
-    """Returns the piece for subentries, which other searches omit. slapd finds subentries by its objectClass index."""
-    return [Piece("subentries", Search(base, subentries=True))] if subentries else []
+    root, inner = Piece("base", Search(base, scope="base")), server.children_with_children(base)
+    if not inner:
+        return [root, Piece("children", Search(base, scope="children"))], "one piece"
+    leaves = Piece("leaves", Search(base, "(!(hasSubordinates=TRUE))", scope="one"))
+    subtrees = (Piece(f"subtree-{number:05}", Search(name)) for number, name in enumerate(inner))
+    return [root, leaves, *subtrees], f"{len(inner)} subtrees"
 
 
 def expected(server: Session, base: str) -> int | None:
@@ -261,110 +231,60 @@ def _branch(guard: str, inner: str | None, needed: bool) -> list[str]:
 #
 # Random UUIDs are spread evenly. UUIDs of version 1 (slapd's own) are too if the tree grew over time: their first 32
 # bits count units of 100 ns and wrap around every 429 s. A bulk load of less than 429 s fills only a part of the ring:
-# a run that begins with the first entries. The end of the run follows from the contextCSN if the load was the last
-# write of its server ID, otherwise roughly from the pace of the first entries and the total number of entries.
+# a run that begins with the first entries. Its length follows roughly from the pace of the first entries and the total
+# number of entries; if that is unknown, any number between _FEW and _MANY is taken as equally likely.
 
 
 # UUID versions whose first bits depend neither on the time nor on the host (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
-_TURN = (1 << 32) / 1e7  # seconds
 _GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap as large
-_SAME = 5.0  # seconds that an entryCSN may differ from the time in an entryUUID of the same add
-_FEW = 1000  # entries; a run of fewer entries need not be divided evenly
-_MANY = 3.0  # turns; a longer run counts as evenly distributed
+_FEW = 1e3  # entries; a run of fewer entries need not be divided evenly
+_MANY = 1e9  # entries
+_LONG = 3.0  # turns; a longer run counts as evenly distributed
 _LEAST = 2.0**-126  # turns; the minimum length of a run
-_PREDICTED, _GUESSED, _UNKNOWN = 2, 4, 8  # windows per piece, by how the length of the run is known
-_LEAST_UNKNOWN = 32  # minimum total of windows if the length of the run is unknown
 
 EVENLY = UuidDistribution("spread evenly")
 
 
-@dataclass(frozen=True)
-class _UuidRate:
-    """A run of ascending UUIDs. `start`: its first number. `each`: turns of the ring between successive entries."""
-
-    start: int
-    each: float
-
-    @classmethod
-    def of(cls, numbers: Sequence[int]) -> _UuidRate:
-        """Returns the rate of numbers that grow from entry to entry. Ignores outliers: the suffix may be days older."""
-        ordered = sorted(numbers)
-        aside = len(ordered) // 20
-        core = ordered[aside : len(ordered) - aside]
-        return cls(core[0] % RING, (core[-1] - core[0]) / RING / len(core))
-
-
-def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | None) -> UuidDistribution:
-    """Estimates the distribution from `found`: (entryUUID, entryCSN or "") of the first entries, in the server's order.
-    `now`, `entries`: as in `plan`. Raises ValueError if an entryUUID is not a UUID or an entryCSN is not a CSN."""
-    uuids = [uuid.UUID(one) for one, _ in found]
+def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
+    """Estimates the distribution from the first entryUUIDs, in the server's order. `entries`: the tree's entry count;
+    None if unknown."""
     timed = [one for one in uuids if one.version == 1]
     others = [one for one in uuids if one.version != 1]
     if {one.version for one in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
-        return _run_of_numbers(uuids, entries)
-    if not timed or _gap(timed) <= _GAP:
+        # They come from a counter, or their version begins with the time.
+        why, numbers = "in ascending order", [one.int for one in uuids]
+    elif timed and _gap(timed) > _GAP:
+        why, numbers = "loaded in bulk", [one.time << 96 for one in timed]
+    else:
         return EVENLY
-    pace, share = _UuidRate.of([one.time << 96 for one in timed]), len(timed) / len(uuids)
-    if pace.each * len(timed) > 1:
-        return UuidDistribution("several bulk loads", each=_UNKNOWN, all=_LEAST_UNKNOWN)
-    run = _run(pace, _loaded(found, now), share, entries)
-    return EVENLY if run.least > _MANY else replace(run, share=share)
-
-
-def _run(pace: _UuidRate, loaded: tuple[float, bool] | None, share: float, entries: int | None) -> UuidDistribution:
-    """Returns the distribution after a bulk load. `loaded`: the result of `_loaded`."""
-    # Twice the length that the pace implies: an overestimate does less harm than an underestimate.
-    paced = 2 * pace.each * share * entries if entries else None
-    turns, over = loaded or (math.inf, False)
-    if loaded and (over or (paced and paced / 4 < turns < paced)):
-        return UuidDistribution("loaded in bulk", 1.0, pace.start, turns, turns, _PREDICTED)
-    if paced:
-        length = min(paced, turns)
-        return UuidDistribution("loaded in bulk", 1.0, pace.start, length, length, _GUESSED)
-    most = min(1.0, turns)
-    least = min(max(pace.each * _FEW, 1e-6), most / 2)
-    return UuidDistribution("loaded in bulk", 1.0, pace.start, least, most, _UNKNOWN, _LEAST_UNKNOWN)
-
-
-def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> tuple[float, bool] | None:
-    """Returns a bulk load's length in turns according to the CSNs, and True if its server ID has since stopped writing.
-    None if entryUUIDs and entryCSNs were not generated together, or the server keeps no contextCSN."""
-    stamps = [(uuid.UUID(text), stamp) for text, stamp in found if csn.server_id(stamp)]
-    # slapd's UUIDs count from a different epoch, so the difference of the two times is compared among the entries.
-    apart = {
-        stamp: (csn.time(stamp) - datetime.datetime.min).total_seconds() - one.time / 1e7
-        for one, stamp in stamps
-        if one.version == 1
-    }
-    middle = sorted(apart.values())[len(apart) // 2] if apart else 0.0
-    together = sorted(stamp for stamp, one in apart.items() if abs(one - middle) < _SAME)
-    if len(together) < len(found) / 2:
-        return None
-    (sid, _), *_ = Counter(csn.server_id(stamp) for stamp in together).most_common(1)
-    known = csn.by_server(now)
-    if sid is None or sid not in known:
-        return None
-    lasted = csn.time(known[sid]) - csn.time(together[len(together) // 20])
-    turns = lasted.total_seconds() / _TURN
-    return (turns, known[sid] < max(known.values())) if turns > 0 else None
-
-
-def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
-    """Returns the distribution of UUIDs that come from a counter, or whose version begins with the time."""
+    start, pace = _pace(numbers)
+    share = len(numbers) / len(uuids)
+    if pace * len(numbers) > 1:
+        return UuidDistribution("several bulk loads", each=8, all=32)
     if not entries:
-        return UuidDistribution("unknown order")
-    pace = _UuidRate.of([one.int for one in uuids])
-    length = min(1.0, max(_LEAST, 2 * pace.each * entries))
-    return UuidDistribution("in ascending order", 1.0, pace.start, length, length, _GUESSED)
+        least = min(0.5, max(_LEAST, pace * _FEW))
+        return UuidDistribution(why, share, start, least, min(1.0, max(2 * least, pace * _MANY)), each=8, all=32)
+    # Twice the length that the pace implies: an overestimate does less harm than an underestimate.
+    length = max(_LEAST, 2 * pace * share * entries)
+    return EVENLY if length > _LONG else UuidDistribution(why, share, start, length, length, each=4)
+
+
+def _pace(numbers: Sequence[int]) -> tuple[int, float]:
+    """Returns the start of numbers that grow from entry to entry, and the turns of the ring between successive entries.
+    Ignores outliers: the suffix may be days older."""
+    ordered = sorted(numbers)
+    aside = len(ordered) // 20
+    core = ordered[aside : len(ordered) - aside]
+    return core[0] % RING, (core[-1] - core[0]) / RING / len(core)
 
 
 def _gap(uuids: Sequence[uuid.UUID]) -> float:
     """Returns the length, in turns, of the largest arc of the ring that contains none of `uuids`."""
     if not uuids:
         return 1.0
-    places = sorted(one.int / RING for one in uuids)
-    return max(1 + places[0] - places[-1], *(after - before for before, after in pairwise(places)), 0.0)
+    offsets = sorted(one.int / RING for one in uuids)
+    return max(1 + offsets[0] - offsets[-1], *(after - before for before, after in pairwise(offsets)), 0.0)
 
 
 # --- schedule --------------------------------------------------------------------------------------------------------

@@ -302,7 +302,7 @@ def _warnings() -> Iterator[list[str]]:
 
 def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Meter) -> tuple[Reading, list[Path]]:
     """Reads the first pieces of a seeding for at most `_READ_FOR` seconds. Returns the result and its LDIF files."""
-    all_pieces = cut.plan(exporting.page).cut
+    all_pieces = [piece for piece in cut.pieces(exporting.page) if not piece.search.subentries]
     pieces = all_pieces[: exporting.jobs]
     inner, (idle, ticks) = Meter("sample"), _ticks()
     with ThreadPoolExecutor(len(pieces)) as pool, meter.cancelling(inner.cancel):
