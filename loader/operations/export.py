@@ -318,7 +318,7 @@ class ExportSteps:
         told, looker = self._settled(meter, start)
         narrowing = self.options.narrowing
         is_flat = narrowing is not None and narrowing.is_flat
-        containers = self.containers(meter, start, looker)
+        containers = self.containers(meter, start, looker, start.context_csns)
         killpoint("late.middle")
         if not is_flat and any(csns != start.context_csns for csns in told.values()):
             containers.settle()
@@ -350,22 +350,8 @@ class ExportSteps:
             return []
         return [piece for piece in cut.pieces(self.options.page) if piece.name in names]
 
-    def containers(
-        self, meter: Meter, start: Start, looker: Connection, since: Sequence[str] | None = None
-    ) -> MovedContainers:
-        """`since`: the contextCSN before the last pass; None: that of the start."""
-        return MovedContainers(
-            looker,
-            start.base,
-            self.options.page,
-            self.compress,
-            self.parts,
-            start.context_csns,
-            start.context_csns if since is None else since,
-            meter,
-            start.subentries,
-            self.options.narrowing,
-        )
+    def containers(self, meter: Meter, start: Start, looker: Connection, since: Sequence[str]) -> MovedContainers:
+        return MovedContainers(looker, self.options, start, self.parts, since, meter)
 
     def arrange(self, meter: Meter, start: Start, since: Sequence[str]) -> Arranged:
         """Writes each entry to the shards once, parents first."""

@@ -39,10 +39,9 @@ from loader.server.visibility import VisibilityReport, Wanted
 from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
 from loader.sources import location
-from loader.sources.ldap import Narrowing
 
 if TYPE_CHECKING:
-    from loader.operations.export import Start
+    from loader.operations.export import ExportOptions, Start
 
 LOOK = "look.ldif"  # in the directory of the parts: the changed containers
 INNER_NOTES = ".inner"
@@ -78,21 +77,16 @@ def context_csns(server: Session, base: str) -> list[str]:
 class MovedContainers:
     """Reads moved subtrees again, into `late-NNNNN` files in `parts`; a higher number is newer.
 
-    `parts`: directory with the files of the first read and its `.inner` files. `began`: the contextCSN before the read.
-    `since`: that before the last pass; empty if the server has none. `subentries`: whether the server returns
-    subentries on request. `narrowing`: the wanted entries; None: all.
+    `parts`: directory with the files of the first read and its `.inner` files. `since`: the contextCSN before the last
+    pass; empty if the server has none.
     """
 
     connection: Connection
-    base: str
-    page: int
-    compress: bool
+    options: ExportOptions
+    start: Start
     parts: Path
-    began: Sequence[str]
     since: Sequence[str]
     meter: Meter
-    subentries: bool
-    narrowing: Narrowing | None = None
     _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> DN key at which it was read again
     _returned: set[Path] = field(default_factory=set)
     _rounds: int = 0
@@ -116,7 +110,7 @@ class MovedContainers:
         MissingParents if a parent is hidden, TreeRestless after LOOKS rounds."""
         self._rounds += 1
         if self._rounds > LOOKS:
-            raise TreeRestless(base=self.base, passes=LOOKS)
+            raise TreeRestless(base=self.start.base, passes=LOOKS)
         if self._rounds == 1:
             # A change is visible a moment before the contextCSN covers it, so the last pass may have missed one.
             if self.since:
@@ -135,7 +129,7 @@ class MovedContainers:
         containers still move after LOOKS passes."""
         for _ in range(LOOKS):
             now = self._context_csns()
-            search, look = Search(self.base, page=self.page), self.parts / LOOK
+            search, look = Search(self.start.base, page=self.options.page), self.parts / LOOK
             moved = self._moved(changed_containers(self.connection, search, (self.since, now), look, self.meter))
             self.since = now
             if not moved:
@@ -143,12 +137,12 @@ class MovedContainers:
             for top in topmost(list(moved)):
                 if self._read_below(top):
                     self._placed |= {uuid: dn.key(name) for name, uuid in moved.items() if dn.is_below(name, top)}
-        raise TreeRestless(base=self.base, passes=LOOKS)
+        raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def require_renamed(self, uuids: Sequence[str]) -> None:
         """Raises SharedUuid if one of these entryUUIDs, each read under several DNs, belongs to several entries."""
         distinct = list(dict.fromkeys(uuids))
-        self._ask(lambda server: require_none(server, self.base, distinct, self.subentries))
+        self._ask(lambda server: require_none(server, self.start.base, distinct, self.start.subentries))
 
     def _new(self) -> list[Path]:
         """Returns the files that no earlier call returned, in the order in which they were read."""
@@ -167,31 +161,32 @@ class MovedContainers:
         return source.with_retries(attempt, self.meter)
 
     def _context_csns(self) -> list[str]:
-        return self._ask(lambda server: context_csns(server, self.base))
+        return self._ask(lambda server: context_csns(server, self.start.base))
 
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
         """Returns DN -> entryUUID of the changed containers whose DN differs from that of the initial read or the last
         re-read. The former DN of a container is unknown if the container changed before the initial read met it."""
-        places, seen = {}, csn.by_server(self.began)
+        places, seen = {}, csn.by_server(self.start.context_csns)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if changed else ():
             for name, entry in location.find(path, list(changed)).items():
                 if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
                     places[first_value(entry, "entryuuid")] = name
         places |= self._placed
-        root = dn.key(self.base)
+        root = dn.key(self.start.base)
         return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (places.get(uuid), root)}
 
     def _read_below(self, top: str) -> bool:
         """Reads the whole subtree again. Returns False if the entry `top` no longer exists: it was deleted, or moved
         again, which the next pass finds."""
         exists = False
-        for subentries in (True, False) if self.subentries else (False,):
-            search = Search(top, page=self.page, subentries=subentries)
-            if self.narrowing:
-                search = self.narrowing.of(search)
+        for subentries in (True, False) if self.start.subentries else (False,):
+            search = Search(top, page=self.options.page, subentries=subentries)
+            if self.options.narrowing:
+                search = self.options.narrowing.of(search)
             name = f"late-{len(list(self.parts.glob(f'late-*{INNER_NOTES}'))):05}"
             try:
-                source.fetch_part(self.connection, search, self.parts, name, compress=self.compress, meter=self.meter)
+                compress = self.options.compress != "none"
+                source.fetch_part(self.connection, search, self.parts, name, compress=compress, meter=self.meter)
                 exists = True
             except NoSuchBase:
                 exists = False
@@ -203,7 +198,7 @@ class MovedContainers:
         Orphans that were deleted or renamed themselves are left to syncrepl. Raises MissingParents if an orphan still
         has its DN: then its parent is hidden, and leaving out the orphan would lose it.
         """
-        hidden, again, began = [], [], csn.by_server(self.began)
+        hidden, again, began = [], [], csn.by_server(self.start.context_csns)
         places = self._ask(lambda server: [self._find(server, orphan) for orphan in orphans])
         for (parent, name, _), current in zip(orphans, places, strict=True):
             for place, stamps in current:
@@ -220,9 +215,9 @@ class MovedContainers:
         _, name, uuid = orphan
         if not uuid:
             return [(name, {})] if server.exists(name) else []
-        query = (self.base, f"(entryUUID={uuid})", ["entryCSN"])
+        query = (self.start.base, f"(entryUUID={uuid})", ["entryCSN"])
         entries = server.find(*query)
-        if not entries and self.subentries:
+        if not entries and self.start.subentries:
             entries = server.find(*query, subentries=True)
         return [
             (place, csn.by_server(value.decode() for value in entry.get("entrycsn", []))) for place, entry in entries

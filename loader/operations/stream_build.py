@@ -78,7 +78,7 @@ class _StreamStep:
         head = self._read_head(meter, start, cut)
         for path in self.reading.parts.glob("late-*"):
             path.unlink()  # of an interrupted try
-        containers = self.reading.containers(meter, start, self.reading.options.connection)
+        containers = self.reading.containers(meter, start, self.reading.options.connection, start.context_csns)
         beside = LiveSource(next(iter(head), None), containers, containers.require_renamed)
         with self._fed(meter, cut) as fed:
             loaded = self._make(meter, [*head, *fed], start, beside)

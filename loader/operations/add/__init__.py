@@ -42,7 +42,7 @@ from loader.sinks.ldap import Loaded as Counts
 from loader.sources import names
 from loader.sources.dit import Synthetic
 from loader.sources.ldap import with_retries
-from loader.sources.location import LdifFiles, is_stream
+from loader.sources.location import is_stream
 from loader.storage import files
 
 if TYPE_CHECKING:
@@ -148,36 +148,6 @@ class AddOptions(Rejecting, Loaded):
         if self.files.streamed and dry:
             raise UsageProblem(reason="a stream can be read only once, so --dry-run cannot read it")
         self.files.require_fitting(self.rejects)
-
-
-def require(connection: Connection, ldif: LdifFiles, first: str | None) -> None:
-    """Checks that the server's map has room; raises MaxsizeTooSmall if not. `first`: DN of the first entry. Skipped for
-    a server on another host, and if its configuration is hidden or the core is not proven for that configuration."""
-    try:
-        with session(connection) as server:
-            if not server.uri.lower().startswith("ldapi:"):
-                return
-            config = configuration.read_online(server)
-        databases = [one for one in config.mdb_databases if first and dn.is_below(first, one.suffix)]
-        if not databases:
-            return
-        database = max(databases, key=lambda one: len(one.suffix))
-        seen, readers = room.look(database)
-        if ldif.streamed or sizing.at_most(ldif) < seen.available:
-            return
-        needed = sizing.of_files(native.sample_target(config, database), ldif, Meter("sample")).bytes
-    except (LoaderError, OSError) as error:
-        log.info("room in the map was not looked at: %s", error)
-        return
-    suffix = database.suffix
-    if needed > seen.available and seen.held:
-        oldest, held = max(readers, key=lambda reader: reader.lag), units.size(seen.held)
-        message = "%s: %s (process %d) keeps %s of free pages from being used again"
-        log.warning(message, suffix, oldest.process or "a dead reader", oldest.pid, held)
-    room.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
-    if needed * LOOSER > seen.available:
-        message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
-        log.warning(message, suffix, units.size(needed), units.size(seen.available))
 
 
 def loads_of(uri: str) -> list[RunStatus]:
@@ -381,12 +351,38 @@ class _AddSteps:
         return self.run.directory / JOURNAL
 
     def require_room(self, scan: _Scan) -> None:
-        """Raises MaxsizeTooSmall if the map lacks room. Checks only a new load of LDIF with --on-exists error."""
-        options = self.options
+        """Checks that the server's map has room for a new load of LDIF with --on-exists error; raises MaxsizeTooSmall
+        if not. Skipped for a server on another host, and if its configuration is hidden or the core is not proven for
+        that configuration."""
+        options, inputs, first = self.options, self.options.files, scan.first_dn
         begun = self.journal.exists() or self.run.catalogue.is_done("load")
-        if begun or options.tree is not None or options.on_exists != ON_EXISTS[0]:
+        if begun or options.tree is not None or options.on_exists != ON_EXISTS[0] or first is None or inputs.streamed:
             return
-        require(options.connection, options.files, scan.first_dn)
+        try:
+            with session(options.connection) as server:
+                if not server.uri.lower().startswith("ldapi:"):
+                    return
+                config = configuration.read_online(server)
+            holding = (one for one in config.mdb_databases if dn.is_below(first, one.suffix))
+            database = max(holding, key=lambda one: len(one.suffix), default=None)
+            if database is None:
+                return
+            seen, readers = room.look(database)
+            if sizing.at_most(inputs) < seen.available:
+                return
+            needed = sizing.of_files(native.sample_target(config, database), inputs, Meter("sample")).bytes
+        except (LoaderError, OSError) as error:
+            log.info("room in the map was not looked at: %s", error)
+            return
+        suffix = database.suffix
+        if needed > seen.available and seen.held:
+            oldest, held = max(readers, key=lambda reader: reader.lag), units.size(seen.held)
+            message = "%s: %s (process %d) keeps %s of free pages from being used again"
+            log.warning(message, suffix, oldest.process or "a dead reader", oldest.pid, held)
+        room.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
+        if needed * LOOSER > seen.available:
+            message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
+            log.warning(message, suffix, units.size(needed), units.size(seen.available))
 
     def lease(self) -> AbstractContextManager[None]:
         """Returns a context that switches nosync on, if the options request it and the load is not finished."""
