@@ -10,7 +10,7 @@ from typing import Annotated
 import click
 from click import Choice, IntRange
 
-from loader.declared import Milliseconds, Size
+from loader.declared import Size
 from loader.defaults import ENGINES, LEVELS
 from loader.storage import temporary
 
@@ -118,8 +118,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportLimits(Reading):
-    """How fast a server is read. `max_rate`: entries per second; 0: no limit. `max_latency`: seconds that the server
-    may take to answer a small search."""
+    """How fast a server is read. `max_rate`: entries per second; 0: no limit."""
 
     jobs: Annotated[
         Jobs,
@@ -127,8 +126,3 @@ class ExportLimits(Reading):
         "(default: one per processor).",
     ] = None
     max_rate: Annotated[MaxRate, "At most N entries per second, over all connections; 0: no limit."] = 0
-    max_latency: Annotated[
-        float | None,
-        Milliseconds(),
-        "Slow down while the server takes longer than this many milliseconds to answer a small search.",
-    ] = None

@@ -11,7 +11,6 @@ from loader.cli import access
 from loader.cli.access import Servers
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
 from loader.cli.report import show_facts, show_json, show_report, tell, tell_json
-from loader.cli.trees import TreeInput, TreeOutput, TreeSuffix, generate
 from loader.common_options import Compress, ExportLimits
 from loader.declared import Argument
 from loader.declared import command as declare
@@ -46,8 +45,6 @@ class _Output:
 @declare("export")
 def command(
     source: Annotated[str | None, Argument("[DIR]")],
-    tree: TreeInput,
-    tree_suffix: TreeSuffix,
     servers: Servers,
     to: _Output,
     limits: ExportLimits,
@@ -65,8 +62,6 @@ def command(
 
     From a database, -o - writes LDIF to stdout, for slapadd or another `ditseed build`; the report goes to stderr.
 
-    --from TEMPLATE -o DIR is the same as `ditseed generate TEMPLATE -o DIR`.
-
     \b
     Examples:
       ditseed export -H ldap://provider -D cn=replicator,dc=example,dc=com -y /root/replicator.pw \\
@@ -75,13 +70,6 @@ def command(
       ditseed export /var/lib/ldap -o /srv/export
       ditseed export /var/lib/ldap -o - | ssh ldap2 slapadd -q -b dc=example,dc=com
     """
-    if tree.template is not None:
-        others = ("source", "dry_run", "timeouts", *_OF_SERVERS, *_LIMITS)
-        refuse_given(others, "a server or a database, not for a template")
-        place = TreeOutput(output=str(to.output), compress=to.compress, jobs=limits.jobs, restart=run.restart)
-        generate(tree.spec(tree.template, tree_suffix), place, run)
-        return
-    tree.refuse()
     if to.directory is None:
         standard.reserve_output()
     exported = (

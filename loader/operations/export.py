@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loader import csn, defaults, exports, ldif
 from loader.common_options import ExportLimits
-from loader.errors import EmptyInput, LimitTooLow, LoaderError, ServerRefused
+from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, ServerRefused
 from loader.exports import Manifest
 from loader.ldif import Arrangement, ArrangeTask
 from loader.operations import live, packaged
-from loader.operations.live import MovedContainers, Replicas, Reread
+from loader.operations.live import MovedContainers, Replicas
 from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, into, now, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint
@@ -27,10 +26,10 @@ from loader.server import questions, visibility
 from loader.server.options import Connection, Search
 from loader.server.session import Session, session
 from loader.server.wire import Part
-from loader.sources import ldap, planner
 from loader.sources import ldap as source
+from loader.sources import planner
 from loader.sources.ldap import Narrowing
-from loader.sources.planner import Callbacks, ConnectionSlot, Piece, Plan, RateLimit, rate_limit, schedule
+from loader.sources.planner import ConnectionSlot, Piece, RateLimit, schedule
 from loader.storage import files, held
 
 STEPS = ("start", "plan", "read", "late", "arrange", "shards")
@@ -85,14 +84,19 @@ class ReadingPlan:
     attributes: list[str]
     partitions: list[Piece]
 
-    def plan(self, page: int) -> Plan:
+    def pieces(self, page: int) -> list[Piece]:
         """Returns the pieces with `attributes` set, to be read in pages of `page` entries."""
         attributes = tuple(self.attributes)
-        pieces = (
-            Piece(one.name, dataclasses.replace(one.search, attributes=attributes, page=page))
-            for one in self.partitions
-        )
-        return Plan(tuple(pieces), self.how)
+        return [
+            Piece(piece.name, dataclasses.replace(piece.search, attributes=attributes, page=page))
+            for piece in self.partitions
+        ]
+
+    @property
+    def may_repeat(self) -> bool:
+        """True if an entry that changes or moves during the reading may be in two pieces: without entryUUID ranges."""
+        cut = [piece.search for piece in self.partitions if not piece.search.subentries]
+        return len(cut) > 1 and not all("(entryUUID>=" in search.where for search in cut)
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ def trial_plan(options: ExportOptions, meter: Meter) -> tuple[Start, ReadingPlan
     cut = plan_of_reading(options, meter, start)
     for connection in options.providers:
         with session(connection) as server:
-            ldap.require_readable(server, start.base, cut.plan(options.page).partitions, options.page)
+            source.require_readable(server, cut.pieces(options.page), options.page)
     return start, cut
 
 
@@ -157,7 +161,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
 
 
 def _plan(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
-    base, narrowing = start.base, options.narrowing
+    base, narrowing, attributes = start.base, options.narrowing, start.attributes
     replicas = Replicas(options.providers, base, meter)
     connection = replicas.living()
     with session(connection) as server:
@@ -166,26 +170,19 @@ def _plan(options: ExportOptions, meter: Meter, start: Start) -> ReadingPlan:
             raise EmptyInput(path=f"{connection.uri} {base}")
         if options.replicas:  # each must show the same entries as the first
             names = [name for name, _ in looked.entries]
-            for number, csns in replicas.told().items():
+            for number, csns in replicas.context_csns().items():
                 if options.providers[number] is not server.connection:
                     with session(options.providers[number]) as other:
                         live.require_like(server, other, names, csns)
-        pieces = options.pieces or (1 if looked.whole else options.jobs * len(options.providers))
+        count = options.pieces or (1 if looked.whole else options.jobs * len(options.providers))
         entries = planner.expected(server, base)
-        cut = planner.plan(server, base, looked, pieces, start.context_csns, entries)
-        partitions = [*cut.partitions, *planner.subentry_pieces(base, start.subentries)]
-        attributes = start.attributes
+        pieces, how = planner.plan(server, base, looked, count, entries)
         if narrowing:
-            partitions = list(narrowing.partitions(cut.partitions))
-            attributes = list(narrowing.of(Search(base)).attributes)
-        return ReadingPlan(
-            entries,
-            cut.how,
-            looked.containers(),
-            [] if options.looked else _hidden(server, base, looked, narrowing),
-            attributes,
-            partitions,
-        )
+            pieces, attributes = narrowing.pieces(pieces), list(narrowing.of(Search(base)).attributes)
+        elif start.subentries:  # other searches omit them; slapd finds them by its objectClass index
+            pieces.append(Piece("subentries", Search(base, subentries=True)))
+        hidden = [] if options.looked else _hidden(server, base, looked, narrowing)
+        return ReadingPlan(entries, how, looked.containers(), hidden, attributes, pieces)
 
 
 def _hidden(server: Session, base: str, looked: planner.Sample, narrowing: Narrowing | None) -> list[str]:
@@ -252,13 +249,10 @@ class ExportSteps:
         files.remove_tree(self.parts)
         return start_of(self.options)
 
-    def plan(self, meter: Meter, start: Start) -> ReadingPlan:
-        return plan_of_reading(self.options, meter, start)
-
     def _replicas(self, meter: Meter, start: Start) -> Replicas:
         return Replicas(self.options.providers, start.base, meter)
 
-    def read(self, meter: Meter, start: Start, plan: Plan) -> None:
+    def read(self, meter: Meter, start: Start, cut: ReadingPlan) -> None:
         """Reads the pieces side by side; a finished one is never read again."""
         self.parts.mkdir(exist_ok=True)
         if packaged.is_empty(start.base) and start.context_csns:
@@ -266,7 +260,8 @@ class ExportSteps:
             packaged.write(self.parts / f"part-{packaged.FILE}")
         done = self.run.catalogue.partitions("read", ReadPiece)
         meter.add(sum(piece.entries for piece in done.values()))
-        self._read([one for one in plan.partitions if one.name not in done], meter, range(len(self.options.providers)))
+        todo = [piece for piece in cut.pieces(self.options.page) if piece.name not in done]
+        self._read(todo, meter, range(len(self.options.providers)))
 
     def _read(self, wanted: Sequence[Piece], meter: Meter, among: Collection[int]) -> None:
         """Reads the `wanted` pieces from the providers numbered `among`. Raises the errors of `schedule`."""
@@ -276,33 +271,34 @@ class ExportSteps:
         slots = [ConnectionSlot(number, n) for n in range(options.jobs) for number in providers]
         pace = RateLimit(options.max_rate)
 
-        def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> Part:
-            connection, name = options.providers[slot.server], _try(slot, piece)
-            how = (connection, piece.search, self.parts, name)
-            return source.fetch_part(*how, compress=self.compress, meter=meter, pace=pace, retries=0)
+        def read(slot: ConnectionSlot, piece: Piece, meter: Meter) -> None:
+            attempt = f"{_TRY}-{slot}-of-{piece.name}"
+            how = (options.providers[slot.server], piece.search, self.parts, attempt)
+            try:
+                part = source.fetch_part(*how, compress=self.compress, meter=meter, pace=pace, retries=0)
+            except LoaderError:
+                for path in self.parts.glob(f"{attempt}[-.]*"):
+                    path.unlink()
+                raise
+            self._keep(slot, piece, attempt, part)
 
-        with ExitStack() as watched:
-            for number in providers:
-                watched.enter_context(rate_limit(pace, options.providers[number], options.max_latency))
-            schedule(wanted, slots, Callbacks(read, self._keep, self._discard), meter)
+        schedule(wanted, slots, read, meter)
 
-    def _keep(self, slot: ConnectionSlot, piece: Piece, part: Part) -> None:
+    def _keep(self, slot: ConnectionSlot, piece: Piece, attempt: str, part: Part) -> None:
+        """Gives the files of a whole piece their names, and records the piece."""
+
         def final(name: str) -> str:
-            return f"part-{piece.name}{name.removeprefix(_try(slot, piece))}"
+            return f"part-{piece.name}{name.removeprefix(attempt)}"
 
         for path in self.parts.glob(f"part-{piece.name}[-.]*"):
             path.unlink()  # an earlier read of this piece: never recorded, or from a provider that died
-        for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
+        for path in self.parts.glob(f"{attempt}[-.]*"):
             path.rename(path.with_name(final(path.name)))
         files.make_durable(self.parts)
         sums = dict(zip((final(Path(file).name) for file in part.files), part.sums, strict=True))
         read = ReadPiece(part.entries, part.bytes, sums, slot.server)
         self.run.catalogue.finish_partition("read", piece.name, read)
         killpoint("read.partition")
-
-    def _discard(self, slot: ConnectionSlot, piece: Piece) -> None:
-        for path in self.parts.glob(f"{_try(slot, piece)}[-.]*"):
-            path.unlink()
 
     def late(self, meter: Meter, start: Start) -> list[str]:
         """Re-reads subtrees that moved during the read; none did if no contextCSN has changed. Returns the contextCSN
@@ -319,15 +315,14 @@ class ExportSteps:
     def _late(self, meter: Meter, start: Start) -> list[str]:
         for path in self.parts.glob("late-*"):
             path.unlink()  # left by an interrupted attempt; the numbers of late files must follow the order of reading
-        since = start.context_csns
         told, looker = self._settled(meter, start)
         narrowing = self.options.narrowing
-        flat = narrowing is not None and narrowing.is_flat
-        calm = flat or all(csns == since for csns in told.values())
+        is_flat = narrowing is not None and narrowing.is_flat
+        containers = self.containers(meter, start, looker, start.context_csns)
         killpoint("late.middle")
-        if not calm:
-            since = self.containers(meter, start, looker).settle(since)
-        return list(since)
+        if not is_flat and any(csns != start.context_csns for csns in told.values()):
+            containers.settle()
+        return list(containers.since)
 
     def _settled(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
         """Returns each provider's contextCSN, and a provider that covers them all.
@@ -336,15 +331,15 @@ class ExportSteps:
         """
         replicas = self._replicas(meter, start)
         while True:
-            told = replicas.told()
+            told = replicas.context_csns()
             if lost := self._lost(told):
                 self._read(lost, meter, told)
                 continue
-            looker = replicas.covering(live.highest(told.values()))
-            if looker is not None:
-                return told, looker
-            if replicas.told().keys() >= told.keys():
-                raise replicas.apart()
+            try:
+                return told, replicas.covering(live.highest(told.values()))
+            except ReplicasApart:
+                if replicas.context_csns().keys() >= told.keys():
+                    raise
 
     def _lost(self, living: Collection[int]) -> list[Piece]:
         """Returns the pieces that were read from providers not in `living`."""
@@ -353,48 +348,30 @@ class ExportSteps:
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         if not names or cut is None:
             return []
-        return [one for one in cut.plan(self.options.page).partitions if one.name in names]
+        return [piece for piece in cut.pieces(self.options.page) if piece.name in names]
 
-    def containers(self, meter: Meter, start: Start, looker: Connection) -> MovedContainers:
-        return MovedContainers(
-            looker,
-            start.base,
-            self.options.page,
-            self.compress,
-            self.parts,
-            start.context_csns,
-            meter,
-            start.subentries,
-            self.options.narrowing,
-        )
+    def containers(self, meter: Meter, start: Start, looker: Connection, since: Sequence[str]) -> MovedContainers:
+        return MovedContainers(looker, self.options, start, self.parts, since, meter)
 
     def arrange(self, meter: Meter, start: Start, since: Sequence[str]) -> Arranged:
         """Writes each entry to the shards once, parents first."""
-        replicas = self._replicas(meter, start)
-        looker = replicas.covering(csn.by_server(since))
-        if looker is None:
-            raise replicas.apart()
-        containers = self.containers(meter, start, looker)
+        looker = self._replicas(meter, start).covering(csn.by_server(since))
+        containers = self.containers(meter, start, looker, since)
         narrowing = self.options.narrowing
         if narrowing:
             # A build replaces unwanted parents by glue, so orphans do not reveal moved containers. Therefore the
             # containers are always checked once more.
             if since and not narrowing.is_flat:
-                containers.settle(since)
-            return self._arranged(self._arrange(containers, dataclasses.replace(start, context_csns=[]), False))
-        read_again = Reread(containers, start.context_csns, since)
-        found = self._arrange(containers, start, drop_orphans=False)
-        while found.orphans:
-            some = read_again.for_orphans(found.orphans)
-            found = self._arrange(containers, start, drop_orphans=not some)
-        return self._arranged(found)
-
-    def _arranged(self, found: Arrangement) -> Arranged:
-        counts = (found.entries, found.duplicates, found.dropped)
-        return Arranged(*counts, found.checksum, found.files, dict(found.taken))
+                containers.settle()
+            start = dataclasses.replace(start, context_csns=[])
+        arranged = self._arrange(containers, start, drop_orphans=False)
+        while arranged.orphans and not narrowing:
+            late = containers.for_orphans(arranged.orphans)
+            arranged = self._arrange(containers, start, drop_orphans=not late)
+        counts = (arranged.entries, arranged.duplicates, arranged.dropped)
+        return Arranged(*counts, arranged.checksum, arranged.files, dict(arranged.taken))
 
     def _arrange(self, containers: MovedContainers, start: Start, drop_orphans: bool) -> Arrangement:
-        arranged = self.sink.empty_arranged()
         task = ArrangeTask(
             paths=self._files("part"),
             again=self._files("late"),
@@ -404,9 +381,9 @@ class ExportSteps:
             drop_orphans=drop_orphans,
             name_orphans=self.options.narrowing is None,
         )
-        found = ldif.arrange(task, arranged, containers.meter)
-        containers.require_renamed(found.renamed)
-        return found
+        arranged = ldif.arrange(task, self.sink.empty_arranged(), containers.meter)
+        containers.require_renamed(arranged.renamed)
+        return arranged
 
     def _files(self, kind: str) -> list[Path]:
         found = (self.parts.glob(f"{kind}-*{suffix}") for suffix in (".ldif", ".ldif.zst"))
@@ -423,10 +400,6 @@ class ExportSteps:
         counts = (arranged.entries, arranged.checksum, arranged.duplicates, arranged.dropped)
         whole = Whole(start.base, start.started, start.context_csns, *counts)
         self.sink.finish(whole, shards, start.uri, cut.how, hidden, others)
-
-
-def _try(slot: ConnectionSlot, piece: Piece) -> str:
-    return f"{_TRY}-{slot}-of-{piece.name}"
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
@@ -455,19 +428,15 @@ def plan(options: ExportOptions, progress: Progress) -> Report:
 def export_steps(options: ExportOptions, run: Run) -> Manifest:
     """Runs the steps of an export within a run that may have others. The output directory must exist."""
     with held.opened(options.output) as output:
-        return _export_steps(dataclasses.replace(options, output=output.path), run)
-
-
-def _export_steps(options: ExportOptions, run: Run) -> Manifest:
-    work = ExportSteps(options, run)
-    known = work.sink.done_before()
-    if known is not None:
-        return known
-    start = run.do("start", work.start, Start)
-    cut = run.do("plan", lambda meter: work.plan(meter, start), ReadingPlan)
-    run.progress.say(f"export: {cut.how}")
-    run.do("read", lambda meter: work.read(meter, start, cut.plan(options.page)), total=cut.expected)
-    since = run.do("late", lambda meter: work.late(meter, start), list[str])
-    arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since), Arranged)
-    run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
-    return exports.require(options.output)
+        options = dataclasses.replace(options, output=output.path)
+        work = ExportSteps(options, run)
+        if (done := work.sink.done_before()) is not None:
+            return done
+        start = run.do("start", work.start, Start)
+        cut = run.do("plan", lambda meter: plan_of_reading(options, meter, start), ReadingPlan)
+        run.progress.say(f"export: {cut.how}")
+        run.do("read", lambda meter: work.read(meter, start, cut), total=cut.expected)
+        since = run.do("late", lambda meter: work.late(meter, start), list[str])
+        arranged = run.do("arrange", lambda meter: work.arrange(meter, start, since), Arranged)
+        run.do("shards", lambda meter: work.publish(meter, start, cut, arranged))
+        return exports.require(options.output)

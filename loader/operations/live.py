@@ -39,10 +39,9 @@ from loader.server.visibility import VisibilityReport, Wanted
 from loader.sinks.mdb import Orphan
 from loader.sources import ldap as source
 from loader.sources import location
-from loader.sources.ldap import Narrowing
 
 if TYPE_CHECKING:
-    from loader.operations.export import Start
+    from loader.operations.export import ExportOptions, Start
 
 LOOK = "look.ldif"  # in the directory of the parts: the changed containers
 INNER_NOTES = ".inner"
@@ -78,41 +77,79 @@ def context_csns(server: Session, base: str) -> list[str]:
 class MovedContainers:
     """Reads moved subtrees again, into `late-NNNNN` files in `parts`; a higher number is newer.
 
-    `parts`: directory with the files of the first read and its `.inner` files. `began`: the contextCSN before the read.
-    `subentries`: whether the server returns subentries on request. `narrowing`: the wanted entries; None: all.
+    `parts`: directory with the files of the first read and its `.inner` files. `since`: the contextCSN before the last
+    pass; empty if the server has none.
     """
 
     connection: Connection
-    base: str
-    page: int
-    compress: bool
+    options: ExportOptions
+    start: Start
     parts: Path
-    began: Sequence[str]
+    since: Sequence[str]
     meter: Meter
-    subentries: bool
-    narrowing: Narrowing | None = None
     _placed: dict[str, str] = field(default_factory=dict)  # entryUUID -> DN key at which it was read again
+    _returned: set[Path] = field(default_factory=set)
+    _rounds: int = 0
 
-    def context_csns(self) -> list[str]:
-        """Returns the server's current contextCSN."""
-        return self._ask(lambda server: context_csns(server, self.base))
+    def __post_init__(self) -> None:
+        self._new()
 
-    def settle(self, since: Sequence[str]) -> list[str]:
-        """Re-reads moved subtrees until every container is where its children were read; returns the last contextCSN.
+    def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
+        """Returns the files that were read: at the end of the read, and again for orphans. The protocol with the
+        builder is documented at `loader.sinks.mdb.LiveSource`."""
+        if orphans:
+            return self.for_orphans(orphans)
+        killpoint("stream.read")
+        if self.since and self._context_csns() != self.since:
+            self.settle()
+        killpoint("stream.settled")
+        return self._new()
 
-        `since`: the contextCSN before the previous pass. Raises TreeRestless if containers still move after LOOKS.
-        """
+    def for_orphans(self, orphans: Sequence[Orphan]) -> list[Path]:
+        """Returns the newly read files; none if nothing needs a re-read, because syncrepl updates the orphans. Raises
+        MissingParents if a parent is hidden, TreeRestless after LOOKS rounds."""
+        self._rounds += 1
+        if self._rounds > LOOKS:
+            raise TreeRestless(base=self.start.base, passes=LOOKS)
+        if self._rounds == 1:
+            # A change is visible a moment before the contextCSN covers it, so the last pass may have missed one.
+            if self.since:
+                self.settle()
+            if new := self._new():
+                return new
+        again = self._missed(orphans)
+        for top in again:
+            self._read_below(top)
+        if again and self.since:
+            self.settle()
+        return self._new()
+
+    def settle(self) -> None:
+        """Re-reads moved subtrees until every container is where its children were read. Raises TreeRestless if
+        containers still move after LOOKS passes."""
         for _ in range(LOOKS):
-            now = self.context_csns()
-            asked, look = Search(self.base, page=self.page), self.parts / LOOK
-            moved = self._moved(changed_containers(self.connection, asked, (since, now), look, self.meter))
+            now = self._context_csns()
+            search, look = Search(self.start.base, page=self.options.page), self.parts / LOOK
+            moved = self._moved(changed_containers(self.connection, search, (self.since, now), look, self.meter))
+            self.since = now
             if not moved:
-                return now
+                return
             for top in topmost(list(moved)):
-                if self.read_below(top):
+                if self._read_below(top):
                     self._placed |= {uuid: dn.key(name) for name, uuid in moved.items() if dn.is_below(name, top)}
-            since = now
-        raise TreeRestless(base=self.base, passes=LOOKS)
+        raise TreeRestless(base=self.start.base, passes=LOOKS)
+
+    def require_renamed(self, uuids: Sequence[str]) -> None:
+        """Raises SharedUuid if one of these entryUUIDs, each read under several DNs, belongs to several entries."""
+        distinct = list(dict.fromkeys(uuids))
+        self._ask(lambda server: require_none(server, self.start.base, distinct, self.start.subentries))
+
+    def _new(self) -> list[Path]:
+        """Returns the files that no earlier call returned, in the order in which they were read."""
+        late = sorted(path for path in self.parts.glob("late-*.ldif*") if path.suffix in (".ldif", ".zst"))
+        new = [path for path in late if path not in self._returned]
+        self._returned.update(new)
+        return new
 
     def _ask(self, question: Callable[[Session], Answer]) -> Answer:
         """Runs a short query on the server; retries if the connection breaks."""
@@ -123,67 +160,68 @@ class MovedContainers:
 
         return source.with_retries(attempt, self.meter)
 
+    def _context_csns(self) -> list[str]:
+        return self._ask(lambda server: context_csns(server, self.start.base))
+
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
         """Returns DN -> entryUUID of the changed containers whose DN differs from that of the initial read or the last
         re-read. The former DN of a container is unknown if the container changed before the initial read met it."""
-        places, seen = {}, csn.by_server(self.began)
+        places, seen = {}, csn.by_server(self.start.context_csns)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if changed else ():
             for name, entry in location.find(path, list(changed)).items():
                 if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), seen):
                     places[first_value(entry, "entryuuid")] = name
         places |= self._placed
-        root = dn.key(self.base)
+        root = dn.key(self.start.base)
         return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (places.get(uuid), root)}
 
-    def read_below(self, top: str) -> bool:
+    def _read_below(self, top: str) -> bool:
         """Reads the whole subtree again. Returns False if the entry `top` no longer exists: it was deleted, or moved
         again, which the next pass finds."""
-        found = False
-        for subentries in (True, False) if self.subentries else (False,):
-            asked = Search(top, page=self.page, subentries=subentries)
-            if self.narrowing:
-                asked = self.narrowing.of(asked)
+        exists = False
+        for subentries in (True, False) if self.start.subentries else (False,):
+            search = Search(top, page=self.options.page, subentries=subentries)
+            if self.options.narrowing:
+                search = self.options.narrowing.of(search)
             name = f"late-{len(list(self.parts.glob(f'late-*{INNER_NOTES}'))):05}"
             try:
-                source.fetch_part(self.connection, asked, self.parts, name, compress=self.compress, meter=self.meter)
-                found = True
+                compress = self.options.compress != "none"
+                source.fetch_part(self.connection, search, self.parts, name, compress=compress, meter=self.meter)
+                exists = True
             except NoSuchBase:
-                found = False
-        return found
+                exists = False
+        return exists
 
-    def missed(self, orphans: Sequence[Orphan], since: Sequence[str]) -> list[str]:
+    def _missed(self, orphans: Sequence[Orphan]) -> list[str]:
         """Returns the subtrees to read again for orphans, whose container was renamed to that DN and back.
 
         Orphans that were deleted or renamed themselves are left to syncrepl. Raises MissingParents if an orphan still
         has its DN: then its parent is hidden, and leaving out the orphan would lose it.
         """
-        hidden, again = [], []
-        found = self._ask(lambda server: [self._find(server, orphan) for orphan in orphans])
-        for (parent, name, _), places in zip(orphans, found, strict=True):
-            for place, own in places:
+        hidden, again, began = [], [], csn.by_server(self.start.context_csns)
+        places = self._ask(lambda server: [self._find(server, orphan) for orphan in orphans])
+        for (parent, name, _), current in zip(orphans, places, strict=True):
+            for place, stamps in current:
                 if dn.key(place) == dn.key(name):
                     hidden.append(parent)
-                elif csn.is_covered_by(own, csn.by_server(since)):
+                elif csn.is_covered_by(stamps, began):
                     again.append(dn.parent(place))
         if hidden:
             raise MissingParents(count=len(hidden), first=hidden[0])
         return topmost(list(dict.fromkeys(again)))
-
-    def require_renamed(self, uuids: Sequence[str]) -> None:
-        """Raises SharedUuid if one of these entryUUIDs, each read under several DNs, belongs to several entries."""
-        distinct = list(dict.fromkeys(uuids))
-        self._ask(lambda server: require_none(server, self.base, distinct, self.subentries))
 
     def _find(self, server: Session, orphan: Orphan) -> list[tuple[str, dict[str, str]]]:
         """Returns the current DNs of the orphan, each with its entryCSN by server ID; empty if it was deleted."""
         _, name, uuid = orphan
         if not uuid:
             return [(name, {})] if server.exists(name) else []
-        asked = (self.base, f"(entryUUID={uuid})", ["entryCSN"])
-        found = server.find(*asked)
-        if not found and self.subentries:
-            found = server.find(*asked, subentries=True)
-        return [(place, csn.by_server(value.decode() for value in entry.get("entrycsn", []))) for place, entry in found]
+        query = (self.start.base, f"(entryUUID={uuid})", ["entryCSN"])
+        entries = server.find(*query)
+        if not entries and self.start.subentries:
+            entries = server.find(*query, subentries=True)
+        return [
+            (place, csn.by_server(value.decode() for value in entry.get("entrycsn", []))) for place, entry in entries
+        ]
 
 
 def changed_containers(
@@ -252,71 +290,15 @@ def _has_uuid(server: Session, name: str, uuid: str) -> bool:
         return False
 
 
-@dataclass
-class Reread:
-    """Re-reads subtrees that moved during the read: once at the end of the read, again for orphans. Each call returns
-    the files that it added. The protocol with the builder is documented at `loader.sinks.mdb.LiveSource`.
-
-    `began`: contextCSN before the read. `since`: contextCSN before the last pass; empty if the server has none.
-    """
-
-    containers: MovedContainers
-    began: Sequence[str]
-    since: Sequence[str]
-    _known: set[Path] = field(default_factory=set)
-    _rounds: int = 0
-
-    def __post_init__(self) -> None:
-        self._new()
-
-    def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
-        if orphans:
-            return self.for_orphans(orphans)
-        killpoint("stream.read")
-        if self.containers.context_csns() != self.since:
-            self._settle()
-        killpoint("stream.settled")
-        return self._new()
-
-    def for_orphans(self, orphans: Sequence[Orphan]) -> list[Path]:
-        """Returns the newly read files; none if nothing needs a re-read, because syncrepl updates the orphans. Raises
-        MissingParents if a parent is hidden, TreeRestless after LOOKS rounds."""
-        self._rounds += 1
-        if self._rounds > LOOKS:
-            raise TreeRestless(base=self.containers.base, passes=LOOKS)
-        if self._rounds == 1:
-            # A change is visible a moment before the contextCSN covers it, so the last pass may have missed one.
-            self._settle()
-            if new := self._new():
-                return new
-        again = self.containers.missed(orphans, self.began)
-        for top in again:
-            self.containers.read_below(top)
-        if again:
-            self._settle()
-        return self._new()
-
-    def _settle(self) -> None:
-        if self.since:
-            self.since = self.containers.settle(self.since)
-
-    def _new(self) -> list[Path]:
-        """Returns the files that no earlier call returned, in the order in which they were read."""
-        late = sorted(path for path in self.containers.parts.glob("late-*.ldif*") if path.suffix in (".ldif", ".zst"))
-        new = [path for path in late if path not in self._known]
-        self._known.update(new)
-        return new
-
-
 # --- several providers -----------------------------------------------------------------------------------------------
 
 
 def lowest(told: Iterable[Sequence[str]]) -> list[str]:
     """Returns the contextCSN that all the given ones cover: the lowest CSN per server ID. A server ID that a provider
     lacks is left out, because that provider has no changes of it, and claiming less is always safe."""
-    by_sid = [csn.by_server(one) for one in told]
-    common = set.intersection(*(set(one) for one in by_sid))
-    return sorted(min(one[sid] for one in by_sid) for sid in common)
+    by_sid = [csn.by_server(csns) for csns in told]
+    common = set.intersection(*map(set, by_sid))
+    return sorted(min(csns[sid] for csns in by_sid) for sid in common)
 
 
 def highest(told: Iterable[Sequence[str]]) -> dict[str, str]:
@@ -327,28 +309,27 @@ def highest(told: Iterable[Sequence[str]]) -> dict[str, str]:
 def require_same(starts: Sequence[Start]) -> None:
     """Raises OtherTree if the providers' bases differ in DN or entryUUID, or their contextCSNs share no server ID."""
     first, *others = starts
-    for one in others:
-        reason = None
-        if dn.key(one.base) != dn.key(first.base):
-            reason = f"it holds {one.base}, not {first.base}"
-        elif one.uuid != first.uuid:
+    for other in others:
+        if dn.key(other.base) != dn.key(first.base):
+            reason = f"it holds {other.base}, not {first.base}"
+        elif other.uuid != first.uuid:
             reason = f"its entry {first.base} has another entryUUID"
-        elif not lowest([one.context_csns, first.context_csns]):
+        elif not lowest([other.context_csns, first.context_csns]):
             reason = "their contextCSNs have no server ID in common"
-        if reason:
-            raise OtherTree(uri=one.uri, other=first.uri, reason=reason)
+        else:
+            continue
+        raise OtherTree(uri=other.uri, other=first.uri, reason=reason)
 
 
 def require_like(leader: Session, other: Session, names: Sequence[str], told: Sequence[str]) -> None:
     """Raises OtherTree if a sample of these entries differs between the two. `told`: the contextCSN of `other`."""
     for name in names[:: max(1, len(names) // _COMPARED)]:
-        difference = None
         for again in range(_TRIES):
             difference = _difference(leader, other, name, told)
             if difference is None:
                 break
             time.sleep(_INTERVAL * again)
-        if difference:
+        else:
             raise OtherTree(uri=other.uri, other=leader.uri, reason=difference)
 
 
@@ -383,46 +364,43 @@ class Replicas:
     base: str
     meter: Meter
 
-    def told(self) -> dict[int, list[str]]:
+    def context_csns(self) -> dict[int, list[str]]:
         """Returns the contextCSN of each provider that answers. Raises the last provider's error if none does."""
-        return source.with_retries(self._told, self.meter)
+        return source.with_retries(self._context_csns, self.meter)
 
-    def _told(self) -> dict[int, list[str]]:
-        found, lost = {}, None
+    def _context_csns(self) -> dict[int, list[str]]:
+        csns, failure = {}, None
         for number, connection in enumerate(self.connections):
             try:
                 with session(connection) as server:
-                    found[number] = context_csns(server, self.base)
+                    csns[number] = context_csns(server, self.base)
             except LoaderError as error:
                 if not error.retryable:
                     raise
-                lost = error
-        if not found:
-            raise lost or ServerDown(uri="", reason="no provider")
-        return found
+                failure = error
+        if not csns:
+            raise failure or ServerDown(uri="", reason="no provider")
+        return csns
 
     def living(self) -> Connection:
         """Returns the first provider that answers."""
-        number = min(self.told()) if len(self.connections) > 1 else 0
+        number = min(self.context_csns()) if len(self.connections) > 1 else 0
         return self.connections[number]
 
-    def covering(self, wanted: Mapping[str, str]) -> Connection | None:
-        """Returns a provider whose contextCSN covers `wanted`; None if none gets there within COVERING seconds."""
+    def covering(self, wanted: Mapping[str, str]) -> Connection:
+        """Returns a provider whose contextCSN covers `wanted`. Raises ReplicasApart if none gets there within COVERING
+        seconds."""
         if len(self.connections) == 1:
             return self.connections[0]
         until = time.monotonic() + COVERING
         while not self.meter.cancelled.wait(_INTERVAL):
-            for number, csns in self.told().items():
+            for number, csns in self.context_csns().items():
                 if csn.is_covered_by(wanted, csn.by_server(csns)):
                     return self.connections[number]
             if time.monotonic() > until:
                 break
-        return None
-
-    def apart(self) -> ReplicasApart:
-        """Returns the error for providers of which none covers the contextCSNs of all."""
-        uris = ", ".join(str(one.uri) for one in self.connections)
-        return ReplicasApart(seconds=f"{COVERING:g}", uris=uris)
+        uris = ", ".join(str(connection.uri) for connection in self.connections)
+        raise ReplicasApart(seconds=f"{COVERING:g}", uris=uris)
 
 
 # --- what a server hides ---------------------------------------------------------------------------------------------
@@ -437,12 +415,15 @@ def require_all_visible(server: Session, base: str, wanted: Wanted = None, own: 
     sight = visibility.compare_sample(server, base, wanted)
     if sight is None:
         return
-    differing = list(_distorted(sight))
-    for one in () if sight.tells_overlays else overlays.overlays_that_change_searches(own):
-        differing.append(
-            f"the replica's configuration has the overlay {one.name}; if the provider has it as well, it changes "
-            f"what a search shows: {one.why}"
-        )
+    unknown = [] if sight.tells_overlays else overlays.overlays_that_change_searches(own)
+    differing = [
+        *_distorted(sight),
+        *(
+            f"the replica's configuration has the overlay {overlay.name}; if the provider has it as well, it changes "
+            f"what a search shows: {overlay.why}"
+            for overlay in unknown
+        ),
+    ]
     if differing:
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
     if hidden := list(_hidden(sight)):

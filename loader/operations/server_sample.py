@@ -33,7 +33,7 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
     is read whole. Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
     asked = ExportOptions(connection, scratch, pieces=1)
     start, cut = trial_plan(asked, meter)
-    (whole, *_) = cut.plan(asked.page).partitions
+    (whole, *_) = cut.pieces(asked.page)
     entries, counted = cut.expected, True
     if entries is None:
         entries, counted = _count(connection, whole.search, scratch, meter)
@@ -81,11 +81,8 @@ def _part(connection: Connection, start: Start, expected: int | None, parts: int
         return None
     with session(connection) as server:
         looked = planner.sample(server, start.base)
-    found = looked.stamps()
-    if looked.whole or len(found) < len(looked.entries):
+    uuids = looked.uuids()
+    if looked.whole or uuids is None:
         return None
-    try:
-        lie = spread(found, start.context_csns, expected)
-    except ValueError:  # an entryUUID that is none
-        return None
+    lie = spread(uuids, expected)
     return filters(replace(lie, each=max(lie.each, _SPREAD)), parts)[parts // 2]

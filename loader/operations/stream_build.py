@@ -23,8 +23,7 @@ from loader.operations.build.inputs import BuildOptions
 from loader.operations.build.native import NativeLoaded
 from loader.operations.build.native import NativeSteps as Building
 from loader.operations.build.steps import Outcome
-from loader.operations.export import ExportOptions, ExportSteps, ReadingPlan, Start, notes
-from loader.operations.live import Reread
+from loader.operations.export import ExportOptions, ExportSteps, ReadingPlan, Start, notes, plan_of_reading
 from loader.operations.publish import Checked, Published, TargetDatabase
 from loader.operations.shards import clear
 from loader.progress import Meter
@@ -33,7 +32,7 @@ from loader.run.steps import Run
 from loader.server.options import Search
 from loader.sinks.mdb import Feed, Input, LiveSource
 from loader.sources import ldap as source
-from loader.sources.planner import Callbacks, ConnectionSlot, Piece, Plan, RateLimit, schedule
+from loader.sources.planner import ConnectionSlot, Piece, RateLimit, schedule
 
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # among the parts: containers, which are read before all others
@@ -50,7 +49,7 @@ def build(
     work = _StreamStep(ExportSteps(reading, run), building, place, run, allow_hidden)
     run.do("config", Building(building, run, place).config)
     start = run.do("start", work.reading.start, Start)
-    cut = run.do("plan", lambda meter: work.reading.plan(meter, start), ReadingPlan)
+    cut = run.do("plan", lambda meter: plan_of_reading(reading, meter, start), ReadingPlan)
     native.require_numbers(cut.expected, building, start.uri)
     run.progress.say(f"reading in {cut.how}")
     loaded = run.do("stream", lambda meter: work.stream(meter, start, cut), NativeLoaded, cut.expected)
@@ -79,12 +78,10 @@ class _StreamStep:
         head = self._read_head(meter, start, cut)
         for path in self.reading.parts.glob("late-*"):
             path.unlink()  # of an interrupted try
-        containers = self.reading.containers(meter, start, self.reading.options.connection)
-        again = Reread(containers, start.context_csns, start.context_csns)
-        with self._fed(meter, cut.plan(self.reading.options.page)) as fed:
-            loaded = self._make(
-                meter, [*head, *fed], start, LiveSource(next(iter(head), None), again, containers.require_renamed)
-            )
+        containers = self.reading.containers(meter, start, self.reading.options.connection, start.context_csns)
+        beside = LiveSource(next(iter(head), None), containers, containers.require_renamed)
+        with self._fed(meter, cut) as fed:
+            loaded = self._make(meter, [*head, *fed], start, beside)
         # What went through a file on its way, as the containers do, was counted at both of its ends.
         meter.add(entries=loaded.read - meter.entries)
         hidden, _ = notes(self.reading.options, meter, start, cut, loaded.entries)
@@ -121,37 +118,36 @@ class _StreamStep:
         return [head]
 
     @contextmanager
-    def _fed(self, meter: Meter, plan: Plan) -> Iterator[list[Input]]:
+    def _fed(self, meter: Meter, cut: ReadingPlan) -> Iterator[list[Input]]:
         """What to build from: pieces that were kept, and the feed of those that are read meanwhile."""
         done = self.run.catalogue.partitions("stream", Counted)
-        keeps = len(plan.cut) > self.reading.options.jobs
-        todo = [one for one in plan.partitions if one.name not in done]
+        options = self.reading.options
+        pieces = cut.pieces(options.page)
+        keeps = sum(not piece.search.subentries for piece in pieces) > options.jobs
+        todo = [piece for piece in pieces if piece.name not in done]
         feed = Feed()
-        if plan.may_repeat:
+        if cut.may_repeat:
             feed.repeat()
         with reading_beside(feed, meter, lambda inner: self._read(todo, feed, keeps, inner)):
-            yield [*(self._copy(one) for one in plan.partitions if one.name in done), feed]
+            yield [*(self._copy(piece) for piece in pieces if piece.name in done), feed]
 
     def _read(self, todo: Sequence[Piece], feed: Feed, keeps: bool, meter: Meter) -> None:
         options, tried = self.reading.options, set[str]()
         pace = RateLimit(options.max_rate)
 
-        def read(_: ConnectionSlot, piece: Piece, meter: Meter) -> int:
+        def read(_: ConnectionSlot, piece: Piece, meter: Meter) -> None:
             if piece.name in tried:
                 feed.repeat()
             tried.add(piece.name)
             copy = self._copy(piece) if keeps else None
             notes = self.reading.parts / f"part-{piece.name}{live.INNER_NOTES}"
             how = (options.connection, piece.search, feed, notes)
-            return source.feed(*how, copy=copy, meter=meter, pace=pace)
-
-        def keep(_: ConnectionSlot, piece: Piece, entries: int) -> None:
+            entries = source.feed(*how, copy=copy, meter=meter, pace=pace)
             if keeps:
                 self.run.catalogue.finish_partition("stream", piece.name, Counted(entries))
             killpoint("stream.partition")
 
-        slots = [ConnectionSlot(0, number) for number in range(options.jobs)]
-        schedule(todo, slots, Callbacks(read, keep, lambda _, piece: None), meter)
+        schedule(todo, [ConnectionSlot(0, number) for number in range(options.jobs)], read, meter)
 
     def _copy(self, one: Piece) -> Path:
         return self.reading.parts / f"part-{one.name}.ldif.zst"

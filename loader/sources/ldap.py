@@ -176,34 +176,26 @@ class Server:
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
-#
-# Checks for --dry-run whether the server's limits permit reading the tree; an export itself meets the limits at once.
-#
-# A client learns of a limit in slapd only when the limit ends a search. A search without attributes returns a hundred
-# thousand entries in half a second, so the check finds lower limits (the default is 500). The export meets a higher
-# limit only after that many entries.
 
 
 LOOKED = 100_000  # entries that the check requests
 
 
-def require_readable(server: Session, base: str, partitions: Iterable[Piece], page: int) -> None:
-    """Raises LimitTooLow if a piece meets a limit with pages of the size `page` and with all smaller pages of PAGES.
+def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> None:
+    """For --dry-run: raises LimitTooLow if a piece meets a limit with pages of the size `page` and all smaller PAGES.
 
-    If a search of the whole tree succeeds, the pieces are not checked. Refusals for other reasons are ignored, since
-    the export can work around them (OpenDJ requires a privilege for unindexed searches).
+    A client learns of a limit in slapd only when the limit ends a search. A search without attributes returns a hundred
+    thousand entries in half a second, so the check finds lower limits (the default is 500). The export meets a higher
+    limit only after that many entries. Refusals for other reasons are ignored, since the export can work around them
+    (OpenDJ requires a privilege for unindexed searches).
     """
-    with suppress(ServerRefused):
-        try:
-            server.require_shown(Search(base, page=page), LOOKED)
-        except LimitTooLow:
-            for one in partitions:
-                _in_pages(one.search, page, lambda asked: _require_part(server, asked))
 
+    def look(search: Search) -> None:
+        with suppress(ServerRefused):
+            server.require_shown(search, LOOKED)
 
-def _require_part(server: Session, asked: Search) -> None:
-    with suppress(ServerRefused):
-        server.require_shown(asked, LOOKED)
+    for piece in pieces:
+        _in_pages(piece.search, page, look)
 
 
 # --- narrowing -------------------------------------------------------------------------------------------------------
@@ -244,17 +236,13 @@ class Narrowing:
         scope = asked.scope
         if dn.key(asked.base) == dn.key(self.base) and scope == "sub":
             scope = _ON_THE_WIRE.get(self.scope, self.scope)
-        where = f"(&{_enclosed(self.where)}{asked.where})"
-        return replace(asked, where=where, scope=scope, attributes=attributes)
+        # slapd's configuration also accepts a simple filter without parentheses.
+        where = self.where if self.where.startswith("(") else f"({self.where})"
+        return replace(asked, where=f"(&{where}{asked.where})", scope=scope, attributes=attributes)
 
-    def partitions(self, cut: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    def pieces(self, whole: Sequence[Piece]) -> list[Piece]:
         """Returns the restricted pieces of a tree; a single piece if the scope is the base or one level."""
         if self.is_flat:
-            return (Piece("all", self.of(Search(self.base))),)
-        found = (one for one in cut if self.scope == "sub" or one.search.scope != "base")
-        return tuple(Piece(one.name, self.of(one.search)) for one in found)
-
-
-def _enclosed(where: str) -> str:
-    """Returns the filter in parentheses: slapd's configuration also accepts a simple filter without them."""
-    return where if where.startswith("(") else f"({where})"
+            return [Piece("all", self.of(Search(self.base)))]
+        wanted = (piece for piece in whole if self.scope == "sub" or piece.search.scope != "base")
+        return [Piece(piece.name, self.of(piece.search)) for piece in wanted]

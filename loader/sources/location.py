@@ -1,7 +1,6 @@
 """Determines what a command line argument names: a server, a database, LDIF, a configuration or a template.
 
-Each verb calls `locate` with the kinds that it accepts; `locate` refuses other kinds and suggests an alternative. Also
-here: LDIF files as a source, looking up records in them, a configuration's databases, and the sides of a comparison.
+Each verb calls `locate` with the kinds that it accepts; `locate` refuses other kinds and suggests an alternative.
 """
 
 from __future__ import annotations
@@ -73,15 +72,15 @@ class Location:
 def locate(text: str, *taken: Kind) -> Location:
     """Returns what `text` names. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken if an export is not
     complete; UsageProblem if the kind is not among `taken`."""
-    found = _template(text) if taken == (Kind.TEMPLATE,) else _found(text)
-    if found.kind not in taken:
-        raise _refused(found, taken)
+    location = _template(text) if taken == (Kind.TEMPLATE,) else _location(text)
+    if location.kind not in taken:
+        raise _refused(location, taken)
     if text == STDIN:
         standard.require_input("the LDIF")
-    if found.kind is Kind.LDIF:
-        for path in exports.files_of(found.paths):
+    if location.kind is Kind.LDIF:
+        for path in exports.files_of(location.paths):
             files.require_readable(path)
-    return found
+    return location
 
 
 def ldif_inputs(texts: Iterable[str]) -> tuple[Path, ...]:
@@ -100,7 +99,7 @@ def is_stream(path: Path) -> bool:
     return str(path) == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def _found(text: str) -> Location:
+def _location(text: str) -> Location:
     if text.lower().startswith(_SCHEMES):
         return Location(Kind.SERVER, text)
     if text.startswith(_DATABASE):
@@ -111,7 +110,7 @@ def _found(text: str) -> Location:
             return Location(Kind.STREAM, text, (path,))
         if path.exists():
             return Location(_kind(path), text, (path,))
-    paths = tuple(sorted(Path(one) for one in glob.glob(text)))
+    paths = tuple(sorted(map(Path, glob.glob(text))))
     if not paths:
         raise NoSuchPath(path=text)
     return Location(Kind.LDIF, text, paths)
@@ -140,7 +139,7 @@ def _template(name: str) -> Location:
             return Location(Kind.TEMPLATE, name, (path,), tuple(lists), convert)
     except NoSuchTemplate as error:
         try:
-            return _found(name)
+            return _location(name)
         except NoSuchPath:
             raise error from None
     raise NoSuchTemplate(name=name, known="none; no installed package has any")
@@ -193,7 +192,15 @@ class LdifFiles:
 
     def fingerprints(self) -> list[list[object]]:
         """Returns values that differ after a file has changed: its path, size and modification time."""
-        return [_fingerprint(path) for path in self.paths()]
+        fingerprints: list[list[object]] = []
+        for path in self.paths():
+            if is_stream(path):
+                fingerprints.append([str(path)])
+                continue
+            files.require_readable(path)
+            status = path.stat()
+            fingerprints.append([str(path.absolute()), status.st_size, status.st_mtime_ns])
+        return fingerprints
 
     def require_fitting(self, rejects: Path | None) -> None:
         """Raises UsageProblem if standard input is given twice, or rejects would overwrite an input."""
@@ -215,18 +222,7 @@ class LdifFiles:
         return tree
 
     def find(self, names: Sequence[str]) -> Entries:
-        records: Entries = {}
-        for path in self.paths():
-            records.update(find(path, names))
-        return records
-
-
-def _fingerprint(path: Path) -> list[object]:
-    if is_stream(path):
-        return [str(path)]
-    files.require_readable(path)
-    status = path.stat()
-    return [str(path.absolute()), status.st_size, status.st_mtime_ns]
+        return {name: entry for path in self.paths() for name, entry in find(path, names).items()}
 
 
 def find(source: bytes | Path, names: Sequence[str]) -> Entries:
@@ -242,14 +238,13 @@ def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int 
     else:
         with files.explained(source), source.open("rb") as file:
             records = ldif.records(file.fileno(), str(source), names, most)
-    return [(name, _entry(attributes)) for name, attributes in records]
-
-
-def _entry(attributes: Mapping[str, Sequence[bytes]]) -> Entry:
-    entry: dict[str, frozenset[bytes]] = {}
-    for name, values in attributes.items():
-        entry[name.lower()] = entry.get(name.lower(), frozenset()).union(values)
-    return entry
+    result: list[tuple[str, Entry]] = []
+    for dn_of_record, attributes in records:
+        entry: Entry = {}
+        for name, values in attributes.items():
+            entry[name.lower()] = entry.get(name.lower(), frozenset()).union(values)
+        result.append((dn_of_record, entry))
+    return result
 
 
 # --- databases -------------------------------------------------------------------------------------------------------
@@ -294,10 +289,7 @@ class ConfiguredDatabase:
             return tree
 
     def find(self, names: Sequence[str]) -> Entries:
-        records: Entries = {}
-        for part in self.parts():
-            records.update(find(mdb.find(part, names), names))
-        return records
+        return {name: entry for part in self.parts() for name, entry in find(mdb.find(part, names), names).items()}
 
 
 def _directory(database: config.Database) -> Path:

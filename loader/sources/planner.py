@@ -15,27 +15,24 @@ An entryUUID never changes, so an entry stays in the same piece even if it is mo
 
 from __future__ import annotations
 
-import datetime
 import math
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, TypeVar
 
-from loader import csn, defaults
+from loader import defaults
 from loader.errors import Cancelled, LoaderError, NoSuchBase
 from loader.ldif import Counters
 from loader.progress import Meter
-from loader.server.options import Connection, Search
-from loader.server.session import Attributes, Session, first_value, session
+from loader.server.options import Search
+from loader.server.session import Attributes, Session, first_value
 
 SAMPLE = 2000  # entries
-_SHOWN = ("entryUUID", "entryCSN", "userPassword", "objectClass", "hasSubordinates")
+_SHOWN = ("entryUUID", "userPassword", "objectClass", "hasSubordinates")
 _HOLDERS = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject"}
 _PROVED = 3  # sampled entries for which the server must confirm that exactly one piece's filter matches
 
@@ -49,39 +46,18 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The pieces of a tree. `how`: a description of the division, for people and for the manifest."""
-
-    partitions: tuple[Piece, ...]
-    how: str
-
-    @property
-    def cut(self) -> list[Piece]:
-        """Returns the pieces except those of `subentry_pieces`, which are small."""
-        return [one for one in self.partitions if not one.search.subentries]
-
-    @property
-    def may_repeat(self) -> bool:
-        """True if an entry that changes or moves during the reading may be in two pieces: without entryUUID ranges."""
-        cut = self.cut
-        return len(cut) > 1 and not all("(entryUUID>=" in one.search.where for one in cut)
-
-
-@dataclass(frozen=True)
 class Sample:
     """The first entries of a tree. `whole`: True if the tree has no other entries."""
 
     entries: Sequence[tuple[str, Attributes]]
     whole: bool
 
-    def values(self, attribute: str) -> list[str]:
-        """Returns the attribute's first value from each entry that has the attribute."""
-        return [value for _, entry in self.entries if (value := first_value(entry, attribute))]
-
-    def stamps(self) -> list[tuple[str, str]]:
-        """Returns (entryUUID, entryCSN) of each entry that has an entryUUID; "" stands for a missing entryCSN."""
-        both = ((first_value(entry, "entryuuid"), first_value(entry, "entrycsn")) for _, entry in self.entries)
-        return [(uuid, stamp) for uuid, stamp in both if uuid]
+    def uuids(self) -> list[uuid.UUID] | None:
+        """Returns the entryUUIDs; None if an entry has none, or one that is not a UUID."""
+        try:
+            return [uuid.UUID(first_value(entry, "entryuuid")) for _, entry in self.entries]
+        except ValueError:
+            return None
 
     def containers(self) -> list[str]:
         """Returns the entryUUIDs of the sampled containers; a large container is usually among the first entries."""
@@ -91,7 +67,8 @@ class Sample:
     def lack_passwords(self) -> bool:
         """Returns True if some entries' classes allow userPassword, but no entry in the sample shows a value."""
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
-        return not self.values("userpassword") and not classes.isdisjoint(_HOLDERS)
+        shown = any(first_value(entry, "userpassword") for _, entry in self.entries)
+        return not shown and not classes.isdisjoint(_HOLDERS)
 
 
 def sample(server: Session, base: str) -> Sample:
@@ -100,48 +77,40 @@ def sample(server: Session, base: str) -> Sample:
     return Sample([(dn, {"objectclass": [], **shown}) for dn, shown in entries], whole)
 
 
-def plan(server: Session, base: str, looked: Sample, pieces: int, now: Sequence[str], entries: int | None) -> Plan:
-    """Returns the tree's division. `now`: the contextCSN values. `entries`: the tree's entry count, None if unknown."""
+def plan(server: Session, base: str, looked: Sample, pieces: int, entries: int | None) -> tuple[list[Piece], str]:
+    """Divides the tree. Returns its pieces, and a description of the division for people and for the manifest.
+    `entries`: the tree's entry count, None if unknown."""
     if pieces == 1:
-        return Plan((Piece("all", Search(base)),), "one piece")
-    stamps = looked.stamps()
-    if len(stamps) < len(looked.entries):
+        return [Piece("all", Search(base))], "one piece"
+    uuids = looked.uuids()
+    if uuids is None:
         return _by_subtree(server, base)
-    try:
-        lie = spread(stamps, now, len(stamps) if looked.whole else entries)
-    except ValueError:  # an entryUUID is not a UUID, or an entryCSN is not a CSN
-        return _by_subtree(server, base)
-    ranges = enumerate(filters(lie, pieces))
-    partitions = tuple(Piece(f"range-{number:05}", Search(base, where)) for number, where in ranges)
+    distribution = spread(uuids, len(uuids) if looked.whole else entries)
+    ranges = [
+        Piece(f"range-{number:05}", Search(base, where)) for number, where in enumerate(filters(distribution, pieces))
+    ]
     proofs = looked.entries[:: max(1, len(looked.entries) // _PROVED)]
-    if not all(_in_one(server, partitions, dn) for dn, _ in proofs):
+    if not all(_in_one(server, ranges, name) for name, _ in proofs):
         return _by_subtree(server, base)
-    return Plan(partitions, f"{pieces} ranges of entryUUID ({lie.why})")
+    return ranges, f"{pieces} ranges of entryUUID ({distribution.why})"
 
 
-def _in_one(server: Session, partitions: Sequence[Piece], dn: str) -> bool:
+def _in_one(server: Session, pieces: Sequence[Piece], name: str) -> bool:
     """Returns True if exactly one piece's filter matches the entry, or if the entry has been moved since the sample."""
     try:
-        return sum(server.matches(dn, one.search.where) for one in partitions) == 1
+        return sum(server.matches(name, piece.search.where) for piece in pieces) == 1
     except NoSuchBase:
         return True
 
 
-def _by_subtree(server: Session, base: str) -> Plan:
+def _by_subtree(server: Session, base: str) -> tuple[list[Piece], str]:
     """Returns these pieces: the base, the base's children that are leaves, and the subtree of each other child."""
-    inner = server.children_with_children(base)
-    pieces = [Piece("base", Search(base, scope="base"))]
-    if inner:
-        pieces.append(Piece("leaves", Search(base, "(!(hasSubordinates=TRUE))", scope="one")))
-        pieces += [Piece(f"subtree-{n:05}", Search(dn)) for n, dn in enumerate(inner)]
-    else:
-        pieces.append(Piece("children", Search(base, scope="children")))
-    return Plan(tuple(pieces), f"{len(inner)} subtrees" if inner else "one piece")
-
-
-def subentry_pieces(base: str, subentries: bool) -> list[Piece]:
-    """Returns the piece for subentries, which other searches omit. slapd finds subentries by its objectClass index."""
-    return [Piece("subentries", Search(base, subentries=True))] if subentries else []
+    root, inner = Piece("base", Search(base, scope="base")), server.children_with_children(base)
+    if not inner:
+        return [root, Piece("children", Search(base, scope="children"))], "one piece"
+    leaves = Piece("leaves", Search(base, "(!(hasSubordinates=TRUE))", scope="one"))
+    subtrees = (Piece(f"subtree-{number:05}", Search(name)) for number, name in enumerate(inner))
+    return [root, leaves, *subtrees], f"{len(inner)} subtrees"
 
 
 def expected(server: Session, base: str) -> int | None:
@@ -262,126 +231,70 @@ def _branch(guard: str, inner: str | None, needed: bool) -> list[str]:
 #
 # Random UUIDs are spread evenly. UUIDs of version 1 (slapd's own) are too if the tree grew over time: their first 32
 # bits count units of 100 ns and wrap around every 429 s. A bulk load of less than 429 s fills only a part of the ring:
-# a run that begins with the first entries. The end of the run follows from the contextCSN if the load was the last
-# write of its server ID, otherwise roughly from the pace of the first entries and the total number of entries.
+# a run that begins with the first entries. Its length follows roughly from the pace of the first entries and the total
+# number of entries; if that is unknown, any number between _FEW and _MANY is taken as equally likely.
 
 
 # UUID versions whose first bits depend neither on the time nor on the host (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
-_TURN = (1 << 32) / 1e7  # seconds
 _GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap as large
-_SAME = 5.0  # seconds that an entryCSN may differ from the time in an entryUUID of the same add
-_FEW = 1000  # entries; a run of fewer entries need not be divided evenly
-_MANY = 3.0  # turns; a longer run counts as evenly distributed
+_FEW = 1e3  # entries; a run of fewer entries need not be divided evenly
+_MANY = 1e9  # entries
+_LONG = 3.0  # turns; a longer run counts as evenly distributed
 _LEAST = 2.0**-126  # turns; the minimum length of a run
-_PREDICTED, _GUESSED, _UNKNOWN = 2, 4, 8  # windows per piece, by how the length of the run is known
-_LEAST_UNKNOWN = 32  # minimum total of windows if the length of the run is unknown
 
 EVENLY = UuidDistribution("spread evenly")
 
 
-@dataclass(frozen=True)
-class _UuidRate:
-    """A run of ascending UUIDs. `start`: its first number. `each`: turns of the ring between successive entries."""
-
-    start: int
-    each: float
-
-    @classmethod
-    def of(cls, numbers: Sequence[int]) -> _UuidRate:
-        """Returns the rate of numbers that grow from entry to entry. Ignores outliers: the suffix may be days older."""
-        ordered = sorted(numbers)
-        aside = len(ordered) // 20
-        core = ordered[aside : len(ordered) - aside]
-        return cls(core[0] % RING, (core[-1] - core[0]) / RING / len(core))
-
-
-def spread(found: Sequence[tuple[str, str]], now: Sequence[str], entries: int | None) -> UuidDistribution:
-    """Estimates the distribution from `found`: (entryUUID, entryCSN or "") of the first entries, in the server's order.
-    `now`, `entries`: as in `plan`. Raises ValueError if an entryUUID is not a UUID or an entryCSN is not a CSN."""
-    uuids = [uuid.UUID(one) for one, _ in found]
+def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
+    """Estimates the distribution from the first entryUUIDs, in the server's order. `entries`: the tree's entry count;
+    None if unknown."""
     timed = [one for one in uuids if one.version == 1]
     others = [one for one in uuids if one.version != 1]
     if {one.version for one in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
-        return _run_of_numbers(uuids, entries)
-    if not timed or _gap(timed) <= _GAP:
+        # They come from a counter, or their version begins with the time.
+        why, numbers = "in ascending order", [one.int for one in uuids]
+    elif timed and _gap(timed) > _GAP:
+        why, numbers = "loaded in bulk", [one.time << 96 for one in timed]
+    else:
         return EVENLY
-    pace, share = _UuidRate.of([one.time << 96 for one in timed]), len(timed) / len(uuids)
-    if pace.each * len(timed) > 1:
-        return UuidDistribution("several bulk loads", each=_UNKNOWN, all=_LEAST_UNKNOWN)
-    run = _run(pace, _loaded(found, now), share, entries)
-    return EVENLY if run.least > _MANY else replace(run, share=share)
-
-
-def _run(pace: _UuidRate, loaded: tuple[float, bool] | None, share: float, entries: int | None) -> UuidDistribution:
-    """Returns the distribution after a bulk load. `loaded`: the result of `_loaded`."""
-    # Twice the length that the pace implies: an overestimate does less harm than an underestimate.
-    paced = 2 * pace.each * share * entries if entries else None
-    turns, over = loaded or (math.inf, False)
-    if loaded and (over or (paced and paced / 4 < turns < paced)):
-        return UuidDistribution("loaded in bulk", 1.0, pace.start, turns, turns, _PREDICTED)
-    if paced:
-        length = min(paced, turns)
-        return UuidDistribution("loaded in bulk", 1.0, pace.start, length, length, _GUESSED)
-    most = min(1.0, turns)
-    least = min(max(pace.each * _FEW, 1e-6), most / 2)
-    return UuidDistribution("loaded in bulk", 1.0, pace.start, least, most, _UNKNOWN, _LEAST_UNKNOWN)
-
-
-def _loaded(found: Sequence[tuple[str, str]], now: Sequence[str]) -> tuple[float, bool] | None:
-    """Returns a bulk load's length in turns according to the CSNs, and True if its server ID has since stopped writing.
-    None if entryUUIDs and entryCSNs were not generated together, or the server keeps no contextCSN."""
-    stamps = [(uuid.UUID(text), stamp) for text, stamp in found if csn.server_id(stamp)]
-    # slapd's UUIDs count from a different epoch, so the difference of the two times is compared among the entries.
-    apart = {
-        stamp: (csn.time(stamp) - datetime.datetime.min).total_seconds() - one.time / 1e7
-        for one, stamp in stamps
-        if one.version == 1
-    }
-    middle = sorted(apart.values())[len(apart) // 2] if apart else 0.0
-    together = sorted(stamp for stamp, one in apart.items() if abs(one - middle) < _SAME)
-    if len(together) < len(found) / 2:
-        return None
-    (sid, _), *_ = Counter(csn.server_id(stamp) for stamp in together).most_common(1)
-    known = csn.by_server(now)
-    if sid is None or sid not in known:
-        return None
-    lasted = csn.time(known[sid]) - csn.time(together[len(together) // 20])
-    turns = lasted.total_seconds() / _TURN
-    return (turns, known[sid] < max(known.values())) if turns > 0 else None
-
-
-def _run_of_numbers(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
-    """Returns the distribution of UUIDs that come from a counter, or whose version begins with the time."""
+    start, pace = _pace(numbers)
+    share = len(numbers) / len(uuids)
+    if pace * len(numbers) > 1:
+        return UuidDistribution("several bulk loads", each=8, all=32)
     if not entries:
-        return UuidDistribution("unknown order")
-    pace = _UuidRate.of([one.int for one in uuids])
-    length = min(1.0, max(_LEAST, 2 * pace.each * entries))
-    return UuidDistribution("in ascending order", 1.0, pace.start, length, length, _GUESSED)
+        least = min(0.5, max(_LEAST, pace * _FEW))
+        return UuidDistribution(why, share, start, least, min(1.0, max(2 * least, pace * _MANY)), each=8, all=32)
+    # Twice the length that the pace implies: an overestimate does less harm than an underestimate.
+    length = max(_LEAST, 2 * pace * share * entries)
+    return EVENLY if length > _LONG else UuidDistribution(why, share, start, length, length, each=4)
+
+
+def _pace(numbers: Sequence[int]) -> tuple[int, float]:
+    """Returns the start of numbers that grow from entry to entry, and the turns of the ring between successive entries.
+    Ignores outliers: the suffix may be days older."""
+    ordered = sorted(numbers)
+    aside = len(ordered) // 20
+    core = ordered[aside : len(ordered) - aside]
+    return core[0] % RING, (core[-1] - core[0]) / RING / len(core)
 
 
 def _gap(uuids: Sequence[uuid.UUID]) -> float:
     """Returns the length, in turns, of the largest arc of the ring that contains none of `uuids`."""
     if not uuids:
         return 1.0
-    places = sorted(one.int / RING for one in uuids)
-    return max(1 + places[0] - places[-1], *(after - before for before, after in pairwise(places)), 0.0)
+    offsets = sorted(one.int / RING for one in uuids)
+    return max(1 + offsets[0] - offsets[-1], *(after - before for before, after in pairwise(offsets)), 0.0)
 
 
 # --- schedule --------------------------------------------------------------------------------------------------------
 #
-# Assigns pieces to connections, which may lead to several servers.
-#
-# If a server fails, the next free connection reads the piece; the failed server is retried after growing pauses. If no
-# piece is waiting, a free connection starts a second attempt at a piece that another server reads slowly, provided that
-# the second attempt should finish sooner. The attempt that finishes first counts; the other is cancelled and discarded.
+# Assigns pieces to connections, which may lead to several servers. If a server fails, the next free connection reads
+# the piece; the failed server is retried after growing pauses.
 
 
 LONGEST_PAUSE = 5.0  # maximum seconds between two attempts
 _LOOK = 0.5  # seconds after which an idle connection looks for work again
-_SOONER = 1.25  # minimum ratio of an attempt's remaining time to the time of a second attempt
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -395,49 +308,25 @@ class ConnectionSlot:
         return f"{self.server}-{self.number}"
 
 
-@dataclass(frozen=True)
-class Callbacks(Generic[Result]):
-    """The caller's functions for a piece. `read` returns after reading the whole piece. `read` raises a retryable
-    LoaderError if the server fails, and any error if its meter is cancelled. `keep` is called once per piece, `discard`
-    for each failed or superseded attempt; both run in the thread that called `read`."""
-
-    read: Callable[[ConnectionSlot, Piece, Meter], Result]
-    keep: Callable[[ConnectionSlot, Piece, Result], None]
-    discard: Callable[[ConnectionSlot, Piece], None]
+# Reads a whole piece and keeps it. Raises a retryable LoaderError if the server fails, any error if its meter is
+# cancelled.
+ReadPiece = Callable[[ConnectionSlot, Piece, Meter], None]
 
 
-@dataclass(eq=False)
-class _Attempt:
-    slot: ConnectionSlot
-    piece: Piece
-    meter: Meter
-
-    def seconds_left(self, size: float) -> float:
-        """Returns the expected remaining seconds for `size` entries; 5 % always count as unread: attempts may stall."""
-        read = max(self.meter.entries, size / 20)
-        return max(size - read, size / 20) * self.meter.seconds / read
-
-
-def schedule(
-    pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], reading: Callbacks[Result], meter: Meter
-) -> None:
+def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: ReadPiece, meter: Meter) -> None:
     """Reads all pieces and counts their entries in `meter`. Raises the first error that is not retryable; raises the
     last error if every connection has exceeded RETRIES consecutive failures."""
-    _Schedule(pieces, slots, reading, meter).run()
+    _Schedule(pieces, slots, read, meter).run()
 
 
-class _Schedule(Generic[Result]):
+class _Schedule:
     """The state that the connections' threads share, guarded by `_changed`."""
 
-    def __init__(
-        self, pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], reading: Callbacks[Result], meter: Meter
-    ) -> None:
-        self._slots, self._reading, self._meter = slots, reading, meter
+    def __init__(self, pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: ReadPiece, meter: Meter) -> None:
+        self._slots, self._read, self._meter = slots, read, meter
         self._waiting = list(pieces)
         self._unread = len(pieces)
-        self._running: list[_Attempt] = []
-        self._rates: dict[int, float] = {}  # server -> entries per second of its latest connection to finish a piece
-        self._sizes: list[int] = []  # entry counts of the finished pieces
+        self._running: list[Meter] = []
         self._error: BaseException | None = None
         self._alive = len(slots)  # connections that have not given up
         self._changed = threading.Condition()
@@ -462,8 +351,8 @@ class _Schedule(Generic[Result]):
     def _give_up(self, error: BaseException) -> None:
         with self._changed:
             self._error = self._error or error
-            for attempt in self._running:
-                attempt.meter.cancel()
+            for meter in self._running:
+                meter.cancel()
             self._changed.notify_all()
 
     @property
@@ -473,87 +362,47 @@ class _Schedule(Generic[Result]):
     def _work(self, slot: ConnectionSlot) -> None:
         failures = 0  # consecutive
         try:
-            while failures <= defaults.RETRIES and (attempt := self._begin(slot)) is not None:
-                error = self._try(attempt)
-                if error is None:
-                    failures = 0
-                elif self._is_failure(attempt, error):
-                    failures += 1
+            while failures <= defaults.RETRIES and (piece := self._next()) is not None:
+                error = self._try(slot, piece)
+                failures = failures + 1 if error else 0
+                if error:
                     self._pause(error, failures)
         except BaseException as error:
             self._give_up(error)
 
-    def _begin(self, slot: ConnectionSlot) -> _Attempt | None:
-        """Waits for a piece and returns its attempt; None if all pieces are read, or reading has been stopped."""
+    def _next(self) -> Piece | None:
+        """Waits for a piece; returns None if all pieces are read, or reading has been stopped."""
         with self._changed:
             while not self._is_over:
-                piece = self._waiting.pop(0) if self._waiting else self._slow(slot)
-                if piece is not None:
-                    attempt = _Attempt(slot, piece, Meter(piece.name))
-                    self._running.append(attempt)
-                    return attempt
+                if self._waiting:
+                    return self._waiting.pop(0)
                 self._changed.wait(_LOOK)
         return None
 
-    def _slow(self, slot: ConnectionSlot) -> Piece | None:
-        """Returns a piece that another server is reading but `slot` should finish sooner; None if there is none."""
-        rate = self._rates.get(slot.server)
-        if not rate or not self._sizes:
-            return None
-        size = sum(self._sizes) / len(self._sizes)
-        alone = [
-            one
-            for one in self._running
-            if one.slot.server != slot.server and sum(other.piece is one.piece for other in self._running) == 1
-        ]
-        slowest = max(alone, key=lambda one: one.seconds_left(size), default=None)
-        if slowest is None or slowest.seconds_left(size) < _SOONER * size / rate:
-            return None
-        return slowest.piece
-
-    def _try(self, attempt: _Attempt) -> Exception | None:
-        """Reads and keeps the piece. Returns None, or the error because of which the attempt was discarded."""
+    def _try(self, slot: ConnectionSlot, piece: Piece) -> LoaderError | None:
+        """Reads the piece. Returns None, or the retryable error after which the piece waits again."""
+        meter, failure = Meter(piece.name), None
+        with self._changed:
+            self._running.append(meter)
+            if self._error:
+                meter.cancel()
         try:
-            with self._meter.counting(attempt.meter):
-                result = self._reading.read(attempt.slot, attempt.piece, attempt.meter)
-                if not self._is_first(attempt):
-                    raise _Superseded
-        except (LoaderError, _Superseded) as error:
-            self._reading.discard(attempt.slot, attempt.piece)
-            return error
-        self._reading.keep(attempt.slot, attempt.piece, result)
+            with self._meter.counting(meter):
+                self._read(slot, piece, meter)
+        except LoaderError as error:
+            if not error.retryable:
+                raise
+            failure = error
         with self._changed:
-            self._unread -= 1
+            self._running.remove(meter)
+            if failure:
+                self._waiting.insert(0, piece)
+            else:
+                self._unread -= 1
             self._changed.notify_all()
-        return None
+        return failure
 
-    def _is_first(self, attempt: _Attempt) -> bool:
-        """Returns True if no other attempt at the piece has finished before; cancels the other attempts then."""
-        with self._changed:
-            if attempt not in self._running:
-                return False
-            for one in [one for one in self._running if one.piece is attempt.piece]:
-                self._running.remove(one)
-                if one is not attempt:
-                    one.meter.cancel()
-            self._sizes.append(attempt.meter.entries)
-            self._rates[attempt.slot.server] = attempt.meter.entries / max(attempt.meter.seconds, 1e-3)
-        return True
-
-    def _is_failure(self, attempt: _Attempt, error: Exception) -> bool:
-        """Returns False if another attempt finished first; else queues the piece again, or raises a fatal error."""
-        with self._changed:
-            if attempt not in self._running:
-                return False
-            self._running.remove(attempt)
-            if not isinstance(error, LoaderError) or not error.retryable:
-                raise error
-            if not any(one.piece is attempt.piece for one in self._running):
-                self._waiting.insert(0, attempt.piece)
-            self._changed.notify_all()
-        return True
-
-    def _pause(self, error: Exception, failures: int) -> None:
+    def _pause(self, error: LoaderError, failures: int) -> None:
         self._meter.note = f"{error}; trying again"
         with self._changed:
             if failures > defaults.RETRIES:
@@ -566,101 +415,25 @@ class _Schedule(Generic[Result]):
                 self._changed.wait(_LOOK)
 
 
-class _Superseded(Exception):
-    """Another attempt at the piece finished first."""
-
-
-# --- pace ------------------------------------------------------------------------------------------------------------
-#
-# Limits the rate at which a live server is read: to a maximum, if one is given, and further while the server is busy.
-
-
-LOOKS = 1.0  # seconds between two measurements of the server's latency
-SLOWEST = 500  # entries per second; the rate is not reduced further, since an export would never end
-FASTER = 1.25  # factor of the rate after each measurement with an acceptable latency
-
-
 class RateLimit:
     """The limit that all connections of an export share. `rate`: entries per second; 0 means no limit."""
 
-    def __init__(self, max_rate: int = 0) -> None:
-        self.max_rate = max_rate
-        self.rate = max_rate
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
         self._readers: list[Counters] = []
         self._lock = threading.Lock()
 
     @contextmanager
     def over(self, counters: Counters) -> Iterator[None]:
         """Adds a connection during the body. The rate is divided equally among all connections."""
-        with self._lock:
-            self._readers.append(counters)
-            self._share()
+        self._share(self._readers.append, counters)
         try:
             yield
         finally:
-            with self._lock:
-                self._readers.remove(counters)
-                self._share()
+            self._share(self._readers.remove, counters)
 
-    def set(self, rate: int) -> None:
+    def _share(self, change: Callable[[Counters], None], changed: Counters) -> None:
         with self._lock:
-            self.rate = rate
-            self._share()
-
-    def _share(self) -> None:
-        for counters in self._readers:
-            counters.limit(max(1, self.rate // len(self._readers)) if self.rate else 0)
-
-    @property
-    def entries(self) -> int:
-        """Returns the number of entries that the current connections have read."""
-        with self._lock:
-            return sum(counters.entries for counters in self._readers)
-
-
-@contextmanager
-def rate_limit(pace: RateLimit, connection: Connection, latency: float | None) -> Iterator[None]:
-    """During the body, reduces the rate if the server takes longer than `latency` seconds to answer a small search, and
-    raises the rate again otherwise. With None the rate stays the same."""
-    if latency is None:
-        yield
-        return
-    ended = threading.Event()
-
-    def watch() -> None:
-        before = pace.entries
-        while not ended.wait(LOOKS):
-            now = pace.entries
-            pace.set(_next_rate(pace, max(0, now - before) / LOOKS, _latency(connection, ended) > latency))
-            before = now
-
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watching.join()
-
-
-def _next_rate(pace: RateLimit, measured: float, slow: bool) -> int:
-    """Returns half the rate if the server is slow, otherwise a higher rate up to the maximum; 0 means no limit."""
-    if slow:
-        return max(SLOWEST, int((min(pace.rate, measured) if pace.rate else measured) / 2))
-    if not pace.rate:
-        return pace.max_rate
-    faster = int(pace.rate * FASTER) + 1
-    if pace.max_rate:
-        return min(faster, pace.max_rate)
-    return faster if measured > pace.rate / 2 else 0  # no limit is needed: the server sends far less than the rate
-
-
-def _latency(connection: Connection, ended: threading.Event) -> float:
-    """Returns the seconds to read the root DSE over a new connection; infinity if that fails."""
-    begun = time.monotonic()
-    try:
-        with session(connection, ended) as server:
-            server.read("", ["1.1"])
-    except LoaderError:
-        return float("inf")
-    return time.monotonic() - begun
+            change(changed)
+            for counters in self._readers:
+                counters.limit(max(1, self._rate // len(self._readers)) if self._rate else 0)

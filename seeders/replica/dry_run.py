@@ -296,7 +296,7 @@ def _warnings() -> Iterator[list[str]]:
 
 def _read(exporting: ExportOptions, cut: ReadingPlan, scratch: Path, meter: Meter) -> tuple[Reading, list[Path]]:
     """Reads the first pieces of a seeding for at most `_READ_FOR` seconds. Returns the result and its LDIF files."""
-    all_pieces = cut.plan(exporting.page).cut
+    all_pieces = [piece for piece in cut.pieces(exporting.page) if not piece.search.subentries]
     pieces = all_pieces[: exporting.jobs]
     inner = Meter("sample")
     with ThreadPoolExecutor(len(pieces)) as pool, meter.cancelling(inner.cancel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -336,14 +335,6 @@ def test_an_offline_seeding_ignores_what_a_profile_says_of_the_running_consumer(
     assert "[usage]" not in done.err, done.err
     typed = run(home, *words, "--config", server.config_path, "--consumer", "ldap://x")
     assert "[usage]" in typed.err
-
-
-def test_a_template_is_exported_with_the_options_of_the_profile(home: Path, tmp_path: Path) -> None:
-    written(home, "[small]\nentries = 20\n")
-    run(home, "export", "--from", "people", "-o", tmp_path / "tree", "--profile", "small").ok()
-    ditseed("generate", "people", "-n", "20", "-o", tmp_path / "typed").ok()
-    made, typed = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("tree", "typed"))
-    assert made["content_checksum"] == typed["content_checksum"]
 
 
 def test_the_log_file_of_a_profile_is_one_file(home: Path, tmp_path: Path) -> None:

@@ -314,9 +314,7 @@ def test_a_base_that_is_not_there(stopped: Slapd, tmp_path: Path) -> None:
     assert f"there is no entry ou=nobody,{SUFFIX}" in done.err
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [("-H", "ldapi:///"), ("--pieces", 2), ("--max-rate", 5), ("--max-latency", 5), ("--page", 9)]
-)
+@pytest.mark.parametrize(("option", "value"), [("-H", "ldapi:///"), ("--pieces", 2), ("--max-rate", 5), ("--page", 9)])
 def test_options_of_a_server_mean_nothing(stopped: Slapd, tmp_path: Path, option: str, value: object) -> None:
     done = export(stopped.database_dir, tmp_path / "out", option, value)
     assert done.status == UsageProblem.exit_status

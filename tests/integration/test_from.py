@@ -1,4 +1,4 @@
-"""`--from TEMPLATE`: a tree straight into build, add and export."""
+"""`--from TEMPLATE`: a tree straight into build and add."""
 
 from __future__ import annotations
 
@@ -46,20 +46,11 @@ def test_the_same_command_makes_the_same_file(target: Slapd) -> None:
 def test_it_is_what_the_ldif_of_the_tree_makes(target: Slapd, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     words = ("-n", 500, "--seed", 7, "--operational", "--progress", "none")
-    ditseed("export", "--from", "campus", *words, "-o", tree, "--compress", "none").ok()
+    ditseed("generate", "campus", *words, "-o", tree, "--compress", "none").ok()
     build_from(target, "campus", 500, "--seed", 7, "--operational").ok()
     with closing(server()) as other:
         ditseed("build", tree, "--config", other.config_path, "-b", other.suffix).ok()
         assert differences(target.database_dir, other.database_dir) == []
-
-
-def test_export_from_is_generate(tmp_path: Path) -> None:
-    words = ("-n", 300, "--seed", 3, "--suffix", "o=else", "--operational", "--json")
-    ours = ditseed("export", "--from", "people", *words, "-o", tmp_path / "ours").ok()
-    theirs = ditseed("generate", "people", *words, "-o", tmp_path / "theirs").ok()
-    same = ("base", "entries", "content_checksum", "shards")
-    assert [ours.facts[name] for name in same] == [theirs.facts[name] for name in same]
-    assert ours.facts["base"] == "o=else"
 
 
 @pytest.mark.long
@@ -140,9 +131,6 @@ def test_added_to_a_running_server(target: Slapd) -> None:
         (("build", "--from", "people"), "-n"),
         (("add",), "nothing to load"),
         (("add", "x.ldif", "--suffix", "o=x"), "--suffix is only for --from TEMPLATE"),
-        (("export", "-o", "x", "--seed", 2), "--seed is only for --from TEMPLATE"),
-        (("export", "-o", "x", "--from", "people", "-n", 5, "-H", "ldap://x"), "-H is only for"),
-        (("export", "-o", "x", "--from", "people", "-n", 5, "--page", 5), "--page is only for"),
     ],
 )
 def test_what_does_not_go_together(target: Slapd, words: tuple[object, ...], reason: str) -> None:

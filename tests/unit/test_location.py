@@ -105,7 +105,6 @@ def test_what_is_there_and_cannot_be_read() -> None:
         ("add ours.toml -H ldapi:///", "ours.toml is a template: give it with --from"),
         ("export a.ldif -o out", "a.ldif is LDIF: `ditseed build`"),
         ("export ldif -o out", "ldif is not a database directory: it contains no data.mdb"),
-        ("export --from database -o out", "database is a database directory"),
         ("generate learn slapd.d -o t.toml", "slapd.d is a configuration of slapd"),
         ("generate learn a.ldif database -o t.toml", "database is a database directory"),
         ("generate ldap://host", "ldap://host is a server"),

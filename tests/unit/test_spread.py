@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from loader.sources.planner import EVENLY, RING, UuidDistribution, filters, spread
+from loader.sources.planner import EVENLY, RING, Sample, UuidDistribution, filters, spread
 
 ENTRIES = 50_000
 SAMPLE = 2000
 LOADED = datetime.datetime(2026, 1, 1, 12)
 EPOCH = datetime.datetime(1582, 10, 15)
-MOVED_ON = "20260601000000.000000Z#000000#001#000000"
 
 Made = Callable[[float, random.Random], uuid.UUID]  # from the seconds since the load began
 
@@ -40,29 +39,20 @@ def _counted(seconds: float, chance: random.Random) -> uuid.UUID:
     return uuid.UUID(int=(0x12345678 << 96) + int(seconds * 1000))
 
 
-def _csn(seconds: float, sid: str = "001") -> str:
-    time = LOADED + datetime.timedelta(seconds=seconds)
-    return f"{time:%Y%m%d%H%M%S.%f}Z#000000#{sid}#000000"
-
-
-def _tree(seconds: float, slower: float, made: Made) -> list[tuple[uuid.UUID, str]]:
+def _tree(seconds: float, slower: float, made: Made) -> list[uuid.UUID]:
     """Loaded within `seconds`; in the end it took `slower` times as long for an entry as in the beginning."""
     chance, found = random.Random(1), []
     for number in range(ENTRIES):
         part = number / ENTRIES
         at = seconds * (part + (slower - 1) * part * part / 2) / (1 + (slower - 1) / 2)
-        found.append((made(at, chance), _csn(at)))
+        found.append(made(at, chance))
     return found
 
 
-def _chosen(tree: Sequence[tuple[uuid.UUID, str]], now: list[str], entries: int | None) -> UuidDistribution:
-    return spread([(str(one), stamp) for one, stamp in tree[:SAMPLE]], now, entries)
-
-
-def _unevenness(tree: Sequence[tuple[uuid.UUID, str]], lie: UuidDistribution, pieces: int) -> float:
+def _unevenness(tree: Sequence[uuid.UUID], lie: UuidDistribution, pieces: int) -> float:
     """The largest piece, in mean ones."""
     asked = [_compiled(one) for one in filters(lie, pieces)]
-    counted = [sum(where(str(one)) for one, _ in tree) for where in asked]
+    counted = [sum(where(str(one)) for one in tree) for where in asked]
     assert sum(counted) == len(tree)
     return max(counted) * pieces / len(tree)
 
@@ -143,47 +133,39 @@ def test_few_comparisons() -> None:
     ],
 )
 def test_pieces_are_even(pieces: int, seconds: float, slower: float, made: Made, why: str) -> None:
-    """Where the contextCSN tells when the load ended, and the monitor how many entries there are."""
+    """Where the monitor tells how many entries there are."""
     tree = _tree(seconds, slower, made)
-    lie = _chosen(tree, [_csn(seconds), MOVED_ON.replace("#001#", "#002#")], ENTRIES)
+    lie = spread(tree[:SAMPLE], ENTRIES)
     assert lie.why == why
-    assert _unevenness(tree, lie, pieces) < 1.2
+    assert _unevenness(tree, lie, pieces) < 1.4
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("seconds", "slower"), [(10, 1), (60, 1), (90, 2), (300, 1), (600, 2)])
-def test_less_is_known(seconds: float, slower: float) -> None:
-    """The server ID of the load has gone on writing: the number of entries tells, or nothing does."""
-    tree = _tree(seconds, slower, _timed)
-    assert _unevenness(tree, _chosen(tree, [MOVED_ON], ENTRIES), 2) < 1.2
-    assert _unevenness(tree, _chosen(tree, [], None), 2) < 1.6
+@pytest.mark.parametrize(
+    ("seconds", "slower", "made"),
+    [(10, 1, _timed), (60, 1, _timed), (90, 2, _timed), (300, 1, _timed), (600, 2, _timed), (100, 1, _counted)],
+)
+def test_less_is_known(seconds: float, slower: float, made: Made) -> None:
+    tree = _tree(seconds, slower, made)
+    assert _unevenness(tree, spread(tree[:SAMPLE], None), 2) < 1.6
 
 
 @pytest.mark.long
 def test_a_suffix_older_than_the_load() -> None:
-    tree = [(_timed(-86400), _csn(-86400)), *_tree(60, 1, _timed)]
-    lie = _chosen(tree, [_csn(60), MOVED_ON.replace("#001#", "#002#")], None)
+    tree = [_timed(-86400), *_tree(60, 1, _timed)]
+    lie = spread(tree[:SAMPLE], ENTRIES)
     assert lie.why == "loaded in bulk"
-    assert lie.most == pytest.approx(60 / 429.5, rel=0.01)
-    assert _unevenness(tree, lie, 2) < 1.1
-
-
-@pytest.mark.long
-def test_a_contextcsn_of_other_times() -> None:
-    """entryUUIDs that came with the LDIF, and entryCSNs that the load made."""
-    tree = [(one, _csn(10_000 + number / 1000)) for number, (one, _) in enumerate(_tree(60, 1, _timed))]
-    lie = _chosen(tree, [_csn(10_050), MOVED_ON.replace("#001#", "#002#")], ENTRIES)
     assert _unevenness(tree, lie, 2) < 1.2
-
-
-def test_what_is_no_uuid() -> None:
-    with pytest.raises(ValueError, match="UUID"):
-        spread([("first", _csn(1))], [], None)
 
 
 def test_little_to_go_by() -> None:
     """A few entries, all alike, or none that tells."""
     for uuids in ([_timed(1)], [_timed(1)] * 3, [uuid.UUID(int=7)], [uuid.UUID(int=7)] * 3):
         for entries in (None, 3):
-            lie = _chosen([(one, "") for one in uuids], [], entries)
-            assert len(filters(lie, 3)) == 3
+            assert len(filters(spread(uuids, entries), 3)) == 3
+
+
+@pytest.mark.parametrize(("values", "known"), [(["first"], False), ([""], False), ([str(_timed(1))], True)])
+def test_what_is_no_uuid(values: list[str], known: bool) -> None:
+    entries = [("", {"entryuuid": [value.encode()] if value else []}) for value in values]
+    assert (Sample(entries, whole=False).uuids() is not None) == known

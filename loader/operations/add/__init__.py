@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import struct
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 import msgspec
@@ -38,13 +38,15 @@ from loader.server.options import Connection
 from loader.server.questions import SubschemaInfo
 from loader.server.session import Session, first_value, session
 from loader.sinks import ldap as sink
-from loader.sinks.ldap import AddRules, Journal
 from loader.sinks.ldap import Loaded as Counts
 from loader.sources import names
 from loader.sources.dit import Synthetic
 from loader.sources.ldap import with_retries
-from loader.sources.location import LdifFiles, is_stream
+from loader.sources.location import is_stream
 from loader.storage import files
+
+if TYPE_CHECKING:
+    from loader.sinks.ldap import LoadOptions
 
 log = logging.getLogger(__name__)
 
@@ -148,41 +150,11 @@ class AddOptions(Rejecting, Loaded):
         self.files.require_fitting(self.rejects)
 
 
-def require(connection: Connection, ldif: LdifFiles, first: str | None) -> None:
-    """Checks that the server's map has room; raises MaxsizeTooSmall if not. `first`: DN of the first entry. Skipped for
-    a server on another host, and if its configuration is hidden or the core is not proven for that configuration."""
-    try:
-        with session(connection) as server:
-            if not server.uri.lower().startswith("ldapi:"):
-                return
-            config = configuration.read_online(server)
-        databases = [one for one in config.mdb_databases if first and dn.is_below(first, one.suffix)]
-        if not databases:
-            return
-        database = max(databases, key=lambda one: len(one.suffix))
-        seen, readers = room.look(database)
-        if ldif.streamed or sizing.at_most(ldif) < seen.available:
-            return
-        needed = sizing.of_files(native.sample_target(config, database), ldif, Meter("sample")).bytes
-    except (LoaderError, OSError) as error:
-        log.info("room in the map was not looked at: %s", error)
-        return
-    suffix = database.suffix
-    if needed > seen.available and seen.held:
-        oldest, held = max(readers, key=lambda reader: reader.lag), units.size(seen.held)
-        message = "%s: %s (process %d) keeps %s of free pages from being used again"
-        log.warning(message, suffix, oldest.process or "a dead reader", oldest.pid, held)
-    room.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
-    if needed * LOOSER > seen.available:
-        message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
-        log.warning(message, suffix, units.size(needed), units.size(seen.available))
-
-
 def loads_of(uri: str) -> list[RunStatus]:
     """Returns the loads into the server `uri` that have a run directory on this host, newest first."""
-    found = [status_of(path) for path in (state_dir() / "add").glob("*")]
-    ours = [one for one in found if one is not None and one.options.get("uri") == uri]
-    return sorted(ours, key=lambda one: -one.heard)
+    loads = (status_of(path) for path in (state_dir() / "add").glob("*"))
+    ours = [load for load in loads if load is not None and load.options.get("uri") == uri]
+    return sorted(ours, key=lambda load: -load.heard)
 
 
 def settled(load: RunStatus) -> int:
@@ -309,15 +281,15 @@ def plan(options: AddOptions, progress: Progress) -> Report:
     with session(options.connection) as server:
         offer = questions.subschema(server)
     with progress.step("scan") as meter:
-        found = _scanned(options, meter)
-    if found.first_dn:
+        scan = _scanned(options, meter)
+    if scan.first_dn:
         with session(options.connection) as server:
-            _require_access(server, found.first_dn)
+            _require_access(server, scan.first_dn)
     return {
-        "entries": found.entries,
+        "entries": scan.entries,
         "transactions": offer.transactions,
-        "left_out": sorted(set(found.attributes) & set(left_out(options, offer))),
-        "first_dn": found.first_dn,
+        "left_out": sorted(set(scan.attributes) & set(left_out(options, offer))),
+        "first_dn": scan.first_dn,
     }
 
 
@@ -337,9 +309,9 @@ def _require_access(server: Session, name: str) -> None:
 
 def _scanned(options: AddOptions, meter: Meter) -> ScanResult:
     with options.source.reading(meter) as read:
-        found = ldif.scan(names(read), meter)
-    exports.require_entries(options.inputs, found.entries)
-    return found
+        scan = ldif.scan(names(read), meter)
+    exports.require_entries(options.inputs, scan.entries)
+    return scan
 
 
 def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool:
@@ -379,12 +351,38 @@ class _AddSteps:
         return self.run.directory / JOURNAL
 
     def require_room(self, scan: _Scan) -> None:
-        """Raises MaxsizeTooSmall if the map lacks room. Checks only a new load of LDIF with --on-exists error."""
-        options = self.options
+        """Checks that the server's map has room for a new load of LDIF with --on-exists error; raises MaxsizeTooSmall
+        if not. Skipped for a server on another host, and if its configuration is hidden or the core is not proven for
+        that configuration."""
+        options, inputs, first = self.options, self.options.files, scan.first_dn
         begun = self.journal.exists() or self.run.catalogue.is_done("load")
-        if begun or options.tree is not None or options.on_exists != ON_EXISTS[0]:
+        if begun or options.tree is not None or options.on_exists != ON_EXISTS[0] or first is None or inputs.streamed:
             return
-        require(options.connection, options.files, scan.first_dn)
+        try:
+            with session(options.connection) as server:
+                if not server.uri.lower().startswith("ldapi:"):
+                    return
+                config = configuration.read_online(server)
+            holding = (one for one in config.mdb_databases if dn.is_below(first, one.suffix))
+            database = max(holding, key=lambda one: len(one.suffix), default=None)
+            if database is None:
+                return
+            seen, readers = room.look(database)
+            if sizing.at_most(inputs) < seen.available:
+                return
+            needed = sizing.of_files(native.sample_target(config, database), inputs, Meter("sample")).bytes
+        except (LoaderError, OSError) as error:
+            log.info("room in the map was not looked at: %s", error)
+            return
+        suffix = database.suffix
+        if needed > seen.available and seen.held:
+            oldest, held = max(readers, key=lambda reader: reader.lag), units.size(seen.held)
+            message = "%s: %s (process %d) keeps %s of free pages from being used again"
+            log.warning(message, suffix, oldest.process or "a dead reader", oldest.pid, held)
+        room.require_map(suffix, seen.maxsize, seen.maxsize - seen.available + needed)
+        if needed * LOOSER > seen.available:
+            message = "%s: the load takes %s or more, and %s of maxsize are available: it may fill the map"
+            log.warning(message, suffix, units.size(needed), units.size(seen.available))
 
     def lease(self) -> AbstractContextManager[None]:
         """Returns a context that switches nosync on, if the options request it and the load is not finished."""
@@ -404,45 +402,52 @@ class _AddSteps:
         if self.options.tree is not None:
             tree = self.options.tree.compiled
             return _Scan(tree.entries, tree.suffix)
-        found = _scanned(self.options, meter)
-        if not found.entries:
+        scan = _scanned(self.options, meter)
+        if not scan.entries:
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
-        return _Scan(found.entries, found.first_dn, sorted(found.attributes))
+        return _Scan(scan.entries, scan.first_dn, sorted(scan.attributes))
 
     def load(self, meter: Meter, uncertain: bool, scan: _Scan) -> Added:
         options = self.options
         with files.explained(options.reject_file):
             options.reject_file.unlink(missing_ok=True)
         with options.source.reading(meter) as read:
-            loaded = sink.add(options.connection, read, self.offer, self._rules(scan), self._notes(uncertain), meter)
+            loaded = sink.add(options.connection, read, self._load_options(uncertain, scan), meter)
             # Inside the `with`: an AddRefused takes precedence over errors that closing the input would raise.
             counts = self._counts(loaded, round(meter.seconds, 3))
         killpoint("load.middle")
-        return Added(counts, with_retries(partial(self._bound, scan.first_dn), meter))
-
-    def _bound(self, first: str | None) -> LoadedDatabase | None:
-        """Returns the loaded database, identified by its suffix alone if the first entry was refused."""
+        server, first = options.connection, scan.first_dn
         if first is None:
-            return None
-        server = self.options.connection
-        return loaded_database(server, first, first) or loaded_database(server, first)
+            return Added(counts, None)
+        # The suffix alone identifies the database if the first entry was refused.
+        bound = with_retries(lambda: loaded_database(server, first, first) or loaded_database(server, first), meter)
+        return Added(counts, bound)
 
-    def _rules(self, scan: _Scan) -> AddRules:
-        options = self.options
-        without = left_out(options, self.offer)
-        there = set(without if scan.attributes is None else scan.attributes)
+    def _load_options(self, uncertain: bool, scan: _Scan) -> LoadOptions:
+        options, offer = self.options, self.offer
+        without = left_out(options, offer)
         references, singly = self._naming(scan)
-        return AddRules(
-            exists=options.on_exists,
-            leave_out=[one for one in without if one in there],
-            references=references,
-            singly=singly,
-            relax=options.keep_operational,
-            jobs=options.jobs,
-            batch=options.batch,
-            max_rejects=options.max_rejects,
-            max_rate=options.max_rate,
-        )
+        return {
+            "exists": options.on_exists,
+            "leave_out": without if scan.attributes is None else sorted(set(without).intersection(scan.attributes)),
+            "relax": options.keep_operational,
+            "jobs": options.jobs,
+            "batch": options.batch,
+            "max_rejects": options.max_rejects,
+            "max_rate": options.max_rate,
+            "transactions": offer.transactions,
+            "contexts": offer.contexts,
+            "aliases": offer.aliases,
+            "references": references,
+            "singly": singly,
+            "window": sink.WINDOW_SLAPD if offer.openldap else sink.WINDOW,
+            "journal": str(self.journal),
+            "rejects": str(options.reject_file),
+            "scratch": str(self.run.directory),
+            "memory": sink.MEMORY,
+            "all_uncertain": uncertain,
+            "patience": defaults.SERVER_PATIENCE,
+        }
 
     def _naming(self, scan: _Scan) -> tuple[list[str], bool]:
         """Returns the LDIF's attributes whose values name entries, if the server may look these entries up; and whether
@@ -458,10 +463,6 @@ class _AddSteps:
             looks = overlays.look_for_named_entries(known)
             changes = overlays.change_named_entries(known)
         return there if looks else [], changes and offer.of_2_7
-
-    def _notes(self, uncertain: bool) -> Journal:
-        rejects, patience = self.options.reject_file, defaults.SERVER_PATIENCE
-        return Journal(self.journal, rejects, uncertain, patience)
 
     def _counts(self, loaded: Counts, seconds: float) -> AddCounts:
         """Returns the report. Raises AddRefused if the load was stopped, AddLost if entries are unaccounted for."""
@@ -491,44 +492,44 @@ class _AddSteps:
     def _refused(self, loaded: Counts) -> AddRefused:
         first = loaded.rejections[0]
         where = f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}"
+        advice = next(text for pattern, text in _ADVICE if re.match(pattern, first.reason)).format(where=where)
         counts = {"rejected": loaded.rejected, "added": loaded.added}
-        advice = _advice(first.reason, where)
         return AddRefused(dn=first.dn, reason=first.reason, advice=advice, **counts)
 
 
-# back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in its log.
-_NOT_WRITTEN = ("txn_commit failed", "index generation failed", "entry store failed", "DN index add")
-
-
-def _advice(reason: str, where: str) -> str:
-    """Returns advice for the first rejection. `reason` begins with the name of the LDAP result code."""
-    if reason.startswith("entryAlreadyExists"):
-        return (
-            "To keep entries that are there already, give the same command with --on-exists skip; to bring them up to "
-            f"the LDIF, with --on-exists replace or newer ({where})."
-        )
-    if reason.startswith("insufficientAccessRights"):
-        return (
-            "Give the same command as an account that may add entries there (`ditseed add --dry-run` asks beforehand); "
-            "EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it."
-        )
-    if reason.startswith("referral"):
-        return (
-            "The server is a replica, or does not hold that part of the tree: give the same command with -H and the "
-            "URI that it names, which is that of the provider."
-        )
-    if reason.startswith("unwillingToPerform") and "shadow context" in reason:
-        return (
-            "The server is a replica, in which nobody but syncrepl writes: give the same command with -H and the URI "
-            "of its provider (olcSyncrepl names it)."
-        )
-    if reason.startswith("other (80)") and any(one in reason for one in _NOT_WRITTEN):
-        return (
-            "slapd could not write to its database. Most often that has reached its maxsize (slapd's log then has "
-            "MDB_MAP_FULL): `ditseed tune maxsize` shows how much of it is left, and sets a larger one. Otherwise the "
-            "disk is full, or has failed (dmesg). Then give the same command again: what was added is not added twice."
-        )
-    return (
-        f"Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
-        "rejects with --max-rejects."
-    )
+# Advice for the first rejection, by its reason, which begins with the name of the LDAP result code.
+_ADVICE = (
+    (
+        "entryAlreadyExists",
+        "To keep entries that are there already, give the same command with --on-exists skip; to bring them up to the "
+        "LDIF, with --on-exists replace or newer ({where}).",
+    ),
+    (
+        "insufficientAccessRights",
+        "Give the same command as an account that may add entries there (`ditseed add --dry-run` asks beforehand); "
+        "EXTERNAL on ldapi:/// may only if a rule of olcAccess of that database lets it.",
+    ),
+    (
+        "referral",
+        "The server is a replica, or does not hold that part of the tree: give the same command with -H and the URI "
+        "that it names, which is that of the provider.",
+    ),
+    (
+        "(?s)unwillingToPerform.*shadow context",
+        "The server is a replica, in which nobody but syncrepl writes: give the same command with -H and the URI of "
+        "its provider (olcSyncrepl names it).",
+    ),
+    (
+        # back-mdb's messages after an LMDB error (servers/slapd/back-mdb/add.c, modify.c); the error itself is only in
+        # slapd's log.
+        r"(?s)other \(80\).*(txn_commit failed|index generation failed|entry store failed|DN index add)",
+        "slapd could not write to its database. Most often that has reached its maxsize (slapd's log then has "
+        "MDB_MAP_FULL): `ditseed tune maxsize` shows how much of it is left, and sets a larger one. Otherwise the disk "
+        "is full, or has failed (dmesg). Then give the same command again: what was added is not added twice.",
+    ),
+    (
+        "",
+        "Mend the cause ({where}) and give the same command again: what was added is not added twice. Or accept some "
+        "rejects with --max-rejects.",
+    ),
+)

@@ -32,7 +32,7 @@ UPDATE_DN = "updatedn"
 KINDS = (*syncing.SETTINGS, UPDATE_DN)
 _UPDATE_DN = "olcUpdateDN"
 _OF_REPLICA = ("olcUpdateRef", "olcSyncrepl")
-_MARKER = "ditseed-sync"  # an entry that is added and deleted, as a commit that flushes
+_MARKER = "ditseed-sync"
 log = logging.getLogger(__name__)
 
 
@@ -42,13 +42,12 @@ def nosync_on(connection: Connection) -> Iterator[None]:
 
     If nosync was on without a lease, it stays on. Raises ConfigHidden, and LeaseStands if the restoring fails.
     """
-    one, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
-    if database.nosync and one.name not in {each.name for each in lease.standing()}:
+    nosync, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
+    if database.nosync and not _is_lent(nosync):
         log.warning("%s has nosync on already, and keeps it", database.suffix)
         yield
         return
-    change, back = partial(_set, connection, one, syncing.ON), partial(restore, connection, one)
-    with lease.lent(one, change, back):
+    with lease.lent(nosync, partial(_set, connection, nosync, syncing.ON), partial(restore, connection, nosync)):
         yield
 
 
@@ -59,11 +58,10 @@ def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
         config = configuration.read_online(server)
         database, uri, account = config.database(suffix), config.uri or "", server.who_am_i()
         require_free(config, database)
-        mark = leases.mark(config, database)
-    undo = _by_hand(database, uri, _UPDATE_DN)
-    one = Lease(UPDATE_DN, uri, database.suffix, undo, mark=mark)
-    change, back = partial(_set, connection, one, account), partial(restore, connection, one)
-    with lease.lent(one, change, back, alone=True):
+    undo, mark = _by_hand(database, uri, _UPDATE_DN), leases.mark(config, database)
+    update_dn = Lease(UPDATE_DN, uri, database.suffix, undo, mark=mark)
+    change, back = partial(_set, connection, update_dn, account), partial(restore, connection, update_dn)
+    with lease.lent(update_dn, change, back, alone=True):
         yield
 
 
@@ -73,12 +71,14 @@ def lend(connection: Connection, kind: str, value: str, seconds: float, why: str
 
     Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value without a lease.
     """
-    one, database = _sync_lease(connection, kind, why)
-    is_so = syncing.SETTINGS[kind].of(database) == value
-    if is_so and one.name not in {each.name for each in lease.standing()}:
-        reason = f"{kind} of {database.suffix} is {value} already, and no lease of it"
-        raise UsageProblem(reason=reason)
-    lease.lend_until(one, seconds, lambda: _set(connection, one, value))
+    setting, database = _sync_lease(connection, kind, why)
+    if syncing.SETTINGS[kind].of(database) == value and not _is_lent(setting):
+        raise UsageProblem(reason=f"{kind} of {database.suffix} is {value} already, and no lease of it")
+    lease.lend_until(setting, seconds, lambda: _set(connection, setting, value))
+
+
+def _is_lent(setting: Lease) -> bool:
+    return setting.name in {other.name for other in lease.standing()}
 
 
 def release(connection: Connection, *kinds: str) -> None:
@@ -92,8 +92,7 @@ def release(connection: Connection, *kinds: str) -> None:
             # A lease with another URI may belong to a server with a copy of this configuration.
             if one.target != uri and _value(connection, one) == one.before:
                 continue
-            name = _name(kind)
-            log.warning("%s: %s of %s was left set by a run of %s", uri, name, one.database, one.taken)
+            log.warning("%s: %s of %s was left set by a run of %s", uri, _name(kind), one.database, one.taken)
             lease.end(one, partial(restore, connection, one))
 
 
@@ -118,8 +117,7 @@ def is_local(one: Lease) -> bool:
 
 def is_left(one: Lease) -> bool:
     """Whether the lease is still there, and nobody holds it."""
-    same = (one.kind, one.target, one.database)
-    return any((each.kind, each.target, each.database) == same for each in lease.left())
+    return any((left.kind, left.target, left.database) == (one.kind, one.target, one.database) for left in lease.left())
 
 
 def restore(connection: Connection, one: Lease) -> None:
@@ -130,8 +128,7 @@ def restore(connection: Connection, one: Lease) -> None:
             with session(connection) as server:
                 flush(server, database)
     except LoaderError as error:
-        name, undo = _name(one.kind), one.undo
-        raise LeaseStands(what=name, suffix=one.database, reason=error, undo=undo) from error
+        raise LeaseStands(what=_name(one.kind), suffix=one.database, reason=error, undo=one.undo) from error
 
 
 def require_free(config: Config, database: Database) -> None:
@@ -144,31 +141,22 @@ def require_free(config: Config, database: Database) -> None:
 
 
 def flush(server: Session, database: Database) -> None:
-    """Flushes all commits to the server's disk. A consumer or read-only database refuses the write of `sync`; on this
-    host, its file is flushed from outside instead.
+    """Flushes all commits to the server's disk: LMDB syncs the whole file at any commit, so an entry is added and
+    deleted. A consumer or read-only database refuses that; on this host, its file is flushed from outside instead.
 
-    Raises the errors of `sync`.
+    Does nothing if the suffix has no entry.
     """
+    if not server.exists(database.suffix):
+        return
+    marker = f"cn={_MARKER},{database.suffix}"
     try:
-        sync(server, database.suffix)
+        if not server.exists(marker):  # a run that was killed here leaves it
+            server.add(marker, {"objectClass": [b"organizationalRole"], "cn": [_MARKER.encode()]})
+        server.delete(marker)
     except ServerRefused:
         pid = server.peer()
         if pid is None or not tools.flushed(pid, f"{database.directory}/{DATA}"):
             raise
-
-
-def sync(server: Session, suffix: str) -> None:
-    """Makes the server flush everything to its disk. Adds and deletes an entry, because LMDB syncs the whole file
-    at any commit.
-
-    Does nothing if the suffix has no entry.
-    """
-    if not server.exists(suffix):
-        return
-    dn = f"cn={_MARKER},{suffix}"
-    if not server.exists(dn):  # a run that was killed here leaves it
-        server.add(dn, {"objectClass": [b"organizationalRole"], "cn": [_MARKER.encode()]})
-    server.delete(dn)
 
 
 def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Database]:
@@ -178,7 +166,7 @@ def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Dat
         # If nosync is on, other runs have lent it.
         before = syncing.OFF if kind == syncing.NOSYNC else syncing.SETTINGS[kind].of(database)
         options = (*target.place, "-b", database.suffix, f"--{kind}", before, "--apply")
-        undo, mark = (shlex.join(("ditseed", "tune", "sync", *options)), leases.mark(target.config, database))
+        undo, mark = shlex.join(("ditseed", "tune", "sync", *options)), leases.mark(target.config, database)
     return Lease(kind, uri, database.suffix, undo, before=before, mark=mark, why=why), database
 
 
@@ -200,8 +188,7 @@ def _set(connection: Connection, one: Lease, value: str) -> Database:
         database = config.database(one.database)
         before, after = config.values(database.entry_dn, _UPDATE_DN), (value,) if value else ()
         if before != after:
-            change = Change(_UPDATE_DN, before, after)
-            configuration.modify(server, database.entry_dn, [change])
+            configuration.modify(server, database.entry_dn, [Change(_UPDATE_DN, before, after)])
         return database
 
 
