@@ -199,7 +199,6 @@ def _run_lines(backup: Backup) -> dict[str, object]:
         "data / stored": f"{units.size(backup.data_bytes)} / {units.size(backup.stored_bytes)}",
         "took": units.duration(backup.seconds),
         "newest change": _newest(backup),
-        **_share_of_full(backup),
     }
 
 
@@ -213,14 +212,6 @@ def _kind(backup: Backup) -> str:
 def _newest(backup: Backup) -> str:
     """Returns the time of the newest CSN; full CSNs are long, and are in --json."""
     return max((csn[:14] + "Z" for csn in backup.newest_csns), default="-")
-
-
-def _share_of_full(backup: Backup) -> dict[str, object]:
-    """Returns the bytes that an incremental backup stored, as a share of a full backup."""
-    if not backup.incremental:
-        return {}
-    full = backup.full_bytes
-    return {"stored, of a full": f"{100 * backup.stored_bytes / full:.1f} % of {units.size(full)}"}
 
 
 # --- list, show -------------------------------------------------------------------------------------
@@ -325,7 +316,6 @@ def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
         **({"encrypted for": ", ".join(backup.recipients)} if backup.is_encrypted else {}),
         "verified": _verified(proofs),
         "drilled": _drilled(proofs),
-        **_share_of_full(backup),
     }
 
 

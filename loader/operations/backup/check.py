@@ -14,7 +14,7 @@ from loader import dn, plain, units
 from loader.declared import Duration, Share
 from loader.errors import LoaderError, of_system
 from loader.operations.backup import repository
-from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
+from loader.operations.backup.manifest import Backup, Proof, Proofs
 from loader.operations.backup.repository import Listing, Where
 from loader.operations.monitoring import Status
 
@@ -149,7 +149,7 @@ def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
     return ""
 
 
-def _youngest(records: Iterable[Verification | Drill | None]) -> float | None:
+def _youngest(records: Iterable[Proof | None]) -> float | None:
     return min((repository.age_of(record) for record in records if record is not None and record.is_good), default=None)
 
 

@@ -117,14 +117,10 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
             for backup in backups:
                 pack.unlocked(repo.path / backup.id, backup, options.identities)
         verified = [_verified(options, repo, backup, compared, progress) for backup in backups]
-    return [*verified, *(_verification(repository.name_of(error), MANIFEST, str(error)) for error in broken)]
-
-
-def _verification(
-    backup: str, level: str, problem: str, read: int = 0, stored: int = 0, seconds: float = 0.0
-) -> Verification:
-    made = repository.now().isoformat()
-    return Verification(backup, made, repository.host(), level, read, stored, round(seconds, 3), problem)
+    unreadable = (
+        Verification(backup=repository.name_of(error), level=MANIFEST, problem=str(error)) for error in broken
+    )
+    return [*verified, *unreadable]
 
 
 def _verified(
@@ -144,8 +140,15 @@ def _verified(
             _check_database(options, Contents.of(repo.path, backup, options.identities), progress)
     except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
         problem = str(error)
-    level, seconds = options.level or STORED, time.monotonic() - started
-    return repository.keep(repo, _verification(backup.id, level, problem, read, backup.needed_bytes, seconds))
+    record = Verification(
+        backup=backup.id,
+        problem=problem,
+        level=options.level or STORED,
+        read=read,
+        stored=backup.needed_bytes,
+        seconds=round(time.monotonic() - started, 3),
+    )
+    return repository.keep(repo, record)
 
 
 def _check_database(options: VerifyOptions, contents: Contents, progress: Progress) -> None:
@@ -200,11 +203,7 @@ def _drilled(options: DrillOptions, repo: Repository, backup: Backup, progress: 
             return _tried(options, contents, progress)
         except BackupDamaged as error:
             problem = error
-    return _drill(backup, str(problem))
-
-
-def _drill(backup: Backup, problem: str) -> Drill:
-    return Drill(backup.id, repository.now().isoformat(), repository.host(), problem=problem)
+    return Drill(backup=backup.id, problem=str(problem))
 
 
 def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
@@ -235,7 +234,7 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
                     with progress.step("search", backup.entries) as meter:
                         result = _searched(session, backup, database, options.lookups, is_indexed, meter)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
-            return _drill(backup, str(error))
+            return Drill(backup=backup.id, problem=str(error))
     # slapd reports no contextCSN if the database has no suffix entry, as in a new database.
     csns = result.context_csns or tuple(csns)
     lost = _lost(backup.context_csns, csns)
@@ -263,8 +262,9 @@ def _searched(
     if count != backup.entries:
         shown, wanted = units.number(count), units.number(backup.entries)
         problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
-    return dataclasses.replace(
-        _drill(backup, "; ".join(problems[:3])),
+    return Drill(
+        backup=backup.id,
+        problem="; ".join(problems[:3]),
         search_seconds=round(meter.seconds, 3),
         entries=count,
         lookups=len(sample),

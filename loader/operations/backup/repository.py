@@ -16,7 +16,6 @@ import logging
 import os
 import re
 import shlex
-import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,7 +42,17 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.operations.backup import manifest, pack
-from loader.operations.backup.manifest import DRILLED, PACK_NAME, PAGES, VERIFIED, Backup, Drill, Proofs, Verification
+from loader.operations.backup.manifest import (
+    DRILLED,
+    PACK_NAME,
+    PAGES,
+    VERIFIED,
+    Backup,
+    Drill,
+    Proof,
+    Proofs,
+    Verification,
+)
 from loader.progress import Progress
 from loader.run.log import exclusive, killpoint
 from loader.storage import files, held
@@ -61,6 +70,7 @@ SKEW = datetime.timedelta(minutes=5)  # tolerated clock difference between hosts
 _TIME = "%Y%m%dT%H%M%SZ"
 _STAMP = len("20261121T070501Z")
 _QUIET = Progress("none")
+now = manifest.now
 
 Which = str | datetime.datetime  # a backup ID; LATEST; or a time, which selects the newest backup made by then
 
@@ -276,10 +286,6 @@ def init(repo: Where) -> bool:
 
 def no_repository(repo: object) -> NoRepository:
     return NoRepository(path=repo, command=shlex.join(["ditseed", "backup", "init", "-R", str(repo)]))
-
-
-def now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
 
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[str] = ()) -> str:
@@ -543,10 +549,6 @@ def name_of(error: ManifestBroken) -> str:
 Record = TypeVar("Record", Verification, Drill)
 
 
-def host() -> str:
-    return socket.gethostname()
-
-
 def proofs(repo: Where, backup: Backup) -> Proofs:
     directory = path_of(repo) / backup.id
     return Proofs(_record(directory / VERIFIED, Verification, backup), _record(directory / DRILLED, Drill, backup))
@@ -566,7 +568,7 @@ def _record(path: Path, kind: type[Record], backup: Backup) -> Record | None:
     return record
 
 
-def age_of(record: Verification | Drill) -> float:
+def age_of(record: Proof) -> float:
     """Returns the age in seconds; 0 if the record is dated later than now. Raises Unfit if its time is invalid."""
     try:
         return max(0.0, (now() - datetime.datetime.fromisoformat(record.made)).total_seconds())

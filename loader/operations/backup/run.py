@@ -34,7 +34,7 @@ from loader.mdb.copy import paged
 from loader.mdb.snapshot import AccessLog, CopyableSnapshot
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
-from loader.operations.backup.pack import PACKING, Earlier, Packing, StoredPages
+from loader.operations.backup.pack import PACKING, Packing, PreviousBackup, StoredPages
 from loader.operations.backup.repository import KEEP_ALL, EveryDatabase, Policy, RepoOption, Repository
 from loader.operations.clone import OLD_READER, require_source
 from loader.piped import piped
@@ -208,27 +208,26 @@ class _Member:
         }
 
     @cached_property
-    def earlier(self) -> Earlier:
+    def previous(self) -> PreviousBackup:
         """The pages that an incremental backup can share. They can be read before there is a snapshot."""
         if self.options.incremental:
             every = repository.listing(self.repo, str(self.facts["suffix"])).backups
             if last := next((backup for backup in reversed(every) if backup.incremental), None):
                 self.repo.bring(last)
-                return pack.earlier(self.repo.path, last)
-        return pack.nothing()
+                return pack.previous(self.repo.path, last)
+        return PreviousBackup()
 
     def copy(self, image: CopyableSnapshot, meter: Meter) -> None:
         """Packs the pages of a snapshot into the unpublished directory `partial`. Raises NoSpace, MdbDamaged."""
         with held.private(self.partial) as directory, paged(image, pack.PIECE, meter) as stream:
-            before, earlier = meter.seconds, self.earlier
-            del self.earlier  # frees about 60 bytes of memory per page
-            stored = pack.store(stream, directory.path, earlier, self.options.packing, meter)
+            before, previous = meter.seconds, self.previous
+            del self.previous  # frees about 60 bytes of memory per page
+            stored = pack.store(stream, directory.path, previous, self.options.packing, meter)
         self._pages = stored
         self._files = [stored.map, *[stored.own] * (not self.options.incremental)]
-        sizes = (stream.size, stored.stored_bytes, stored.full_bytes)
         if stream.entries is not None:
             self.facts["entries"] = stream.entries
-        self._note(stream.facts, meter.seconds - before, sizes)
+        self._note(stream.facts, meter.seconds - before, stream.size, stored.map.bytes + stored.own.bytes)
 
     def copy_entries(self, meter: Meter) -> None:
         """Stores the entries as compressed LDIF, parents first. Raises NoSpace, MdbDamaged."""
@@ -255,17 +254,17 @@ class _Member:
         self._files = [stored]
         self.facts["entries"] = exported.result().entries
         facts = meta.read_meta(self.origin.directory)
-        self._note(facts, meter.seconds - before, (size, stored.bytes, stored.bytes))
+        self._note(facts, meter.seconds - before, size, stored.bytes)
 
-    def _note(self, page: meta.MetaPage, seconds: float, sizes: tuple[int, int, int]) -> None:
-        """Records facts of the copy. `sizes`: bytes of the data, bytes stored, bytes that a full backup would store."""
+    def _note(self, page: meta.MetaPage, seconds: float, data_bytes: int, stored_bytes: int) -> None:
         self.facts |= {
             "seconds": round(seconds, 3),
             "txnid": page.txnid,
             "lmdb_format": page.format,
             "page_size": page.page_size,
             "map_size": page.map_size,
-            **dict(zip(("data_bytes", "stored_bytes", "full_bytes"), sizes, strict=True)),
+            "data_bytes": data_bytes,
+            "stored_bytes": stored_bytes,
         }
 
     def write(self, members: tuple[str, ...]) -> None:
@@ -360,7 +359,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
 
 def _predicted(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> int:
     """Returns the expected bytes to store; 0 for an incremental backup that follows others, since the amount of change
-    is unknown. Free pages are not packed; they are counted and subtracted only if space is short."""
+    is unknown. Free pages, which are not packed, are subtracted only if space is short."""
     packing, directories = options.packing, [member.origin.directory for member in members]
     if packing.ldif:  # raises EmptyInput: nothing can be restored from no entries
         sample = sampling.of_database(directories[0], _SAMPLE, Meter("sample"))
@@ -368,13 +367,9 @@ def _predicted(options: BackupOptions, repo: Repository, members: Sequence[_Memb
         return stored * sample.total // len(sample.names)
     if options.incremental and repo.packs():
         return 0
-    needed = sum(pack.predicted(meta.data_file(directory), packing.level) for directory in directories)
-    if files.free_bytes(repo.path) >= needed + packing.keep_free:
-        return needed
-    needed = 0
-    for directory in directories:
-        page, freed = readers.free_list(directory)
-        needed += pack.predicted(meta.data_file(directory), packing.level, sum(freed.values()) * page.page_size)
+    needed = sum(pack.predicted(directory, packing.level, exact=False) for directory in directories)
+    if files.free_bytes(repo.path) < needed + packing.keep_free:
+        needed = sum(pack.predicted(directory, packing.level, exact=True) for directory in directories)
     return needed
 
 
@@ -399,8 +394,8 @@ def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[Acc
     if options.packing.ldif:
         leader.copy_entries(meter)
     else:
-        with ThreadPoolExecutor(1, "earlier") as pool:
-            looked_back = pool.submit(lambda: leader.earlier)
+        with ThreadPoolExecutor(1, "previous") as pool:
+            looked_back = pool.submit(lambda: leader.previous)
             with _images([member.origin.directory for member in members], logs) as images:
                 looked_back.result()
                 for member, image in zip(members, images, strict=True):

@@ -140,7 +140,6 @@ class Backup(Target):
             "source_allocated": 4096,
             "data_bytes": 4096,
             "stored_bytes": 8192,
-            "full_bytes": 8192,
             "files": files,
             "ditseed": "0.1.0",
             "format": backup_manifest.FORMAT,
