@@ -923,10 +923,10 @@ class BackupFromFuture(LoaderError):
 
 
 class LatestBroken(LoaderError):
-    """`when`: the requested time limit as text, or empty. `reason`: the error of the manifest. `advice`: what to do."""
+    """`reason`: the error of the manifest. `advice`: what to do."""
 
     code, exit_status = "backup.latest_broken", 111
-    message = "{path}: the latest backup{when}, {name}, cannot be used: its manifest {reason}"
+    message = "{path}: the latest backup, {name}, cannot be used: its manifest {reason}"
     hint = "{advice}"
 
 

@@ -15,7 +15,6 @@ import socket
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -48,8 +47,6 @@ from loader.sources.sampling import SampleSize
 from loader.storage import files, held, holders
 
 log = logging.getLogger(__name__)
-ROLES = PROVIDER, CONSUMER = "provider", "consumer"
-_PROVIDES = "syncprov"  # the overlay
 _READ = 256 << 10  # bytes of LDIF per read
 _SAMPLE = SampleSize(5000, 0.0)  # sample of 5000 entries that predicts the bytes of the LDIF
 
@@ -150,13 +147,6 @@ def machine() -> str:
     """Returns the word size and byte order, on which LMDB's file format depends, and the architecture."""
     bits = 64 if sys.maxsize > 2**32 else 32
     return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"
-
-
-def has_role(path: Path, suffix: str | None, every: bool, role: str) -> bool:
-    """Returns whether the database (`every`: any mdb database) has the role; in a multi-provider setup it has both."""
-    config = configuration.read(path)
-    databases = config.mdb_databases if every else (config.database(suffix),)
-    return any(database.consumer if role == CONSUMER else _PROVIDES in database.overlays for database in databases)
 
 
 def is_this_host(names: Collection[str]) -> bool:
@@ -396,20 +386,11 @@ def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[Acc
     else:
         with ThreadPoolExecutor(1, "previous") as pool:
             looked_back = pool.submit(lambda: leader.previous)
-            with _images([member.origin.directory for member in members], logs) as images:
+            directories = [member.origin.directory for member in members]
+            with snapshot.images(directories, logs) as images:
                 looked_back.result()
                 for member, image in zip(members, images, strict=True):
                     member.copy(image, meter)
-
-
-@contextmanager
-def _images(directories: Sequence[Path], logs: Sequence[AccessLog]) -> Iterator[Sequence[CopyableSnapshot]]:
-    if len(directories) == 1:
-        with snapshot.image(directories[0]) as image:
-            yield [image]
-    else:
-        with snapshot.images(directories, logs) as images:
-            yield images
 
 
 def _write(members: Sequence[_Member]) -> None:
