@@ -279,7 +279,6 @@ def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
         "entries": units.number(backup.entries),
         "contextCSN": " ".join(backup.context_csns) or "none stored",
         "newest change": _newest(backup),
-        "source shown / on disk": f"{units.size(backup.source_apparent)} / {units.size(backup.source_allocated)}",
         "data / stored": f"{units.size(backup.data_bytes)} / {units.size(backup.stored_bytes)}",
         "kind": _kind(backup),
         "transaction": backup.txnid,

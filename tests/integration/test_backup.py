@@ -187,7 +187,6 @@ def test_the_manifest_tells_what_was_backed_up(source: Slapd, repo: Path) -> Non
 
 def test_a_sparse_source_does_not_inflate(source: Slapd, repo: Path) -> None:
     (made,) = repository.listing(repo).backups
-    assert made.source_apparent == parse_size("10G")
     assert made.data_bytes <= meta.read_meta(source.database_dir).used < parse_size("20M")
     stored = repo / made.id / made.file
     assert stored.stat().st_size < made.stored_bytes < made.data_bytes / 2

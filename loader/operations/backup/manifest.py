@@ -69,8 +69,6 @@ class Backup:
     page_size: Count
     map_size: Count
     machine: str  # word size and byte order: LMDB files are not portable between machines that differ in these
-    source_apparent: Count
-    source_allocated: Count
     data_bytes: Count
     stored_bytes: Count  # bytes that this backup added for its data; pages shared with earlier backups do not count
     files: tuple[StoredFile, ...]  # the files in the backup's own directory

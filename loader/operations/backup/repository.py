@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import shlex
+import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -317,16 +318,19 @@ def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> 
     return Listing(tuple(every[:past]), broken, tuple(every[past:]))
 
 
-def newest(repo: Where) -> Backup | None:
-    """Returns the newest backup of any suffix, even if it is dated later than now."""
-    return next(reversed(listing(repo).every), None)
-
-
 def follows(repo: Where, when: datetime.datetime) -> str:
-    """Returns `follows` for a new manifest: a second after the newest backup if that is dated after `when`, or ""."""
-    last = newest(repo)
+    """Returns `follows` for a new manifest: a second after the newest backup of any suffix if that is dated after
+    `when`, or "". Warns if the clock has gone back."""
+    last = next(reversed(listing(repo).every), None)
     if last is None or last.order <= when:
         return ""
+    if last.when > when + (SKEW if last.host != socket.gethostname() else datetime.timedelta(0)):
+        log.warning(
+            "the clock has gone back, or was wrong: backup %s is dated %s, later than now. The new backup counts as "
+            "the later one",
+            last.id,
+            last.made,
+        )
     return (last.order + datetime.timedelta(seconds=1)).isoformat()
 
 

@@ -24,18 +24,18 @@ from typing import Annotated
 import msgspec
 import zstandard
 
-from loader import dn, plain, resources, units
+from loader import dn, plain, resources
 from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
-from loader.mdb import contents, copy, meta, readers, snapshot
+from loader.mdb import contents, meta, snapshot
 from loader.mdb.copy import paged
 from loader.mdb.snapshot import AccessLog, CopyableSnapshot
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
 from loader.operations.backup.pack import PACKING, Packing, PreviousBackup, StoredPages
 from loader.operations.backup.repository import KEEP_ALL, EveryDatabase, Policy, RepoOption, Repository
-from loader.operations.clone import OLD_READER, require_source
+from loader.operations.clone import require_source
 from loader.piped import piped
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint, report_of
@@ -44,7 +44,7 @@ from loader.server import configuration
 from loader.sources import mdb, sampling
 from loader.sources.mdb import Exported, Part
 from loader.sources.sampling import SampleSize
-from loader.storage import files, held, holders
+from loader.storage import files, held
 
 log = logging.getLogger(__name__)
 _READ = 256 << 10  # bytes of LDIF per read
@@ -183,8 +183,6 @@ class _Member:
         directory = self.origin.directory
         outline = contents.summarise(directory, self.origin.suffix)
         suffix = _only_suffix(directory, outline) if self.origin.suffix is None else self.origin.suffix
-        sizes = copy.Sizes.of(meta.data_file(directory))
-        _warn_of_old_reader(directory)
         self.facts = {
             "id": repository.new_id(self.repo.path, when, suffix, taken),
             "made": when.isoformat(),
@@ -193,8 +191,6 @@ class _Member:
             "entries": outline.entries,
             "context_csns": tuple(outline.context_csns),
             "newest_csns": tuple(outline.newest_csns),
-            "source_apparent": sizes.apparent,
-            "source_allocated": sizes.allocated,
         }
 
     @cached_property
@@ -293,18 +289,6 @@ def _only_suffix(directory: Path, outline: contents.DatabaseSummary) -> str:
     raise NoSuchSuffix(config=directory, suffix="(say which with -b)", known=known)
 
 
-def _warn_of_old_reader(source: Path) -> None:
-    """Logs a warning if a live reader is far behind. `contents.summarise` has already freed slots of dead readers."""
-    lag = readers.oldest_lag(source) if holders.holder(source) is not None else 0
-    if lag > OLD_READER:
-        log.warning(
-            "%s: a reader is %s transactions behind, so that freed pages wait and the file grows (mdb_stat -r shows "
-            "which)",
-            plain.with_operator_paths(str(source)),
-            units.number(lag),
-        )
-
-
 # --- the steps ------------------------------------------------------------------------------------
 
 
@@ -340,7 +324,6 @@ def _take(
 def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> None:
     when, ids = repository.now(), set[str]()
     follows = repository.follows(repo, when)
-    _warn_of_clock(repo, when)
     for member in members:
         member.look(when, follows, ids)
         ids.add(str(member.facts["id"]))
@@ -361,20 +344,6 @@ def _predicted(options: BackupOptions, repo: Repository, members: Sequence[_Memb
     if files.free_bytes(repo.path) < needed + packing.keep_free:
         needed = sum(pack.predicted(directory, packing.level, exact=True) for directory in directories)
     return needed
-
-
-def _warn_of_clock(repo: Repository, when: datetime.datetime) -> None:
-    newest = repository.newest(repo)
-    if newest is None:
-        return
-    skew = repository.SKEW if newest.host != socket.gethostname() else datetime.timedelta(0)
-    if newest.when > when + skew:
-        log.warning(
-            "the clock has gone back, or was wrong: backup %s is dated %s, later than now. The new backup counts as "
-            "the later one",
-            newest.id,
-            newest.made,
-        )
 
 
 def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter) -> None:

@@ -136,8 +136,6 @@ class Backup(Target):
             "page_size": 4096,
             "map_size": 1 << 30,
             "machine": machine(),
-            "source_apparent": 4096,
-            "source_allocated": 4096,
             "data_bytes": 4096,
             "stored_bytes": 8192,
             "files": files,
