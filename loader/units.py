@@ -29,17 +29,6 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2].lower()]
 
 
-def parse_moment(text: str) -> datetime.datetime:
-    """Parses ISO 8601 with a time of day; without offset or Z in this host's time zone. Raises UsageProblem."""
-    try:
-        found = datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip()))
-    except ValueError:
-        found = None
-    if found is None or ":" not in text:
-        raise UsageProblem(reason=f"not a time: {text!r} (write 2026-11-25T03:00, or 2026-11-25T02:00Z)")
-    return found.astimezone()
-
-
 def size(count: float) -> str:
     """Formats bytes: 1536 -> "1.5 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):

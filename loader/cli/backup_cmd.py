@@ -22,10 +22,10 @@ from loader.errors import LoaderError, UsageProblem
 from loader.operations.backup import check as checking
 from loader.operations.backup import manifest, repository
 from loader.operations.backup.check import Check, Limits
-from loader.operations.backup.manifest import Backup, Proofs, Verification
+from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
 from loader.operations.backup.pack import Packing
 from loader.operations.backup.repository import Policy, RepoOption, WhichBackup
-from loader.operations.backup.run import ROLES, BackupOptions, has_role, is_this_host, run
+from loader.operations.backup.run import BackupOptions, is_this_host, run
 
 
 class _Commands(Lazy):
@@ -75,7 +75,7 @@ def init_command(repo: RepoOption, as_json: Json) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions:
-    """The hosts and roles for which a backup is taken, its kind, and its recipients."""
+    """The hosts on which a backup is taken, its kind, and its recipients."""
 
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
     kind: Annotated[
@@ -86,12 +86,6 @@ class _Conditions:
     hosts: Annotated[
         tuple[str, ...], "--only-on HOST", "Do nothing on any other host; may be given several times."
     ] = ()
-    role: Annotated[
-        str | None,
-        "--only-role",
-        Choice(ROLES),
-        "Do nothing where the database is none: a consumer has syncrepl, a provider has syncprov.",
-    ] = None
     recipients: Annotated[
         tuple[str, ...],
         "--recipient KEY",
@@ -104,17 +98,6 @@ class _Conditions:
         "The same for the keys in a file, one on each line, as age takes them; may be given several times.",
     ] = ()
     scratch: Meanwhile = None
-
-    def reason_for_none(self, options: BackupOptions) -> str:
-        """Returns why no backup is taken on this host; empty if one is to be taken."""
-        if self.hosts and not is_this_host(self.hosts):
-            return f"this host is not {' or '.join(self.hosts)}"
-        if self.role is None:
-            return ""
-        if options.config_path is None:
-            raise UsageProblem(reason="--only-role asks the configuration: give --config")
-        is_its = has_role(options.config_path, options.suffix, options.every, self.role)
-        return "" if is_its else f"the database is no {self.role}"
 
     def require_fitting(self, options: BackupOptions) -> None:
         """Raises UsageProblem if options exclude each other."""
@@ -160,10 +143,9 @@ def run_command(
     reports = sys.stdout.isatty() or log.verbosity() > 0
     if shown.progress_mode == "auto" and not reports:
         shown = dataclasses.replace(shown, progress_mode="none")
-    reason = conditions.reason_for_none(options)
-    if reason:
+    if conditions.hosts and not is_this_host(conditions.hosts):
         if reports:
-            show_facts({"backup": f"none: {reason}"})
+            show_facts({"backup": f"none: this host is not {' or '.join(conditions.hosts)}"})
         return
     conditions.require_fitting(options)
     keys = age.recipients(conditions.recipients, conditions.recipients_files)
@@ -177,7 +159,11 @@ def run_command(
             show_json(dataclasses.asdict(backup))
         elif reports:
             for member in repository.members(repo, backup):
-                show_facts(_run_lines(member))
+                facts = _facts(member, Proofs())
+                show_facts({name: facts[name] for name in _REPORT})
+
+
+_REPORT = ("backup", "suffix", "entries", "data / stored", "took", "newest change")
 
 
 def require_one(*options: tuple[str, object]) -> None:
@@ -191,18 +177,6 @@ def require_alone(every: bool, *others: tuple[str, object]) -> None:
             raise UsageProblem(reason=f"--all-databases and {name} exclude each other")
 
 
-def _run_lines(backup: Backup) -> dict[str, object]:
-    return {
-        "backup": backup.id,
-        "suffix": backup.suffix,
-        "entries": units.number(backup.entries),
-        "data / stored": f"{units.size(backup.data_bytes)} / {units.size(backup.stored_bytes)}",
-        "took": units.duration(backup.seconds),
-        "newest change": _newest(backup),
-        **_share_of_full(backup),
-    }
-
-
 def _kind(backup: Backup) -> str:
     """Returns "mdb" or "ldif", with "incremental" and "encrypted" where they apply."""
     words = [manifest.LDIF if backup.is_ldif else manifest.MDB]
@@ -213,14 +187,6 @@ def _kind(backup: Backup) -> str:
 def _newest(backup: Backup) -> str:
     """Returns the time of the newest CSN; full CSNs are long, and are in --json."""
     return max((csn[:14] + "Z" for csn in backup.newest_csns), default="-")
-
-
-def _share_of_full(backup: Backup) -> dict[str, object]:
-    """Returns the bytes that an incremental backup stored, as a share of a full backup."""
-    if not backup.incremental:
-        return {}
-    full = backup.full_bytes
-    return {"stored, of a full": f"{100 * backup.stored_bytes / full:.1f} % of {units.size(full)}"}
 
 
 # --- list, show -------------------------------------------------------------------------------------
@@ -294,27 +260,25 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
     \b
       ditseed backup show latest -R /srv/backup
     """
-    which = backup.which
     with repository.at(repo) as opened:
-        found = repository.find(opened, which, suffix)
-        proofs = repository.proofs(opened, found)
+        chosen = repository.find(opened, backup, suffix)
+        proofs = repository.proofs(opened, chosen)
     if as_json:
-        show_json({"backup": dataclasses.asdict(found), **dataclasses.asdict(proofs)})
+        show_json({"backup": dataclasses.asdict(chosen), **dataclasses.asdict(proofs)})
     else:
-        show_facts(_facts(found, proofs))
+        show_facts(_facts(chosen, proofs))
 
 
 def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
-    made = f"{backup.made} on {backup.host}, in {units.duration(backup.seconds)}, ditseed {backup.ditseed}"
     return {
         "backup": backup.id,
         "suffix": backup.suffix,
-        "made": made,
+        "made": f"{backup.made} on {backup.host}, ditseed {backup.ditseed}",
+        "took": units.duration(backup.seconds),
         "source": backup.source,
         "entries": units.number(backup.entries),
         "contextCSN": " ".join(backup.context_csns) or "none stored",
-        "newest change": " ".join(backup.newest_csns) or "-",
-        "source shown / on disk": f"{units.size(backup.source_apparent)} / {units.size(backup.source_allocated)}",
+        "newest change": _newest(backup),
         "data / stored": f"{units.size(backup.data_bytes)} / {units.size(backup.stored_bytes)}",
         "kind": _kind(backup),
         "transaction": backup.txnid,
@@ -323,30 +287,23 @@ def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
         "of the same moment": " ".join(name for name in backup.members if name != backup.id) or "none",
         "configuration": backup.config_file if backup.with_config else "not part of it",
         **({"encrypted for": ", ".join(backup.recipients)} if backup.is_encrypted else {}),
-        "verified": _verified(proofs),
-        "drilled": _drilled(proofs),
-        **_share_of_full(backup),
+        "verified": _proof(proofs.verification),
+        "drilled": _proof(proofs.drill),
     }
 
 
-def _verified(proofs: Proofs) -> str:
-    proof = proofs.verification
+def _proof(proof: Verification | Drill | None) -> str:
     if proof is None:
         return "never"
-    age = units.duration(repository.age_of(proof))
-    return f"{age} ago, {part_read(proof)}, level {proof.level}: {proof.problem or 'good'}"
+    if isinstance(proof, Verification):
+        details = f"{part_read(proof)}, level {proof.level}"
+    else:
+        details = f"restored in {units.duration(proof.restore_seconds)}"
+    return f"{units.duration(repository.age_of(proof))} ago, {details}: {proof.problem or 'good'}"
 
 
 def part_read(proof: Verification) -> str:
     return f"{units.size(proof.read)} of {units.size(proof.stored)} read"
-
-
-def _drilled(proofs: Proofs) -> str:
-    proof = proofs.drill
-    if proof is None:
-        return "never"
-    age, took = units.duration(repository.age_of(proof)), units.duration(proof.restore_seconds)
-    return f"{age} ago, restored in {took}: {proof.problem or 'good'}"
 
 
 # --- check, prune -----------------------------------------------------------------------------------

@@ -47,9 +47,9 @@ def restore_command(
     if not options.replace:
         refuse_given(("discard",), "--replace")
     require_alone(options.every, ("-b", options.suffix), ("--target", options.target))
-    which, progress = backup.which, shown.progress
+    progress = shown.progress
     with repository.at(options.repo, progress, scratch) as repo:
-        options = dataclasses.replace(options, repo=repo, which=which)
+        options = dataclasses.replace(options, repo=repo, which=backup)
         reports: Sequence[RestorePlan | RestoreReport] = (
             restore.plan(options) if dry_run else restore.restore(options, progress)
         )
@@ -120,9 +120,9 @@ def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> i
     A backup that was taken without a configuration (--from):
       ditseed backup drill latest -R /srv/backup --config /etc/ldap/slapd.d
     """
-    which, progress = backup.which, shown.progress
+    progress = shown.progress
     with repository.at(options.repo, progress, options.scratch) as repo:
-        proofs = drill(dataclasses.replace(options, repo=repo, which=which), progress)
+        proofs = drill(dataclasses.replace(options, repo=repo, which=backup), progress)
     if shown.as_json:
         facts = [dataclasses.asdict(proof) for proof in proofs]
         show_json({"drills": facts} if len(facts) > 1 else facts[0])
@@ -148,18 +148,17 @@ def _drilled(proof: Drill) -> dict[str, object]:
 def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode: ProgressMode = "auto") -> None:
     """Write entries of a backup to standard output, as LDIF that ldapadd takes.
 
-    For the wrong delete at night: the server goes on running. A filter is evaluated by slapcat with the
-    configuration in the backup.
+    For the wrong delete at night: the server goes on running.
 
     \b
       ditseed backup extract latest -R /srv/backup --dn ou=sales,dc=example,dc=com > sales.ldif
       ldapadd -H ldapi:/// -Y EXTERNAL -f sales.ldif
-    Single entries, wherever they are:
-      ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
+    Whatever is missing below an entry that is still there (-c passes over entries that exist):
+      ditseed backup extract latest -R /srv/backup --dn dc=example,dc=com | ldapadd -c -H ldapi:/// -Y EXTERNAL
     """
     standard.reserve_output()
-    which, progress = backup.which, progress_of(progress_mode)
+    progress = progress_of(progress_mode)
     with repository.at(options.repo, progress, options.scratch) as repo:
-        entries = extract(dataclasses.replace(options, repo=repo, which=which), progress)
+        entries = extract(dataclasses.replace(options, repo=repo, which=backup), progress)
     if log.verbosity() >= 0:
         tell(f"extracted: {units.number(entries)} entries")

@@ -15,15 +15,15 @@ import errno
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
-from loader import _native, resources, units
-from loader._native import Counters, PageBlock, PageBlocks, Seen
+from loader import _native, units
+from loader._native import Counters, KnownPages, PageBlock, PageBlocks, PagePacks, Seen
 from loader.errors import FULL, BackupDamaged, NoReflink, NoSpace, StreamBroken, StreamRefused, SystemFailed
 from loader.ldif import with_counters
 from loader.mdb import meta
@@ -33,7 +33,7 @@ from loader.progress import Meter
 from loader.storage import files
 from loader.storage.held import private
 
-__all__ = ["PageBlock", "PageBlocks", "Seen"]
+__all__ = ["KnownPages", "PageBlock", "PageBlocks", "PagePacks", "Seen"]
 
 PARTIAL = meta.DATA + ".partial"
 JOURNAL = PARTIAL + ".have"  # records how much of a stream has been received
@@ -293,15 +293,12 @@ def _explained(source: Path, target: Path) -> Iterator[None]:
 
 class PageStream:
     """A compacted snapshot in pieces, to be read once and to the end. `head`: both meta pages, set only when the last
-    piece has been read. `entries`: number of entries in the snapshot."""
+    piece has been read. `entries`: number of entries in the snapshot. `size`: bytes read so far."""
 
-    def __init__(self, blocks: PageBlocks, head: Future[bytes], held: Snapshot) -> None:
+    def __init__(self, blocks: PageBlocks, head: Future[bytes], image: Snapshot) -> None:
         self._blocks, self._head = blocks, head
-        self.facts = held.facts
-        self.head_bytes = 2 * held.facts.page_size
-        self.entries = held.entries()
-        self.head = b""
-        self.size = self.head_bytes
+        self.facts, self.entries = image.facts, image.entries()
+        self.head, self.size = b"", 2 * image.facts.page_size
 
     def pieces(self) -> Iterator[PageBlock]:
         """Yields all pages except the two meta pages. Raises MdbDamaged."""
@@ -312,130 +309,31 @@ class PageStream:
 
 
 @contextmanager
-def paged(held: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
+def paged(image: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
     """Yields a snapshot in pieces of `size` bytes, a multiple of 64 KiB: without free pages, in key order, and checked
     while it is read. `meter` counts the reading. Raises MdbDamaged."""
     blocks = PageBlocks(size)
 
-    def make() -> bytes:
-        with _counted(meter, held.path) as counters:
-            return _native.compact_in_pieces(held.path, blocks, held.page, counters)
+    def compact_in_pieces() -> bytes:
+        with _counted(meter, image.path) as counters:
+            return _native.compact_in_pieces(image.path, blocks, image.page, counters)
 
-    with beside(make, blocks.close, "compact") as head:
-        yield PageStream(blocks, head, held)
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Consecutive pages of a backup. `runs`: which pages of which packs they are. `own`: number of the backup's own
-    pack. `before`: number of pages of the own pack that earlier segments use."""
-
-    runs: bytes
-    pages: int
-    own: int
-    before: int
-
-
-@dataclass(frozen=True)
-class PackFile:
-    """One pack. `name`: its path in error messages. `index`: the index entries of its frames, already verified."""
-
-    number: int
-    path: Path
-    name: Path
-    index: bytes
-
-
-@dataclass(frozen=True)
-class Sifted:
-    """Consecutive pages after deduplication. `runs`: where the pages are. `frames`: the new pages, compressed.
-    `entries`: index entries of these frames. `fresh`: number of new pages. `xxh3`: of all pages, 32 hex digits."""
-
-    runs: bytes
-    frames: bytes
-    entries: bytes
-    fresh: int
-    xxh3: str
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The pages of one snapshot. `page_size`: bytes. `transaction`: the ID in every page header, in format 3."""
-
-    page_size: int
-    transaction: int | None
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A whole backup. `head`: both meta pages. `segments`: all other pages. `sums`: the XXH3 of each segment."""
-
-    head: bytes
-    segments: Sequence[Segment]
-    sums: Sequence[str]
-
-
-class Packs:
-    """The packs that a backup needs."""
-
-    def __init__(self, files: Sequence[PackFile], shape: Shape) -> None:
-        given = [(one.number, one.path, one.name, one.index) for one in files]
-        with _explained_packs(files[0].name.parent if files else Path()):
-            self.native = _native.PagePacks(given, shape.page_size, shape.transaction)
-
-    def restore(self, stored: Stored, out: BinaryIO, place: Path, meter: Meter) -> None:
-        """Writes the backup to the empty file `out`, with holes instead of zeros. Raises BackupDamaged, which names
-        `place` if no pack is to blame, and OSError for errors of `out`."""
-        own = stored.segments[0].own if stored.segments else 0
-        pieces = [
-            (_fields(one), bytes.fromhex(digest)) for one, digest in zip(stored.segments, stored.sums, strict=True)
-        ]
-        threads, fd = resources.processors(), out.fileno()
-        with with_counters(meter) as counters, _explained_packs(place):
-            self.native.restore(stored.head, pieces, own, fd, threads, counters)
-
-
-class Known:
-    """The pages of an earlier backup; each takes about 60 bytes of memory."""
-
-    def __init__(self, native: _native.KnownPages | None = None) -> None:
-        self._native = native or _native.KnownPages(None, (), 0, again=0)
-
-    @classmethod
-    def of(cls, packs: Packs, segments: Sequence[Segment], again: int) -> Known:
-        """Knows the pages of `segments`, except up to `again` of the least used frames. Raises BackupDamaged."""
-        own = segments[0].own if segments else 0
-        with _explained_packs(Path()):
-            fields = [_fields(one) for one in segments]
-            return cls(_native.KnownPages(packs.native, fields, own, again=again))
-
-    def sift(self, data: PageBlock, first: int, own: int, shape: Shape, level: int) -> Sifted:
-        """Deduplicates the whole pages in `data`. `first`: number of the first page. `own`: pack for the new pages."""
-        with _explained_packs(Path()):
-            (runs, frames, entries, xxh3), fresh = self._native.sift(
-                data, first, own, page_size=shape.page_size, transaction=shape.transaction, level=level
-            )
-        return Sifted(runs, frames, entries, fresh, xxh3.hex())
-
-    def used(self) -> dict[int, int]:
-        """Returns for each pack the number of pages reused, or used as the base of a page stored as a difference."""
-        return dict(self._native.used())
-
-
-def _fields(segment: Segment) -> tuple[bytes, int, int]:
-    return segment.runs, segment.before, segment.pages
+    with beside(compact_in_pieces, blocks.close, "compact") as head:
+        yield PageStream(blocks, head, image)
 
 
 @contextmanager
-def _explained_packs(place: Path) -> Iterator[None]:
+def explained_packs(path: Path) -> Iterator[None]:
+    """Translates errors of PagePacks and KnownPages: BackupDamaged names `path` if no pack is to blame; OSError if a
+    file of the caller cannot be written."""
     try:
         yield
     except _native.NativeError as error:
         if error.code in ("cancelled", "internal"):
             raise
-        path = Path(error.path) if error.path is not None else place
         if error.errno is not None and error.path is None:
-            raise OSError(error.errno, error.message) from error  # the error concerns a file of the caller
+            raise OSError(error.errno, error.message) from error
+        culprit = path if error.path is None else Path(error.path)
         if error.errno is not None:
-            raise meta.system_error(error.errno, path) from error
-        raise BackupDamaged(path=path, reason=error.message) from error
+            raise meta.system_error(error.errno, culprit) from error
+        raise BackupDamaged(path=culprit, reason=error.message) from error

@@ -170,8 +170,8 @@ class World:
             self.found_bad(one)
 
     def found_bad(self, one: Backup) -> None:
-        found = Verification(one.id, self.now.isoformat(), "here", "stored", 0, 0, 0.0, "is bad")
-        repository.keep(self.repo, found)
+        record = Verification(backup=one.id, made=self.now.isoformat(), level="stored", problem="is bad")
+        repository.keep(self.repo, record)
 
     def clock(self) -> None:
         self.now += datetime.timedelta(hours=self.chance.choice(STEPS))

@@ -14,7 +14,7 @@ from loader import dn, plain, units
 from loader.declared import Duration, Share
 from loader.errors import LoaderError, of_system
 from loader.operations.backup import repository
-from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
+from loader.operations.backup.manifest import Backup, Proof
 from loader.operations.backup.repository import Listing, Where
 from loader.operations.monitoring import Status
 
@@ -111,29 +111,33 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
         return Check(Status.CRITICAL, reason, len(backups), None, None, limits)
     sets = repository.sets(backups)
     latest = sets[-1] if suffix is None else backups[-1:]
-    age = max(0.0, (repository.now() - latest[0].when).total_seconds())
+    newest = latest[0]
+    age = max(0.0, (repository.now() - newest.when).total_seconds())
     proofs = {backup.id: repository.proofs(repo, backup) for backup in backups}
     verified = _youngest(proof.verification for proof in proofs.values())
     drilled = _youngest(proof.drill for proof in proofs.values())
-    problem = repository.problem(repo, latest[0])
+    damaged = [name for name, proof in proofs.items() if proof.is_bad]
+    damaged_latest = [backup.id for backup in latest if backup.id in damaged]
+    problem = repository.problem(repo, newest)
     older = [repository.problem(repo, group[0], read=False) for group in sets[:-1]]
     count = [problem, *older].count(None)
     broken = [*listing.broken, *filter(None, older)]
-    if problem:
-        status, reason = Status.CRITICAL, f"the latest, {latest[0].id}, cannot be restored: {problem}"
-    elif age > limits.max_age:
-        status, reason = Status.CRITICAL, f"the latest, {latest[0].id}, is {units.duration(age)} old"
-    else:
-        warning = _warning(backups, latest, (count, age), broken, limits)
-        status, reason = (Status.WARNING, warning) if warning else (Status.OK, _praise(latest, age))
-        worse = _unproven(
-            proofs, latest, {"verified": (verified, limits.verify_age), "drilled": (drilled, limits.drill_age)}
-        )
-        if worse is not None and worse[0] == status:
-            reason = f"{reason}; {worse[1]}"
-        elif worse is not None:
-            status, reason = worse
-    return Check(status, reason, count, age, latest[0], limits, verified, drilled, tuple(latest))
+    old, at_least = units.duration(age), limits.min_count
+    findings = (
+        (Status.CRITICAL, problem and f"the latest, {newest.id}, cannot be restored: {problem}"),
+        (Status.CRITICAL, age > limits.max_age and f"the latest, {newest.id}, is {old} old"),
+        (Status.CRITICAL, damaged_latest and f"the latest, {damaged_latest[0]}, was found damaged"),
+        (Status.WARNING, count < at_least and f"{count} of at least {at_least} backups, the latest {old} old"),
+        *((Status.WARNING, _shrunk(backups, backup, limits)) for backup in latest),
+        (Status.WARNING, broken and f"{len(broken)} older cannot be restored, the first: {broken[0]}"),
+        (Status.WARNING, newest.follows and f"the clock had gone back, or been wrong, when {newest.id} was made"),
+        (Status.WARNING, damaged and f"{damaged[-1]} was found damaged"),
+        (Status.WARNING, _unproven("verified", verified, limits.verify_age)),
+        (Status.WARNING, _unproven("drilled", drilled, limits.drill_age)),
+    )
+    status = max((status for status, reason in findings if reason), default=Status.OK)
+    reason = "; ".join(str(reason) for worst, reason in findings if reason and worst is status)
+    return Check(status, reason or _praise(latest, age), count, age, newest, limits, verified, drilled, tuple(latest))
 
 
 def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
@@ -149,29 +153,8 @@ def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
     return ""
 
 
-def _youngest(records: Iterable[Verification | Drill | None]) -> float | None:
+def _youngest(records: Iterable[Proof | None]) -> float | None:
     return min((repository.age_of(record) for record in records if record is not None and record.is_good), default=None)
-
-
-def _warning(
-    backups: Sequence[Backup],
-    latest: Sequence[Backup],
-    counted: tuple[int, float],
-    broken: Sequence[LoaderError],
-    limits: Limits,
-) -> str:
-    """Returns the first warning or "". `counted`: number, age of the latest. `broken`: errors of older backups."""
-    count, age = counted
-    if count < limits.min_count:
-        return f"{count} of at least {limits.min_count} backups, the latest {units.duration(age)} old"
-    for backup in latest:
-        if shrunk := _shrunk(backups, backup, limits):
-            return shrunk
-    if broken:
-        return f"{len(broken)} older cannot be restored, the first: {broken[0]}"
-    if latest[0].follows:
-        return f"the clock had gone back, or been wrong, when {latest[0].id} was made"
-    return ""
 
 
 def _praise(latest: Sequence[Backup], age: float) -> str:
@@ -191,21 +174,11 @@ def _shrunk(backups: Sequence[Backup], latest: Backup, limits: Limits) -> str:
     return f"the latest, {latest.id}, has fewer entries ({has}) than those before it ({had})"
 
 
-def _unproven(
-    proofs: Mapping[str, Proofs], latest: Sequence[Backup], ages: Mapping[str, tuple[float | None, float | None]]
-) -> tuple[Status, str] | None:
-    """Returns status and reason for damaged backups or outdated proofs. `ages`: age and limit by kind of proof."""
-    damaged = [name for name, proof in proofs.items() if proof.is_bad]
-    for backup in latest:
-        if backup.id in damaged:
-            return Status.CRITICAL, f"the latest, {backup.id}, was found damaged"
-    if damaged:
-        return Status.WARNING, f"{damaged[-1]} was found damaged"
-    for what, (age, limit) in ages.items():
-        if limit and (age is None or age > limit):
-            since = "was ever" if age is None else f"was for {units.duration(age)}"
-            return Status.WARNING, f"no backup {since} {what}"
-    return None
+def _unproven(kind: str, age: float | None, limit: float | None) -> str:
+    """Returns a warning if the last verification or drill is older than `limit`, else ""."""
+    if not limit or (age is not None and age <= limit):
+        return ""
+    return f"no backup {'was ever' if age is None else f'was for {units.duration(age)}'} {kind}"
 
 
 # --- for Prometheus -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 into a scratch directory and searches it with a slapd of its own, to measure how long a restore takes and to check that
 the restored database is the one that was backed up. The drill does not touch this host's slapd: its own slapd listens
 on a socket that only its account can reach, and has one database and no syncrepl. An extract writes entries of a backup
-as LDIF for ldapadd: a subtree, or the matches of a filter.
+as LDIF for ldapadd.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Annotated
 from click import Choice
 
 from loader import csn, ldif, overlays, resources, schema, standard, units
-from loader.child import Child
 from loader.common_options import OptionalConfig, Scratch, Suffix
 from loader.config import Database
 from loader.declared import Share
@@ -48,7 +47,7 @@ from loader.operations.add import PROTECTED
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import Backup, Drill, Verification
 from loader.operations.backup.pack import Compared
-from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Repository, Which
+from loader.operations.backup.repository import LATEST, IdentityFiles, RepoOption, Repository
 from loader.operations.backup.restore import Contents
 from loader.operations.publish import checked, require_readable_format
 from loader.progress import Meter, Progress
@@ -57,8 +56,7 @@ from loader.server import configuration, private, tools
 from loader.server.session import Session
 from loader.sources import mdb
 from loader.sources.mdb import Part
-from loader.storage import files, held, temporary
-from loader.storage.files import Owner
+from loader.storage import files, temporary
 
 log = logging.getLogger(__name__)
 STORED, MANIFEST = "stored", "manifest"  # levels of a verification, in addition to those of `ditseed verify`
@@ -117,14 +115,10 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
             for backup in backups:
                 pack.unlocked(repo.path / backup.id, backup, options.identities)
         verified = [_verified(options, repo, backup, compared, progress) for backup in backups]
-    return [*verified, *(_verification(repository.name_of(error), MANIFEST, str(error)) for error in broken)]
-
-
-def _verification(
-    backup: str, level: str, problem: str, read: int = 0, stored: int = 0, seconds: float = 0.0
-) -> Verification:
-    made = repository.now().isoformat()
-    return Verification(backup, made, repository.host(), level, read, stored, round(seconds, 3), problem)
+    unreadable = (
+        Verification(backup=repository.name_of(error), level=MANIFEST, problem=str(error)) for error in broken
+    )
+    return [*verified, *unreadable]
 
 
 def _verified(
@@ -144,15 +138,21 @@ def _verified(
             _check_database(options, Contents.of(repo.path, backup, options.identities), progress)
     except (BackupDamaged, MdbDamaged, NoSuchPath) as error:
         problem = str(error)
-    level, seconds = options.level or STORED, time.monotonic() - started
-    return repository.keep(repo, _verification(backup.id, level, problem, read, backup.needed_bytes, seconds))
+    record = Verification(
+        backup=backup.id,
+        problem=problem,
+        level=options.level or STORED,
+        read=read,
+        stored=backup.needed_bytes,
+        seconds=round(time.monotonic() - started, 3),
+    )
+    return repository.keep(repo, record)
 
 
 def _check_database(options: VerifyOptions, contents: Contents, progress: Progress) -> None:
     scratch, backup = options.scratch or Path(tempfile.gettempdir()), contents.backup
-    files.require_space(scratch, backup.room)
-    with held.scratch(scratch, "ditseed-verify-") as directory, files.explained(scratch):
-        partial = directory.path / copy.PARTIAL
+    with _scratch("verify", scratch, backup) as directory:
+        partial = directory / copy.PARTIAL
         contents.put(partial, progress, f"unpack {backup.id}")
         verified = checked(partial, options.level, progress)
     if verified.entries not in (None, backup.entries):
@@ -169,7 +169,7 @@ class DrillOptions:
     account for slapd; None: the owner of the database on this host, else nobody. `identities`: key files."""
 
     repo: RepoOption
-    which: Which = LATEST
+    which: str = LATEST
     suffix: Suffix = None
     config_path: OptionalConfig = None
     scratch: Annotated[Scratch, "Directory in which the backup is restored for the drill (default: /tmp)."] = None
@@ -193,18 +193,14 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
 
 def _drilled(options: DrillOptions, repo: Repository, backup: Backup, progress: Progress) -> Drill:
     contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-    problem = repository.problem(repo, backup, False, repository.is_named(options.which))
+    problem = repository.problem(repo, backup, False, options.which != LATEST)
     if problem is None:
         try:
             repo.bring(backup)
             return _tried(options, contents, progress)
         except BackupDamaged as error:
             problem = error
-    return _drill(backup, str(problem))
-
-
-def _drill(backup: Backup, problem: str) -> Drill:
-    return Drill(backup.id, repository.now().isoformat(), repository.host(), problem=problem)
+    return Drill(backup=backup.id, problem=str(problem))
 
 
 def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
@@ -235,7 +231,7 @@ def _tried(options: DrillOptions, contents: Contents, progress: Progress) -> Dri
                     with progress.step("search", backup.entries) as meter:
                         result = _searched(session, backup, database, options.lookups, is_indexed, meter)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
-            return _drill(backup, str(error))
+            return Drill(backup=backup.id, problem=str(error))
     # slapd reports no contextCSN if the database has no suffix entry, as in a new database.
     csns = result.context_csns or tuple(csns)
     lost = _lost(backup.context_csns, csns)
@@ -263,8 +259,9 @@ def _searched(
     if count != backup.entries:
         shown, wanted = units.number(count), units.number(backup.entries)
         problems.append(f"slapd shows {shown} entries, the manifest says {wanted}")
-    return dataclasses.replace(
-        _drill(backup, "; ".join(problems[:3])),
+    return Drill(
+        backup=backup.id,
+        problem="; ".join(problems[:3]),
         search_seconds=round(meter.seconds, 3),
         entries=count,
         lookups=len(sample),
@@ -315,14 +312,12 @@ def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """Exactly one of `dn` (base of a subtree) and `where` (an LDAP filter) selects the entries.
-    `config_path`: configuration to use instead of the backup's own. `identities`: key files."""
+    """`config_path`: configuration to use instead of the backup's own. `identities`: key files."""
 
     repo: RepoOption
-    which: Which = LATEST
+    dn: Annotated[str, "--dn DN", "The entry DN, and all entries below it."]
+    which: str = LATEST
     suffix: Suffix = None
-    dn: Annotated[str | None, "--dn DN", "The entry DN, and all entries below it."] = None
-    where: Annotated[str | None, "--filter FILTER", "The entries that an LDAP filter matches."] = None
     keep_operational: Annotated[
         bool, "Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax."
     ] = False
@@ -333,41 +328,30 @@ class ExtractOptions:
 
 def extract(options: ExtractOptions, progress: Progress) -> int:
     """Writes the entries to standard output; returns their number. Raises NoEntry, NoSuchBackup, BackupDamaged."""
-    if (options.dn is None) == (options.where is None):
-        raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
     output, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
     with files.explained(repo.path):
         backup = repository.find(repo, options.which, options.suffix)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
         repo.bring(backup)
-    # The error names the repository, because the directory of the unpacked database is temporary.
-    missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     with _scratch("extract", top, backup) as directory, tempfile.TemporaryFile(dir=top) as extracted:
         contents.put(directory / "data" / meta.DATA, progress)
         with progress.step("extract") as meter, tempfile.TemporaryFile(dir=top) as source:
-            if options.where is not None:
-                _filter(options.where, contents, directory, source.fileno(), meter)
-            else:
-                part = Part(directory / "data", options.dn)
-                try:
-                    mdb.stream(part, source.fileno(), False, resources.processors(), meter)
-                except NoEntry as error:
-                    raise missing from error
+            part = Part(directory / "data", options.dn)
+            try:
+                mdb.stream(part, source.fileno(), False, resources.processors(), meter)
+            except NoEntry as error:
+                # Names the repository, because the directory of the unpacked database is temporary.
+                raise NoEntry(path=contents.directory, dn=options.dn) from error
             source.seek(0)
             left_out = [] if options.keep_operational else _left_out(contents)
+            target = Path(f"/proc/self/fd/{extracted.fileno()}")
             # A second meter, because the first has already counted these entries.
-            sharded = ldif.shard(source.fileno(), _path(extracted.fileno()), left_out, Meter("copy"), backup.id)
-        if not sharded.entries:
-            raise missing
+            sharded = ldif.shard(source.fileno(), target, left_out, Meter("copy"), backup.id)
         extracted.seek(0)
         with os.fdopen(output, "wb", closefd=False) as out:
             shutil.copyfileobj(extracted, out)
     return sharded.entries
-
-
-def _path(descriptor: int) -> Path:
-    return Path(f"/proc/self/fd/{descriptor}")
 
 
 def _left_out(contents: Contents) -> list[str]:
@@ -381,23 +365,3 @@ def _left_out(contents: Contents) -> list[str]:
         except LoaderError as error:
             log.warning("not known which attributes of modules no client may set: %s", error)
     return sorted(names)
-
-
-def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
-    """Writes the matches with slapcat, which supports every filter that slapd does. The whole tree is searched, because
-    slapcat 2.5.13 crashes with -s. slapcat writes entries by entry ID, so an entry moved below a newer parent precedes
-    that parent: the output is sorted."""
-    config, suffix, top = contents.config(), contents.backup.suffix, directory.parent
-    database = config.database(suffix)
-    owner = tools.of_directories([database.directory] if database.directory else [])
-    settings = {"olcDbDirectory": [bytes(directory / "data")]}
-    options = ["-o", "ldif-wrap=no", "-b", suffix, "-a", where]
-    with private.configured(config, database, directory, settings) as home:
-        tools.change_owner(owner, directory)
-        account = owner or Owner(0, 0)
-        command = tools.server_tool_as(account.uid, account.gid, "slapcat", "-F", str(home), *options)
-        with tempfile.TemporaryFile(dir=top) as matches:
-            with Child(command, stdout=matches) as child:
-                child.check()
-            matches.seek(0)
-            ldif.parents_first(matches.fileno(), _path(target), top, meter, contents.backup.id)

@@ -18,8 +18,9 @@ import dataclasses
 import datetime
 import hashlib
 import re
+import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -68,11 +69,8 @@ class Backup:
     page_size: Count
     map_size: Count
     machine: str  # word size and byte order: LMDB files are not portable between machines that differ in these
-    source_apparent: Count
-    source_allocated: Count
     data_bytes: Count
     stored_bytes: Count  # bytes that this backup added for its data; pages shared with earlier backups do not count
-    full_bytes: Count  # estimated bytes of the data in a full backup
     files: tuple[StoredFile, ...]  # the files in the backup's own directory
     ditseed: str
     packs: tuple[StoredFile, ...] = ()  # the shared packs in PAGES
@@ -179,19 +177,17 @@ def _require_consistent(backup: Backup, name: str) -> None:
 # --- records --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Verification:
-    """The result of a verification. `read`: bytes compared with their checksums. `stored`: bytes of all files, shared
-    packs included. `level`: as for `ditseed verify`; "stored" if the database stayed packed. `problem`: empty if none.
-    """
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What both records have. `problem`: empty if none was found."""
 
     backup: Name
-    made: str
-    host: str
-    level: str
-    read: Count
-    stored: Count
-    seconds: Seconds
+    made: str = field(default_factory=lambda: now().isoformat())
+    host: str = field(default_factory=socket.gethostname)
     problem: str = ""
     seal: Seal = ""
     format: int = FORMAT
@@ -199,33 +195,34 @@ class Verification:
     @property
     def is_good(self) -> bool:
         return not self.problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification(Proof):
+    """The result of a verification. `read`: bytes compared with their checksums. `stored`: bytes of all files, shared
+    packs included. `level`: as for `ditseed verify`; "stored" if the database stayed packed."""
+
+    level: str
+    read: Count = 0
+    stored: Count = 0
+    seconds: Seconds = 0.0
 
     @property
     def is_whole(self) -> bool:
         return self.is_good and self.read >= self.stored
 
 
-@dataclass(frozen=True)
-class Drill:
+@dataclass(frozen=True, kw_only=True)
+class Drill(Proof):
     """The result of a drill. `restore_seconds`: time to restore the backup, until slapd could be started. `lookups`:
     number of entries that were looked up by DN and by entryUUID."""
 
-    backup: Name
-    made: str
-    host: str
     restore_seconds: Seconds = 0.0
     start_seconds: Seconds = 0.0
     search_seconds: Seconds = 0.0
     entries: Count = 0
     lookups: Count = 0
     context_csns: tuple[Csn, ...] = ()
-    problem: str = ""
-    seal: Seal = ""
-    format: int = FORMAT
-
-    @property
-    def is_good(self) -> bool:
-        return not self.problem
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ hardly used any more, and of the least used packs.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
 import struct
@@ -23,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeVar, cast
 
@@ -35,8 +36,9 @@ from loader import age, resources, units
 from loader.age import Identities, Recipients
 from loader.declared import Size
 from loader.errors import BackupDamaged, BackupEncrypted, FileUnsafe, NoSuchPath
-from loader.mdb import meta
-from loader.mdb.copy import Known, PackFile, Packs, PageBlock, PageStream, Segment, Shape, Sifted, Stored
+from loader.ldif import with_counters
+from loader.mdb import meta, readers
+from loader.mdb.copy import KnownPages, PageBlock, PagePacks, PageStream, explained_packs
 from loader.operations.backup.manifest import CHUNK, MAP, PACK, PAGES, Backup, StoredFile
 from loader.progress import Meter
 from loader.run.log import killpoint
@@ -126,16 +128,20 @@ def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
             time.sleep(max(0.0, started + size / rate - time.monotonic()))
 
 
-def predicted(source: Path, level: int, left_out: int = 0) -> int:
-    """Returns the expected compressed bytes of a data file, from a sample. `left_out`: bytes that are not packed."""
-    used = meta.read_meta(source).used
+def predicted(directory: Path, level: int, exact: bool) -> int:
+    """Returns the expected bytes of a backup of a database, from a sample. Without `exact`, free pages count too, which
+    saves reading the free list."""
+    page, free_pages = meta.read_meta(directory), 0
+    if exact:
+        page, freed = readers.free_list(directory)
+        free_pages = sum(freed.values())
     compressor, data, stored = zstandard.ZstdCompressor(level=level), 1, 1
-    with files.reading(source) as file:
+    with files.reading(meta.data_file(directory)) as file:
         for number in range(_SAMPLES):
-            piece = os.pread(file.fileno(), _SAMPLE, used * number // _SAMPLES)
+            piece = os.pread(file.fileno(), _SAMPLE, page.used * number // _SAMPLES)
             data += len(piece)
             stored += len(compressor.compress(piece))
-    return max(0, used - left_out) * stored // data
+    return max(0, page.used - free_pages * page.page_size) * stored // data
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -344,18 +350,13 @@ class PageMap:
     pieces: tuple[PagePiece, ...]
 
     @property
-    def shape(self) -> Shape:
-        return Shape(self.page_size, self.transaction)
-
-    @property
     def pages(self) -> int:
         return sum(piece.pages for piece in self.pieces)
 
-    def segments(self) -> Iterator[Segment]:
-        before = 0
-        for piece in self.pieces:
-            yield Segment(piece.runs, piece.pages, self.own, before)
-            before += piece.fresh
+    def segments(self) -> list[tuple[bytes, int, int]]:
+        """Returns for each piece its runs, the number of pages of the own pack that earlier pieces use, its pages."""
+        before = itertools.accumulate((piece.fresh for piece in self.pieces), initial=0)
+        return [(piece.runs, first, piece.pages) for piece, first in zip(self.pieces, before, strict=False)]
 
     def text(self) -> bytes:
         compressor = zstandard.ZstdCompressor(level=9, write_checksum=True)
@@ -397,29 +398,27 @@ def _require_consistent(page_map: PageMap, backup: Backup) -> None:
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """The previous backup, whose pages the new one shares. `own`: number of the new pack."""
+class PreviousBackup:
+    """The previous backup, whose pages the new one shares; by default none. `own`: number of the new pack."""
 
-    known: Known
+    known: KnownPages = field(default_factory=lambda: KnownPages(None, (), 0, again=0))
     uses: tuple[PackUse, ...] = ()
     packs: tuple[StoredFile, ...] = ()
     own: int = 0
 
 
-def nothing() -> Earlier:
-    return Earlier(Known())
-
-
-def earlier(repo: Path, backup: Backup) -> Earlier:
+def previous(repo: Path, backup: Backup) -> PreviousBackup:
     """Returns what the new backup can share with `backup`: nothing if `backup` is damaged."""
     try:
         page_map = read_map(repo / backup.id, backup)
         again = sum(use.used for use in page_map.packs) // _AGAIN
-        known = Known.of(_packs(repo, backup, page_map), tuple(page_map.segments()), again)
-        return Earlier(known, page_map.packs, backup.packs, page_map.own + 1)
+        packs = _packs(repo, backup, page_map)
+        with explained_packs(repo / backup.id):
+            known = KnownPages(packs, page_map.segments(), page_map.own, again=again)
+        return PreviousBackup(known, page_map.packs, backup.packs, page_map.own + 1)
     except BackupDamaged as error:
         log.warning("no pages are shared with %s, all are stored: %s", backup.id, error)
-        return nothing()
+        return PreviousBackup()
 
 
 @dataclass(frozen=True)
@@ -431,16 +430,11 @@ class StoredPages:
     own: StoredFile
     use: PackUse | None
     shared: tuple[StoredFile, ...]
-    full_bytes: int
 
     @property
     def packs(self) -> tuple[StoredFile, ...]:
         """All packs of an incremental backup, the new one last."""
         return self.shared if self.use is None else (*self.shared, replace(self.own, name=self.use.name))
-
-    @property
-    def stored_bytes(self) -> int:
-        return self.map.bytes + self.own.bytes
 
     def publish(self, repo: Path, directory: Path) -> None:
         """Moves the new pack into the directory of shared packs, or removes it if empty. The next run removes the pack
@@ -452,13 +446,12 @@ class StoredPages:
             shared.take(directory / PACK, self.use.name)
 
 
-def store(stream: PageStream, directory: Path, before: Earlier, packing: Packing, meter: Meter) -> StoredPages:
+def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: Packing, meter: Meter) -> StoredPages:
     """Writes a pack with the pages of a snapshot that the previous backup lacks, and the map, into a private directory.
     Raises NoSpace, MdbDamaged."""
-    facts = stream.facts
+    facts, pieces, index = stream.facts, list[PagePiece](), bytearray(_MAGIC)
     # In a compacted copy, pages have the transaction ID before that of the meta pages.
-    shape = Shape(facts.page_size, None if facts.format == 1 else max(0, facts.txnid - 1))
-    pieces, index = list[PagePiece](), bytearray(_MAGIC)
+    transaction = None if facts.format == 1 else max(0, facts.txnid - 1)
 
     def numbered() -> Iterator[tuple[int, PageBlock]]:
         first = _FIRST_PAGE
@@ -466,35 +459,35 @@ def store(stream: PageStream, directory: Path, before: Earlier, packing: Packing
             yield first, piece
             first += len(piece) // facts.page_size
 
-    def sift(task: tuple[int, PageBlock]) -> tuple[Sifted, int]:
+    def sift(task: tuple[int, PageBlock]) -> tuple[PagePiece, bytes, bytes]:
+        """Returns the piece, the compressed frames of its new pages, and their entries in the index."""
         first, data = task
-        return before.known.sift(data, first, before.own, shape, packing.level), len(data)
+        with explained_packs(directory):
+            (runs, frames, entries, xxh3), fresh = before.known.sift(
+                data, first, before.own, page_size=facts.page_size, transaction=transaction, level=packing.level
+            )
+        return PagePiece(len(data) // facts.page_size, runs, fresh, xxh3.hex()), frames, entries
 
     def packed() -> Iterator[bytes]:
         stored = 0
-        for sifted, length in in_order(sift, numbered()):
-            pieces.append(PagePiece(length // facts.page_size, sifted.runs, sifted.fresh, sifted.xxh3))
-            index.extend(sifted.entries)
-            stored += len(sifted.frames)
+        for piece, frames, entries in in_order(sift, numbered()):
+            pieces.append(piece)
+            index.extend(entries)
+            stored += len(frames)
             meter.note = f"{units.size(stream.size)}, {units.size(stored)} stored"
-            yield sifted.frames
+            yield frames
             killpoint("copy.middle")
         yield bytes(index) + _END.pack(len(index))
 
     own = write(directory / packing.stored_name(PACK), packed(), packing)
-    fresh, used = sum(piece.fresh for piece in pieces), before.known.used()
+    fresh, used = sum(piece.fresh for piece in pieces), dict(before.known.used())
     use = PackUse(before.own, hashlib.sha256(index).hexdigest(), fresh, fresh) if fresh else None
     uses = [replace(old, used=used[old.number]) for old in before.uses if used.get(old.number, 0)]
     names = {old.name for old in uses}
-    uses += [use] if use else []
-    page_map = PageMap(facts.page_size, shape.transaction, before.own, tuple(uses), stream.head, tuple(pieces))
+    packs = (*uses, use) if use else tuple(uses)
+    page_map = PageMap(facts.page_size, transaction, before.own, packs, stream.head, tuple(pieces))
     stored_map = write(directory / packing.stored_name(MAP), [page_map.text()], packing)
-    shared = tuple(stored for stored in before.packs if stored.name in names)
-    # Estimated with the bytes per page of the largest pack: small packs mostly hold differences.
-    sizes = {stored.name: stored.bytes for stored in shared}
-    largest = max(((own.bytes if old is use else sizes[old.name], old.pages) for old in uses), default=(0, 1))
-    full_bytes = stored_map.bytes + page_map.pages * largest[0] // largest[1]
-    return StoredPages(stored_map, own, use, shared, full_bytes)
+    return StoredPages(stored_map, own, use, tuple(stored for stored in before.packs if stored.name in names))
 
 
 def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None) -> None:
@@ -502,25 +495,32 @@ def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: I
     checked against its checksum. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     directory = repo / backup.id
     page_map = read_map(directory, backup, identities)
-    stored = Stored(page_map.head, tuple(page_map.segments()), [piece.xxh3 for piece in page_map.pieces])
+    sums = (bytes.fromhex(piece.xxh3) for piece in page_map.pieces)
+    pieces = list(zip(page_map.segments(), sums, strict=True))
     with ExitStack() as stack:
         own = None
         if not backup.incremental:
             own = stack.enter_context(plain(directory, backup, identities, target.with_name(PACK)))
         packs = _packs(repo, backup, page_map, own)
-        with files.explained(target), _created(target) as out:
-            packs.restore(stored, out, directory / backup.file, meter)
+        with (
+            files.explained(target),
+            _created(target) as out,
+            with_counters(meter) as counters,
+            explained_packs(directory / backup.file),
+        ):
+            packs.restore(page_map.head, pieces, page_map.own, out.fileno(), resources.processors(), counters)
 
 
-def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> Packs:
+def _packs(repo: Path, backup: Backup, page_map: PageMap, own: Path | None = None) -> PagePacks:
     """Opens the packs of a map. `own`: the decrypted pack of a full backup. Raises BackupDamaged."""
     with ExitStack() as stack:
         packs = []
         for use in page_map.packs:
             name = repo / backup.id / backup.file if own else repo / PAGES / use.name
             descriptor = stack.enter_context(_opened(own or name))
-            packs.append(PackFile(use.number, held.through(descriptor), name, _index(descriptor, name, use)))
-        return Packs(packs, page_map.shape)
+            packs.append((use.number, held.through(descriptor), name, _index(descriptor, name, use)))
+        with explained_packs(repo / backup.id):
+            return PagePacks(packs, page_map.page_size, page_map.transaction)
 
 
 def _index(descriptor: int, path: Path, use: PackUse) -> bytes:

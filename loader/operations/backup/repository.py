@@ -26,8 +26,8 @@ from typing import Annotated, TypeVar
 import click
 from click import IntRange
 
-from loader import dn, plain, units
-from loader.declared import Argument, Duration, Written
+from loader import dn, plain
+from loader.declared import Argument, Duration
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
@@ -43,7 +43,17 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.operations.backup import manifest, pack
-from loader.operations.backup.manifest import DRILLED, PACK_NAME, PAGES, VERIFIED, Backup, Drill, Proofs, Verification
+from loader.operations.backup.manifest import (
+    DRILLED,
+    PACK_NAME,
+    PAGES,
+    VERIFIED,
+    Backup,
+    Drill,
+    Proof,
+    Proofs,
+    Verification,
+)
 from loader.progress import Progress
 from loader.run.log import exclusive, killpoint
 from loader.storage import files, held
@@ -61,8 +71,7 @@ SKEW = datetime.timedelta(minutes=5)  # tolerated clock difference between hosts
 _TIME = "%Y%m%dT%H%M%SZ"
 _STAMP = len("20261121T070501Z")
 _QUIET = Progress("none")
-
-Which = str | datetime.datetime  # a backup ID; LATEST; or a time, which selects the newest backup made by then
+now = manifest.now
 
 
 class Repository:
@@ -166,18 +175,6 @@ class _RepositoryType(click.Path):
         return Path(os.fsdecode(super().convert(value, param, ctx)))  # type: ignore[arg-type]
 
 
-class _Moment(Written):
-    """Option type: a date with a time of day, not in the future."""
-
-    name, kind = "time", datetime.datetime
-
-    def parse(self, text: str) -> datetime.datetime:
-        moment = units.parse_moment(text)
-        if moment > now():
-            raise UsageProblem(reason=f"{text} is in the future")
-        return moment
-
-
 RepoOption = Annotated[
     Where,
     "-R --repo",
@@ -195,27 +192,7 @@ IdentityFiles = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class WhichBackup:
-    """The command-line parameters that select a backup: its name, or a time."""
-
-    name: Annotated[str | None, Argument("[ID|latest]")] = None
-    as_of: Annotated[
-        datetime.datetime | None,
-        "--as-of TIME",
-        _Moment(),
-        "Take the newest backup that was made by then: 2026-11-25T03:00, in the time zone of this host, or "
-        "2026-11-25T02:00Z.",
-    ] = None
-
-    @property
-    def which(self) -> Which:
-        """Returns the name or the time. Raises UsageProblem unless exactly one of the two is given."""
-        if self.name is not None and self.as_of is None:
-            return self.name
-        if self.name is None and self.as_of is not None:
-            return self.as_of
-        raise UsageProblem(reason="say which backup: its ID, latest, or --as-of TIME")
+WhichBackup = Annotated[str, Argument("ID|latest")]
 
 
 # --- opening and creating ---------------------------------------------------------------------------
@@ -278,10 +255,6 @@ def no_repository(repo: object) -> NoRepository:
     return NoRepository(path=repo, command=shlex.join(["ditseed", "backup", "init", "-R", str(repo)]))
 
 
-def now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
-
-
 def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[str] = ()) -> str:
     """Returns an unused backup ID: time and suffix, and a number if that ID is already in use."""
     first = name = f"{when.strftime(_TIME)}-{_slug(suffix)}"
@@ -290,10 +263,6 @@ def new_id(repo: Path, when: datetime.datetime, suffix: str, taken: Collection[s
         name = f"{first}-{number}"
         number += 1
     return name
-
-
-def _stamp(moment: datetime.datetime) -> str:
-    return moment.astimezone(datetime.timezone.utc).strftime(_TIME)
 
 
 def _slug(suffix: str) -> str:
@@ -349,16 +318,19 @@ def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> 
     return Listing(tuple(every[:past]), broken, tuple(every[past:]))
 
 
-def newest(repo: Where) -> Backup | None:
-    """Returns the newest backup of any suffix, even if it is dated later than now."""
-    return next(reversed(listing(repo).every), None)
-
-
 def follows(repo: Where, when: datetime.datetime) -> str:
-    """Returns `follows` for a new manifest: a second after the newest backup if that is dated after `when`, or ""."""
-    last = newest(repo)
+    """Returns `follows` for a new manifest: a second after the newest backup of any suffix if that is dated after
+    `when`, or "". Warns if the clock has gone back."""
+    last = next(reversed(listing(repo).every), None)
     if last is None or last.order <= when:
         return ""
+    if last.when > when + (SKEW if last.host != socket.gethostname() else datetime.timedelta(0)):
+        log.warning(
+            "the clock has gone back, or was wrong: backup %s is dated %s, later than now. The new backup counts as "
+            "the later one",
+            last.id,
+            last.made,
+        )
     return (last.order + datetime.timedelta(seconds=1)).isoformat()
 
 
@@ -405,13 +377,13 @@ def collect(repo: Repository) -> int:
 # --- choosing backups -----------------------------------------------------------------------------
 
 
-def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
-    """Returns a backup by ID, or the latest one (of `suffix`) now or at a given time; without a suffix, the leader of
-    the latest set. Raises NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be read;
-    BackupFromFuture if a wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
+def find(repo: Where, which: str, suffix: str | None = None) -> Backup:
+    """Returns a backup by ID, or the latest (of `suffix`); without a suffix, the leader of the latest set. Raises
+    NoSuchBackup, ManifestBroken; LatestBroken if the latest backup's manifest cannot be read; BackupFromFuture if a
+    wrong clock (of this host or a backup's host) leaves the latest backup unknown."""
     path = path_of(repo)
-    if isinstance(which, datetime.datetime) or which == LATEST:
-        return _last(of(repo), listing(path, suffix), which, suffix)
+    if which == LATEST:
+        return _latest(of(repo), listing(path, suffix), suffix)
     if Path(which).name != which or not (path / which).is_dir() or which.endswith(PARTIAL):
         with explained(path):
             os.scandir(path).close()
@@ -419,17 +391,12 @@ def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
     return manifest.read(path / which)
 
 
-def is_named(which: Which) -> bool:
-    """Returns whether `which` is a backup ID."""
-    return isinstance(which, str) and which != LATEST
-
-
-def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
-    """Returns the backup that `find` selects; without an ID or suffix, all readable backups of its set."""
-    if is_named(which) or suffix is not None:
+def chosen(repo: Where, which: str, suffix: str | None = None) -> tuple[Backup, ...]:
+    """Returns the backup that `find` selects; without an ID or suffix, all readable backups of the latest set."""
+    if which != LATEST or suffix is not None:
         return (find(repo, which, suffix),)
     backups = listing(path_of(repo))
-    latest = _last(of(repo), backups, which, suffix)
+    latest = _latest(of(repo), backups, None)
     return next(group for group in sets(backups.backups) if latest in group)
 
 
@@ -440,11 +407,11 @@ def require_known_order(repo: Path, backups: Listing) -> None:
         raise BackupFromFuture(path=repo, name=last.id, made=last.made)
 
 
-def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
-    """Returns the set (all backups of one moment) of the latest backup, now or at a given time, or of a backup ID. The
-    leader comes first. Raises what `find` raises, and SetIncomplete if a member is missing."""
+def find_set(repo: Where, which: str) -> tuple[Backup, ...]:
+    """Returns the latest set (all backups of one moment), or the set of a backup ID. The leader comes first. Raises
+    what `find` raises, and SetIncomplete if a member is missing."""
     path = path_of(repo)
-    if is_named(which):
+    if which != LATEST:
         backup = find(path, which)
         if not backup.members:
             raise NoSuchBackup(path=path, name=f"of all databases that has {which}")
@@ -452,10 +419,9 @@ def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
     every = listing(path)
     in_sets = tuple(backup for backup in every.backups if backup.members)
     if not in_sets:
-        if which == LATEST:
-            require_known_order(path, every)
+        require_known_order(path, every)
         raise NoSuchBackup(path=path, name="of all databases of a configuration")
-    return members(path, _last(of(repo), replace(every, backups=in_sets), which, None))
+    return members(path, _latest(of(repo), replace(every, backups=in_sets), None))
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
@@ -491,23 +457,13 @@ def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False)
     return None
 
 
-def _last(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
-    """Returns the newest backup; `which` is LATEST or a time."""
-    when = ""
-    if isinstance(which, str):
-        require_known_order(repo.path, backups)
-    else:  # the time of an unreadable manifest is taken from its directory's name
-        when, stamp = f" made by {which}", _stamp(which)
-        backups = Listing(
-            tuple(backup for backup in backups.backups if backup.when <= which),
-            tuple(error for error in backups.broken if name_of(error)[:_STAMP] <= stamp),
-        )
+def _latest(repo: Repository, backups: Listing, suffix: str | None) -> Backup:
+    require_known_order(repo.path, backups)
     broken = broken_latest(backups, suffix)
     if broken is not None:
-        raise _latest_broken(repo, backups, broken, when)
+        raise _latest_broken(repo, backups, broken)
     if not backups.backups:
-        of_suffix = " at all" if suffix is None else f" of {suffix}"
-        raise NoSuchBackup(path=repo.path, name=f"{of_suffix}{when}".lstrip())
+        raise NoSuchBackup(path=repo.path, name="at all" if suffix is None else f"of {suffix}")
     latest = backups.backups[-1]
     leader = latest.id if suffix is not None else latest.set_ids[0]
     return next((backup for backup in backups.backups if backup.id == leader), latest)
@@ -515,7 +471,8 @@ def _last(repo: Repository, backups: Listing, which: Which, suffix: str | None) 
 
 def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
     """Returns the error of an unreadable manifest if its directory's name dates it after all readable backups."""
-    last = _stamp(backups.backups[-1].order) if backups.backups else ""
+    newest = backups.backups[-1].order.astimezone(datetime.timezone.utc) if backups.backups else None
+    last = newest.strftime(_TIME) if newest else ""
     for error in reversed(backups.broken):
         name = name_of(error)
         of_suffix = suffix is None or re.fullmatch(rf"-{_slug(suffix)}(-\d+)?", name[_STAMP:])
@@ -524,13 +481,13 @@ def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None
     return None
 
 
-def _latest_broken(repo: Repository, backups: Listing, broken: ManifestBroken, when: str) -> LatestBroken:
+def _latest_broken(repo: Repository, backups: Listing, broken: ManifestBroken) -> LatestBroken:
     advice = "Take a new backup: there is no older one."
     last = next((backup for backup in reversed(backups.backups) if problem(repo, backup, False) is None), None)
     if last is not None:
         command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
-    return LatestBroken(path=repo.path, when=when, name=name_of(broken), reason=broken.facts["reason"], advice=advice)
+    return LatestBroken(path=repo.path, name=name_of(broken), reason=broken.facts["reason"], advice=advice)
 
 
 def name_of(error: ManifestBroken) -> str:
@@ -541,10 +498,6 @@ def name_of(error: ManifestBroken) -> str:
 # --- records --------------------------------------------------------------------------------------
 
 Record = TypeVar("Record", Verification, Drill)
-
-
-def host() -> str:
-    return socket.gethostname()
 
 
 def proofs(repo: Where, backup: Backup) -> Proofs:
@@ -566,7 +519,7 @@ def _record(path: Path, kind: type[Record], backup: Backup) -> Record | None:
     return record
 
 
-def age_of(record: Verification | Drill) -> float:
+def age_of(record: Proof) -> float:
     """Returns the age in seconds; 0 if the record is dated later than now. Raises Unfit if its time is invalid."""
     try:
         return max(0.0, (now() - datetime.datetime.fromisoformat(record.made)).total_seconds())

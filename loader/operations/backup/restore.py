@@ -20,11 +20,10 @@ from loader.common_options import OptionalConfig, Suffix, Target, VerifyCopy
 from loader.config import DEFAULT_MODE, Config, Database, Entry
 from loader.errors import BackupDamaged, LoaderError, UsageProblem
 from loader.mdb import copy, meta
-from loader.mdb.verify import Verified
 from loader.operations import made_with
 from loader.operations.backup import pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
-from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository, Which
+from loader.operations.backup.repository import LATEST, EveryDatabase, IdentityFiles, RepoOption, Repository
 from loader.operations.backup.run import directory_of, machine
 from loader.operations.clone import require_space
 from loader.operations.made_with import Origin, Rebuilt
@@ -137,7 +136,7 @@ class RestoreOptions:
     directory. `identities`: key files. `discard`: do not keep the replaced data file."""
 
     repo: RepoOption
-    which: Which = LATEST
+    which: str = LATEST
     config_path: OptionalConfig = None
     suffix: Suffix = None
     target: Target = None
@@ -190,35 +189,6 @@ class RestoreTarget:
     config: Config | None = None
 
 
-@dataclass(frozen=True)
-class _Unpacked:
-    """A database that is unpacked and checked, but not yet in the target directory."""
-
-    backup: Backup
-    target: RestoreTarget
-    build: BuildDirectory
-    verified: Verified
-    indexed: Rebuilt
-    seconds: float
-
-    def put(self, options: RestoreOptions) -> RestoreReport:
-        """Moves the data file into the target directory. Raises TargetInUse, TargetNotEmpty."""
-        directory, partial = self.target.directory, self.build.home / copy.PARTIAL
-        old = put(partial, self.build.target, self.target.mode, options.replace, keep=not options.discard)
-        sizes = copy.Sizes.of(directory / meta.DATA)
-        return RestoreReport(
-            backup=self.backup,
-            target=str(directory),
-            entries=self.verified.entries,
-            bytes=sizes.apparent,
-            allocated=sizes.allocated,
-            verified=self.verified.level,
-            seconds=self.seconds,
-            indexed=self.indexed.attributes,
-            kept=str(directory / old.name) if old else None,
-        )
-
-
 def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
     """Returns what a restore would do, after every check that needs no writing or unpacking."""
     repo = repository.of(options.repo)
@@ -243,21 +213,25 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
         chosen = _chosen(options, repo)
         _require_space(chosen)
     with ExitStack() as stack:
-        unpacked = []
+        unpacked = list[tuple[RestoreTarget, BuildDirectory, RestoreReport]]()
         for backup, target in chosen:
             with files.explained(repo.path):
                 repo.bring(backup)
                 _require_restorable(repo, backup, read=True)
             contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-            unpacked.append(stack.enter_context(_unpacked(options, contents, target, progress)))
-        for database in unpacked:
-            require_target(database.build.target, options.replace)
-        return tuple(database.put(options) for database in unpacked)
+            unpacked.append((target, *stack.enter_context(_unpacked(options, contents, target, progress))))
+        for _, build, _ in unpacked:
+            require_target(build.target, options.replace)
+        reports = list[RestoreReport]()
+        for target, build, report in unpacked:
+            partial = build.home / copy.PARTIAL
+            old = put(partial, build.target, target.mode, options.replace, keep=not options.discard)
+            reports.append(replace(report, kept=str(target.directory / old.name) if old else None))
+        return tuple(reports)
 
 
 def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, RestoreTarget]]:
     """Returns the backup, or the backups of one moment, with their targets. Checks all before reading data of any."""
-    is_named = repository.is_named(options.which)
     if options.every:
         backups = repository.find_set(repo, options.which)
         chosen = [(backup, _target(replace(options, suffix=backup.suffix))) for backup in backups]
@@ -265,14 +239,14 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Backup, Res
         target = _target(options)
         suffix = target.database.suffix if target.database else options.suffix
         backup = repository.find(repo, options.which, suffix)
-        if suffix is None and backup.members and not is_named:
+        if suffix is None and backup.members and options.which == LATEST:
             names = ", ".join(member.suffix for member in repository.members(repo, backup))
             raise UsageProblem(
                 reason=f"the backups of one moment that {backup.id} leads are of {names}: say which one with -b"
             )
         chosen = [(backup, target)]
     for backup, target in chosen:
-        if options.every or not is_named:
+        if options.every or options.which == LATEST:
             _require_restorable(repo, backup, read=False, alone=False)
         pack.unlocked(repo.path / backup.id, backup, options.identities)
         _require_fitting(repo.path, backup, target)
@@ -330,8 +304,9 @@ def _require_space(chosen: Sequence[tuple[Backup, RestoreTarget]]) -> dict[Path,
 @contextmanager
 def _unpacked(
     options: RestoreOptions, contents: Contents, target: RestoreTarget, progress: Progress
-) -> Iterator[_Unpacked]:
-    """Unpacks and checks a database beside its target directory; removes it if the block fails."""
+) -> Iterator[tuple[BuildDirectory, RestoreReport]]:
+    """Unpacks and checks a database beside its target directory; removes it if the block fails. Yields its directory
+    and the report, in which only `kept` is still missing."""
     with files.explained(target.directory), build_directory(target.directory, target.like) as build:
         partial, backup = build.home / copy.PARTIAL, contents.backup
         try:
@@ -348,7 +323,20 @@ def _unpacked(
                     units.number(backup.entries),
                     units.number(verified.entries or 0),
                 )
-            yield _Unpacked(backup, target, build, verified, indexed, seconds)
+            sizes = copy.Sizes.of(partial)
+            yield (
+                build,
+                RestoreReport(
+                    backup=backup,
+                    target=str(target.directory),
+                    entries=verified.entries,
+                    bytes=sizes.apparent,
+                    allocated=sizes.allocated,
+                    verified=verified.level,
+                    seconds=seconds,
+                    indexed=indexed.attributes,
+                ),
+            )
         except BaseException:
             partial.unlink(missing_ok=True)
             files.remove_tree(partial.parent / _ENVIRONMENT)

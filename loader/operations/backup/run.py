@@ -15,7 +15,6 @@ import socket
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -25,18 +24,18 @@ from typing import Annotated
 import msgspec
 import zstandard
 
-from loader import dn, plain, resources, units
+from loader import dn, plain, resources
 from loader.common_options import OptionalConfig, Suffix
 from loader.config import Config, Database
 from loader.errors import NoSuchPath, NoSuchSuffix, UsageProblem
-from loader.mdb import contents, copy, meta, readers, snapshot
+from loader.mdb import contents, meta, snapshot
 from loader.mdb.copy import paged
 from loader.mdb.snapshot import AccessLog, Snapshot
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, MANIFEST, Backup, StoredFile
-from loader.operations.backup.pack import PACKING, Earlier, Packing, StoredPages
+from loader.operations.backup.pack import PACKING, Packing, PreviousBackup, StoredPages
 from loader.operations.backup.repository import KEEP_ALL, EveryDatabase, Policy, RepoOption, Repository
-from loader.operations.clone import OLD_READER, require_source
+from loader.operations.clone import require_source
 from loader.piped import piped
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint, report_of
@@ -45,11 +44,9 @@ from loader.server import configuration
 from loader.sources import mdb, sampling
 from loader.sources.mdb import Exported, Part
 from loader.sources.sampling import SampleSize
-from loader.storage import files, held, holders
+from loader.storage import files, held
 
 log = logging.getLogger(__name__)
-ROLES = PROVIDER, CONSUMER = "provider", "consumer"
-_PROVIDES = "syncprov"  # the overlay
 _READ = 256 << 10  # bytes of LDIF per read
 _SAMPLE = SampleSize(5000, 0.0)  # sample of 5000 entries that predicts the bytes of the LDIF
 
@@ -152,13 +149,6 @@ def machine() -> str:
     return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"
 
 
-def has_role(path: Path, suffix: str | None, every: bool, role: str) -> bool:
-    """Returns whether the database (`every`: any mdb database) has the role; in a multi-provider setup it has both."""
-    config = configuration.read(path)
-    databases = config.mdb_databases if every else (config.database(suffix),)
-    return any(database.consumer if role == CONSUMER else _PROVIDES in database.overlays for database in databases)
-
-
 def is_this_host(names: Collection[str]) -> bool:
     """Returns whether any of the names is this host's, with or without its domain."""
     mine = {socket.gethostname(), socket.getfqdn()}
@@ -193,8 +183,6 @@ class _Member:
         directory = self.origin.directory
         outline = contents.summarise(directory, self.origin.suffix)
         suffix = _only_suffix(directory, outline) if self.origin.suffix is None else self.origin.suffix
-        sizes = copy.Sizes.of(meta.data_file(directory))
-        _warn_of_old_reader(directory)
         self.facts = {
             "id": repository.new_id(self.repo.path, when, suffix, taken),
             "made": when.isoformat(),
@@ -203,32 +191,29 @@ class _Member:
             "entries": outline.entries,
             "context_csns": tuple(outline.context_csns),
             "newest_csns": tuple(outline.newest_csns),
-            "source_apparent": sizes.apparent,
-            "source_allocated": sizes.allocated,
         }
 
     @cached_property
-    def earlier(self) -> Earlier:
+    def previous(self) -> PreviousBackup:
         """The pages that an incremental backup can share. They can be read before there is a snapshot."""
         if self.options.incremental:
             every = repository.listing(self.repo, str(self.facts["suffix"])).backups
             if last := next((backup for backup in reversed(every) if backup.incremental), None):
                 self.repo.bring(last)
-                return pack.earlier(self.repo.path, last)
-        return pack.nothing()
+                return pack.previous(self.repo.path, last)
+        return PreviousBackup()
 
     def copy(self, image: Snapshot, meter: Meter) -> None:
         """Packs the pages of a snapshot into the unpublished directory `partial`. Raises NoSpace, MdbDamaged."""
         with held.private(self.partial) as directory, paged(image, pack.PIECE, meter) as stream:
-            before, earlier = meter.seconds, self.earlier
-            del self.earlier  # frees about 60 bytes of memory per page
-            stored = pack.store(stream, directory.path, earlier, self.options.packing, meter)
+            before, previous = meter.seconds, self.previous
+            del self.previous  # frees about 60 bytes of memory per page
+            stored = pack.store(stream, directory.path, previous, self.options.packing, meter)
         self._pages = stored
         self._files = [stored.map, *[stored.own] * (not self.options.incremental)]
-        sizes = (stream.size, stored.stored_bytes, stored.full_bytes)
         if stream.entries is not None:
             self.facts["entries"] = stream.entries
-        self._note(stream.facts, meter.seconds - before, sizes)
+        self._note(stream.facts, meter.seconds - before, stream.size, stored.map.bytes + stored.own.bytes)
 
     def copy_entries(self, meter: Meter) -> None:
         """Stores the entries as compressed LDIF, parents first. Raises NoSpace, MdbDamaged."""
@@ -255,17 +240,17 @@ class _Member:
         self._files = [stored]
         self.facts["entries"] = exported.result().entries
         facts = meta.read_meta(self.origin.directory)
-        self._note(facts, meter.seconds - before, (size, stored.bytes, stored.bytes))
+        self._note(facts, meter.seconds - before, size, stored.bytes)
 
-    def _note(self, page: meta.MetaPage, seconds: float, sizes: tuple[int, int, int]) -> None:
-        """Records facts of the copy. `sizes`: bytes of the data, bytes stored, bytes that a full backup would store."""
+    def _note(self, page: meta.MetaPage, seconds: float, data_bytes: int, stored_bytes: int) -> None:
         self.facts |= {
             "seconds": round(seconds, 3),
             "txnid": page.txnid,
             "lmdb_format": page.format,
             "page_size": page.page_size,
             "map_size": page.map_size,
-            **dict(zip(("data_bytes", "stored_bytes", "full_bytes"), sizes, strict=True)),
+            "data_bytes": data_bytes,
+            "stored_bytes": stored_bytes,
         }
 
     def write(self, members: tuple[str, ...]) -> None:
@@ -304,18 +289,6 @@ def _only_suffix(directory: Path, outline: contents.DatabaseSummary) -> str:
     raise NoSuchSuffix(config=directory, suffix="(say which with -b)", known=known)
 
 
-def _warn_of_old_reader(source: Path) -> None:
-    """Logs a warning if a live reader is far behind. `contents.summarise` has already freed slots of dead readers."""
-    lag = readers.oldest_lag(source) if holders.holder(source) is not None else 0
-    if lag > OLD_READER:
-        log.warning(
-            "%s: a reader is %s transactions behind, so that freed pages wait and the file grows (mdb_stat -r shows "
-            "which)",
-            plain.with_operator_paths(str(source)),
-            units.number(lag),
-        )
-
-
 # --- the steps ------------------------------------------------------------------------------------
 
 
@@ -351,7 +324,6 @@ def _take(
 def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> None:
     when, ids = repository.now(), set[str]()
     follows = repository.follows(repo, when)
-    _warn_of_clock(repo, when)
     for member in members:
         member.look(when, follows, ids)
         ids.add(str(member.facts["id"]))
@@ -360,7 +332,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
 
 def _predicted(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> int:
     """Returns the expected bytes to store; 0 for an incremental backup that follows others, since the amount of change
-    is unknown. Free pages are not packed; they are counted and subtracted only if space is short."""
+    is unknown. Free pages, which are not packed, are subtracted only if space is short."""
     packing, directories = options.packing, [member.origin.directory for member in members]
     if packing.ldif:  # raises EmptyInput: nothing can be restored from no entries
         sample = sampling.of_database(directories[0], _SAMPLE, Meter("sample"))
@@ -368,28 +340,10 @@ def _predicted(options: BackupOptions, repo: Repository, members: Sequence[_Memb
         return stored * sample.total // len(sample.names)
     if options.incremental and repo.packs():
         return 0
-    needed = sum(pack.predicted(meta.data_file(directory), packing.level) for directory in directories)
-    if files.free_bytes(repo.path) >= needed + packing.keep_free:
-        return needed
-    needed = 0
-    for directory in directories:
-        page, freed = readers.free_list(directory)
-        needed += pack.predicted(meta.data_file(directory), packing.level, sum(freed.values()) * page.page_size)
+    needed = sum(pack.predicted(directory, packing.level, exact=False) for directory in directories)
+    if files.free_bytes(repo.path) < needed + packing.keep_free:
+        needed = sum(pack.predicted(directory, packing.level, exact=True) for directory in directories)
     return needed
-
-
-def _warn_of_clock(repo: Repository, when: datetime.datetime) -> None:
-    newest = repository.newest(repo)
-    if newest is None:
-        return
-    skew = repository.SKEW if newest.host != socket.gethostname() else datetime.timedelta(0)
-    if newest.when > when + skew:
-        log.warning(
-            "the clock has gone back, or was wrong: backup %s is dated %s, later than now. The new backup counts as "
-            "the later one",
-            newest.id,
-            newest.made,
-        )
 
 
 def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter) -> None:
@@ -399,22 +353,13 @@ def _copy(options: BackupOptions, members: Sequence[_Member], logs: Sequence[Acc
     if options.packing.ldif:
         leader.copy_entries(meter)
     else:
-        with ThreadPoolExecutor(1, "earlier") as pool:
-            looked_back = pool.submit(lambda: leader.earlier)
-            with _images([member.origin.directory for member in members], logs) as images:
+        with ThreadPoolExecutor(1, "previous") as pool:
+            looked_back = pool.submit(lambda: leader.previous)
+            directories = [member.origin.directory for member in members]
+            with snapshot.images(directories, logs) as images:
                 looked_back.result()
                 for member, image in zip(members, images, strict=True):
                     member.copy(image, meter)
-
-
-@contextmanager
-def _images(directories: Sequence[Path], logs: Sequence[AccessLog]) -> Iterator[Sequence[Snapshot]]:
-    if len(directories) == 1:
-        with snapshot.image(directories[0]) as image:
-            yield [image]
-    else:
-        with snapshot.images(directories, logs) as images:
-            yield images
 
 
 def _write(members: Sequence[_Member]) -> None:
