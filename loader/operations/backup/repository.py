@@ -487,7 +487,7 @@ def _latest_broken(repo: Repository, backups: Listing, broken: ManifestBroken) -
     if last is not None:
         command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.told(str(repo.path)))}"
         advice = f"Run `{command}` with the other options as they were: it restores the older state of {last.made}."
-    return LatestBroken(path=repo.path, name=name_of(broken), reason=broken.facts["reason"], advice=advice)
+    return LatestBroken(path=repo.path, name=name_of(broken), when="", reason=broken.facts["reason"], advice=advice)
 
 
 def name_of(error: ManifestBroken) -> str:
