@@ -10,7 +10,7 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -81,23 +81,12 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
         plain.register(shown, place)
         _open.add(identity)
         try:
-            with afterwards(lambda: _require_heeded(environment, path), (lmdb.Error, LoaderError)):
+            with isolated.afterwards(lambda: _require_heeded(environment, path), (lmdb.Error, LoaderError)):
                 yield environment
         finally:
             environment.close()
             _open.discard(identity)
             plain.forget(shown)
-
-
-@contextmanager
-def afterwards(check: Callable[[], None], errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Runs `check` after the body, also if the body raises one of `errors`, whose cause the check may raise."""
-    try:
-        yield
-    except errors:
-        check()
-        raise
-    check()
 
 
 def _require_heeded(environment: Environment, path: Path) -> None:

@@ -173,3 +173,14 @@ class _RemoteMeter(Meter):
 
     def add(self, entries: int = 0, size: int = 0) -> None:
         print(f"{_MOVED}{entries}", flush=True)
+
+
+@contextmanager
+def afterwards(check: Callable[[], None], errors: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Runs `check` after the body, also if the body raises one of `errors`, whose cause the check may raise."""
+    try:
+        yield
+    except errors:
+        check()
+        raise
+    check()

@@ -29,7 +29,7 @@ from loader import csn, dn
 from loader._native import Contents
 from loader.errors import LockUnheeded, MdbBusy, MdbDamaged, NoCommonMoment
 from loader.mdb import isolated, meta
-from loader.mdb.environment import UNHEEDED, Environment, Transaction, afterwards, explained, opened
+from loader.mdb.environment import UNHEEDED, Environment, Transaction, explained, opened
 from loader.storage import files, holders
 from loader.storage.held import checked_file
 
@@ -132,7 +132,7 @@ def slot(place: Path) -> Iterator[Slot]:
             isolated.finish(child, meta.data_file(place))
 
         try:
-            with afterwards(release, _PERHAPS_UNHEEDED), checked_file(meta.data_file(place)) as path:
+            with isolated.afterwards(release, _PERHAPS_UNHEEDED), checked_file(meta.data_file(place)) as path:
                 yield Slot(place, path, child)
         finally:  # a slot that is not released blocks the reuse of pages
             with suppress(BrokenPipeError):
@@ -151,7 +151,7 @@ def unlocked(place: Path) -> Iterator[None]:
         if meta.read_meta(place).txnid != before and holders.locker(place) is None:
             raise LockUnheeded(path=meta.data_file(place), reason=UNHEEDED)
 
-    with afterwards(require_unwritten, _PERHAPS_UNHEEDED):
+    with isolated.afterwards(require_unwritten, _PERHAPS_UNHEEDED):
         yield
 
 
