@@ -17,8 +17,8 @@ from click import FloatRange
 
 from loader import units
 from loader.cli.options import Json, Shown, is_given, refuse_given
+from loader.cli.profile import Lazy
 from loader.cli.report import findings, show, show_json, show_report, tell
-from loader.cli.talk import Lazy
 from loader.common_options import OptionalConfig, Suffix
 from loader.declared import Argument
 from loader.declared import command as declare

@@ -7,7 +7,7 @@ from collections import defaultdict
 import click
 import pytest
 
-from loader.cli import ditseed, manual, profile, talk
+from loader.cli import ditseed, manual, profile
 from loader.cli.profile import OPTIONS, name_of
 from loader.defaults import LADDER, LEVELS
 
@@ -127,6 +127,6 @@ def test_the_second_server_has_one_prefix() -> None:
 
 
 def test_every_verb_talks_in_the_same_way() -> None:
-    manners = {name_of(one) for one in talk.options()}
+    manners = {name_of(one) for one in profile.options()}
     for context in VERBS:
         assert manners <= {name_of(one) for one in options(context)}, context.command_path
