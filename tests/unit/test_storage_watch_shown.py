@@ -1,12 +1,8 @@
-"""What `storage watch` says of its probes, and draws on a terminal."""
+"""What `storage watch` says of its probes."""
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
-from loader.cli.storage_timing_cmd import Scale, height_of
 from loader.operations.storage import verdict
-from tests.unit.test_storage_watch_plugin import NOW, known, layer
 
 LAYERS = ("fs", "disk")
 QUIET = {name: dict.fromkeys(range(30), 0.0004) for name in LAYERS}
@@ -32,24 +28,3 @@ def test_a_probe_that_layers_explain_is_not() -> None:
     assert said("write in /x", few) == ""
     peaks = {**QUIET, "disk": {**QUIET["disk"], 3: 2.0}}
     assert said("flock in /x", {7: 3.2}, peaks) == ""
-
-
-def test_a_bar_is_as_high_as_the_last_read_or_the_wait_for_one_that_hangs() -> None:
-    for row, height in (
-        (layer("a"), 0.002),
-        (replace(layer("a"), problem="EIO", is_error=True), 0.002),
-        (replace(layer("a"), problem="from a cache"), 0.0),
-        (replace(layer("a"), figures=None), 0.0),
-        (replace(layer("a"), in_flight_since=NOW - 5), 0.002),
-        (replace(layer("a"), in_flight_since=NOW - 6), 6.0),
-        (replace(layer("a"), figures=None, in_flight_since=NOW - 6), 6.0),
-    ):
-        assert height_of(row, known(row)) == height
-
-
-def test_bars_stand_on_whole_powers_of_ten() -> None:
-    heights = (0.00012, 0.0012, 0.9, 0.0)
-    scale = Scale.of(heights)
-    assert scale.legend("▁█") == "▁ 0.1 to █ 1000 ms"
-    assert "".join(scale.bar(one, "▁▂▃▄▅▆▇█") for one in heights) == "▁▃█ "
-    Scale.of([])

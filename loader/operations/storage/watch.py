@@ -34,7 +34,7 @@ Outcome = tuple[float | None, str | None, bool]  # the last three fields of Samp
 
 
 @dataclass(frozen=True)
-class Wishes:
+class WatchOptions:
     """In seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None for no end."""
 
     interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
@@ -153,16 +153,12 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`at`: end of the read (monotonic). `late`: seconds between its planned and its real beginning.
-
-    `seconds`: None if nothing was measured, for the reason in `problem`. `is_error`: whether it failed or took too
-    long.
-    """
+    """`at`: end of the read (monotonic). `seconds`: None if nothing was measured, for the reason in `problem`.
+    `is_error`: whether it failed or took too long."""
 
     layer: str
     round: int
     at: float
-    late: float
     seconds: float | None = None
     problem: str | None = None
     is_error: bool = False
@@ -211,12 +207,11 @@ class Probe(threading.Thread):
 
     def _read_rounds(self, pace: Pace) -> None:
         number = 0
-        while not self._ended.wait(max(0.0, (planned := pace.at(number) + self._phase) - time.monotonic())):
-            late = time.monotonic() - planned
+        while not self._ended.wait(max(0.0, pace.at(number) + self._phase - time.monotonic())):
             if self._timed is None and time.monotonic() >= self._retry_at:
                 self._open()
             outcome = self._unopened if self._timed is None else self._attempt(self._once)
-            self._results.put(Sample(self.layer.name, number, time.monotonic(), late, *outcome))
+            self._results.put(Sample(self.layer.name, number, time.monotonic(), *outcome))
             following = max(number + 1, pace.next_round(self._phase))
             self.missed += following - number - 1
             number = following
@@ -258,18 +253,16 @@ class Probe(threading.Thread):
 class _Record:
     """The samples of one probe so far."""
 
-    def __init__(self, probe: Probe, wishes: Wishes) -> None:
+    def __init__(self, probe: Probe, options: WatchOptions) -> None:
         self._probe = probe
-        self.timing = Timing(wishes.window, wishes.half_life, wishes.interval)
-        self._errors = Errors(wishes.window, wishes.half_life)
-        self._interval = wishes.interval
+        self.timing = Timing(options.window, options.half_life)
+        self._errors = Errors(options.window, options.half_life)
+        self._interval = options.interval
         self._reads = self._unmeasured = 0
-        self._late = 0.0
         self._measured: float | None = None
         self._last: Sample | None = None
 
     def take(self, sample: Sample) -> None:
-        self._late = max(self._late, sample.late)
         self._last = sample
         self._errors.take(sample.at, sample.problem if sample.is_error else None)
         if sample.seconds is None:
@@ -293,7 +286,6 @@ class _Record:
             reads=self._reads,
             unmeasured=self._unmeasured,
             missed=probe.missed + int(flight // self._interval),
-            late=self._late,
             in_flight_since=None if begun is None else moment - flight,
             problem=last.problem if last else None,
             is_error=last is not None and last.is_error,
@@ -310,14 +302,14 @@ class _Record:
 class Watch:
     """Probes of these layers, and of the targets beside them, as a context manager."""
 
-    def __init__(self, layers: Sequence[Layer], wishes: Wishes, beside: Sequence[Target] = ()) -> None:
-        self._layers, self._wishes = layers, wishes
+    def __init__(self, layers: Sequence[Layer], options: WatchOptions, beside: Sequence[Target] = ()) -> None:
+        self._layers, self._options = layers, options
         self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
         targets = [*map(_of_layer, layers), *beside]
-        step = wishes.interval / (len(targets) + 1)  # staggered, so that no read waits for another
+        step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [Probe(target, step * number, self._results) for number, target in enumerate(targets, 1)]
-        self._records = {probe.layer.name: _Record(probe, wishes) for probe in self._probes}
+        self._records = {probe.layer.name: _Record(probe, options) for probe in self._probes}
 
     def __enter__(self) -> Watch:
         for probe in self._probes:
@@ -333,7 +325,7 @@ class Watch:
         until = time.monotonic() + _OPENING
         for probe in self._probes:
             probe.ready.wait(max(0.0, until - time.monotonic()))
-        pace, samples = Pace(time.monotonic(), self._wishes.interval), self._wishes.samples
+        pace, samples = Pace(time.monotonic(), self._options.interval), self._options.samples
         for probe in self._probes:
             probe.begin(pace)
         number = 0
@@ -349,7 +341,7 @@ class Watch:
         """Ends the probes; reads that are under way get one more interval."""
         for probe in self._probes:
             probe.end()
-        until = time.monotonic() + self._wishes.interval
+        until = time.monotonic() + self._options.interval
         for probe in self._probes:
             probe.join(max(0.0, until - time.monotonic()))
 
@@ -363,13 +355,13 @@ class Watch:
 
     def _state(self, number: int) -> State:
         rows = [record.state() for record in self._records.values()]
-        now, count, interval = time.time(), len(self._layers), self._wishes.interval
+        now, count, interval = time.time(), len(self._layers), self._options.interval
         layers, beside = rows[:count], rows[count:]
         times = {name: record.timing.recent for name, record in self._records.items()}
         added = verdict.verdict(self._layers, times)
         hung = {row.name for row in rows if is_hung(row, interval, now)}
         failing = [row.name for row in layers if row.errors]
-        sentence = [verdict.told(added, [row.name for row in layers if row.name in hung], failing)]
+        sentence = [verdict.sentence(added, [row.name for row in layers if row.name in hung], failing)]
         sentence += [f"{row.name} does not end" for row in beside if row.name in hung]
         sentence += [f"{row.name} fails" for row in beside if row.errors]
         sentence += verdict.slow_probes([row.name for row in beside], [row.name for row in layers], times)
