@@ -197,7 +197,7 @@ def test_given_layers_stand_on_the_next(tmp_path: Path) -> None:
 def layer(name: str = "/dev/mapper/vg-ldap", davg: float = 0.002, **more: object) -> LayerState:
     found = LayerState(
         *(name, name, (), 512, Figures(davg, davg, 0, davg, davg)),
-        *(10, 0, 0, None, None, False, (), None, NOW, 0, 0, None, None),
+        *(10, None, None, False, (), None, NOW, 0, 0, None, None),
     )
     return replace(found, **more)
 

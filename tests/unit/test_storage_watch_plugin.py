@@ -75,7 +75,7 @@ def first_of(numbers: str) -> tuple[Datum, str]:
 def layer(name: str, davg: float = 0.002) -> LayerState:
     return LayerState(
         *(name, name, (), 512, Figures(davg, davg, 0, davg, davg)),
-        *(10, 0, 0, None, None, False, (), None, NOW, 0, 0, None, None),
+        *(10, None, None, False, (), None, NOW, 0, 0, None, None),
     )
 
 

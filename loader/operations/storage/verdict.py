@@ -1,5 +1,5 @@
-"""The verdict of `storage watch`: which layer adds delay, and which probe is slow if no layer is. Writes the state
-after each round, and reads it for a monitoring plugin and Prometheus."""
+"""The verdict of `storage watch`: which layer adds delay. Writes the state after each round, and reads it for a
+monitoring plugin and Prometheus."""
 
 from __future__ import annotations
 
@@ -31,9 +31,6 @@ LEAST_DELAY = 1e-4  # seconds; a smaller added delay is never reported
 _SHARE = 0.1  # of the time of the layers below; single reads differ by less anyway
 _OF_WORST = 0.05  # of the largest delay that any layer adds; a smaller delay explains nothing
 _SAME = 1.5  # factor by which an upper layer's read may be faster than the lower layer's read that served it
-LEAST_USUAL = 0.02  # seconds; a smaller median is not slow, because a write to a disk takes that long
-LEAST_PEAK = 0.1  # seconds; a smaller maximum is not slow
-_TIMES = 3  # a probe is slow if it takes that many times as long as the slowest layer
 
 Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
 
@@ -206,27 +203,6 @@ def _ms(seconds: float | None) -> str:
     return f"{(seconds or 0.0) * 1000:.2f} ms"
 
 
-def slow_probes(probes: Sequence[str], layers: Sequence[str], times: Times) -> Iterator[str]:
-    """Yields a sentence for each slow probe. `times`: of the last n rounds, including those of the layers."""
-    reads = [[*times[name].values()] for name in layers if times.get(name)]
-    usual, peak = max(map(statistics.median, reads), default=0.0), max(map(max, reads), default=0.0)
-    for name in probes:
-        own = [*times.get(name, {}).values()]
-        if not own:
-            continue
-        median, most = statistics.median(own), max(own)
-        if len(own) >= LEAST_ROUNDS and median >= max(LEAST_USUAL, _TIMES * usual):
-            yield f"{name} takes {_ms(median)}, and {_than(usual)}"
-        elif most >= max(LEAST_PEAK, _TIMES * peak):
-            yield f"{name} took up to {_ms(most)}, and {_than(peak)}"
-
-
-def _than(longest: float) -> str:
-    if not longest:
-        return "no layer was measured"
-    return f"no read of a layer more than {_ms(longest)}: what it waits for is not these reads"
-
-
 # --- state -----------------------------------------------------------------------------------------------------------
 #
 # The state after each round is a file that a monitoring system may poll as seldom as it likes. The monitoring plugin
@@ -243,11 +219,10 @@ _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 class LayerState(msgspec.Struct, frozen=True):
     """`size`: bytes of a read. `problem`: why the last read measured nothing. `is_error`: whether the last read failed.
 
-    `reads`: number of measured reads. `unmeasured`: reads that came from a cache or failed. `missed`: rounds that
-    passed during a read. `in_flight_since`: Unix time. `limit`: seconds after which a read counts as failed.
-    `measured`: end of the last measured read. `failed`: reads that failed since the start; `error`: why the last of
-    them failed. `errors`: failed reads that still count (see Errors), the last of them at `failed_at`. For a probe,
-    "read" means its operation.
+    `reads`: number of measured reads. `in_flight_since`: Unix time. `limit`: seconds after which a read counts as
+    failed. `measured`: end of the last measured read. `failed`: reads that failed since the start; `error`: why the
+    last of them failed. `errors`: failed reads that still count (see Errors), the last of them at `failed_at`.
+    For a probe, "read" means its operation.
     """
 
     name: str
@@ -256,8 +231,6 @@ class LayerState(msgspec.Struct, frozen=True):
     size: int | None
     figures: Figures | None
     reads: int
-    unmeasured: int
-    missed: int
     in_flight_since: float | None
     problem: str | None
     is_error: bool
@@ -418,9 +391,7 @@ def _perfdata(state: State, limits: Limits) -> Iterator[str]:
         if row.figures is not None:
             bounds = ";".join("" if x is None else f"{x:.6f}" for x in (limits.warning, limits.critical))
             yield f"'{label}_davg'={row.figures.davg:.6f}s;{bounds};0"
-            for name in ("last", "emin", "emax"):
-                yield f"'{label}_{name}'={getattr(row.figures, name):.6f}s;;;0"
-        yield f"'{label}_missed'={row.missed}c;;;0"
+            yield f"'{label}_emax'={row.figures.emax:.6f}s;;;0"
         yield f"'{label}_failed'={row.failed}c;;;0"
 
 
@@ -436,8 +407,6 @@ _GAUGES = {
 }
 _COUNTERS = {
     "reads": "Reads that were measured.",
-    "unmeasured": "Reads that failed or came from a cache.",
-    "missed": "Rounds that passed during a read.",
     "failed": "Reads that failed, or could not be tried on a device that is dead.",
 }
 

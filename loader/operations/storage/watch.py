@@ -4,12 +4,14 @@ a read that hangs stops no other. Yields the state after each round."""
 from __future__ import annotations
 
 import errno
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Annotated
 
 import msgspec
@@ -81,9 +83,8 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
 def _below(device: Device, by_name: Mapping[str, Device]) -> list[Device]:
     """Returns the devices right below. Volumes that LVM makes for a volume (rimage, rmeta, tdata) are no layers."""
     lower: list[Device] = []
-    for each in (by_name[name] for name in device.on if name in by_name):
-        is_part = device.kind == each.kind == "lvm"
-        lower += _below(each, by_name) if is_part else [each]
+    for part in (by_name[name] for name in device.on if name in by_name):
+        lower += _below(part, by_name) if device.kind == part.kind == "lvm" else [part]
     return lower
 
 
@@ -101,12 +102,8 @@ def given(words: Sequence[str]) -> tuple[Layer, ...]:
         if name in level:
             raise UsageProblem(reason="--layer: two layers have the same name")
         level[name] = path
-    upper = [*levels.values()]
-    return tuple(
-        Layer(name, path, tuple(lower))
-        for level, lower in zip(upper, [*upper[1:], {}], strict=True)
-        for name, path in level.items()
-    )
+    pairs = itertools.pairwise([*levels.values(), {}])
+    return tuple(Layer(name, path, tuple(lower)) for level, lower in pairs for name, path in level.items())
 
 
 def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
@@ -120,19 +117,12 @@ def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> 
         where = next((each for each in paths if each.is_dir() or each.is_file()), None)
         if where is None:
             raise UsageProblem(reason=f"--probe {name} needs a directory: give PATH, or a layer that is one")
-        targets.append(_in_directory(name, where if where.is_dir() else where.parent))
-    taken = {layer.name for layer in layers} & {target.layer.name for target in targets}
-    if taken:
+        directory = where if where.is_dir() else where.parent
+        layer = Layer(f"{name} in {directory}", str(directory))
+        targets.append(Target(layer, partial(PROBES[name], directory), _LIMIT))
+    if taken := {layer.name for layer in layers} & {target.layer.name for target in targets}:
         raise UsageProblem(reason=f"--layer: {taken.pop()} is the name of a probe")
     return tuple(targets)
-
-
-def _in_directory(name: str, directory: Path) -> Target:
-    return Target(Layer(f"{name} in {directory}", str(directory)), lambda: PROBES[name](directory), _LIMIT)
-
-
-def _of_layer(layer: Layer) -> Target:
-    return Target(layer, lambda: probes.opened(Path(layer.path)))
 
 
 # --- reads at one pace -----------------------------------------------------------------------------------------------
@@ -168,8 +158,8 @@ class Probe(threading.Thread):
     """Puts its samples into `results`, once `begin` is called. `phase`: seconds after the beginning of a round.
 
     `size`: bytes of a read, None before the target is open. `notes`: differences from what was requested, and why.
-    `begun`: when the present read began (monotonic), or None. `missed`: rounds that passed during a read. `ready`: set
-    when the target is open, or could not be opened.
+    `begun`: when the present read began (monotonic), or None. `ready`: set when the target is open, or could not be
+    opened.
     """
 
     def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample]) -> None:
@@ -178,7 +168,6 @@ class Probe(threading.Thread):
         self.size: int | None = None
         self.notes: tuple[str, ...] = ()
         self.begun: float | None = None
-        self.missed = 0
         self.ready = threading.Event()
         self._phase, self._results = phase, results
         self._pace: SimpleQueue[Pace | None] = SimpleQueue()
@@ -212,9 +201,7 @@ class Probe(threading.Thread):
                 self._open()
             outcome = self._unopened if self._timed is None else self._attempt(self._once)
             self._results.put(Sample(self.layer.name, number, time.monotonic(), *outcome))
-            following = max(number + 1, pace.next_round(self._phase))
-            self.missed += following - number - 1
-            number = following
+            number = max(number + 1, pace.next_round(self._phase))
 
     def _open(self) -> None:
         """Opens the target. Not called in every round, because it may write a file."""
@@ -257,26 +244,22 @@ class _Record:
         self._probe = probe
         self.timing = Timing(options.window, options.half_life)
         self._errors = Errors(options.window, options.half_life)
-        self._interval = options.interval
-        self._reads = self._unmeasured = 0
+        self._reads = 0
         self._measured: float | None = None
         self._last: Sample | None = None
 
     def take(self, sample: Sample) -> None:
         self._last = sample
         self._errors.take(sample.at, sample.problem if sample.is_error else None)
-        if sample.seconds is None:
-            self._unmeasured += 1
-        else:
+        if sample.seconds is not None:
             self._reads += 1
             self._measured = sample.at
             self.timing.add(sample.round, sample.at, sample.seconds)
 
     def state(self) -> LayerState:
         probe, begun, last = self._probe, self._probe.begun, self._last
-        now, moment = time.monotonic(), time.time()
-        flight = 0.0 if begun is None else now - begun
-        errors, failed = self._errors.held(now)
+        offset = time.time() - time.monotonic()  # from a monotonic clock to Unix time
+        errors, failed = self._errors.held(time.monotonic())
         return LayerState(
             name=probe.layer.name,
             path=probe.layer.path,
@@ -284,18 +267,16 @@ class _Record:
             size=probe.size,
             figures=self.timing.figures(),
             reads=self._reads,
-            unmeasured=self._unmeasured,
-            missed=probe.missed + int(flight // self._interval),
-            in_flight_since=None if begun is None else moment - flight,
+            in_flight_since=None if begun is None else begun + offset,
             problem=last.problem if last else None,
             is_error=last is not None and last.is_error,
             notes=probe.notes,
             limit=probe.target.limit,
-            measured=None if self._measured is None else moment - (now - self._measured),
+            measured=None if self._measured is None else self._measured + offset,
             failed=self._errors.total,
             errors=errors,
             error=self._errors.last,
-            failed_at=None if failed is None else moment - (now - failed),
+            failed_at=None if failed is None else failed + offset,
         )
 
 
@@ -306,7 +287,7 @@ class Watch:
         self._layers, self._options = layers, options
         self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
-        targets = [*map(_of_layer, layers), *beside]
+        targets = [*(Target(layer, partial(probes.opened, Path(layer.path))) for layer in layers), *beside]
         step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [Probe(target, step * number, self._results) for number, target in enumerate(targets, 1)]
         self._records = {probe.layer.name: _Record(probe, options) for probe in self._probes}
@@ -332,26 +313,15 @@ class Watch:
         while number != samples:
             number = min(max(number + 1, pace.next_round(0.0)), samples or 1 << 62)
             time.sleep(max(0.0, pace.at(number) - time.monotonic()))
-            if number == samples:
-                self._join()
-            self._take()
+            if number == samples:  # reads that are under way get one more interval
+                self.__exit__()
+                until = time.monotonic() + self._options.interval
+                for probe in self._probes:
+                    probe.join(max(0.0, until - time.monotonic()))
+            while not self._results.empty():
+                sample = self._results.get()
+                self._records[sample.layer].take(sample)
             yield self._state(number)
-
-    def _join(self) -> None:
-        """Ends the probes; reads that are under way get one more interval."""
-        for probe in self._probes:
-            probe.end()
-        until = time.monotonic() + self._options.interval
-        for probe in self._probes:
-            probe.join(max(0.0, until - time.monotonic()))
-
-    def _take(self) -> None:
-        while True:
-            try:
-                sample = self._results.get_nowait()
-            except Empty:
-                return
-            self._records[sample.layer].take(sample)
 
     def _state(self, number: int) -> State:
         rows = [record.state() for record in self._records.values()]
@@ -364,5 +334,4 @@ class Watch:
         sentence = [verdict.sentence(added, [row.name for row in layers if row.name in hung], failing)]
         sentence += [f"{row.name} does not end" for row in beside if row.name in hung]
         sentence += [f"{row.name} fails" for row in beside if row.errors]
-        sentence += verdict.slow_probes([row.name for row in beside], [row.name for row in layers], times)
         return State(now, interval, number, tuple(layers), added, "; ".join(sentence), tuple(beside), self._watcher)
