@@ -29,7 +29,7 @@ from loader.operations.storage import plan as planning
 from loader.operations.storage.check import Report
 from loader.operations.storage.findings import Situation
 from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
-from loader.operations.storage.plan import Disk, Plan, Wishes
+from loader.operations.storage.plan import Disk, Plan, VolumeOptions
 from loader.storage import mounts, survey
 from loader.storage.survey import Device
 
@@ -148,7 +148,7 @@ def _described(device: Device, situation: Situation) -> str:
 
 @declare("plan")
 def plan_command(
-    disks: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], wishes: Wishes, as_json: Json
+    disks: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
 ) -> int:
     """Print the commands that make a volume for a database, with the reason of every number.
 
@@ -162,9 +162,9 @@ def plan_command(
       ditseed storage plan /dev/sdb /dev/sdc /dev/sdd --database-size 350G >plan.sh
       ditseed storage plan 300G 300G 300G --database-size 350G --fs ext4
     """
-    if not wishes.database:
+    if not options.database:
         raise UsageProblem(reason="--database-size: a size above 0 is needed")
-    plan = planning.plan([_disk(word, number) for number, word in enumerate(disks, 1)], wishes)
+    plan = planning.plan([_disk(word, number) for number, word in enumerate(disks, 1)], options)
     if as_json:
         show_json(msgspec.to_builtins(plan))
     else:
@@ -182,11 +182,11 @@ def _disk(word: str, number: int) -> Disk:
 
 
 def _script(plan: Plan) -> Iterator[str]:
-    extent, database = units.size(plan.wishes.extent_size), plan.wishes.database
+    extent, database = units.size(planning.EXTENT), plan.options.database
     yield (
         f"# {units.size(plan.size)}, {plan.size / database:.1f} times the database of {units.size(database)}, on "
         f"{sum(leg.used > 0 for leg in plan.legs)} of {len(plan.legs)} disks"
-        f"{', each extent on two of them' if plan.wishes.redundant else ''}"
+        f"{', each extent on two of them' if plan.options.redundant else ''}"
     )
     for leg in plan.legs:
         yield f"#   {leg.disk}: {leg.extents} extents of {extent}, {leg.used} used, {leg.left} left"
