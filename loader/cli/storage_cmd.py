@@ -29,7 +29,7 @@ from loader.operations.storage import plan as planning
 from loader.operations.storage.check import Report
 from loader.operations.storage.findings import Situation
 from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
-from loader.operations.storage.plan import Disk, Plan, Wishes
+from loader.operations.storage.plan import Disk, Plan, VolumeOptions
 from loader.storage import mounts, survey
 from loader.storage.survey import Device
 
@@ -109,20 +109,17 @@ def _layers(situation: Situation) -> Iterator[str]:
         yield f"{database.path}  {sizes}{map_size}"
     mount, space = facts.mount, f"{units.size(facts.space.size)}, {units.size(facts.space.free)} free"
     yield f"└─ {mount.kind} on {mount.target}  {space}; {','.join(mount.options)}"
-    by_name = {device.name: device for device in facts.devices}
     below = {name for device in facts.devices for name in device.on}
-    tops = [device for device in facts.devices if device.name not in below]
-    yield from _devices(tops, situation, by_name, "   ")
+    tops = [device.name for device in facts.devices if device.name not in below]
+    yield from _devices(tops, situation, "   ")
 
 
-def _devices(
-    devices_: Sequence[Device], situation: Situation, by_name: Mapping[str, Device], indent: str
-) -> Iterator[str]:
-    for number, device in enumerate(devices_, 1):
-        branch, more = ("└─", "   ") if number == len(devices_) else ("├─", "│  ")
+def _devices(names: Sequence[str], situation: Situation, indent: str) -> Iterator[str]:
+    devices = [device for name in names for device in situation.facts.devices if device.name == name]
+    for device in devices:
+        branch, more = ("└─", "   ") if device is devices[-1] else ("├─", "│  ")
         yield f"{indent}{branch} {device.path}  {_described(device, situation)}"
-        below = [by_name[name] for name in device.on if name in by_name]
-        yield from _devices(below, situation, by_name, indent + more)
+        yield from _devices(device.on, situation, indent + more)
 
 
 def _described(device: Device, situation: Situation) -> str:
@@ -148,7 +145,7 @@ def _described(device: Device, situation: Situation) -> str:
 
 @declare("plan")
 def plan_command(
-    disks: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], wishes: Wishes, as_json: Json
+    disks: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
 ) -> int:
     """Print the commands that make a volume for a database, with the reason of every number.
 
@@ -162,9 +159,9 @@ def plan_command(
       ditseed storage plan /dev/sdb /dev/sdc /dev/sdd --database-size 350G >plan.sh
       ditseed storage plan 300G 300G 300G --database-size 350G --fs ext4
     """
-    if not wishes.database:
+    if not options.database:
         raise UsageProblem(reason="--database-size: a size above 0 is needed")
-    plan = planning.plan([_disk(word, number) for number, word in enumerate(disks, 1)], wishes)
+    plan = planning.plan([_disk(word, number) for number, word in enumerate(disks, 1)], options)
     if as_json:
         show_json(msgspec.to_builtins(plan))
     else:
@@ -182,11 +179,11 @@ def _disk(word: str, number: int) -> Disk:
 
 
 def _script(plan: Plan) -> Iterator[str]:
-    extent, database = units.size(plan.wishes.extent_size), plan.wishes.database
+    extent, database = units.size(planning.EXTENT), plan.options.database
     yield (
         f"# {units.size(plan.size)}, {plan.size / database:.1f} times the database of {units.size(database)}, on "
         f"{sum(leg.used > 0 for leg in plan.legs)} of {len(plan.legs)} disks"
-        f"{', each extent on two of them' if plan.wishes.redundant else ''}"
+        f"{', each extent on two of them' if plan.options.redundant else ''}"
     )
     for leg in plan.legs:
         yield f"#   {leg.disk}: {leg.extents} extents of {extent}, {leg.used} used, {leg.left} left"
@@ -208,8 +205,6 @@ def _comment(text: str) -> Iterator[str]:
 # --- migrate ----------------------------------------------------------------------------------------
 
 _SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
-_LDAPI = "ldapi:///"
-_MIGRATION = "migration"
 _STOPPED = (
     "The service is stopped, or being stopped: the same command goes on, --rollback --apply starts it on the former "
     "volume."
@@ -250,7 +245,7 @@ def migrate_command(
     """
     stop, start = map(_service_command, service or _SYSTEMD)
     source, target = (str(Path(word)) for word in (source, target))  # no slash at the end
-    request = MoveRequest(source, target, stop, start, uri or ("" if service else _LDAPI), fstab, seconds)
+    request = MoveRequest(source, target, stop, start, uri or ("" if service else "ldapi:///"), fstab, seconds)
     begun = migrating.begun(source)
     if rollback:
         return _back(_continued(begun, request, bool(service)), apply, shown)
@@ -266,7 +261,7 @@ def migrate_command(
             if shown.as_json:
                 show_json({"plan": msgspec.to_builtins(plan), "done": begun.done})
             return EXIT_OK
-    if _is_confirmed(plan, _MIGRATION, migrating.forward(plan), apply, shown.as_json):
+    if _is_confirmed(plan, "migration", migrating.forward(plan), apply, shown.as_json):
         with _reporting_the_stop(source):
             show_report(migrating.migrate(plan, shown.progress, anew), shown.as_json)
     return EXIT_OK
@@ -290,7 +285,7 @@ def _reporting_the_stop(source: str) -> Iterator[None]:
     except (LoaderError, KeyboardInterrupt):
         with suppress(LoaderError):
             begun = migrating.begun(source)
-            if begun is not None and begun.is_stopped:
+            if begun is not None and "start" not in begun.done:
                 tell(_STOPPED)
         raise
 
@@ -348,10 +343,11 @@ def _is_confirmed(plan: MovePlan, what: str, planned: Iterable[PlannedStep], app
 
 
 def _commands(plan: MovePlan, what: str, steps: Iterable[PlannedStep]) -> Iterator[str]:
-    old = plan.old.device if plan.old else "a directory of a larger file system"
-    new = f"{plan.new.device} ({plan.new.kind})"
-    where = f"from {old} to {new}" if what == _MIGRATION else f"from {new} to {old}"
-    yield f"# {what} of {plan.request.source} {where}"
+    volumes = [
+        plan.old.device if plan.old else "a directory of a larger file system",
+        f"{plan.new.device} ({plan.new.kind})",
+    ]
+    yield f"# {what} of {plan.request.source} from {' to '.join(volumes if what == 'migration' else volumes[::-1])}"
     yield from (f"# Note: {note}" for note in plan.notes)
     for step in steps:
         yield f"# {step.step}" + (f": ditseed {step.by}" if step.by else "")

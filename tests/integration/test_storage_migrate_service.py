@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -22,7 +22,6 @@ from fixtures.waiting import until
 from loader.errors import MigrationRefused
 from loader.operations.storage import migrate as migrating
 from loader.operations.storage.migrate import MoveRequest
-from loader.run.steps import Run
 from tests.support.command import Done, ditseed, start
 from tests.support.nobody import NOBODY
 from tests.support.require import require
@@ -223,7 +222,7 @@ def test_a_database_in_use_where_its_volume_has_another_name(home: Path) -> None
             assert [one.name for one in (home / "new").iterdir()] == ["lost+found"]
             # Started again after the copy was verified.
             with pytest.raises(MigrationRefused, match=f"is used again: .*process {user.pid}"):
-                migrating._Steps(plan, cast(Run, None))._unmount()
+                migrating._unmount(plan)
             assert (mounted(old), mounted(home / "new")) == (device, new)
 
 

@@ -118,10 +118,9 @@ def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(delayed: dict
     """A write to a mirror waits for both legs. No read does, so no layer is named."""
     state = json.loads(delayed["written"])
     flock, write = state["probes"]
-    assert write["figures"]["p50"] > 0.045, state["told"]
-    assert flock["figures"]["p50"] < write["figures"]["p50"] / 2
+    assert write["figures"]["davg"] > 0.045, state["told"]
+    assert flock["figures"]["davg"] < write["figures"]["davg"] / 2
     assert delays(state) == []
-    assert "write in /run/mnt/mirror takes " in state["told"]
 
 
 @pytest.mark.long
@@ -153,7 +152,7 @@ def test_small_reads_that_btrfs_serves_from_its_cache_are_not_measured() -> None
     assert file["name"] == f"btrfs on {place}"
     assert (file["size"], device["size"]) == (4096, 512)
     assert file["notes"] == ["reads of 2048 bytes come from the page cache and are not measured; of 4096 bytes instead"]
-    assert (file["reads"] > 0, file["unmeasured"]) == (True, 0)
+    assert file["reads"] > 0
     assert file["figures"]["emin"] > device["figures"]["emin"] / 4
 
 
@@ -182,7 +181,7 @@ def test_a_database_is_read_where_it_has_blocks() -> None:
         state = watched(place, "--samples", "10")
     found = state["layers"][0]
     assert found["path"] == str(place / "data.mdb")
-    assert (found["reads"] > 0, found["unmeasured"]) == (True, 0)
+    assert found["reads"] > 0
 
 
 def test_a_device_whose_reads_fail_is_critical(tmp_path: Path) -> None:

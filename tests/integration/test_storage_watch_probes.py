@@ -14,7 +14,7 @@ from typing import Any
 
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from loader.operations.storage.verdict import Layer
-from loader.operations.storage.watch import Target, Watch, Wishes
+from loader.operations.storage.watch import Target, Watch, WatchOptions
 from loader.storage.probes import FileLock
 from tests.support.command import ditseed
 from tests.support.require import require
@@ -61,7 +61,7 @@ def test_a_lock_that_is_not_had_in_time(tmp_path: Path) -> None:
     descriptor = os.open(f"/proc/self/fd/{lock._descriptor}", os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     target = Target(Layer("flock", str(tmp_path)), lambda: lock, limit=0.2)
-    with Watch((), Wishes(interval=0.1, samples=200), (target,)) as watch:
+    with Watch((), WatchOptions(interval=0.1, samples=200), (target,)) as watch:
         rounds = watch.rounds()
         hung = next(one for one in rounds if "flock does not end" in one.told)
         threading.Timer(0.05, os.close, (descriptor,)).start()
@@ -69,7 +69,6 @@ def test_a_lock_that_is_not_had_in_time(tmp_path: Path) -> None:
     assert hung.probes[0].figures is None
     assert ended.probes[0].figures is not None
     assert ended.probes[0].figures.emax > 0.2
-    assert ended.probes[0].missed > 0
 
 
 def test_what_is_for_probes_only(tmp_path: Path) -> None:
@@ -82,12 +81,11 @@ def test_what_is_for_probes_only(tmp_path: Path) -> None:
         assert (done.status, said in done.err) == (3, True), done.err
 
 
-def test_a_terminal_shows_a_chart_while_it_runs(tmp_path: Path) -> None:
+def test_a_terminal_shows_a_table_while_it_runs(tmp_path: Path) -> None:
     words = ("storage", "watch", "--layer", f"fs={tmp_path}", "--interval", "0.1", "--samples", "6")
     status, text = on_terminal(*words, stream="stdout")
     assert status == 0
-    assert any(one in text for one in "▁▂▃▄▅▆▇█")
-    assert " ms" in text
+    assert text.count("milliseconds") > 2  # drawn more than once, then printed at the end
     _, dumb = on_terminal(*words, stream="stdout", env={"TERM": "dumb"})
     assert "\x1b" not in dumb
     assert "every 0.1 s" in dumb

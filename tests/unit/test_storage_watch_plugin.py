@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from loader.operations.monitoring import Status
 from loader.operations.storage import verdict
 from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, State, Watcher
-from loader.operations.storage.watch import Target, Watch, Wishes
+from loader.operations.storage.watch import Target, Watch, WatchOptions
 from loader.storage.probes import Timed
 
 NOW = 1_800_000_000.0
@@ -74,8 +74,8 @@ def first_of(numbers: str) -> tuple[Datum, str]:
 
 def layer(name: str, davg: float = 0.002) -> LayerState:
     return LayerState(
-        *(name, name, (), 512, Figures(davg, davg, 0, davg, davg, davg, davg, davg)),
-        *(10, 0, 0, 0.0, None, None, False, (), None, NOW, 0, 0, None, None),
+        *(name, name, (), 512, Figures(davg, davg, 0, davg, davg)),
+        *(10, None, None, False, (), None, NOW, 0, 0, None, None),
     )
 
 
@@ -177,8 +177,8 @@ def unopened(number: int) -> State:
 
 def watched(opens: Callable[[], Timed]) -> State:
     """After 7 rounds of a probe that is opened so."""
-    wishes, target = Wishes(interval=0.05, samples=7), Target(Layer("p", ""), opens)
-    with Watch((), wishes, (target,)) as watch:
+    options, target = WatchOptions(interval=0.05, samples=7), Target(Layer("p", ""), opens)
+    with Watch((), options, (target,)) as watch:
         (*_, last) = watch.rounds()
     return replace(last, layers=last.probes, probes=(), interval=3.0, written=NOW)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import platform
 import re
 import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +32,6 @@ from loader.server.questions import Question
 from loader.sources import dit
 from loader.sources.dit import PlanOptions, TreeSpec
 from loader.storage import files, held, survey, temporary
-from loader.storage.survey import Facts, Unseen
 
 SUFFIX = "dc=example,dc=com"
 _INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
@@ -52,14 +51,15 @@ _MAXSIZE_OF_ENTRY = 8192  # bytes of maxsize; an entry of the template takes les
 _DISK_OF_ENTRY = 4096  # bytes of disk that an entry needs at most
 _DISK_BESIDE = 64 << 20  # bytes that the file system needs for itself
 _UNIFORM = 0.01  # Zipf's exponent: nearly every entry is searched for equally often
-_FIO_SECONDS = 5  # duration of each of the two jobs that have no end of their own
-_FIO_TIMED = ("--time_based", f"--runtime={_FIO_SECONDS}", "--bs=4k")
-_FIO_JOBS = (
-    ("write", ("--rw=write", "--bs=1M", "--end_fsync=1")),
-    ("read", ("--stonewall", "--rw=read", "--bs=1M")),
-    ("random", ("--stonewall", "--rw=randread", *_FIO_TIMED)),
-    ("fsync", ("--stonewall", "--rw=randwrite", "--fsync=1", *_FIO_TIMED)),
-)
+_FIO = ("fio", "--direct=1", "--ioengine=psync", "--output-format=json", "--eta=never", "--filename=fio")
+_FIO_TIMED = ("--time_based", "--runtime=5", "--bs=4k")  # seconds; these two jobs have no end of their own
+# Field of DiskSpeed -> fio's job, as its options; the side and the figure of fio's report.
+_FIO_JOBS = {
+    "write": (("--rw=write", "--bs=1M", "--end_fsync=1"), "write", "bw_bytes"),
+    "read": (("--stonewall", "--rw=read", "--bs=1M"), "read", "bw_bytes"),
+    "random_reads": (("--stonewall", "--rw=randread", *_FIO_TIMED), "read", "iops"),
+    "fsyncs": (("--stonewall", "--rw=randwrite", "--fsync=1", *_FIO_TIMED), "write", "iops"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,11 +81,10 @@ class BenchSizes:
 
 
 class Load(msgspec.Struct, frozen=True):
-    """`seconds`: until everything is on the disk. `apparent`: bytes as ls shows them. `allocated`: bytes as du does."""
+    """`seconds`: until everything is on the disk. `allocated`: bytes on the disk."""
 
     entries: int
     seconds: float
-    apparent: int
     allocated: int
 
     @property
@@ -94,20 +93,8 @@ class Load(msgspec.Struct, frozen=True):
         return self.entries / self.seconds
 
 
-class Searched(msgspec.Struct, frozen=True):
-    """Searches by one client, one after the other."""
-
-    searches: int
-    seconds: float
-
-    @property
-    def rate(self) -> float:
-        """Searches per second."""
-        return self.searches / self.seconds
-
-
 class DiskSpeed(msgspec.Struct, frozen=True):
-    """Speed measured by fio. `write`, `read`: bytes per second. `random_reads`, `fsyncs`: operations per second."""
+    """`write`, `read`: bytes per second. `random_reads`, `fsyncs`: operations per second."""
 
     write: float
     read: float
@@ -115,62 +102,41 @@ class DiskSpeed(msgspec.Struct, frozen=True):
     fsyncs: float
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A directory to measure. `kind`: type of its file system. `layout`: of its logical volume (linear, striped); None
-    if it is on no logical volume."""
-
-    name: str
-    directory: Path
-    kind: str
-    layout: str | None
-
-
 class BenchRow(msgspec.Struct, frozen=True):
-    """The measurements of a directory. A None was not requested, or `unmeasured` has the reason."""
+    """The measurements of a directory; None if not requested. `nosync`, `sync`: slapadd. `native`: ditseed build.
+    `searches`: per second. `no_disk`: why fio measured nothing, or ""."""
 
     name: str
     directory: str
-    kind: str
-    layout: str | None
     nosync: Load
-    searched: Searched | None
+    searches: float | None
     sync: Load | None
     native: Load
     disk: DiskSpeed | None
-    unmeasured: tuple[Unseen, ...]
-
-    @property
-    def times(self) -> float | None:
-        """How many times as fast slapadd loads an entry without sync as with sync."""
-        return self.nosync.rate / self.sync.rate if self.sync else None
+    no_disk: str
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """`began`: Unix time. `version`: the version of OpenLDAP."""
+    """`version`: of OpenLDAP."""
 
-    began: float
-    host: str
     version: str
-    sizes: BenchSizes
     rows: tuple[BenchRow, ...]
 
 
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
     """Measures each directory. Raises ToolFailed if a tool fails; UsageProblem, ToolMissing, NoSpace, NotPermitted,
     DirectoryUnsafe and others before anything is measured."""
-    began, version = time.time(), _slapd_version()
-    places = _places(directories)
-    for place in places:
-        room = sizes.entries * _DISK_OF_ENTRY + sizes.fio_size + _DISK_BESIDE
-        files.require_space(place.directory, room)
+    version = _slapd_version()
+    named = _named(directories)
+    for directory in named.values():
+        files.require_space(directory, sizes.entries * _DISK_OF_ENTRY + sizes.fio_size + _DISK_BESIDE)
     with temporary.directory("bench") as work:
         whole = _generated(recipe, sizes.entries, work / "whole.ldif", progress)
         part = _generated(recipe, sizes.sync_entries, work / "part.ldif", progress) if sizes.sync_entries else None
         searches = _searches(recipe, sizes, work / "plan", progress) if sizes.searches else []
-        measuring = _Measuring(sizes, whole, part, searches, work, progress)
+        measuring = _Measuring(sizes.fio_size, whole, part, searches, work, progress)
         measuring.rehearse()
-        rows = tuple(map(measuring.row, places))
-    return BenchReport(began, f"{platform.system()} {platform.release()}", version, sizes, rows)
+        return BenchReport(version, tuple(measuring.row(name, directory) for name, directory in named.items()))
 
 
 def _slapd_version() -> str:
@@ -182,27 +148,17 @@ def _slapd_version() -> str:
     return match["number"]
 
 
-def _places(directories: Sequence[Path]) -> tuple[Place, ...]:
-    """Names each directory by its file system; by mount point or path, too, if several have the same kind.
-
-    Raises NoSuchPath, NotPermitted, ReadOnly, DirectoryUnsafe, UsageProblem.
-    """
-    if len(set(map(Path.absolute, directories))) < len(directories):
+def _named(directories: Sequence[Path]) -> dict[str, Path]:
+    """Names each directory by its file system and the layout of its logical volume; by its path, too, if several are
+    equal. Raises NoSuchPath, NotPermitted, ReadOnly, DirectoryUnsafe, UsageProblem."""
+    kinds = {path.absolute(): _kind(path) for path in directories}
+    if len(kinds) < len(directories):
         raise UsageProblem(reason="a directory is given twice")
-    surveyed = [(path.absolute(), _survey(path)) for path in directories]
-    kinds = Counter(_kind(facts) for _, facts in surveyed)
-    targets = Counter((_kind(facts), facts.mount.target) for _, facts in surveyed)
-    places = []
-    for path, facts in surveyed:
-        name = _kind(facts)
-        if kinds[name] > 1:
-            is_alone = targets[name, facts.mount.target] == 1
-            name = f"{name} on {facts.mount.target if is_alone else path}"
-        places.append(Place(name, path, facts.mount.kind, _layout(facts)))
-    return tuple(places)
+    counts = Counter(kinds.values())
+    return {kind if counts[kind] == 1 else f"{kind} on {path}": path for path, kind in kinds.items()}
 
 
-def _survey(path: Path) -> Facts:
+def _kind(path: Path) -> str:
     with files.explained(path):
         if not path.is_dir():
             path.stat()
@@ -210,18 +166,10 @@ def _survey(path: Path) -> Facts:
         with held.opened(path) as opened:
             held.require_private(opened.status, path)
     files.require_writable(path)
-    return survey.of(path)
-
-
-def _kind(facts: Facts) -> str:
-    layout = _layout(facts)
+    facts = survey.of(path)
+    segments = facts.volume.segments if facts.volume else ()
+    layout = "+".join(dict.fromkeys(segment.kind for segment in segments))
     return f"{facts.mount.kind}, {layout}" if layout else facts.mount.kind
-
-
-def _layout(facts: Facts) -> str | None:
-    if facts.volume is None:
-        return None
-    return "+".join(dict.fromkeys(segment.kind for segment in facts.volume.segments))
 
 
 # --- the entries and the searches ------------------------------------------------------------------------------------
@@ -254,16 +202,17 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
     with progress.step("plan searches", sizes.searches) as meter, files.explained(path), files.creating(path) as file:
         dit.plan(template, options, file.fileno(), 1, meter)
     planned = map(json.loads, files.read(path).splitlines())
-    return [Question(one["base"], one["filter"], one["entries"]) for one in planned]
+    return [Question(search["base"], search["filter"], search["entries"]) for search in planned]
 
 
 # --- measurements ----------------------------------------------------------------------------------------------------
 
 
 class _Measuring(msgspec.Struct, frozen=True):
-    """`whole`: loaded without sync. `part`: loaded with sync. `work`: directory for LDIF and slapd.conf."""
+    """`fio_size`: bytes. `whole`: loaded without sync. `part`: loaded with sync. `work`: directory for LDIF and
+    slapd.conf."""
 
-    sizes: BenchSizes
+    fio_size: int
     whole: _Tree
     part: _Tree | None
     searches: Sequence[Question]
@@ -274,46 +223,36 @@ class _Measuring(msgspec.Struct, frozen=True):
         """Loads and opens a database without measuring it: this reveals at once what slapd's installation lacks, and
         has the programs in memory for the first row."""
         tree = self.part or self.whole
-        with temporary.directory("bench", self.work) as directory, self.progress.step("try slapadd, slapd") as meter:
-            self._slapadd(directory, tree, meter, quick=True)
+        with self._step("try slapadd, slapd", self.work) as (directory, meter):
+            self._slapadd(directory, tree, meter, "-q")
             with private.running(self._config(directory, tree), None):
                 pass
 
-    def row(self, place: Place) -> BenchRow:
+    def row(self, name: str, parent: Path) -> BenchRow:
         """Measures a directory. Raises ToolFailed, NoSpace and others: a load that fails is no measurement."""
-        whole, part = self.whole, self.part
-        sync = None
-        with temporary.directory("bench", place.directory) as directory:
-            with self.progress.step(f"{place.name}: slapadd -q") as meter:
-                nosync = self._slapadd(directory, whole, meter, quick=True)
-            searched = self._searched(place, directory)
-        if part is not None:
-            with (
-                temporary.directory("bench", place.directory) as directory,
-                self.progress.step(f"{place.name}: slapadd") as meter,
-            ):
-                sync = self._slapadd(directory, part, meter, quick=False)
-        with (
-            temporary.directory("bench", place.directory) as directory,
-            self.progress.step(f"{place.name}: ditseed build"),
-        ):
-            native = self._build(directory, whole)
-        disk = None
-        if self.sizes.fio_size:
-            with self.progress.step(f"{place.name}: fio"):
-                disk = disk_speed(place.directory, self.sizes.fio_size)
-        return BenchRow(
-            name=place.name,
-            directory=str(place.directory),
-            kind=place.kind,
-            layout=place.layout,
-            nosync=nosync,
-            searched=searched,
-            sync=sync,
-            native=native,
-            disk=disk if isinstance(disk, DiskSpeed) else None,
-            unmeasured=(disk,) if isinstance(disk, Unseen) else (),
-        )
+        sync = searches = disk = None
+        with temporary.directory("bench", parent) as directory:
+            with self.progress.step(f"{name}: slapadd -q") as meter:
+                nosync = self._slapadd(directory, self.whole, meter, "-q")
+            if self.searches:
+                searches = self._searches_per_second(name, directory)
+        if self.part is not None:
+            with self._step(f"{name}: slapadd", parent) as (directory, meter):
+                sync = self._slapadd(directory, self.part, meter)
+        with self._step(f"{name}: ditseed build", parent) as (directory, _):
+            options = BuildOptions(self._config(directory, self.whole), (self.whole.path,), target=directory)
+            native = _timed(directory, self.whole, lambda: building.build(options, Progress("none"), {}))
+        if self.fio_size:
+            with self._step(f"{name}: fio", parent) as (directory, _):
+                disk = disk_speed(directory, self.fio_size)
+        speed, no_disk = (None, disk) if isinstance(disk, str) else (disk, "")
+        return BenchRow(name, str(parent), nosync, searches, sync, native, speed, no_disk)
+
+    @contextmanager
+    def _step(self, name: str, parent: Path) -> Iterator[tuple[Path, Meter]]:
+        """Yields an empty directory in `parent`, and the step's meter."""
+        with temporary.directory("bench", parent) as directory, self.progress.step(name) as meter:
+            yield directory, meter
 
     def _config(self, directory: Path, tree: _Tree) -> Path:
         """Writes a slapd.conf for a database in `directory`. Raises UsageProblem if there is no core.schema."""
@@ -330,9 +269,8 @@ class _Measuring(msgspec.Struct, frozen=True):
         files.write_durably(path, "\n".join((*lines, "")).encode(), 0o600)
         return path
 
-    def _slapadd(self, directory: Path, tree: _Tree, meter: Meter, *, quick: bool) -> Load:
-        """Times slapadd. `quick`: with -q, so without sync and some checks. Raises ToolMissing, ToolFailed."""
-        words = ["-q"] if quick else []
+    def _slapadd(self, directory: Path, tree: _Tree, meter: Meter, *words: str) -> Load:
+        """Times slapadd, which with -q omits sync and some checks. Raises ToolMissing, ToolFailed."""
         config = str(self._config(directory, tree))
         command = tools.server_tool("slapadd", *words, "-f", config, "-l", str(tree.path))
 
@@ -340,83 +278,43 @@ class _Measuring(msgspec.Struct, frozen=True):
             with Child(command) as running, meter.cancelling(running.kill):
                 running.check()
 
-        return _timed(directory, tree.entries, load)
+        return _timed(directory, tree, load)
 
-    def _build(self, directory: Path, tree: _Tree) -> Load:
-        """Times all of `ditseed build`: reading the configuration, building, checking, moving into place."""
-        options = BuildOptions(self._config(directory, tree), (tree.path,), target=directory)
-        return _timed(directory, tree.entries, lambda: building.build(options, Progress("none"), {}))
-
-    def _searched(self, place: Place, directory: Path) -> Searched | None:
-        searches = self.searches
-        if not searches:
-            return None
+    def _searches_per_second(self, name: str, directory: Path) -> float:
         for path in directory.iterdir():  # drops the files from the page cache
             with open(path, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         with (
             private.running(self._config(directory, self.whole), None) as server,
-            self.progress.step(f"{place.name}: searches", len(searches)) as meter,
+            self.progress.step(f"{name}: searches", len(self.searches)) as meter,
         ):
-            return Searched(len(searches), questions.seconds_of(server, searches, meter))
+            return len(self.searches) / questions.seconds_of(server, self.searches, meter)
 
 
 def _first(directories: Sequence[str], pattern: str) -> str | None:
     return next((path for path in directories if any(Path(path).glob(pattern))), None)
 
 
-def _timed(directory: Path, entries: int, load: Callable[[], object]) -> Load:
+def _timed(directory: Path, tree: _Tree, load: Callable[[], object]) -> Load:
     began = time.monotonic()
     load()
     child.output(["sync", "--file-system", str(directory)])
     seconds = time.monotonic() - began
-    written = [path for path in directory.rglob("*") if path.is_file()]
-    apparent = sum(path.stat().st_size for path in written)
-    return Load(entries, seconds, apparent, sum(map(files.allocated_bytes, written)))
+    return Load(tree.entries, seconds, sum(files.allocated_bytes(p) for p in directory.rglob("*") if p.is_file()))
 
 
-# --- fio -------------------------------------------------------------------------------------------------------------
-
-
-class _FioSide(msgspec.Struct):
-    bw_bytes: float
-    iops: float
-
-
-class _FioJob(msgspec.Struct):
-    jobname: str
-    read: _FioSide
-    write: _FioSide
-
-
-class _FioReport(msgspec.Struct):
-    jobs: list[_FioJob]
-
-
-def disk_speed(directory: Path, size: int) -> DiskSpeed | Unseen:
+def disk_speed(directory: Path, size: int) -> DiskSpeed | str:
     """Returns the speed of direct reads and writes of a file of `size` bytes in `directory`, or why there is none."""
     if shutil.which("fio") is None:
-        return Unseen("fio", "fio is not installed")
-    with temporary.directory("bench", directory) as place:
-        answer = child.ask([*_fio_command(place, size)])
+        return "fio is not installed"
+    jobs = (word for name, (words, _, _) in _FIO_JOBS.items() for word in (f"--name={name}", *words))
+    answer = child.ask([*_FIO, f"--directory={directory}", f"--size={size}", *jobs])
     if answer.status:
-        return Unseen("fio", "; ".join(answer.words[-2:]) or f"exit status {answer.status}")
+        return "; ".join(answer.words[-2:]) or f"exit status {answer.status}"
     try:
         # fio may print a warning before its JSON.
-        report = msgspec.json.decode(answer.out[answer.out.find(b"{") :], type=_FioReport)
-    except msgspec.MsgspecError as error:
-        return Unseen("fio", f"its answer cannot be read ({error})")
-    jobs = {job.jobname: job for job in report.jobs}
-    return DiskSpeed(
-        write=jobs["write"].write.bw_bytes,
-        read=jobs["read"].read.bw_bytes,
-        random_reads=jobs["random"].read.iops,
-        fsyncs=jobs["fsync"].write.iops,
-    )
-
-
-def _fio_command(place: Path, size: int) -> Iterator[str]:
-    yield from ("fio", "--direct=1", "--ioengine=psync", "--output-format=json", "--eta=never")
-    yield from (f"--directory={place}", "--filename=fio", f"--size={size}")
-    for name, words in _FIO_JOBS:
-        yield from (f"--name={name}", *words)
+        report = json.loads(answer.out[answer.out.find(b"{") :])
+        measured = {job["jobname"]: job for job in report["jobs"]}
+        return DiskSpeed(**{name: measured[name][side][figure] for name, (_, side, figure) in _FIO_JOBS.items()})
+    except (ValueError, LookupError, TypeError) as error:
+        return f"fio's report cannot be read ({error!r})"

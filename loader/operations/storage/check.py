@@ -53,81 +53,56 @@ _REMOVED = {
 }
 _DEPRECATED = {"attr2", "noattr2", "ikeep", "noikeep"}  # XFS mount options; source: the kernel's admin-guide/xfs
 _FIT = ("xfs", "ext4", "ext3")
-_POOL_FULL = (
-    "data.mdb is sparse and grows into the pool. A full pool fails writes that the file system has promised, whatever "
-    "df shows.",
-    _LVMTHIN,
-)
-_TWICE_COPIED = "LMDB never overwrites a page in use, "
 
-# Types of file systems, separated by spaces; severity; finding; reason; source.
-_KINDS: tuple[tuple[str, Severity, str, str, str], ...] = (
-    (
-        "ext2",
-        *(WARNING, "no journal", "After a crash the whole file system must be checked before slapd can start."),
-        "ext4(5)",
-    ),
-    (
-        "reiserfs",
-        *(CRITICAL, "removed from Linux"),
-        "Declared obsolete in Linux 6.6 and removed in 6.13: with a newer kernel the database cannot be mounted.",
-        "Linux 6.13",
-    ),
-    (
-        "jfs",
-        *(WARNING, "hardly maintained"),
-        "Its removal from Linux has been proposed; distributions no longer enable it everywhere.",
+# Types of file systems, separated by spaces -> severity, finding, reason, source.
+_KINDS = {
+    "ext2": (WARNING, "no journal", "After a crash it must be checked before slapd can start.", "ext4(5)"),
+    "reiserfs": (*(CRITICAL, "removed from Linux", "Linux 6.13 and later cannot mount the database."), "Linux 6.13"),
+    "jfs": (
+        *(WARNING, "hardly maintained", "Its removal from Linux has been proposed; some distributions omit it."),
         "Linux kernel mailing list, January 2023",
     ),
-    ("tmpfs ramfs", CRITICAL, "in memory", "Gone at the next boot.", "tmpfs(5)"),
-    (
-        "overlay",
+    "tmpfs ramfs": (CRITICAL, "in memory", "Gone at the next boot.", "tmpfs(5)"),
+    "overlay": (
         *(WARNING, "the layer of a container"),
         "It is removed with the container, and the first write to a file of a lower layer copies all of it. Give the "
         "database a volume of its own.",
         "kernel documentation, overlayfs",
     ),
-    (
-        "f2fs nilfs2",
+    "f2fs nilfs2": (
         *(WARNING, "log-structured below LMDB's own copy-on-write"),
-        f"{_TWICE_COPIED}nor does this file system: both copy, its cleaner copies once more, and data.mdb falls into "
-        "fragments.",
+        "LMDB and the file system both copy each page, the cleaner copies it again, and data.mdb falls into fragments.",
         "kernel documentation, filesystems",
     ),
-    (
-        "zfs",
-        *(WARNING, "copy-on-write below LMDB's own"),
-        f"{_TWICE_COPIED}so both copy: each page of 4 KiB rewrites a whole record.",
+    "zfs": (
+        *(WARNING, "copy-on-write below LMDB's own", "Each page of 4 KiB rewrites a whole record."),
         "zfsprops(7), recordsize",
     ),
-    (
-        "nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs ncpfs virtiofs "
-        "fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs fuse.cifs",
+    "nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs ncpfs virtiofs fuse.sshfs fuse.glusterfs fuse.ceph "
+    "fuse.s3fs fuse.cifs": (
         *(CRITICAL, "a network file system"),
-        "LMDB relies on a shared memory map and on locks that network file systems do not provide, even among "
-        "processes of one host: the database may be damaged. Use a file system on a block device.",
+        "LMDB needs a shared memory map and locks that network file systems do not provide, even among processes of "
+        "one host: the database may be damaged. Use a file system on a block device.",
         _LMDB,
     ),
-    (
-        "ocfs2 gfs2",
+    "ocfs2 gfs2": (
         *(WARNING, "a cluster file system"),
-        "Only one node may have the database open, slapd and slapd's tools included: the memory map and lock.mdb are "
-        "not shared between nodes. For a single node, a local file system is simpler and faster.",
+        "Nodes share neither the memory map nor lock.mdb, so only one node may have the database open, slapd's tools "
+        "included. For a single node, a local file system is simpler and faster.",
         _LMDB,
     ),
-)
-_KNOWN = {kind: row for row in _KINDS for kind in row[0].split()}
+}
+_KNOWN = {kind: row for kinds, row in _KINDS.items() for kind in kinds.split()}
 
 # Rule -> why the finding matters, and the source. The rule fills in each {NAME}.
+_POOL_FULL = ("data.mdb grows into the pool. A full pool fails writes, whatever df shows.", _LVMTHIN)
+_UNALIGNED = "Files do not begin where a stripe does: large requests load the disks unevenly, and a RAID with parity "
 _REASONS = {
-    "filesystem": (
-        "Whether its shared memory maps, locks and fsync are those that LMDB needs depends on what is behind it.",
-        _LMDB,
-    ),
+    "filesystem": ("Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.", _LMDB),
     "filesystem.cow": (
-        f"{_TWICE_COPIED}so both copy, and data.mdb falls into fragments. The attribute C turns it off (and the "
-        "checksums of btrfs with it), for files that are created after it was set on their directory. A database that "
-        "exists is therefore copied, while slapd is stopped, by the account that it belongs to.",
+        "LMDB and btrfs both copy each page, and data.mdb falls into fragments. The attribute C turns that off (and "
+        "the checksums of btrfs), for files created after it was set on their directory. An existing database is "
+        "therefore copied, while slapd is stopped, by the account that owns it.",
         "btrfs(5), chattr(1)",
     ),
     "filesystem.read_only": (
@@ -135,9 +110,8 @@ _REASONS = {
         "mount(8)",
     ),
     "filesystem.journal": (
-        "A power cut or a crash of the kernel leaves the metadata of the file system half written: which blocks belong "
-        "to data.mdb is then unknown until e2fsck has guessed it, and slapd cannot start before. LMDB's own order of "
-        "writes does not help.",
+        "After a power cut or a crash, slapd cannot start until e2fsck has guessed which blocks belong to data.mdb. "
+        "LMDB's own order of writes does not help.",
         "ext4(5), has_journal; tune2fs(8)",
     ),
     "volume.redundancy": (
@@ -145,15 +119,13 @@ _REASONS = {
         "lvmraid(7)",
     ),
     "volume.linear": (
-        "LVM fills one physical volume before it begins the next, so the disk that holds the used part of data.mdb "
-        "gets every read and write. Striped, the disks share them. An existing volume cannot be made striped in "
-        "place without a copy: make another one and move the database to it while slapd is stopped.",
+        "The disk that holds the used part of data.mdb gets every read and write; stripes share them. A linear volume "
+        "cannot be striped in place: make another one and move the database to it while slapd is stopped.",
         "lvcreate(8); three disks striped gave three times the throughput of one",
     ),
     "volume.linear_pool": (
-        "A thin volume has no stripes of its own: its pool decides which disks hold its chunks, and a linear pool "
-        "fills one disk before it begins the next. The stripes of a pool are chosen when it is made (lvcreate --type "
-        "thin-pool -i, -I), so only another pool, or an ordinary striped volume, spreads the database over the disks.",
+        "The pool of a thin volume decides which disks hold its chunks, and a linear pool fills one disk before the "
+        "next. Only another pool (lvcreate --type thin-pool -i, -I) or a striped volume spreads the database.",
         _LVMTHIN,
     ),
     "volume.uneven": (
@@ -169,21 +141,20 @@ _REASONS = {
     "thin.data": _POOL_FULL,
     "thin.metadata": _POOL_FULL,
     "thin.overcommitted": (
-        "The free space that df shows, and that maxsize is compared with, is not all there. Enlarge the pool, or let "
-        "LVM do it (activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.",
+        "Not all of the free space that df shows is there. Enlarge the pool, or let LVM do it "
+        "(activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.",
         _LVMTHIN,
     ),
     "memory": (
-        "The page cache is the database's only cache: what does not fit is read from the disk again, page by page. The "
-        "latency of random reads then decides how fast searches and loads are.",
+        "What does not fit into the page cache is read from the disk again, page by page: the latency of random reads "
+        "decides how fast searches and loads are.",
         "slapd-mdb(5)",
     ),
     "readahead": (
-        "A page of {page} that slapd needs and memory lacks costs up to {size} of reading, which also drives other "
-        "pages out of memory: 200 pages read at random from a file of 1.2 GB took 1210 MB of reading with 24 MiB of "
-        "readahead, 26 MB with 128 KiB, 3.3 MB with 16 KiB.{harmless} The flag nordahead (envflags in slapd.conf, "
-        "olcDbEnvFlags in cn=config) does the same for slapd alone, once it is restarted. Full scans, such as slapcat, "
-        "want the larger value.",
+        "A page of {page} that memory lacks costs up to {size} of reading, which drives other pages out of memory: "
+        "200 random pages took 1210 MB of reading with 24 MiB of readahead, 3.3 MB with 16 KiB.{harmless} The flag "
+        "nordahead (envflags in slapd.conf, olcDbEnvFlags in cn=config) does the same for slapd alone, once it is "
+        "restarted. Full scans, such as slapcat, want the larger value.",
         _MEASURED,
     ),
     "nosync": (
@@ -192,16 +163,11 @@ _REASONS = {
         "slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC",
     ),
     "block_size": (
-        "A page of the database lies in {blocks} blocks, which may be far apart, and each write of a page is that "
-        "many. The block size is chosen when the file system is made: make one on another volume, and move the "
-        "database.",
+        "Each page lies in {blocks} blocks, which may be far apart. The block size is chosen by mkfs: make a file "
+        "system on another volume, and move the database.",
         "mkfs.xfs(8), mke2fs(8)",
     ),
-    "stripes": (
-        "What the file system allocates does not begin where a stripe does, so large reads and writes load the disks "
-        "unevenly, and a RAID with parity reads before it writes.",
-        "mkfs.xfs(8), -d su and sw; ext4(5), stripe",
-    ),
+    "stripes": (f"{_UNALIGNED}reads before it writes.", "mkfs.xfs(8), -d su and sw; ext4(5), stripe"),
     "stripes.unstated": (
         "Right if a RAID controller or a storage array stripes below; else it was made for another device.",
         "mkfs.xfs(8), -d su and sw; ext4(5), stripe",
@@ -214,17 +180,13 @@ _REASONS = {
     "mount.sync": ("Every write waits for the disk, also those between two commits.", _MOUNT),
     "mount.data=journal": ("All data is written twice, first to the journal.", _MOUNT),
     "mount.data=writeback": ("After a crash, blocks that were just allocated may hold what was there before.", _MOUNT),
-    "mount.discard": (
-        "This can slow down the device while it works. A weekly fstrim does the same; a database frees hardly any.",
-        "xfs(5), discard; fstrim(8)",
-    ),
+    "mount.discard": ("This can slow down the device. A weekly fstrim does the same.", "xfs(5), discard; fstrim(8)"),
     "fstab.missing": (
-        "Unless a unit of systemd mounts it, the next boot does not, and slapd finds an empty directory.",
+        "Unless a unit of systemd mounts it, slapd finds an empty directory after the next boot.",
         "fstab(5)",
     ),
     "fstab.subvolume": (
-        "Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one, and slapd "
-        "does not find the database.",
+        "Unless it is the default subvolume (btrfs subvolume get-default), the next boot mounts another one.",
         "btrfs(5), subvol",
     ),
     "fstab.kind": ("The next boot mounts another file system there, or fails.", "fstab(5)"),
@@ -235,13 +197,13 @@ _REASONS = {
     "fstab.barrier": ("A power cut can then damage the database.", "ext4(5), barrier"),
     "fstab.deprecated": ("They have no effect any more.", "xfs(5); kernel documentation, admin-guide/xfs"),
     "alignment": (
-        "A page of the database then lies across two sectors or stripes: one read becomes two, and one write becomes "
-        "two that each read before they write. Only a new partition mends it, with the data moved.",
+        "Pages lie across two sectors or stripes: one read becomes two, and one write two that each read first. Only a "
+        "new partition mends it, with the data moved.",
         "sfdisk(8)",
     ),
     "alignment.extents": (
-        "Every stripe of the logical volume then lies across two of the device. It is set when the physical volume is "
-        "made, so its extents have to move to another one (pvmove does this while the volume is in use).",
+        "Every stripe lies across two of the device. It is set when the physical volume is made, so its extents have "
+        "to move to another one (pvmove does this while the volume is in use).",
         "pvcreate(8), --dataalignment",
     ),
     "scheduler": (
@@ -255,14 +217,11 @@ _REASONS = {
         "the vendors' rule for directories: twice the database at least, three times if possible",
     ),
     "maxsize": (
-        "The volume is full before the map is. slapd then fails with an error of the disk instead of MDB_MAP_FULL, and "
-        "with writemap (slapadd -q uses it) the process is killed by SIGBUS.",
+        "If the volume is full before the map, slapd fails with an error of the disk instead of MDB_MAP_FULL, and with "
+        "writemap (slapadd -q uses it) SIGBUS kills the process.",
         "lmdb.h, mdb_env_set_mapsize",
     ),
-    "maxsize.used": (
-        "At 100 % slapd refuses every write (MDB_MAP_FULL). Address space costs nothing.",
-        "slapd-mdb(5), maxsize",
-    ),
+    "maxsize.used": ("At 100 % slapd refuses every write. Address space costs nothing.", "slapd-mdb(5), maxsize"),
 }
 
 
@@ -282,7 +241,8 @@ class Report(msgspec.Struct, frozen=True):
 
 def check(path: Path) -> Report:
     """Checks the storage below `path`. Raises NoSuchPath, NotPermitted, UsageProblem."""
-    return _report(situation(path))
+    unconfigured = situation(path)
+    return Report(unconfigured, judged(unconfigured))
 
 
 def check_configured(config: Path, suffix: str | None) -> Report:
@@ -295,11 +255,8 @@ def check_database(database: ConfiguredDatabase, config: Path) -> Report:
     if database.directory is None:
         raise NoSuchPath(path=f"{config}: the directory of {database.suffix}")
     settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
-    return _report(replace(situation(database.directory), configured=settings))
-
-
-def _report(situation: Situation) -> Report:
-    return Report(situation, judged(situation))
+    configured = replace(situation(database.directory), configured=settings)
+    return Report(configured, judged(configured))
 
 
 def judged(situation: Situation) -> tuple[Finding, ...]:
@@ -311,9 +268,7 @@ def situation(path: Path) -> Situation:
     """Reads what the rules judge at a data.mdb or directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
     facts = survey.of(file or path)
-    if file is None:
-        return Situation(facts, resources.memory(), None, facts.unseen)
-    database, unseen = _database(file)
+    database, unseen = _database(file) if file else (None, ())
     return Situation(facts, resources.memory(), database, (*facts.unseen, *unseen))
 
 
@@ -362,7 +317,7 @@ def _kind(situation: Situation, facts: Facts) -> Findings:
         what, mend = "btrfs: copy-on-write below LMDB's own", _without_cow(situation)
         yield _finding(WARNING, "filesystem", where, what, mend, "filesystem.cow")
     elif kind in _KNOWN:
-        _, severity, what, why, source = _KNOWN[kind]
+        severity, what, why, source = _KNOWN[kind]
         yield Finding(severity, "filesystem", where, f"{kind}: {what}", why, ("mkfs.xfs DEVICE",), source)
     elif kind in _FIT:
         yield _ok("filesystem", where, kind)
@@ -400,9 +355,8 @@ def _read_only(situation: Situation, facts: Facts) -> Findings:
 def _arrays(situation: Situation, facts: Facts) -> Findings:
     for array in facts.devices:
         if array.kind in _NO_COPY:
-            yield from _no_redundancy(
-                array.path, [device for device in facts.devices if device.name in array.on], facts
-            )
+            legs = [device for device in facts.devices if device.name in array.on]
+            yield from _no_redundancy(array.path, legs, facts)
 
 
 def _layout(situation: Situation, facts: Facts) -> Findings:
@@ -692,11 +646,9 @@ def _next_boot(facts: Facts) -> Findings:
         return
     line, options = f"/etc/fstab, line {entry.number}", entry.options
     if mount.is_subvolume and target != "/" and not _names_subvolume(entry, mount):
-        kept = [
-            option for option in options if not option.startswith(("subvol=", "subvolid=")) and option != "defaults"
-        ]
+        others = [option for option in options if option.partition("=")[0] not in ("subvol", "subvolid", "defaults")]
         what = f"{line}, does not name the subvolume {mount.root}, which is mounted"
-        mend = [_changed(entry, entry.kind, [*kept, f"subvol={mount.root}"])]
+        mend = [_changed(entry, entry.kind, [*others, f"subvol={mount.root}"])]
         yield _finding(WARNING, "fstab.subvolume", target, what, mend)
     if entry.kind not in ("auto", mount.kind):
         what = f"{line}, says {entry.kind}; mounted is {mount.kind}"
@@ -709,7 +661,7 @@ def _next_boot(facts: Facts) -> Findings:
         mend = [_without(entry, _REMOVED.keys()), "findmnt --verify"]
         yield _finding(CRITICAL, "fstab.removed", target, what, mend, since=since)
     elif {*options} & _NO_BARRIER and not {*mount.options} & _NO_BARRIER:
-        mend = [_changed(entry, entry.kind, [option for option in options if option not in _NO_BARRIER])]
+        mend = [_without(entry, {"nobarrier", "barrier"})]
         yield _finding(CRITICAL, "fstab.barrier", target, f"{line}, turns barriers off at the next mount", mend)
     if deprecated := sorted(names & _DEPRECATED):
         what = f"{line}: {', '.join(deprecated)} will be refused by a later Linux"
@@ -754,11 +706,9 @@ def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
 
 def _hardware(situation: Situation, facts: Facts) -> Findings:
     physical = {volume.name: volume for volume in facts.volumes.physical}
-    misaligned = 0
+    misaligned = [finding for device in facts.devices for finding in alignment(device, physical.get(device.path))]
+    yield from misaligned
     for device in facts.devices:
-        findings = [*alignment(device, physical.get(device.path))]
-        misaligned += len(findings)
-        yield from findings
         if device.kind == "disk" and device.scheduler is not None:  # other kinds pass requests on to the devices below
             yield _scheduler(device, device.scheduler)
     if facts.top and not misaligned:
@@ -770,37 +720,32 @@ def _hardware(situation: Situation, facts: Facts) -> Findings:
 
 def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
     """`physical`: the LVM physical volume on `device`; None if there is none."""
-    sector = max(device.physical_sector, _SECTOR)
-    what = ""
+    sector, unit = max(device.physical_sector, _SECTOR), max(device.min_io, _SECTOR)
+    is_partition, what, reason = device.kind == "partition", "", "alignment"
+    mend = [
+        "# once the partition is removed, with all that is on it:",
+        f"echo start={ALIGNED >> 20}MiB | sfdisk --append /dev/{device.on[0] if device.on else device.name}",
+    ]
     if device.alignment_offset > 0:
-        what = f"its first sector lies {device.alignment_offset} bytes off"
-    elif device.kind == "partition" and device.start % sector:
-        what = f"begins at byte {device.start}"
+        what = f"misaligned: its first sector lies {device.alignment_offset} bytes off"
+    elif is_partition and device.start % sector:
+        what = f"misaligned: begins at byte {device.start}"
     elif physical is not None:
-        yield from _extents(device, physical)
-    elif device.kind == "partition" and device.start % max(device.min_io, sector):
-        what = f"begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
-    if what:
-        mend = (
-            "# once the partition is removed, with all that is on it:",
-            f"echo start={ALIGNED >> 20}MiB | sfdisk --append /dev/{device.on[0] if device.on else device.name}",
-        )
-        yield _finding(WARNING, "alignment", device.path, f"misaligned: {what}", mend)
-
-
-def _extents(device: Device, physical: PhysicalVolume) -> Findings:
-    first, unit = device.start + physical.start, max(device.min_io, _SECTOR)
-    (disk,), group = commands.placeholders(1), physical.group
-    if first % unit:
-        what = f"its first extent begins at byte {first} of the disk, within a stripe of {units.size(unit)}"
-        mend = (
+        (disk,), first = commands.placeholders(1), device.start + physical.start
+        if first % unit:
+            what = f"its first extent begins at byte {first} of the disk, within a stripe of {units.size(unit)}"
+        reason = "alignment.extents"
+        mend = [
             f"# with another device of {units.size(device.size)} or more, made like this one:",
             f"pvcreate --dataalignment {unit // 1024}k {disk}",
-            f"vgextend {group} {disk}",
+            f"vgextend {physical.group} {disk}",
             f"pvmove {device.path} {disk}",
-            f"vgreduce {group} {device.path}",
-        )
-        yield _finding(WARNING, "alignment", device.path, what, mend, "alignment.extents")
+            f"vgreduce {physical.group} {device.path}",
+        ]
+    elif is_partition and device.start % max(device.min_io, sector):
+        what = f"misaligned: begins at byte {device.start}, within a stripe of {units.size(device.min_io)}"
+    if what:
+        yield _finding(WARNING, "alignment", device.path, what, mend, reason)
 
 
 def _scheduler(device: Device, current: str) -> Finding:

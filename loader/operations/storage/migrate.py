@@ -45,11 +45,14 @@ _ROLLBACK = "rollback"
 _PATIENCE = 60.0  # seconds that a service has to close its files, or to come up
 _LOOK = 0.1  # seconds between two checks of the service
 _SHOWN = 5  # processes or mounts listed in one message
-_ASSUMED = 150 << 20  # bytes a second: throughput of a single disk, for the estimated duration
 # Mount options. Newer kernels show "emergency_ro" and "shutdown" for ext4 after an error.
 _READ_ONLY = {"ro", "emergency_ro", "shutdown"}
 _SPARE = 8 << 20  # bytes, in addition to 5 % of the data: what another file system needs for itself
 _REPEAT = "then run the same command again, or go back with --rollback."
+_DOWN = (
+    "Look at the service's log. The same command looks again; --rollback mounts the former volume and starts the "
+    "service on it."
+)
 _log = logging.getLogger(__name__)
 
 
@@ -129,7 +132,7 @@ def plan(request: MoveRequest, state: Path) -> MovePlan:
         size=tree.size,
         allocated=tree.allocated,
         databases=tree.databases,
-        notes=tuple(_notes(source, target, old, is_used, tree.size > tree.allocated)),
+        notes=tuple(_notes(source, target, old, is_used)),
         begun=time.time(),
         is_used=is_used,
     )
@@ -208,7 +211,7 @@ def _require_no_strangers(path: Path, strangers: Sequence[Occupant]) -> None:
         raise _refused(path, reason, "End them, and leave the directory; then give the same command again.")
 
 
-def _notes(source: Path, target: Path, old: Volume | None, is_used: bool, is_sparse: bool) -> Iterator[str]:
+def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Iterator[str]:
     if old is None:
         yield (
             f"{source} is a directory of a larger file system: the new volume is mounted over it. The old files stay "
@@ -216,8 +219,8 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool, is_spa
         )
     if not is_used:
         yield (
-            f"no process writes to {source} now, so that this cannot be looked for after the start either: see "
-            "yourself that the service is up"
+            f"no process writes to {source} now, so none is looked for after the start: see yourself that the service "
+            "is up"
         )
     before = {finding.rule for finding in check.check(source).findings if finding.severity is not Severity.OK}
     for finding in check.check(target).findings:
@@ -227,8 +230,6 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool, is_spa
         if finding.severity is Severity.CRITICAL:
             raise _refused(target, what, f"See: ditseed storage check {target}")
         yield what
-    if is_sparse:
-        yield "holes stay holes"
 
 
 # --- the plan as an operator would type it ---------------------------------------------------------------------------
@@ -246,14 +247,11 @@ def forward(plan: MovePlan) -> Iterator[PlannedStep]:
     request, source, target = plan.request, plan.request.source, plan.request.target
     amount = f"{units.size(plan.allocated)} in {units.number(plan.files)} files"
     copying = f"rsync -aHAXS --numeric-ids {quote(source)}/ {quote(target)}/"
-    seconds = units.duration(max(1.0, 3 * plan.allocated / _ASSUMED))  # written once, read twice
     old = (join(unmounting(source)),) if plan.old else ()
     checks = tuple(f"ditseed verify {quote(str(plan.source / name))}" for name in plan.databases)
     yield _stopping(request)
     yield PlannedStep("copy", (), f"copies {amount} as `{copying}` would")
-    yield PlannedStep(
-        "verify", (), f"compares checksums, owners, modes (copy and verify: about {seconds} at 150 MiB/s)"
-    )
+    yield PlannedStep("verify", (), "compares checksums, owners, modes")
     yield PlannedStep("unmount", (join(unmounting(target)), *old))
     yield PlannedStep("mount", (join(plan.new.mounting(source)),))
     yield PlannedStep("fstab", tuple(mounting.difference(plan.edits)), f"changes these lines of {request.fstab}")
@@ -277,9 +275,9 @@ def _stopping(request: MoveRequest) -> PlannedStep:
 
 
 def _starting(request: MoveRequest) -> Iterator[PlannedStep]:
-    yield PlannedStep("start", (join(request.start),))
     answers = f" and that {request.uri} answers" if request.uri else ""
     seconds = units.duration(request.seconds)
+    yield PlannedStep("start", (join(request.start),))
     yield PlannedStep("watch", (), f"waits until it is up, then sees for {seconds} that it stays up{answers}")
 
 
@@ -296,11 +294,6 @@ class Begun(msgspec.Struct, frozen=True):
     @property
     def is_done(self) -> bool:
         return "watch" in self.done
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the migration may have left the service stopped."""
-        return "start" not in self.done
 
 
 def run_directory(source: str) -> Path:
@@ -326,7 +319,7 @@ def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
         if not run.catalogue.is_done("watch"):
             for name in _REPEATED:
                 run.catalogue.undo(name)
-        return {**_Steps(plan, run).all(), **run.told_before()}
+        return {**_steps(plan, run), **run.told_before()}
 
 
 def _run(plan: MovePlan, progress: Progress, anew: bool = False) -> AbstractContextManager[Run]:
@@ -356,131 +349,130 @@ class _Verified:
     top: tuple[int, int, int]
 
 
-class _Steps:
-    def __init__(self, plan: MovePlan, run: Run) -> None:
-        self.plan, self.run = plan, run
-        self.source, self.target = plan.source, plan.target
+def _steps(plan: MovePlan, run: Run) -> Report:
+    do, source = run.do, str(plan.source)
+    do("stop", lambda meter: _stop_for_copy(plan))
+    if not run.catalogue.is_done("mount") and not plan.new.is_at(source):
+        # After a reboot, or after a kill while both volumes were unmounted.
+        if plan.old is not None:
+            plan.old.mount(source)
+        plan.there.mount(str(plan.target))
+        _forget_a_stale_copy(plan, run)
+    copied = do("copy", lambda meter: _copy(plan, meter), _Copied)
+    verified = do("verify", lambda meter: _verify(plan, run, meter), _Verified)
+    do("unmount", lambda meter: _unmount(plan))
+    do("mount", lambda meter: plan.new.mount(source))
+    do("fstab", lambda meter: mounting.apply(plan.fstab, plan.edits))
+    do("check", lambda meter: _check(plan, meter, verified.top))
+    do("start", lambda meter: _start(plan.request.start))
+    process = do("watch", lambda meter: _watch(plan, meter), int)
+    return {"files": copied.files, "bytes": copied.bytes, "checksums": verified.checksums, "process": process}
 
-    def all(self) -> Report:
-        do, plan, source = self.run.do, self.plan, str(self.source)
-        do("stop", lambda meter: self._stop())
-        if not self.run.catalogue.is_done("mount") and not self._is_swapped():
-            # After a reboot, or after a kill while both volumes were unmounted.
-            if plan.old is not None:
-                plan.old.mount(source)
-            plan.there.mount(str(self.target))
-            self._forget_a_stale_copy()
-        copied = do("copy", self._copy, _Copied)
-        verified = do("verify", self._verify, _Verified)
-        do("unmount", lambda meter: self._unmount())
-        do("mount", lambda meter: plan.new.mount(source))
-        do("fstab", lambda meter: mounting.apply(plan.fstab, plan.edits))
-        do("check", lambda meter: self._check(meter, verified.top))
-        do("start", lambda meter: _start(plan.request.start))
-        process = do("watch", lambda meter: _watch(plan, meter), int)
-        counts = {"files": copied.files, "bytes": copied.bytes, "checksums": verified.checksums}
-        return {**counts, "process": process}
 
-    def _is_swapped(self) -> bool:
-        return self.plan.new.is_at(str(self.source))
+def _stop_for_copy(plan: MovePlan) -> None:
+    if plan.there.is_at(str(plan.target)):
+        _require_written(plan.target)
+    _stop(plan)
 
-    def _forget_a_stale_copy(self) -> None:
-        """Undoes copy and verify if a volume has changed since: a reboot may have started the service. A copy that
-        other accounts could enter is removed, not resumed."""
-        catalogue = self.run.catalogue
-        copied, verified = catalogue.facts_of("copy", _Copied), catalogue.facts_of("verify", _Verified)
-        if copied is None:
-            return
-        with held.opened(self.target) as target:
-            is_closed = trees.is_closed(target)
-            is_intact = is_closed if verified is None else verified.verify_mark == _mark(self.target)
-            if not is_intact or copied.copy_mark != _mark(self.source):
-                if not is_closed:
-                    trees.empty(target)
-                catalogue.undo("verify")
-                catalogue.undo("copy")
 
-    def _stop(self) -> None:
-        if self.plan.there.is_at(str(self.target)):
-            _require_written(self.target)
-        _stop(self.plan)
+def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
+    """Undoes copy and verify if a volume has changed since: a reboot may have started the service. A copy that other
+    accounts could enter is removed, not resumed."""
+    catalogue = run.catalogue
+    copied, verified = catalogue.facts_of("copy", _Copied), catalogue.facts_of("verify", _Verified)
+    if copied is None:
+        return
+    with held.opened(plan.target) as target:
+        is_closed = trees.is_closed(target)
+        is_intact = is_closed if verified is None else verified.verify_mark == _mark(plan.target)
+        if not is_intact or copied.copy_mark != _mark(plan.source):
+            if not is_closed:
+                trees.empty(target)
+            catalogue.undo("verify")
+            catalogue.undo("copy")
 
-    def _copy(self, meter: Meter) -> _Copied:
-        _require_no_strangers(self.target, occupants(self.target))  # such processes would prevent the unmounting
-        self._require_unused()
-        with held.opened(self.source) as source, held.opened(self.target) as target:
-            before = trees.state_of(source.descriptor)
-            trees.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
-        if _mark(self.source) != before.mark:
-            reason = "files were changed while they were copied"
-            raise _refused(self.source, reason, "Find out who writes there (fuser -vm).")
-        return _Copied(before.files, before.size, before.mark)
 
-    def _require_unused(self) -> None:
-        """Raises MigrationRefused if something has started the service again since it was stopped."""
-        if users := _users(self.plan):
-            reason = f"the service was stopped, but it is used again: {users}"
-            raise _refused(self.source, reason, f"Find out what starts it, {_REPEAT}")
+def _copy(plan: MovePlan, meter: Meter) -> _Copied:
+    _require_no_strangers(plan.target, occupants(plan.target))  # such processes would prevent the unmounting
+    _require_stopped(plan)
+    with held.opened(plan.source) as source, held.opened(plan.target) as target:
+        before = trees.state_of(source.descriptor)
+        trees.copy_tree(source, target, meter, lambda: killpoint("copy.block"))
+    if _mark(plan.source) != before.mark:
+        reason = "files were changed while they were copied"
+        raise _refused(plan.source, reason, "Find out who writes there (fuser -vm).")
+    return _Copied(before.files, before.size, before.mark)
 
-    def _verify(self, meter: Meter) -> _Verified:
-        with held.opened(self.source) as source, held.opened(self.target) as target:
-            status = os.fstat(source.descriptor)
-            shapes = trees.shape_of(source.descriptor), trees.shape_of(target.descriptor)
-            self._require_equal(*shapes, "owner, mode, size, time or attributes")
-            sums = trees.checksums(source.descriptor, meter)
-            killpoint("verify.middle")
-            self._require_equal(sums, trees.checksums(target.descriptor, meter, from_device=True), "contents")
-        return _Verified(len(sums), _mark(self.target), (status.st_mode, status.st_uid, status.st_gid))
 
-    def _require_equal(self, source: Mapping[str, object], target: Mapping[str, object], what: str) -> None:
-        """Raises MigrationRefused if the two differ; first removes the differing files, which a new run copies
-        again."""
-        wrong = [path for path in {**source, **target} if source.get(path) != target.get(path)]
-        if not wrong:
-            return
-        self.run.catalogue.undo("copy")
-        with held.opened(self.target) as top:
-            for path in wrong:
-                if path in target and (top.path / path).is_file():
-                    with held.opened((top.path / path).parent) as above:
-                        above.remove(os.path.basename(path))
-        raise _refused(
-            self.target / wrong[0],
-            f"the copy differs from {self.source / wrong[0]} ({what})",
-            "Run the same command again; it copies anew. If it differs then, do not trust the new volume.",
+def _require_stopped(plan: MovePlan) -> None:
+    """Raises MigrationRefused if something has started the service again since it was stopped."""
+    if users := _users(plan):
+        reason = f"the service was stopped, but it is used again: {users}"
+        raise _refused(plan.source, reason, f"Find out what starts it, {_REPEAT}")
+
+
+def _verify(plan: MovePlan, run: Run, meter: Meter) -> _Verified:
+    with held.opened(plan.source) as source, held.opened(plan.target) as target:
+        status = os.fstat(source.descriptor)
+        shapes = trees.shape_of(source.descriptor), trees.shape_of(target.descriptor)
+        _require_equal(plan, run, *shapes, "owner, mode, size, time or attributes")
+        sums = trees.checksums(source.descriptor, meter)
+        killpoint("verify.middle")
+        _require_equal(plan, run, sums, trees.checksums(target.descriptor, meter, from_device=True), "contents")
+    return _Verified(len(sums), _mark(plan.target), (status.st_mode, status.st_uid, status.st_gid))
+
+
+def _require_equal(
+    plan: MovePlan, run: Run, source: Mapping[str, object], target: Mapping[str, object], what: str
+) -> None:
+    """Raises MigrationRefused if the two differ; first removes the differing files, which a new run copies again."""
+    wrong = [path for path in {**source, **target} if source.get(path) != target.get(path)]
+    if not wrong:
+        return
+    run.catalogue.undo("copy")
+    with held.opened(plan.target) as top:
+        for path in wrong:
+            if path in target and (top.path / path).is_file():
+                with held.opened((top.path / path).parent) as above:
+                    above.remove(os.path.basename(path))
+    raise _refused(
+        plan.target / wrong[0],
+        f"the copy differs from {plan.source / wrong[0]} ({what})",
+        "Run the same command again; it copies anew. If it differs then, do not trust the new volume.",
+    )
+
+
+def _unmount(plan: MovePlan) -> None:
+    _require_stopped(plan)
+    former = None if plan.new.is_at(str(plan.source)) else mounts.inside(plan.source)
+    if plan.new.is_at(str(plan.target)):
+        with held.opened(plan.source) as source, held.opened(plan.target) as target:
+            trees.open_up(source, target)
+    plan.new.unmount(str(plan.target))
+    killpoint("unmount.between")
+    if plan.old is not None:
+        plan.old.unmount(str(plan.source))
+    # No error: other mount namespaces that copied the mount are harmless until a process there opens the files.
+    if others := [*mounts.elsewhere(former)] if former else []:
+        _log.warning(
+            "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
+            "in one",
+            plan.source,
+            ", ".join(f"{path} ({holders.command_name(pid)}, process {pid})" for pid, path in others[:_SHOWN]),
         )
 
-    def _unmount(self) -> None:
-        self._require_unused()
-        former = None if self._is_swapped() else mounts.inside(self.source)
-        if self.plan.new.is_at(str(self.target)):
-            with held.opened(self.source) as source, held.opened(self.target) as target:
-                trees.open_up(source, target)
-        self.plan.new.unmount(str(self.target))
-        killpoint("unmount.between")
-        if self.plan.old is not None:
-            self.plan.old.unmount(str(self.source))
-        # No error: other mount namespaces that copied the mount are harmless until a process there opens the files.
-        others = [*mounts.elsewhere(former)] if former else []
-        if others:
-            _log.warning(
-                "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it "
-                "is in one",
-                self.source,
-                ", ".join(f"{path} ({holders.command_name(pid)}, process {pid})" for pid, path in others[:_SHOWN]),
-            )
 
-    def _check(self, meter: Meter, top: tuple[int, int, int]) -> None:
-        status = self.source.stat()
-        if (status.st_mode, status.st_uid, status.st_gid) != top or not self._is_swapped():
-            reason = "it is not the new volume with the owner and mode of the old one"
-            raise _refused(self.source, reason, "Give --rollback to go back.")
-        for name in self.plan.databases:
-            path = self.source / name
-            audit = databases.audit(path, databases.default_level(path), databases.Resources(), meter)
-            if not audit.sound:
-                first = audit.problems[0].told[0]
-                raise MdbDamaged(path=path, reason=f"{first}; --rollback mounts the former volume")
+def _check(plan: MovePlan, meter: Meter, top: tuple[int, int, int]) -> None:
+    status = plan.source.stat()
+    if (status.st_mode, status.st_uid, status.st_gid) != top or not plan.new.is_at(str(plan.source)):
+        reason = "it is not the new volume with the owner and mode of the old one"
+        raise _refused(plan.source, reason, "Give --rollback to go back.")
+    for name in plan.databases:
+        path = plan.source / name
+        audit = databases.audit(path, databases.default_level(path), databases.Resources(), meter)
+        if not audit.sound:
+            first = audit.problems[0].told[0]
+            raise MdbDamaged(path=path, reason=f"{first}; --rollback mounts the former volume")
 
 
 def _require_written(target: Path) -> None:
@@ -580,7 +572,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
     until = time.monotonic() + _PATIENCE
     while isinstance(process := _up(plan), str):
         if time.monotonic() > until:
-            raise _down(plan, f"the service does not come up: {process}")
+            raise _refused(plan.source, f"the service does not come up: {process}", _DOWN)
         time.sleep(_LOOK)
     until = time.monotonic() + plan.request.seconds
     while time.monotonic() < until:
@@ -589,17 +581,9 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
         now = _up(plan)
         if now != process:
             what = now if isinstance(now, str) else "it is another process now"
-            raise _down(plan, f"the service does not stay up: {what}")
+            raise _refused(plan.source, f"the service does not stay up: {what}", _DOWN)
         time.sleep(_LOOK)
     return process
-
-
-def _down(plan: MovePlan, reason: str) -> MigrationRefused:
-    advice = (
-        "Look at the service's log. The same command looks again; --rollback mounts the former volume and starts the "
-        "service on it."
-    )
-    return _refused(plan.source, reason, advice)
 
 
 def _up(plan: MovePlan) -> int | str:

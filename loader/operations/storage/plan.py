@@ -35,7 +35,6 @@ _RESERVED = re.compile(
 _LONGEST_NAME = 124  # characters of the names of group and volume together, with hyphens doubled
 _OWN_NAME = len("_rimage_63")  # characters that LVM appends for the parts of a raid volume
 _MOST_STRIPES, _MOST_IMAGES = 128, 64  # disks that lvcreate accepts: striped, raid10
-_RAID_METADATA = 512 * 1024  # bytes on each leg: superblock, and a bitmap of at most 2^21 bits
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -47,7 +46,7 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class VolumeOptions:
     """Sizes in bytes. `stripes`, `size`: None for as many disks, and as much of them, as there are. `redundant`: puts
     each stripe on two disks."""
 
@@ -57,7 +56,6 @@ class Wishes:
         int | None, IntRange(1), "Number of stripes (default: one on each disk, or on each two with --redundant)."
     ] = None
     stripe_size: Annotated[int, Size(), {"show_default": False}, "Stripe size (default: 64K)."] = STRIPE
-    extent_size: Annotated[int, Size(), {"show_default": False}, "Extent size (default: 4M)."] = EXTENT
     size: Annotated[int | None, "--volume-size", Size(), "Size of the volume (default: all of the disks)."] = None
     memory: Annotated[int, Size(), {"required": False}, "Memory of the server (default: of this host)."] = field(
         default_factory=resources.memory
@@ -77,8 +75,8 @@ class Wishes:
 
     @property
     def raid_extents(self) -> int:
-        """Number of extents that LVM keeps on each leg for itself."""
-        return -(-_RAID_METADATA // self.extent_size) if self.redundant else 0
+        """Number of extents that LVM keeps on each leg for itself: superblock, and a bitmap of at most 2^21 bits."""
+        return 1 if self.redundant else 0
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -98,9 +96,9 @@ class Leg(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`size`, stripe size, extent size: bytes. `read_ahead`: sectors of 512 bytes."""
+    """`size`: bytes. `read_ahead`: sectors of 512 bytes."""
 
-    wishes: Wishes
+    options: VolumeOptions
     stripes: int
     legs: tuple[Leg, ...]
     extents: int
@@ -110,17 +108,17 @@ class Plan(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
+def plan(disks: Sequence[Disk], options: VolumeOptions) -> Plan:
     """Returns the commands and their reasons. Raises DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall."""
-    _require_names(disks, wishes)
-    stripes = wishes.stripes or max(1, len(disks) // wishes.copies)
-    _require_stripes(disks, stripes, wishes)
-    legs = _legs(disks, stripes, wishes)
-    extents = stripes * (max(leg.used for leg in legs) - wishes.raid_extents)
-    size = extents * wishes.extent_size
-    _require_room(size, wishes)
-    sectors = commands.FEW_SECTORS if wishes.database > wishes.memory else check.USUAL_READAHEAD // _SECTOR
-    volume = Plan(wishes, stripes, legs, extents, size, sectors)
+    _require_names(disks, options)
+    stripes = options.stripes or max(1, len(disks) // options.copies)
+    _require_stripes(disks, stripes, options)
+    legs = _legs(disks, stripes, options)
+    extents = stripes * (max(leg.used for leg in legs) - options.raid_extents)
+    size = extents * EXTENT
+    _require_room(size, options)
+    sectors = commands.FEW_SECTORS if options.database > options.memory else check.USUAL_READAHEAD // _SECTOR
+    volume = Plan(options, stripes, legs, extents, size, sectors)
     steps = (*_volume_steps(disks, volume), *_file_system_steps(volume))
     return msgspec.structs.replace(volume, steps=steps, notes=tuple(_notes(disks, volume)))
 
@@ -128,47 +126,48 @@ def plan(disks: Sequence[Disk], wishes: Wishes) -> Plan:
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _require_names(disks: Sequence[Disk], wishes: Wishes) -> None:
-    for option, name in (("--vg", wishes.group), ("--lv", wishes.volume)):
+def _require_names(disks: Sequence[Disk], options: VolumeOptions) -> None:
+    for option, name in (("--vg", options.group), ("--lv", options.volume)):
         if not _LVM_NAME.fullmatch(name) or name in (".", ".."):
             raise UsageProblem(reason=f"{option}: {name!r} is not a name that LVM takes")
-    if reserved := _RESERVED.search(wishes.volume):
-        raise UsageProblem(reason=f"--lv: {wishes.volume!r} is a name that LVM keeps for itself ({reserved[0]})")
-    both = len(f"{wishes.group}{wishes.volume}".replace("-", "--"))
-    longest = _LONGEST_NAME - (_OWN_NAME if wishes.redundant else 0)
+    if reserved := _RESERVED.search(options.volume):
+        raise UsageProblem(reason=f"--lv: {options.volume!r} is a name that LVM keeps for itself ({reserved[0]})")
+    both = len(f"{options.group}{options.volume}".replace("-", "--"))
+    longest = _LONGEST_NAME - (_OWN_NAME if options.redundant else 0)
     if both > longest:
         raise UsageProblem(
             reason=f"--vg and --lv have {both} characters together (LVM doubles hyphens), and {longest} is the most"
         )
-    if any(disk.devices for disk in disks) and os.path.lexists(f"/dev/{wishes.group}"):
-        raise UsageProblem(reason=f"--vg: /dev/{wishes.group} exists, so vgcreate refuses the name; choose another one")
-    if not wishes.mount.startswith("/") or not wishes.mount.isprintable():
-        raise UsageProblem(reason=f"--mount: {wishes.mount!r} is not an absolute path")
+    if any(disk.devices for disk in disks) and os.path.lexists(f"/dev/{options.group}"):
+        raise UsageProblem(
+            reason=f"--vg: /dev/{options.group} exists, so vgcreate refuses the name; choose another one"
+        )
+    if not options.mount.startswith("/") or not options.mount.isprintable():
+        raise UsageProblem(reason=f"--mount: {options.mount!r} is not an absolute path")
     names = [disk.devices[0].path if disk.devices else disk.path for disk in disks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageProblem(reason=f"given twice: {', '.join(twice)}")
 
 
-def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> None:
-    unit, extent = wishes.stripe_size, wishes.extent_size
-    for what, size in (("stripe size", unit), ("extent size", extent)):
-        if size < PAGE or size & (size - 1):
-            raise StripesImpossible(reason=f"the {what} of {size} bytes is not a power of two of {PAGE} bytes or more")
-    if unit > extent:
+def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> None:
+    unit = options.stripe_size
+    if unit < PAGE or unit & (unit - 1):
+        raise StripesImpossible(reason=f"the stripe size of {unit} bytes is not a power of two of {PAGE} bytes or more")
+    if unit > EXTENT:
         raise StripesImpossible(
-            reason=f"the stripe size of {units.size(unit)} exceeds the extent size of {units.size(extent)}; "
+            reason=f"the stripe size of {units.size(unit)} exceeds the extent size of {units.size(EXTENT)}; "
             "lvcreate would reduce it and go on"
         )
-    needed, each = stripes * wishes.copies, "two disks" if wishes.redundant else "one disk"
+    needed, each = stripes * options.copies, "two disks" if options.redundant else "one disk"
     if needed > len(disks):
         raise StripesImpossible(reason=f"each stripe needs {each}, {needed} in all, and there are {len(disks)}")
-    if wishes.redundant and wishes.stripes is None and len(disks) % 2:
+    if options.redundant and options.stripes is None and len(disks) % 2:
         raise StripesImpossible(
             reason=f"--redundant pairs the disks, and {len(disks)} is an odd number; leave one out, or say --stripes "
             f"{stripes} to leave the smallest one in the group"
         )
-    most = _MOST_IMAGES if wishes.redundant else _MOST_STRIPES
+    most = _MOST_IMAGES if options.redundant else _MOST_STRIPES
     if needed > most:
         raise StripesImpossible(reason=f"lvcreate takes {most} disks at most, and {needed} are needed")
     devices = {device.path: device for disk in disks for device in disk.devices}
@@ -177,9 +176,9 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> Non
         raise StripesImpossible(reason=f"{', '.join(parts)} are on one disk, {path}")
 
 
-def _require_room(size: int, wishes: Wishes) -> None:
+def _require_room(size: int, options: VolumeOptions) -> None:
     """Raises VolumeTooSmall if the database does not fit twice, or the file system cannot be made or hold it."""
-    kind, database = wishes.kind, wishes.database
+    kind, database = options.kind, options.database
     reason = ""
     if size - size // 20 < 2 * database:
         reason = (
@@ -194,23 +193,21 @@ def _require_room(size: int, wishes: Wishes) -> None:
         raise VolumeTooSmall(reason=reason)
 
 
-def _legs(disks: Sequence[Disk], stripes: int, wishes: Wishes) -> tuple[Leg, ...]:
+def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[Leg, ...]:
     """Returns the extents of each disk. The legs are the largest disks; the volume takes equally many extents of each.
 
     `stripes`: number without copies. Raises DisksUnequal, VolumeTooSmall.
     """
-    start, extent = _start(disks), wishes.extent_size
-    counts = {disk.path: max(0, disk.size - start) // extent for disk in disks}
-    legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * wishes.copies]}
+    counts = {disk.path: max(0, disk.size - _start(disks)) // EXTENT for disk in disks}
+    legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * options.copies]}
     least = min(counts[path] for path in legs)
-    more = {path: count - least for path, count in counts.items() if path in legs and count > least}
-    if more and not wishes.unequal:
-        lost = (f"{units.size(count * extent)} of {path}" for path, count in more.items())
-        raise DisksUnequal(lost=", ".join(lost))
-    own = wishes.raid_extents
-    each = least if wishes.size is None else -(-wishes.size // (extent * stripes)) + own
+    more = {path: counts[path] - least for path in counts if path in legs and counts[path] > least}
+    if more and not options.unequal:
+        raise DisksUnequal(lost=", ".join(f"{units.size(count * EXTENT)} of {path}" for path, count in more.items()))
+    own = options.raid_extents
+    each = least if options.size is None else -(-options.size // (EXTENT * stripes)) + own
     if each > least or each <= own:
-        most = units.size(max(0, least - own) * extent * stripes)
+        most = units.size(max(0, least - own) * EXTENT * stripes)
         raise VolumeTooSmall(reason=f"the volume can have {most}, {least} extents on each of {len(legs)} disks")
     used = {path: each if path in legs else 0 for path in counts}
     return tuple(Leg(path, count, used[path], count - used[path]) for path, count in counts.items())
@@ -225,87 +222,61 @@ def _start(disks: Sequence[Disk]) -> int:
 
 
 def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
-    wishes = plan.wishes
+    options, start, read_ahead = plan.options, _start(disks), plan.read_ahead
     names = " ".join(quote(disk.path) for disk in disks)
-    extent, start = units.size(wishes.extent_size), _start(disks)
+    legs = [leg for leg in plan.legs if leg.used]
     yield Step(
         f"pvcreate --dataalignment {start // 1024}k {names}",
         (f"The first extent begins at {units.size(start)}, a whole number of stripes, sectors and flash pages.",),
     )
     yield Step(
-        f"vgcreate -s {wishes.extent_size // 1024}k {wishes.group} {names}",
-        (f"Extents of {extent}: the unit of every size in LVM, and the largest stripe size that it takes.",),
+        f"vgcreate -s {EXTENT // 1024}k {options.group} {names}",
+        (f"Extents of {units.size(EXTENT)}: the unit of every size in LVM, and the largest stripe that it takes.",),
     )
-    legs = [leg for leg in plan.legs if leg.used]
     on = [leg.disk for leg in legs]
-    lvcreate = commands.lvcreate(wishes.group, wishes.volume, plan.extents, wishes.stripe_size, on, wishes.copies)
+    lvcreate = commands.lvcreate(options.group, options.volume, plan.extents, options.stripe_size, on, options.copies)
     yield Step(lvcreate, tuple(_why_volume(plan, legs)))
-    read_ahead = commands.read_ahead(wishes.group, wishes.volume, plan.read_ahead)
-    yield Step(read_ahead, tuple(_why_read_ahead(plan, 1 if plan.stripes == 1 else len(legs))))
+    exceeds = options.database > options.memory
+    yield Step(
+        commands.read_ahead(options.group, options.volume, read_ahead),
+        (
+            f"{read_ahead} sectors are {units.size(read_ahead * _SECTOR)}: the database "
+            f"({units.size(options.database)}) {'exceeds' if exceeds else 'fits into'} memory "
+            f"({units.size(options.memory)}). LVM by itself would read ahead twice the stripe width.",
+        ),
+    )
 
 
 def _why_volume(plan: Plan, legs: Sequence[Leg]) -> Iterator[str]:
-    wishes, count, total = plan.wishes, len(legs), plan.extents
-    extent, size = units.size(wishes.extent_size), units.size(plan.size)
+    options, stripes, extent = plan.options, plan.stripes, units.size(EXTENT)
     yield "-y --wipesignatures y: what an earlier volume left on these extents is wiped; lvcreate would ask, and stop."
-    if count == 1:
-        yield f"-l {total}: extents of {extent}, {size}. One disk: there is nothing to stripe over."
-    elif wishes.redundant:
-        pairs = [f"{first.disk} and {second.disk}" for first, second in zip(legs[::2], legs[1::2], strict=True)]
+    if options.redundant:
+        pairs = "; ".join(f"{one.disk} and {two.disk}" for one, two in zip(legs[::2], legs[1::2], strict=True))
         yield (
-            f"--type {'raid10' if plan.stripes > 1 else 'raid1'} -m 1: the disks of a pair hold the same: "
-            f"{'; '.join(pairs)}. One disk of each pair may fail; then replace it (lvconvert --repair). "
-            "Name the disks in such an order that the two of a pair are on different controllers or shelves."
+            f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1: the disks of a pair hold the same: {pairs}. One disk "
+            "of each pair may fail; then replace it (lvconvert --repair). Name the disks in such an order that the two "
+            "of a pair are on different controllers or shelves. LVM copies the first to the second in the background, "
+            "while the volume is in use already (lvs -o name,sync_percent)."
         )
+    sized = "" if options.size is None else f", {units.size(options.size)} rounded up to whole extents on each disk"
+    own = f"; of each disk LVM takes {options.raid_extents} more for itself" if options.redundant else ""
+    each, size = plan.extents // stripes, units.size(plan.size)
+    yield f"-l {plan.extents}: {stripes} x {each} extents of {extent} = {size}{sized}{own}."
+    if stripes > 1:
+        yield f"-i {stripes}: one stripe on each {'pair' if options.redundant else 'disk'}, so that all serve reads."
         yield (
-            "LVM copies the first disk of each pair to the second in the background, while the volume is in use "
-            "already (lvs -o name,sync_percent)."
+            f"-I {options.stripe_size // 1024}k: a power of two, at most an extent ({extent}). 64 KiB to 256 KiB keep "
+            f"a page of {PAGE} bytes on one disk and spread random reads; with more, LVM reads ahead more, and the log "
+            "of XFS cannot follow."
         )
-        yield (
-            f"-l {total}: {plan.stripes} x {total // plan.stripes} extents of {extent} = {size}; of each disk LVM "
-            f"takes {wishes.raid_extents} more for itself."
-        )
-        if plan.stripes > 1:
-            yield (
-                f"-i {plan.stripes}: one stripe on each pair, so that all disks serve reads. The device states both "
-                "copies as stripes; mkfs.xfs remarks that its stripe width is another."
-            )
-    else:
-        yield f"-i {count}: one stripe on each disk, so that all of them serve reads and writes."
-        if wishes.size is not None:
-            yield (
-                f"{units.size(wishes.size)} in extents of {extent} are {-(-wishes.size // wishes.extent_size)}; "
-                f"rounded up to a whole number on each of {count} disks: {total}."
-            )
-        yield f"-l {total}: {count} disks x {legs[0].used} extents of {extent} = {size}."
-    if plan.stripes > 1:
-        yield (
-            f"-I {wishes.stripe_size // 1024}k: a power of two, at most an extent ({extent}). 64 KiB to 256 KiB keep a "
-            f"page of {PAGE} bytes on one disk and spread random reads as well as larger stripes. 4 MiB, the most that "
-            "LVM takes by default, helps copies of large files, but LVM derives the readahead from it, and the log of "
-            "XFS cannot follow beyond 256 KiB."
-        )
-
-
-def _why_read_ahead(plan: Plan, legs: int) -> Iterator[str]:
-    wishes = plan.wishes
-    if legs > 1:
-        by_itself = units.size(2 * legs * wishes.stripe_size)
-        yield f"LVM by itself would read ahead twice the stripe width, {by_itself}, for each page that memory lacks."
-    sectors = f"{plan.read_ahead} sectors are {units.size(plan.read_ahead * _SECTOR)}"
-    database, memory = units.size(wishes.database), units.size(wishes.memory)
-    if wishes.database > wishes.memory:
-        yield f"{sectors}: the database ({database}) exceeds memory ({memory}), so pages are read at random."
-    else:
-        yield f"{sectors}, as the kernel gives a disk: the database ({database}) fits into memory ({memory})."
 
 
 def _file_system_steps(plan: Plan) -> Iterator[Step]:
-    wishes, kind, mount = plan.wishes, plan.wishes.kind, quote(plan.wishes.mount)
-    device = f"/dev/{wishes.group}/{wishes.volume}"
-    options, why = _xfs_options(plan) if kind == "xfs" else _ext_options(plan)
+    options, kind, mount = plan.options, plan.options.kind, quote(plan.options.mount)
+    device = f"/dev/{options.group}/{options.volume}"
+    words, why = _xfs_options(plan) if kind == "xfs" else _ext_options(plan)
     block = f"Blocks of {PAGE} bytes are pages of LMDB: each page is one block."
-    yield Step(f"mkfs.{kind} {' '.join(options)} {device}", (block, *why))
+    yield Step(f"mkfs.{kind} {' '.join(words)} {device}", (block, *why))
     yield Step(f"mkdir -p {mount}", ("The mount point; not the directory of a database in use.",))
     yield Step(
         f"mount -t {kind} {device} {mount}",
@@ -315,27 +286,21 @@ def _file_system_steps(plan: Plan) -> Iterator[Step]:
         ),
     )
     yield Step(
-        commands.add_to_fstab(device, wishes.mount, kind),
+        commands.add_to_fstab(device, options.mount, kind),
         ("The same at the next boot; without the line slapd would find an empty directory.",),
     )
 
 
 def _xfs_options(plan: Plan) -> tuple[list[str], list[str]]:
-    options, why = [f"-b size={PAGE}"], []
-    unit = plan.wishes.stripe_size
-    if plan.stripes > 1 and plan.size >= XFS_LEAST:
+    options, unit = [f"-b size={PAGE}"], plan.options.stripe_size
+    why = ["agcount and the size of the log are left to mkfs.xfs: LMDB has one file, one writer and few metadata."]
+    if plan.stripes > 1 and plan.size >= XFS_LEAST:  # mkfs.xfs takes no stripes below this size
         options += [f"-d su={unit // 1024}k,sw={plan.stripes}", f"-l su={min(unit, _LOG_UNIT) // 1024}k"]
         why += [
-            "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does.",
-            f"-l su: writes of the log in whole stripes; at most {units.size(_LOG_UNIT)}. Its size is left to "
-            "mkfs.xfs: a database is one file and changes few metadata.",
+            "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does. Of raid10 "
+            "the device states both copies as stripes; mkfs.xfs remarks that.",
+            f"-l su: writes of the log in whole stripes; at most {units.size(_LOG_UNIT)}.",
         ]
-    elif plan.stripes > 1:
-        why.append("mkfs.xfs takes no stripes below 1 GiB.")
-    why.append(
-        "agcount is left to mkfs.xfs: more allocation groups serve many files that are written at once; LMDB has one "
-        "file and one writer."
-    )
     return options, why
 
 
@@ -343,7 +308,7 @@ def _ext_options(plan: Plan) -> tuple[list[str], list[str]]:
     options = [f"-b {PAGE}", "-m 0"]
     why = ["-m 0: no 5 % kept back for root, as which slapd does not run."]
     if plan.stripes > 1:
-        unit, stride = units.size(plan.wishes.stripe_size), plan.wishes.stripe_size // PAGE
+        unit, stride = units.size(plan.options.stripe_size), plan.options.stripe_size // PAGE
         options.append(f"-E stride={stride},stripe_width={stride * plan.stripes}")
         why.append(f"stride: {unit} in blocks; stripe_width: {stride} x {plan.stripes} stripes.")
     why.append("The size of the journal is left to mke2fs: a database is one file and changes few metadata.")
@@ -351,15 +316,13 @@ def _ext_options(plan: Plan) -> tuple[list[str], list[str]]:
 
 
 def _notes(disks: Sequence[Disk], plan: Plan) -> Iterator[str]:
-    wishes = plan.wishes
-    if plan.stripes > 1 and not wishes.redundant:
+    options = plan.options
+    if plan.stripes > 1 and not options.redundant:
         yield check.ONE_DISK
-    if plan.size < 3 * wishes.database:
-        times = plan.size / wishes.database
+    if (times := plan.size / options.database) < 3:
         yield f"{times:.1f} times the database: enough for a copy beside it; three times is better."
-    if wishes.stripe_size >= check.LARGE_STRIPE:
-        unit = units.size(wishes.stripe_size)
-        yield f"Stripes of {unit} spread random reads no better than {units.size(STRIPE)}: see lvcreate."
+    if (unit := options.stripe_size) >= check.LARGE_STRIPE:
+        yield f"Stripes of {units.size(unit)} spread random reads no better than {units.size(STRIPE)}: see lvcreate."
     for disk in disks:
         for finding in check.alignment(disk.devices[0], None) if disk.devices else ():
             yield f"{finding.subject}: {finding.what}. {finding.why}"

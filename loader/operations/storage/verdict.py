@@ -1,14 +1,15 @@
-"""The verdict of `storage watch`: which layer adds delay, and which probe is slow if no layer is. Writes the state
-after each round, and reads it for a monitoring plugin and Prometheus."""
+"""The verdict of `storage watch`: which layer adds delay. Writes the state after each round, and reads it for a
+monitoring plugin and Prometheus."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,16 +25,12 @@ from loader.storage import files
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-ACCURACY = 0.01  # relative error of the quantiles
 Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # the range that is accepted from a file
 LEAST_ROUNDS = 5
 LEAST_DELAY = 1e-4  # seconds; a smaller added delay is never reported
 _SHARE = 0.1  # of the time of the layers below; single reads differ by less anyway
 _OF_WORST = 0.05  # of the largest delay that any layer adds; a smaller delay explains nothing
 _SAME = 1.5  # factor by which an upper layer's read may be faster than the lower layer's read that served it
-LEAST_USUAL = 0.02  # seconds; a smaller median is not slow, because a write to a disk takes that long
-LEAST_PEAK = 0.1  # seconds; a smaller maximum is not slow
-_TIMES = 3  # a probe is slow if it takes that many times as long as the slowest layer
 
 Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
 
@@ -47,65 +44,42 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Seconds. davg, dstd_dev: of the last n reads. emin, emax: see Timing. Quantiles: of all reads since the start."""
+    """Seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: see Timing."""
 
     last: Seconds
     davg: Seconds
     dstd_dev: Seconds
     emin: Seconds
     emax: Seconds
-    p50: Seconds
-    p99: Seconds
-    p999: Seconds
 
 
 class Timing:
     """emin and emax jump to a new extreme, and decay to the extreme of the last n reads with `half_life` (seconds).
+    `recent`: round -> seconds, of the last n reads."""
 
-    A read that took longer than `interval` also counts in the quantiles for the reads that could not begin meanwhile,
-    each with the time that it would have waited: else a device would count less the slower it is.
-    """
-
-    def __init__(self, window: int, half_life: float, interval: float) -> None:
-        from ddsketch import DDSketch  # imported here, because no other verb of `storage` needs it
-
-        self._recent: deque[tuple[int, float]] = deque(maxlen=window)
-        self._half_life = half_life
-        self._interval = interval
-        self._sketch = DDSketch(ACCURACY)
-        self._at = 0.0
+    def __init__(self, window: int, half_life: float) -> None:
+        self.recent: dict[int, float] = {}
+        self._window, self._half_life = window, half_life
+        self._at = -math.inf
         self._emin = self._emax = 0.0
-
-    @property
-    def recent(self) -> dict[int, float]:
-        """Round -> seconds, for the last n reads."""
-        return dict(self._recent)
 
     def add(self, number: int, at: float, seconds: float) -> None:
         """Adds the read of round `number`, which ended at `at` (seconds of a monotonic clock)."""
-        is_first = not self._recent
-        self._recent.append((number, seconds))
-        while seconds > 0:
-            self._sketch.add(seconds)
-            seconds -= self._interval
-        self._release(1.0 if is_first else 1 - 0.5 ** ((at - self._at) / self._half_life))
-        self._at = at
-
-    def _release(self, share: float) -> None:
-        """Moves emin and emax by `share` of the way to the extremes of the last n reads; to a new extreme at once."""
-        times = [seconds for _, seconds in self._recent]
-        least, most = min(times), max(times)
+        self.recent[number] = seconds
+        if len(self.recent) > self._window:
+            del self.recent[next(iter(self.recent))]
+        share = 1 - 0.5 ** ((at - self._at) / self._half_life)  # of the way to the extremes of the last n reads
+        least, most = min(self.recent.values()), max(self.recent.values())
         self._emin = min(least, self._emin + share * (least - self._emin))
         self._emax = max(most, self._emax + share * (most - self._emax))
+        self._at = at
 
     def figures(self) -> Figures | None:
         """Returns the figures; None before the first read."""
-        if not self._recent:
+        if not self.recent:
             return None
-        times = [seconds for _, seconds in self._recent]
-        quantiles = (float(self._sketch.get_quantile_value(share) or 0.0) for share in (0.5, 0.99, 0.999))
-        davg, dstd_dev = statistics.fmean(times), statistics.pstdev(times)
-        return Figures(times[-1], davg, dstd_dev, self._emin, self._emax, *quantiles)
+        times = [*self.recent.values()]
+        return Figures(times[-1], statistics.fmean(times), statistics.pstdev(times), self._emin, self._emax)
 
 
 class Errors:
@@ -171,17 +145,17 @@ def _compared(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[Adde
 
 def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
     """Returns the layers right below; a layer that could not be measured is replaced by those below it."""
-    known = {one.name: one for one in layers}
-    found: dict[str, None] = {}
+    by_name = {layer.name: layer for layer in layers}
+    below: dict[str, None] = {}
     for name in layer.on:
-        passed = not times.get(name) and _measured_below(known[name], layers, times)
-        found.update(dict.fromkeys(passed or (name,)))
-    return tuple(found)
+        passed = not times.get(name) and _measured_below(by_name[name], layers, times)
+        below.update(dict.fromkeys(passed or (name,)))
+    return tuple(below)
 
 
 def _fastest_peer(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
     """Returns the fastest of the lowest layers (mirror legs, stripes), unless it is `layer` itself."""
-    lowest = [one.name for one in layers if not one.on and times.get(one.name)]
+    lowest = [peer.name for peer in layers if not peer.on and times.get(peer.name)]
     fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default=None)
     return () if fastest in (None, layer.name) else (str(fastest),)
 
@@ -189,23 +163,23 @@ def _fastest_peer(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[
 def _differences(own: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
     """Yields the time beyond the slowest lower layer that can have served the read: a mirror reads one of its legs."""
     for number, seconds in own.items():
-        beside = [one[number] for one in below if number in one]
-        if len(beside) == len(below):
-            served = [one for one in beside if one <= seconds * _SAME]
-            yield seconds - (max(served) if served else min(beside))
+        lower = [reads[number] for reads in below if number in reads]
+        if len(lower) == len(below):
+            served = [time for time in lower if time <= seconds * _SAME]
+            yield seconds - (max(served) if served else min(lower))
 
 
-def _is_delay(one: Added, differences: Sequence[float], worst: float) -> bool:
+def _is_delay(added: Added, differences: Sequence[float], worst: float) -> bool:
     """Returns whether a layer adds delay in three of four rounds, and not little beside what other layers take or
     add."""
-    if one.seconds is None or one.own is None or not one.over:
+    if added.seconds is None or added.own is None or not added.over:
         return False
     lower_quartile = statistics.quantiles(differences, n=4)[0]
-    least = max(LEAST_DELAY, _SHARE * (one.own - one.seconds), _OF_WORST * worst)
-    return lower_quartile > 0 and one.seconds >= least
+    least = max(LEAST_DELAY, _SHARE * (added.own - added.seconds), _OF_WORST * worst)
+    return lower_quartile > 0 and added.seconds >= least
 
 
-def told(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
+def sentence(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
     """Returns one sentence: which layers hang or fail, which add delay (the largest first), and which add nothing."""
     lowest_hung = [each.layer for each in verdict if each.layer in hung and not set(each.over) & set(hung)]
     words = [f"{name} does not answer" for name in lowest_hung or hung]
@@ -229,27 +203,6 @@ def _ms(seconds: float | None) -> str:
     return f"{(seconds or 0.0) * 1000:.2f} ms"
 
 
-def slow_probes(probes: Sequence[str], layers: Sequence[str], times: Times) -> Iterator[str]:
-    """Yields a sentence for each slow probe. `times`: of the last n rounds, including those of the layers."""
-    reads = [[*times[name].values()] for name in layers if times.get(name)]
-    usual, peak = max(map(statistics.median, reads), default=0.0), max(map(max, reads), default=0.0)
-    for name in probes:
-        own = [*times.get(name, {}).values()]
-        if not own:
-            continue
-        median, most = statistics.median(own), max(own)
-        if len(own) >= LEAST_ROUNDS and median >= max(LEAST_USUAL, _TIMES * usual):
-            yield f"{name} takes {_ms(median)}, and {_than(usual)}"
-        elif most >= max(LEAST_PEAK, _TIMES * peak):
-            yield f"{name} took up to {_ms(most)}, and {_than(peak)}"
-
-
-def _than(longest: float) -> str:
-    if not longest:
-        return "no layer was measured"
-    return f"no read of a layer more than {_ms(longest)}: what it waits for is not these reads"
-
-
 # --- state -----------------------------------------------------------------------------------------------------------
 #
 # The state after each round is a file that a monitoring system may poll as seldom as it likes. The monitoring plugin
@@ -266,11 +219,10 @@ _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 class LayerState(msgspec.Struct, frozen=True):
     """`size`: bytes of a read. `problem`: why the last read measured nothing. `is_error`: whether the last read failed.
 
-    `reads`: number of measured reads. `unmeasured`: reads that came from a cache or failed. `missed`: rounds that
-    passed during a read. `in_flight_since`: Unix time. `late`: the longest that a read began behind plan. `limit`:
-    seconds after which a read counts as failed. `measured`: end of the last measured read. `failed`: reads that failed
-    since the start; `error`: why the last of them failed. `errors`: failed reads that still count (see Errors), the
-    last of them at `failed_at`. For a probe, "read" means its operation.
+    `reads`: number of measured reads. `in_flight_since`: Unix time. `limit`: seconds after which a read counts as
+    failed. `measured`: end of the last measured read. `failed`: reads that failed since the start; `error`: why the
+    last of them failed. `errors`: failed reads that still count (see Errors), the last of them at `failed_at`.
+    For a probe, "read" means its operation.
     """
 
     name: str
@@ -279,9 +231,6 @@ class LayerState(msgspec.Struct, frozen=True):
     size: int | None
     figures: Figures | None
     reads: int
-    unmeasured: int
-    missed: int
-    late: Seconds
     in_flight_since: float | None
     problem: str | None
     is_error: bool
@@ -343,19 +292,15 @@ def write(state: State, path: Path) -> None:
 
 def read(path: Path) -> State:
     """Raises LoaderError, OSError; ValueError if the file is no state of this format."""
-    found = msgspec.json.decode(files.read(path), type=State)
-    if found.format != FORMAT:
-        raise ValueError(f"format {found.format}, this ditseed reads {FORMAT}")
-    return found
+    state = msgspec.json.decode(files.read(path), type=State)
+    if state.format != FORMAT:
+        raise ValueError(f"format {state.format}, this ditseed reads {FORMAT}")
+    return state
 
 
 def is_hung(layer: LayerState, interval: float, now: float) -> bool:
-    if layer.in_flight_since is None:
-        return False
-    patience = HUNG * interval
-    if layer.limit is not None:
-        patience = min(patience, layer.limit)
-    return now - layer.in_flight_since >= patience
+    patience = HUNG * interval if layer.limit is None else min(HUNG * interval, layer.limit)
+    return layer.in_flight_since is not None and now - layer.in_flight_since >= patience
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -398,50 +343,40 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
 
 
 def _judged(state: State, limits: Limits, now: float) -> Check:
-    rows = [(row.name, *_row(row, state, limits, now)) for row in state.rows]
+    rows = [(row.name, *judge(row, state, limits, now)) for row in state.rows]
     # A row that was not measured is never OK, and does not hide a row that is over a limit.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
     worst = max((status for _, status, _ in rows), key=order.index, default=Status.UNKNOWN)
     if worst is Status.OK and not state.layers:
         worst = Status.UNKNOWN
-    bad = ", ".join(f"{name}: {said}" for name, status, said in rows if status is worst) or "no layer is timed"
+    bad = ", ".join(f"{name}: {text}" for name, status, text in rows if status is worst) or "no layer is timed"
     first = state.told if worst is Status.OK else f"{bad}; {state.told}"
-    lines = (f"{name}: {said}" for name, _, said in rows)
-    return Check(worst, (first, *lines), tuple(_perfdata(state, limits)))
+    return Check(worst, (first, *(f"{name}: {text}" for name, _, text in rows)), tuple(_perfdata(state, limits)))
 
 
-def _row(one: LayerState, state: State, limits: Limits, now: float) -> tuple[Status, str]:
-    is_layer = one in state.layers
-    if is_hung(one, state.interval, now):
-        assert one.in_flight_since is not None
+def judge(row: LayerState, state: State, limits: Limits, now: float) -> tuple[Status, str]:
+    """Returns the status of a layer or probe, and the reason."""
+    is_layer = row in state.layers
+    if is_hung(row, state.interval, now):
+        assert row.in_flight_since is not None
         what = "a read is" if is_layer else "it has been"
-        return Status.CRITICAL, f"{what} in flight for {units.duration(now - one.in_flight_since)}"
-    if one.is_error or one.errors:
-        return Status.CRITICAL, _failed(one, "read" if is_layer else "try", now)
-    if not _is_measured(one, state):
-        return Status.UNKNOWN, f"not measured: {one.problem or 'no read has ended yet'}"
-    assert one.figures is not None
-    said = f"davg {_ms(one.figures.davg)}, emax {_ms(one.figures.emax)}"
+        return Status.CRITICAL, f"{what} in flight for {units.duration(now - row.in_flight_since)}"
+    one, several = ("read", "reads") if is_layer else ("try", "tries")
+    if row.is_error:
+        before = f" ({row.errors - 1} failed before it)" if row.errors > 1 else ""
+        return Status.CRITICAL, f"the last {one} failed: {row.problem}{before}"
+    if row.errors:
+        ago = "" if row.failed_at is None else f", the last one {units.duration(now - row.failed_at)} ago"
+        return Status.CRITICAL, f"{row.errors} {one if row.errors == 1 else several} failed{ago}: {row.error}"
+    # Measured within the last STALE intervals: a single read may come from a cache.
+    latest = -math.inf if row.measured is None else row.measured
+    if row.figures is None or state.written - latest > max(_LEAST_STALE, STALE * state.interval):
+        return Status.UNKNOWN, f"not measured: {row.problem or 'no read has ended yet'}"
+    text = f"davg {_ms(row.figures.davg)}, emax {_ms(row.figures.emax)}"
     for status, limit in ((Status.CRITICAL, limits.critical), (Status.WARNING, limits.warning)):
-        if limit is not None and one.figures.davg > limit:
-            return status, f"{said} (limit {_ms(limit)})"
-    return Status.OK, said
-
-
-def _failed(one: LayerState, what: str, now: float) -> str:
-    if one.is_error:
-        before = f" ({one.errors - 1} failed before it)" if one.errors > 1 else ""
-        return f"the last {what} failed: {one.problem}{before}"
-    whats = what if one.errors == 1 else "reads" if what == "read" else "tries"
-    ago = "" if one.failed_at is None else f", the last one {units.duration(now - one.failed_at)} ago"
-    return f"{one.errors} {whats} failed{ago}: {one.error}"
-
-
-def _is_measured(one: LayerState, state: State) -> bool:
-    """Returns whether a read was measured within the last STALE intervals: a single read may come from a cache."""
-    if one.figures is None or one.measured is None:
-        return False
-    return state.written - one.measured <= max(_LEAST_STALE, STALE * state.interval)
+        if limit is not None and row.figures.davg > limit:
+            return status, f"{text} (limit {_ms(limit)})"
+    return Status.OK, text
 
 
 def _perfdata(state: State, limits: Limits) -> Iterator[str]:
@@ -456,9 +391,7 @@ def _perfdata(state: State, limits: Limits) -> Iterator[str]:
         if row.figures is not None:
             bounds = ";".join("" if x is None else f"{x:.6f}" for x in (limits.warning, limits.critical))
             yield f"'{label}_davg'={row.figures.davg:.6f}s;{bounds};0"
-            for name in ("last", "emin", "emax", "p50", "p99", "p999"):
-                yield f"'{label}_{name}'={getattr(row.figures, name):.6f}s;;;0"
-        yield f"'{label}_missed'={row.missed}c;;;0"
+            yield f"'{label}_emax'={row.figures.emax:.6f}s;;;0"
         yield f"'{label}_failed'={row.failed}c;;;0"
 
 
@@ -472,11 +405,8 @@ _GAUGES = {
     "emin": "Least time, released exponentially.",
     "emax": "Largest time, released exponentially.",
 }
-_QUANTILES = {"p50": "0.5", "p99": "0.99", "p999": "0.999"}
 _COUNTERS = {
     "reads": "Reads that were measured.",
-    "unmeasured": "Reads that failed or came from a cache.",
-    "missed": "Rounds that passed during a read.",
     "failed": "Reads that failed, or could not be tried on a device that is dead.",
 }
 
@@ -489,28 +419,25 @@ def write_metrics(state: State, path: Path) -> None:
 def _metrics(state: State) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # takes long to import
 
-    def gauge(name: str, text: str, values: Iterable[tuple[list[str], float]], labels: Sequence[str]) -> Metric:
-        family = GaugeMetricFamily(f"{_NAME}_{name}_seconds", text, labels=labels)
-        for names, value in values:
-            family.add_metric(names, value)
+    def gauge(name: str, text: str, values: Mapping[str, float]) -> Metric:
+        family = GaugeMetricFamily(f"{_NAME}_{name}_seconds", text, labels=["layer"])
+        for layer, value in values.items():
+            family.add_metric([layer], value)
         return family
 
-    layer, rows = ["layer"], state.rows
-    measured = [(row.name, row.figures) for row in rows if row.figures is not None]
+    rows = state.rows
     written = f"{_NAME}_written_timestamp_seconds"
     yield GaugeMetricFamily(written, "When the watch wrote this, as Unix time.", value=state.written)
     for name, text in _GAUGES.items():
-        yield gauge(name, text, [([row], getattr(figures, name)) for row, figures in measured], layer)
-    quantiles = [([row, share], getattr(of, name)) for row, of in measured for name, share in _QUANTILES.items()]
-    yield gauge("quantile", "Of all reads.", quantiles, ["layer", "quantile"])
+        yield gauge(name, text, {row.name: getattr(row.figures, name) for row in rows if row.figures is not None})
     for name, text in _COUNTERS.items():
-        counter = CounterMetricFamily(f"{_NAME}_{name}", text, labels=layer)
+        counter = CounterMetricFamily(f"{_NAME}_{name}", text, labels=["layer"])
         for row in rows:
             counter.add_metric([row.name], getattr(row, name))
         yield counter
-    upper = {each.name for each in state.layers if each.on}
-    added = [([each.layer], each.seconds) for each in state.verdict if each.seconds is not None and each.layer in upper]
-    yield gauge("added", "What a layer adds to those below it, as the median of the differences.", added, layer)
-    begun = [(row.name, row.in_flight_since) for row in rows]
-    flight = [([name], 0.0 if since is None else state.written - since) for name, since in begun]
-    yield gauge("in_flight", "For how long the read has been under way, 0 if none is.", flight, layer)
+    upper = {layer.name for layer in state.layers if layer.on}
+    added = {row.layer: row.seconds for row in state.verdict if row.seconds is not None and row.layer in upper}
+    yield gauge("added", "What a layer adds to those below it, as the median of the differences.", added)
+    since = {row.name: row.in_flight_since or state.written for row in rows}
+    flight = {name: state.written - begun for name, begun in since.items()}
+    yield gauge("in_flight", "For how long the read has been under way, 0 if none is.", flight)

@@ -4,12 +4,14 @@ a read that hangs stops no other. Yields the state after each round."""
 from __future__ import annotations
 
 import errno
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Annotated
 
 import msgspec
@@ -34,7 +36,7 @@ Outcome = tuple[float | None, str | None, bool]  # the last three fields of Samp
 
 
 @dataclass(frozen=True)
-class Wishes:
+class WatchOptions:
     """In seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None for no end."""
 
     interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
@@ -81,9 +83,8 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
 def _below(device: Device, by_name: Mapping[str, Device]) -> list[Device]:
     """Returns the devices right below. Volumes that LVM makes for a volume (rimage, rmeta, tdata) are no layers."""
     lower: list[Device] = []
-    for each in (by_name[name] for name in device.on if name in by_name):
-        is_part = device.kind == each.kind == "lvm"
-        lower += _below(each, by_name) if is_part else [each]
+    for part in (by_name[name] for name in device.on if name in by_name):
+        lower += _below(part, by_name) if device.kind == part.kind == "lvm" else [part]
     return lower
 
 
@@ -101,12 +102,8 @@ def given(words: Sequence[str]) -> tuple[Layer, ...]:
         if name in level:
             raise UsageProblem(reason="--layer: two layers have the same name")
         level[name] = path
-    upper = [*levels.values()]
-    return tuple(
-        Layer(name, path, tuple(lower))
-        for level, lower in zip(upper, [*upper[1:], {}], strict=True)
-        for name, path in level.items()
-    )
+    pairs = itertools.pairwise([*levels.values(), {}])
+    return tuple(Layer(name, path, tuple(lower)) for level, lower in pairs for name, path in level.items())
 
 
 def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
@@ -120,19 +117,12 @@ def beside(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> 
         where = next((each for each in paths if each.is_dir() or each.is_file()), None)
         if where is None:
             raise UsageProblem(reason=f"--probe {name} needs a directory: give PATH, or a layer that is one")
-        targets.append(_in_directory(name, where if where.is_dir() else where.parent))
-    taken = {layer.name for layer in layers} & {target.layer.name for target in targets}
-    if taken:
+        directory = where if where.is_dir() else where.parent
+        layer = Layer(f"{name} in {directory}", str(directory))
+        targets.append(Target(layer, partial(PROBES[name], directory), _LIMIT))
+    if taken := {layer.name for layer in layers} & {target.layer.name for target in targets}:
         raise UsageProblem(reason=f"--layer: {taken.pop()} is the name of a probe")
     return tuple(targets)
-
-
-def _in_directory(name: str, directory: Path) -> Target:
-    return Target(Layer(f"{name} in {directory}", str(directory)), lambda: PROBES[name](directory), _LIMIT)
-
-
-def _of_layer(layer: Layer) -> Target:
-    return Target(layer, lambda: probes.opened(Path(layer.path)))
 
 
 # --- reads at one pace -----------------------------------------------------------------------------------------------
@@ -153,16 +143,12 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`at`: end of the read (monotonic). `late`: seconds between its planned and its real beginning.
-
-    `seconds`: None if nothing was measured, for the reason in `problem`. `is_error`: whether it failed or took too
-    long.
-    """
+    """`at`: end of the read (monotonic). `seconds`: None if nothing was measured, for the reason in `problem`.
+    `is_error`: whether it failed or took too long."""
 
     layer: str
     round: int
     at: float
-    late: float
     seconds: float | None = None
     problem: str | None = None
     is_error: bool = False
@@ -172,8 +158,8 @@ class Probe(threading.Thread):
     """Puts its samples into `results`, once `begin` is called. `phase`: seconds after the beginning of a round.
 
     `size`: bytes of a read, None before the target is open. `notes`: differences from what was requested, and why.
-    `begun`: when the present read began (monotonic), or None. `missed`: rounds that passed during a read. `ready`: set
-    when the target is open, or could not be opened.
+    `begun`: when the present read began (monotonic), or None. `ready`: set when the target is open, or could not be
+    opened.
     """
 
     def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample]) -> None:
@@ -182,7 +168,6 @@ class Probe(threading.Thread):
         self.size: int | None = None
         self.notes: tuple[str, ...] = ()
         self.begun: float | None = None
-        self.missed = 0
         self.ready = threading.Event()
         self._phase, self._results = phase, results
         self._pace: SimpleQueue[Pace | None] = SimpleQueue()
@@ -211,15 +196,12 @@ class Probe(threading.Thread):
 
     def _read_rounds(self, pace: Pace) -> None:
         number = 0
-        while not self._ended.wait(max(0.0, (planned := pace.at(number) + self._phase) - time.monotonic())):
-            late = time.monotonic() - planned
+        while not self._ended.wait(max(0.0, pace.at(number) + self._phase - time.monotonic())):
             if self._timed is None and time.monotonic() >= self._retry_at:
                 self._open()
             outcome = self._unopened if self._timed is None else self._attempt(self._once)
-            self._results.put(Sample(self.layer.name, number, time.monotonic(), late, *outcome))
-            following = max(number + 1, pace.next_round(self._phase))
-            self.missed += following - number - 1
-            number = following
+            self._results.put(Sample(self.layer.name, number, time.monotonic(), *outcome))
+            number = max(number + 1, pace.next_round(self._phase))
 
     def _open(self) -> None:
         """Opens the target. Not called in every round, because it may write a file."""
@@ -258,32 +240,26 @@ class Probe(threading.Thread):
 class _Record:
     """The samples of one probe so far."""
 
-    def __init__(self, probe: Probe, wishes: Wishes) -> None:
+    def __init__(self, probe: Probe, options: WatchOptions) -> None:
         self._probe = probe
-        self.timing = Timing(wishes.window, wishes.half_life, wishes.interval)
-        self._errors = Errors(wishes.window, wishes.half_life)
-        self._interval = wishes.interval
-        self._reads = self._unmeasured = 0
-        self._late = 0.0
+        self.timing = Timing(options.window, options.half_life)
+        self._errors = Errors(options.window, options.half_life)
+        self._reads = 0
         self._measured: float | None = None
         self._last: Sample | None = None
 
     def take(self, sample: Sample) -> None:
-        self._late = max(self._late, sample.late)
         self._last = sample
         self._errors.take(sample.at, sample.problem if sample.is_error else None)
-        if sample.seconds is None:
-            self._unmeasured += 1
-        else:
+        if sample.seconds is not None:
             self._reads += 1
             self._measured = sample.at
             self.timing.add(sample.round, sample.at, sample.seconds)
 
     def state(self) -> LayerState:
         probe, begun, last = self._probe, self._probe.begun, self._last
-        now, moment = time.monotonic(), time.time()
-        flight = 0.0 if begun is None else now - begun
-        errors, failed = self._errors.held(now)
+        offset = time.time() - time.monotonic()  # from a monotonic clock to Unix time
+        errors, failed = self._errors.held(time.monotonic())
         return LayerState(
             name=probe.layer.name,
             path=probe.layer.path,
@@ -291,33 +267,30 @@ class _Record:
             size=probe.size,
             figures=self.timing.figures(),
             reads=self._reads,
-            unmeasured=self._unmeasured,
-            missed=probe.missed + int(flight // self._interval),
-            late=self._late,
-            in_flight_since=None if begun is None else moment - flight,
+            in_flight_since=None if begun is None else begun + offset,
             problem=last.problem if last else None,
             is_error=last is not None and last.is_error,
             notes=probe.notes,
             limit=probe.target.limit,
-            measured=None if self._measured is None else moment - (now - self._measured),
+            measured=None if self._measured is None else self._measured + offset,
             failed=self._errors.total,
             errors=errors,
             error=self._errors.last,
-            failed_at=None if failed is None else moment - (now - failed),
+            failed_at=None if failed is None else failed + offset,
         )
 
 
 class Watch:
     """Probes of these layers, and of the targets beside them, as a context manager."""
 
-    def __init__(self, layers: Sequence[Layer], wishes: Wishes, beside: Sequence[Target] = ()) -> None:
-        self._layers, self._wishes = layers, wishes
+    def __init__(self, layers: Sequence[Layer], options: WatchOptions, beside: Sequence[Target] = ()) -> None:
+        self._layers, self._options = layers, options
         self._watcher = Watcher.own()
         self._results: SimpleQueue[Sample] = SimpleQueue()
-        targets = [*map(_of_layer, layers), *beside]
-        step = wishes.interval / (len(targets) + 1)  # staggered, so that no read waits for another
+        targets = [*(Target(layer, partial(probes.opened, Path(layer.path))) for layer in layers), *beside]
+        step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [Probe(target, step * number, self._results) for number, target in enumerate(targets, 1)]
-        self._records = {probe.layer.name: _Record(probe, wishes) for probe in self._probes}
+        self._records = {probe.layer.name: _Record(probe, options) for probe in self._probes}
 
     def __enter__(self) -> Watch:
         for probe in self._probes:
@@ -333,44 +306,32 @@ class Watch:
         until = time.monotonic() + _OPENING
         for probe in self._probes:
             probe.ready.wait(max(0.0, until - time.monotonic()))
-        pace, samples = Pace(time.monotonic(), self._wishes.interval), self._wishes.samples
+        pace, samples = Pace(time.monotonic(), self._options.interval), self._options.samples
         for probe in self._probes:
             probe.begin(pace)
         number = 0
         while number != samples:
             number = min(max(number + 1, pace.next_round(0.0)), samples or 1 << 62)
             time.sleep(max(0.0, pace.at(number) - time.monotonic()))
-            if number == samples:
-                self._join()
-            self._take()
+            if number == samples:  # reads that are under way get one more interval
+                self.__exit__()
+                until = time.monotonic() + self._options.interval
+                for probe in self._probes:
+                    probe.join(max(0.0, until - time.monotonic()))
+            while not self._results.empty():
+                sample = self._results.get()
+                self._records[sample.layer].take(sample)
             yield self._state(number)
-
-    def _join(self) -> None:
-        """Ends the probes; reads that are under way get one more interval."""
-        for probe in self._probes:
-            probe.end()
-        until = time.monotonic() + self._wishes.interval
-        for probe in self._probes:
-            probe.join(max(0.0, until - time.monotonic()))
-
-    def _take(self) -> None:
-        while True:
-            try:
-                sample = self._results.get_nowait()
-            except Empty:
-                return
-            self._records[sample.layer].take(sample)
 
     def _state(self, number: int) -> State:
         rows = [record.state() for record in self._records.values()]
-        now, count, interval = time.time(), len(self._layers), self._wishes.interval
+        now, count, interval = time.time(), len(self._layers), self._options.interval
         layers, beside = rows[:count], rows[count:]
         times = {name: record.timing.recent for name, record in self._records.items()}
         added = verdict.verdict(self._layers, times)
         hung = {row.name for row in rows if is_hung(row, interval, now)}
         failing = [row.name for row in layers if row.errors]
-        sentence = [verdict.told(added, [row.name for row in layers if row.name in hung], failing)]
+        sentence = [verdict.sentence(added, [row.name for row in layers if row.name in hung], failing)]
         sentence += [f"{row.name} does not end" for row in beside if row.name in hung]
         sentence += [f"{row.name} fails" for row in beside if row.errors]
-        sentence += verdict.slow_probes([row.name for row in beside], [row.name for row in layers], times)
         return State(now, interval, number, tuple(layers), added, "; ".join(sentence), tuple(beside), self._watcher)
