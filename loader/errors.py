@@ -268,7 +268,7 @@ class FileUnsafe(LoaderError, code="storage.file_unsafe", status=19):
 
 class StripesImpossible(LoaderError, code="storage.stripes", status=121):
     message = "no volume can be striped like that: {reason}"
-    hint = "Choose another --stripe-size, --extent-size or --stripes, or leave them out; nothing was changed."
+    hint = "Choose another --stripe-size or --stripes, or leave them out; nothing was changed."
 
 
 class DisksUnequal(LoaderError, code="storage.disks_unequal", status=122):

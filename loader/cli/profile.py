@@ -52,7 +52,7 @@ OPTIONS = {
             "set add remove no-reindex apply for growth stats-log filters costs lease "
             "give-back envflags checkpoint why",
             # planning a volume
-            "database-size fs stripes redundant stripe-size extent-size vg lv mount volume-size unequal",
+            "database-size fs stripes redundant stripe-size vg lv mount volume-size unequal",
             # backups: retention, space, selection
             "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
             "all-databases kind incremental throttle only-on run-as sample dn "
