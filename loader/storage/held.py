@@ -29,7 +29,7 @@ from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 
 _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
 LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SYMBOLIC_LINK = "a symbolic link"  # the `kind` of a FileUnsafe
 _MOST_LINKS = 40  # followed in one path, as by the kernel
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -230,7 +230,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _remove_tree(above: int, name: str) -> None:
-    here = os.open(name, _LIST, dir_fd=above)
+    here = os.open(name, LIST, dir_fd=above)
     try:
         if os.geteuid() == 0:
             with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
@@ -475,7 +475,7 @@ def _listable(here: int, path: Path) -> int:
     its contents. Closes `here`."""
     try:
         with named(path):
-            return os.open(".", _LIST, dir_fd=here)
+            return os.open(".", LIST, dir_fd=here)
     except PermissionError:
         return os.dup(here)
     finally:

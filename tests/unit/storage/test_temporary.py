@@ -147,5 +147,5 @@ def test_every_command_removes_them(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert theirs.exists()
-    ditseed("tune", "history", env={"TMPDIR": str(tmp_path)}).ok()
+    ditseed("generate", "templates", env={"TMPDIR": str(tmp_path)}).ok()
     assert not list(tmp_path.iterdir())
