@@ -116,22 +116,15 @@ class Directory:
     def found_or_made(self, name: str, mode: int = 0o600) -> int:
         """Opens a regular file with one hard link for reading and writing; creates it if it is missing."""
         while True:
-            try:
+            with suppress(FileNotFoundError):
                 return self.open(name, os.O_RDWR)
-            except FileNotFoundError:
-                pass
-            try:
+            with suppress(FileExistsError):  # another process was quicker: check what it created
                 return self.create(name, mode)
-            except FileExistsError:
-                continue  # another process was quicker: check what it created
 
     def remove(self, name: str) -> None:
         """Removes a file, or a symbolic link itself, if it exists."""
-        try:
-            with named(self.name / name):
-                os.unlink(name, dir_fd=self.descriptor)
-        except FileNotFoundError:
-            pass
+        with suppress(FileNotFoundError), named(self.name / name):
+            os.unlink(name, dir_fd=self.descriptor)
 
     def link(self, name: str, other: str) -> None:
         """Adds the hard link `other` to a file, or to a symbolic link itself, durably. Raises FileExistsError."""
@@ -168,9 +161,9 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
     with opened(path.parent) as above:
         if make:
             _make(above, path.name)
-        with opened(above.path / path.name) as found:
-            require_private(found.status, found.name)
-            yield found
+        with opened(above.path / path.name) as directory:
+            require_private(directory.status, directory.name)
+            yield directory
 
 
 def make_directories(path: Path, mode: int = 0o777) -> None:
@@ -206,19 +199,16 @@ def scratch(place: Path, prefix: str) -> Iterator[Directory]:
     with opened(place) as above:
         name = above.path / f"{prefix}{os.urandom(8).hex()}"
         try:
-            with private(name) as made:
-                yield made
+            with private(name) as directory:
+                yield directory
         finally:
             with suppress(OSError):
                 remove_tree(name)
 
 
 def _make(above: Directory, name: str, mode: int = 0o700) -> None:
-    try:
-        with named(above.name / name):
-            os.mkdir(name, mode, dir_fd=above.descriptor)
-    except FileExistsError:
-        pass
+    with suppress(FileExistsError), named(above.name / name):
+        os.mkdir(name, mode, dir_fd=above.descriptor)
 
 
 def remove_tree(path: Path) -> None:
@@ -235,26 +225,18 @@ def _remove_tree(above: int, name: str) -> None:
         if os.geteuid() == 0:
             with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
                 close_to_others(here)
-        for one in os.listdir(here):
-            try:
-                os.unlink(one, dir_fd=here)
-            except FileNotFoundError:
-                continue  # removed meanwhile
-            except (IsADirectoryError, PermissionError):
-                _remove_inner(here, one)
+        for inner in os.listdir(here):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                try:
+                    os.unlink(inner, dir_fd=here)
+                except (IsADirectoryError, PermissionError):
+                    try:
+                        _remove_tree(here, inner)
+                    except NotADirectoryError:  # a file has replaced the directory
+                        os.unlink(inner, dir_fd=here)
     finally:
         os.close(here)
     os.rmdir(name, dir_fd=above)
-
-
-def _remove_inner(above: int, name: str) -> None:
-    """Removes a directory, or a file that has replaced it."""
-    try:
-        _remove_tree(above, name)
-    except FileNotFoundError:
-        pass
-    except NotADirectoryError:
-        os.unlink(name, dir_fd=above)
 
 
 def close_to_others(directory: int, mode: int = 0o700) -> None:

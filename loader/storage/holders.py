@@ -307,11 +307,7 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
     place = f"/proc/{pid}"
     try:
         is_near = os.path.samestat(os.stat(f"{place}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
-        opened = [
-            name
-            for name, status in descriptors(str(pid))
-            if directory.has(status.st_dev, status.st_ino) or (is_near and _names(f"{place}/fd/{name}", directory))
-        ]
+        opened = [name for name in os.listdir(f"{place}/fd") if _is_in(f"{place}/fd/{name}", directory, is_near)]
         writes = any(is_writable(str(pid), name) for name in opened) or _mapped_in(place, directory, is_near)
         stays = any(_is_in(f"{place}/{name}", directory, is_near) for name in ("cwd", "root", "exe"))
     except OSError:  # it has ended, or belongs to another account
@@ -323,15 +319,9 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
 
 
 def _is_in(link: str, directory: _Directory, is_near: bool) -> bool:
-    with suppress(OSError):
+    with suppress(OSError):  # closed meanwhile
         status = os.stat(link)
-        return directory.has(status.st_dev, status.st_ino) or (is_near and _names(link, directory))
-    return False
-
-
-def _names(link: str, directory: _Directory) -> bool:
-    with suppress(OSError):
-        return directory.has_name(os.readlink(link))
+        return directory.has(status.st_dev, status.st_ino) or (is_near and directory.has_name(os.readlink(link)))
     return False
 
 

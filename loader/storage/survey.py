@@ -321,7 +321,6 @@ class Device(msgspec.Struct, frozen=True):
     size: int
     start: int
     alignment_offset: int
-    logical_sector: int
     physical_sector: int
     min_io: int
     opt_io: int
@@ -383,7 +382,6 @@ def _device(place: Path, below: list[Path]) -> Device:
         size=_number(place / "size") * _SECTOR,
         start=_number(place / "start") * _SECTOR,
         alignment_offset=_number(place / "alignment_offset"),
-        logical_sector=_number(queue / "logical_block_size"),
         physical_sector=_number(queue / "physical_block_size"),
         min_io=_number(queue / "minimum_io_size"),
         opt_io=_number(queue / "optimal_io_size"),
