@@ -306,7 +306,7 @@ def _locked(path: Path, mode: int) -> Iterator[None]:
             descriptor = directory.found_or_made(path.name)
     except PermissionError as error:
         raise NotPermitted(action="lock", path=path, owner="root, as a rule") from error
-    try:
+    with held.closing_descriptor(descriptor):
         try:
             fcntl.flock(descriptor, mode)
         except BlockingIOError:
@@ -316,5 +316,3 @@ def _locked(path: Path, mode: int) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
-    finally:
-        os.close(descriptor)

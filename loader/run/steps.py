@@ -147,13 +147,13 @@ class Run:
         one block, which a full disk still takes."""
         self.live = live
         content = msgspec.json.encode(live).ljust(_BLOCK)
-        with suppress(OSError, LoaderError), held.opened(self.directory) as directory:
-            descriptor = directory.found_or_made(LIVE_FILE)
-            try:
-                os.pwrite(descriptor, content, 0)
-                os.ftruncate(descriptor, len(content))
-            finally:
-                os.close(descriptor)
+        with (
+            suppress(OSError, LoaderError),
+            held.opened(self.directory) as directory,
+            held.closing_descriptor(directory.found_or_made(LIVE_FILE)) as descriptor,
+        ):
+            os.pwrite(descriptor, content, 0)
+            os.ftruncate(descriptor, len(content))
 
     def _note_step(self, name: str, meter: Meter) -> None:
         self.note(Live(name, meter.entries, meter.total, meter.seconds))

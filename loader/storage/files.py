@@ -54,12 +54,9 @@ class Owner:
 
 def make_durable(path: Path) -> None:
     """fsync a file or directory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        with held.named(path):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with held.closing_descriptor(os.open(path, flags)) as descriptor, held.named(path):
+        os.fsync(descriptor)
 
 
 def publish(partial: Path, final: Path) -> None:
@@ -153,14 +150,11 @@ def allocated_bytes(path: Path) -> int:
 
 def identity(path: Path) -> list[int]:
     """Returns inode number and generation, which also distinguish a later file with the same inode number."""
-    descriptor = held.reading(path)
-    try:
+    with held.closing_descriptor(held.reading(path)) as descriptor:
         generation = 0
         with suppress(OSError):  # tmpfs and others keep no generation
             generation = int.from_bytes(fcntl.ioctl(descriptor, _GET_GENERATION, bytes(8)), "little")
         return [os.fstat(descriptor).st_ino, generation]
-    finally:
-        os.close(descriptor)
 
 
 def require_readable(path: Path) -> None:

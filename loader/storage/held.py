@@ -54,6 +54,15 @@ def named(path: Path) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """Closes a descriptor when the body has ended."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def through(descriptor: int) -> Path:
     """Returns the file of a descriptor as a path that children of this process can use too."""
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
@@ -95,13 +104,8 @@ class Directory:
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
         """Yields a path of an existing regular file that stays the same file. Closing the pin drops no fcntl lock."""
-        descriptor, status = self._seen(name)
-        try:
-            require_regular(status, self.name / name, written)
-            with _named(descriptor, self.name / name) as path:
-                yield path
-        finally:
-            os.close(descriptor)
+        with _pin(*self._seen(name), self.name / name, written) as path:
+            yield path
 
     def _seen(self, name: str) -> tuple[int, os.stat_result]:
         with named(self.name / name):
@@ -144,12 +148,8 @@ class Directory:
 def opened(path: Path) -> Iterator[Directory]:
     """Opens a directory. As root, symbolic links on the way are followed only if root made them. Raises DirectoryUnsafe
     for any other link; OSError."""
-    descriptor = _directory(path)
-    try:
-        with _named(descriptor, path):
-            yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
-    finally:
-        os.close(descriptor)
+    with closing_descriptor(_directory(path)) as descriptor, _named(descriptor, path):
+        yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
 
 
 @contextmanager
@@ -220,8 +220,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _remove_tree(above: int, name: str) -> None:
-    here = os.open(name, LIST, dir_fd=above)
-    try:
+    with closing_descriptor(os.open(name, LIST, dir_fd=above)) as here:
         if os.geteuid() == 0:
             with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
                 close_to_others(here)
@@ -234,8 +233,6 @@ def _remove_tree(above: int, name: str) -> None:
                         _remove_tree(here, inner)
                     except NotADirectoryError:  # a file has replaced the directory
                         os.unlink(inner, dir_fd=here)
-    finally:
-        os.close(here)
     os.rmdir(name, dir_fd=above)
 
 
@@ -265,14 +262,8 @@ def require_private(status: os.stat_result, name: Path) -> None:
 @contextmanager
 def checked_file(path: Path) -> Iterator[Path]:
     """Yields a path that stays the same regular file, opened and checked as by `reading`."""
-    descriptor, status = _seen(path)
-    name = Path(plain.with_operator_paths(str(path)))
-    try:
-        require_regular(status, name)
-        with _named(descriptor, name) as pin:
-            yield pin
-    finally:
-        os.close(descriptor)
+    with _pin(*_seen(path), Path(plain.with_operator_paths(str(path)))) as pin:
+        yield pin
 
 
 def reading(path: Path, links: bool = True) -> int:
@@ -289,33 +280,28 @@ def secret(path: Path, may_be_read: bool) -> tuple[int, os.stat_result]:
     FileUnsafe, OSError.
     """
     descriptor, status = _seen(path)
-    try:
+    with closing_descriptor(descriptor):
         name = plain.with_operator_paths(str(path))
         if not stat.S_ISFIFO(status.st_mode):
             require_regular(status, Path(name))
         # An operator who types `sudo ditseed -y FILE` owns that file, and may act as root anyway.
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
-            mend = "put it into a file that belongs to the account that runs ditseed"
-            uid = status.st_uid
-            raise UsageProblem(reason=f"{name} belongs to uid {uid}: {mend}")
+            advice = "put it into a file that belongs to the account that runs ditseed"
+            raise UsageProblem(reason=f"{name} belongs to uid {status.st_uid}: {advice}")
         if status.st_mode & (_OTHERS_WRITE if may_be_read else stat.S_IRWXG | stat.S_IRWXO):
             can = "write to it" if may_be_read else "read or write it"
-            mend = f"chmod {'go-w' if may_be_read else '600'} {shlex.quote(name)}"
-            raise UsageProblem(reason=f"{name}: others can {can}: {mend}")
+            advice = f"chmod {'go-w' if may_be_read else '600'} {shlex.quote(name)}"
+            raise UsageProblem(reason=f"{name}: others can {can}: {advice}")
         with named(path):
             return os.open(through(descriptor), os.O_RDONLY | os.O_CLOEXEC), status
-    finally:
-        os.close(descriptor)
 
 
 def device(path: Path, flags: int) -> int | None:
     """Opens a block device with `flags`; returns None for any other file. Links are followed as in `reading`."""
     descriptor, status = _seen(path)
-    try:
+    with closing_descriptor(descriptor):
         is_device = stat.S_ISBLK(status.st_mode)
         return os.open(through(descriptor), flags | os.O_CLOEXEC) if is_device else None
-    finally:
-        os.close(descriptor)
 
 
 def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
@@ -325,7 +311,7 @@ def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
         return descriptor, os.fstat(descriptor)
     with named(path):
         above = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with closing_descriptor(above):
         with named(path):
             descriptor, status = _looked_at(path.name or ".", above, path)
             if stat.S_ISLNK(status.st_mode) and links and (os.geteuid() != 0 or _is_trusted(status)):
@@ -333,8 +319,6 @@ def _seen(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
                 descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=above)
                 status = os.fstat(descriptor)
         return descriptor, status
-    finally:
-        os.close(above)
 
 
 def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name: Path) -> None:
@@ -357,12 +341,19 @@ def require_regular(status: os.stat_result, name: Path, written: bool = False) -
 
 def _reopened(descriptor: int, status: os.stat_result, flags: int, name: Path) -> int:
     """Opens the file of an O_PATH descriptor with `flags`, and closes `descriptor`."""
-    try:
+    with closing_descriptor(descriptor):
         require_regular(status, name, written=bool(flags & (os.O_WRONLY | os.O_RDWR)))
         with named(name):
             return os.open(through(descriptor), flags | os.O_CLOEXEC)
-    finally:
-        os.close(descriptor)
+
+
+@contextmanager
+def _pin(descriptor: int, status: os.stat_result, name: Path, written: bool = False) -> Iterator[Path]:
+    """Checks the file of an O_PATH descriptor, yields a path through it, and closes it."""
+    with closing_descriptor(descriptor):
+        require_regular(status, name, written)
+        with _named(descriptor, name) as path:
+            yield path
 
 
 @contextmanager

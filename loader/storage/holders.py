@@ -46,10 +46,8 @@ def locker(directory: Path) -> int | None:
         return None
     except PermissionError:
         raise NotPermitted(action="ask for locks on", path=lock, owner=owner_name(lock)) from None
-    try:
+    with held.closing_descriptor(descriptor):
         return lock_holder(descriptor, 0)
-    finally:
-        os.close(descriptor)
 
 
 def lock_holder(descriptor: int, byte: int) -> int | None:
@@ -166,15 +164,12 @@ def _looked_at(pid: str, file: os.stat_result, second: os.stat_result | None) ->
 
 def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yields the descriptors of a process. Reads them through one directory: a host may have thousands of processes."""
-    place = os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with held.closing_descriptor(os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as place:
         for name in os.listdir(place):
             try:
                 yield name, os.stat(name, dir_fd=place)
             except OSError:
                 continue  # closed meanwhile
-    finally:
-        os.close(place)
 
 
 def _device(status: os.stat_result) -> str:

@@ -234,13 +234,10 @@ class Writer(Timed):
 
     def __init__(self, directory: Path) -> None:
         """Raises Unmeasurable, DirectoryUnsafe, OSError."""
-        descriptor = files.made(directory)
-        try:
+        with held.closing_descriptor(files.made(directory)) as descriptor:
             files.filled(descriptor, _ROOM)
             with _unless_refused("its file system has no direct writes (O_DIRECT, O_DSYNC)"):
                 super().__init__(os.open(held.through(descriptor), _FLAGS))
-        finally:
-            os.close(descriptor)
         self._buffer = mmap.mmap(-1, SIZE)  # aligned to a page
 
     def once(self) -> float:

@@ -11,6 +11,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ import msgspec
 
 from loader import child
 from loader.errors import DiskInUse, UsageProblem
-from loader.storage import files, mounts
+from loader.storage import files, held, mounts
 from loader.storage.mounts import FstabEntry, Mount
 
 SYS = Path("/sys")
@@ -295,14 +296,10 @@ def of_ext(text: str) -> Parameters | None:
 
 def is_without_cow(path: Path) -> bool:
     """Returns whether the file or directory has the attribute C of chattr(1)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        answer = fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8))
-        return bool(int.from_bytes(answer, "little") & _NO_COW)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with held.closing_descriptor(os.open(path, flags)) as descriptor, suppress(OSError):
+        return bool(int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8)), "little") & _NO_COW)
+    return False
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------

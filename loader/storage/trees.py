@@ -75,11 +75,8 @@ class Node:
 
 @contextmanager
 def pinned(directory: int, name: str, path: str) -> Iterator[Node]:
-    pin = os.open(name, held.LOOK, dir_fd=directory)
-    try:
+    with held.closing_descriptor(os.open(name, held.LOOK, dir_fd=directory)) as pin:
         yield Node(path, name, pin)
-    finally:
-        os.close(pin)
 
 
 def attributes_of(file: int | Path) -> dict[str, bytes]:
@@ -114,11 +111,8 @@ def _walk(directory: int, path: str, device: int) -> Iterator[Node]:
             if not is_lock and not stat.S_ISSOCK(node.kind):
                 yield node
             if node.is_directory:
-                inner = node.open()
-                try:
+                with held.closing_descriptor(node.open()) as inner:
                     yield from _walk(inner, f"{node.path}/", device)
-                finally:
-                    os.close(inner)
 
 
 @dataclass(frozen=True)
@@ -184,8 +178,7 @@ def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, st
 
 def _checksum(node: Node, meter: Meter, from_device: bool) -> str:
     digest = xxhash.xxh3_128(node.status.st_size.to_bytes(8, "little"))
-    descriptor = node.open()
-    try:
+    with held.closing_descriptor(node.open()) as descriptor:
         if from_device:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         for offset, piece in blocks(descriptor, node.status.st_size):
@@ -193,8 +186,6 @@ def _checksum(node: Node, meter: Meter, from_device: bool) -> str:
             if piece != _ZEROS[: len(piece)]:
                 digest.update(offset.to_bytes(8, "little"))
                 digest.update(piece)
-    finally:
-        os.close(descriptor)
     return digest.hexdigest()
 
 
